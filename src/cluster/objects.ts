@@ -1,0 +1,115 @@
+/**
+ * The slim, frozen records that the rest of the program knows of Kubernetes objects. A source projects API JSON or
+ * manifests to these as it decodes them, defaults applied and names checked; nothing keeps the raw objects.
+ *
+ * Addresses are still text here (the API's own, sloppy forms included): the model parses them per family.
+ */
+import type { IpFamily } from "../net/ip.ts";
+
+/** Layer-4 protocols that a Service port can have. */
+export type Protocol = "TCP" | "UDP" | "SCTP";
+
+/** The identity that every namespaced record has. `name` and `namespace` are valid DNS names (checked by the source). */
+export interface ObjectKey {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+/** One entry of `spec.ports[]` of a Service. */
+export interface ServicePortSpec {
+  /** Empty when the port is unnamed. */
+  readonly name: string;
+  readonly protocol: Protocol;
+  /** 1–65535. */
+  readonly port: number;
+  /** 0 when there is none. */
+  readonly nodePort: number;
+}
+
+/** One `status.loadBalancer.ingress[]` entry that has an IP. */
+export interface LoadBalancerIngress {
+  readonly ip: string;
+  readonly ipMode: "VIP" | "Proxy";
+}
+
+/** What the proxy needs of a core/v1 Service. */
+export interface ServiceRecord extends ObjectKey {
+  readonly type: "ClusterIP" | "NodePort" | "LoadBalancer" | "ExternalName" | "";
+  /** Empty when not allocated; `None` when headless. */
+  readonly clusterIP: string;
+  readonly clusterIPs: readonly string[];
+  readonly ipFamilies: readonly IpFamily[];
+  readonly ports: readonly ServicePortSpec[];
+  readonly externalIPs: readonly string[];
+  readonly loadBalancerSourceRanges: readonly string[];
+  readonly loadBalancerIngress: readonly LoadBalancerIngress[];
+  readonly sessionAffinity: "None" | "ClientIP";
+  /** Seconds; 0 unless sessionAffinity is ClientIP. */
+  readonly sessionAffinityTimeoutSeconds: number;
+  readonly internalTrafficPolicy: "Cluster" | "Local";
+  readonly externalTrafficPolicy: "Cluster" | "Local";
+  /** 0 when there is none. */
+  readonly healthCheckNodePort: number;
+}
+
+/** One entry of `ports[]` of an EndpointSlice; `null` where the API's field was absent. */
+export interface EndpointSlicePort {
+  readonly name: string | null;
+  readonly protocol: Protocol;
+  readonly port: number | null;
+}
+
+/** One entry of `endpoints[]`, with the API's nil rules for conditions already applied. */
+export interface EndpointRecord {
+  readonly addresses: readonly string[];
+  /** Empty when unknown. */
+  readonly nodeName: string;
+  readonly ready: boolean;
+  readonly serving: boolean;
+  readonly terminating: boolean;
+  /** `undefined` when there are no hints of this kind. */
+  readonly zoneHints: readonly string[] | undefined;
+  readonly nodeHints: readonly string[] | undefined;
+}
+
+/** What the proxy needs of a discovery.k8s.io/v1 EndpointSlice. */
+export interface EndpointSliceRecord extends ObjectKey {
+  /** Label `kubernetes.io/service-name`; empty when absent. */
+  readonly serviceName: string;
+  readonly addressType: "IPv4" | "IPv6" | "FQDN";
+  readonly ports: readonly EndpointSlicePort[];
+  readonly endpoints: readonly EndpointRecord[];
+  /** Annotation `endpoints.kubernetes.io/last-change-trigger-time`, verbatim; empty when absent. */
+  readonly lastChangeTriggerTime: string;
+  /** Opaque; differs whenever any part of the object differs (a content digest for manifests). */
+  readonly resourceVersion: string;
+}
+
+/** One `status.addresses[]` entry of a Node. */
+export interface NodeAddress {
+  readonly type: string;
+  readonly address: string;
+}
+
+/** What the proxy needs of a core/v1 Node. */
+export interface NodeRecord {
+  readonly name: string;
+  readonly uid: string;
+  /** Label `topology.kubernetes.io/zone`; `undefined` when the key is absent. */
+  readonly zone: string | undefined;
+  readonly addresses: readonly NodeAddress[];
+  readonly podCIDRs: readonly string[];
+  readonly taintKeys: readonly string[];
+  readonly isBeingDeleted: boolean;
+}
+
+/** What the proxy needs of a networking.k8s.io/v1 ServiceCIDR. */
+export interface ServiceCidrRecord {
+  readonly name: string;
+  readonly cidrs: readonly string[];
+}
+
+/** `namespace/name`, the key of services everywhere. Pure. */
+export function objectKeyText(key: ObjectKey): string {
+  return `${key.namespace}/${key.name}`;
+}

@@ -1,0 +1,71 @@
+/**
+ * The iptables tools of one family as the program sees them: reference iptables.md §10. Two implementations, the
+ * host's own binaries (`exec-iptables.ts`) and an in-memory kernel (`memory-iptables.ts`), pass one contract test.
+ * Knows tables, chains and rule text; knows nothing of Services.
+ */
+import type { IpFamily } from "../../net/ip.ts";
+
+export type IptablesTable = "filter" | "nat" | "mangle";
+
+/** Answer of a test that may be prevented by the xtables lock (exit status 4). */
+export type Presence = "present" | "absent" | "unknown";
+
+export interface Iptables {
+  readonly family: IpFamily;
+  /** Probed once: MASQUERADE knows `--random-fully` (≥ 1.6.2). */
+  readonly hasRandomFully: boolean;
+  /** Creates the chain if missing. Throws {@link IptablesError}. */
+  ensureChain(table: IptablesTable, chain: string): Promise<void>;
+  chainPresence(table: IptablesTable, chain: string): Promise<Presence>;
+  deleteChain(table: IptablesTable, chain: string): Promise<void>;
+  /** Inserts the rule at the head of the chain unless the chain has it. `args` has match and target words, unquoted. */
+  ensureRule(table: IptablesTable, chain: string, args: readonly string[]): Promise<void>;
+  /** Deletes the rule if the chain has it; a missing chain or rule is no error. */
+  deleteRule(table: IptablesTable, chain: string, args: readonly string[]): Promise<void>;
+  /** The text of `iptables-save -t TABLE`. */
+  save(table: IptablesTable): Promise<string>;
+  /**
+   * Feeds `iptables-restore --noflush --counters`. All tables of the payload or, per table, nothing (each table is one
+   * transaction). Throws {@link IptablesRestoreError}.
+   *
+   * @param payload text chunks, written in order; a chunk ends at a line end.
+   * @param options `table` restricts to one table (`-T`).
+   */
+  restore(payload: Iterable<string>, options?: { readonly table?: IptablesTable }): Promise<void>;
+}
+
+export type IptablesErrorCode = "missing_tool" | "lock_held" | "not_found" | "failed";
+
+/** A command of the iptables family failed. */
+export class IptablesError extends Error {
+  override readonly name: string = "IptablesError";
+  readonly code: IptablesErrorCode;
+  /** Exit status, or -1 when the process could not start or was killed. */
+  readonly status: number;
+  /** Everything the tool printed on standard error, trimmed. */
+  readonly output: string;
+  constructor(code: IptablesErrorCode, command: string, status: number, output: string, options?: ErrorOptions) {
+    super(`${command}: exit status ${status}: ${output === "" ? "no output" : output}`, options);
+    this.code = code;
+    this.status = status;
+    this.output = output;
+  }
+}
+
+/** iptables-restore refused a payload; nothing of the failing table is in the kernel. */
+export class IptablesRestoreError extends IptablesError {
+  override readonly name = "IptablesRestoreError";
+  /** 1-based line of the payload that the tool named, where it named one other than a COMMIT line. */
+  readonly line: number | undefined;
+  constructor(
+    code: IptablesErrorCode,
+    command: string,
+    status: number,
+    output: string,
+    line: number | undefined,
+    options?: ErrorOptions,
+  ) {
+    super(code, command, status, output, options);
+    this.line = line;
+  }
+}

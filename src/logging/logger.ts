@@ -1,0 +1,31 @@
+/**
+ * The logger that every room is handed. Messages are upstream's constant sentences; everything variable is a fact.
+ * Facts print as `key="value"` in the text format and as members in JSON (reference server.md §2.9).
+ */
+
+/** Named values that go with a message. */
+export type Facts = Readonly<Record<string, unknown>>;
+
+export interface Logger {
+  /** Always printed. */
+  info(message: string, facts?: Facts): void;
+  /** Printed when the verbosity (`-v`) is at least `level`. */
+  v(level: number, message: string, facts?: Facts): void;
+  warn(message: string, facts?: Facts): void;
+  /** `error` may be anything that was thrown; `undefined` when there is no cause to name. */
+  error(message: string, error: unknown, facts?: Facts): void;
+  /** A logger that adds these facts to every line. */
+  with(facts: Facts): Logger;
+  /** Whether `v(level, …)` would print: guard for facts that are costly to make. */
+  isVerbose(level: number): boolean;
+}
+
+/** A logger that prints nothing. */
+export const silentLogger: Logger = {
+  info() {},
+  v() {},
+  warn() {},
+  error() {},
+  with: () => silentLogger,
+  isVerbose: () => false,
+};

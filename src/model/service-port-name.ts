@@ -1,0 +1,23 @@
+/** The identity of a service port: reference core.md §4. */
+import type { Protocol } from "../cluster/objects.ts";
+
+export interface ServicePortName {
+  readonly namespace: string;
+  readonly name: string;
+  /** Port name; empty when unnamed. */
+  readonly port: string;
+  readonly protocol: Protocol;
+  /** `namespace/name`. */
+  readonly service: string;
+  /** `namespace/name:port`, or `namespace/name` when the port is unnamed. Not unique across protocols. */
+  readonly text: string;
+  /** Unique over all four parts; the key of every map of service ports. */
+  readonly key: string;
+}
+
+/** Builds a name from its four parts. Pure. */
+export function servicePortName(namespace: string, name: string, port: string, protocol: Protocol): ServicePortName {
+  const service = `${namespace}/${name}`;
+  const text = port === "" ? service : `${service}:${port}`;
+  return { namespace, name, port, protocol, service, text, key: `${text}/${protocol}` };
+}

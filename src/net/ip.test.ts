@@ -1,0 +1,62 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { cidrContains, ipBytes, ipFromBytes, joinHostPort, parseCidr, parseIpAddress } from "./ip.ts";
+
+test("addresses come out canonical, however sloppily they are written", () => {
+  const cases: readonly (readonly [string, string | undefined])[] = [
+    ["172.30.0.041", "172.30.0.41"],
+    ["10.180.00.001", "10.180.0.1"],
+    ["1.2.3", undefined],
+    ["256.1.1.1", undefined],
+    ["0x10.1.1.1", undefined],
+    [" 1.2.3.4", undefined],
+    ["", undefined],
+    ["FD00:0:0:0:0:0:0:1", "fd00::1"],
+    ["1:0:0:2:0:0:0:3", "1:0:0:2::3"],
+    ["2001:db8:0:1:1:1:1:1", "2001:db8:0:1:1:1:1:1"],
+    ["::ffff:10.0.0.1", "10.0.0.1"],
+    ["64:ff9b::10.0.0.1", "64:ff9b::a00:1"],
+    ["fe80::1%eth0", undefined],
+    ["::", "::"],
+    ["1::2::3", undefined],
+  ];
+  for (const [input, expected] of cases) assert.equal(parseIpAddress(input), expected, input);
+});
+
+test("prefixes lose their host bits", () => {
+  const cases: readonly (readonly [string, string | undefined])[] = [
+    ["1.2.3.4/28", "1.2.3.0/28"],
+    ["203.0.113.000/025", "203.0.113.0/25"],
+    ["10.0.0.0/33", undefined],
+    ["10.0.0.0", undefined],
+    ["10.0.0.0/", undefined],
+    ["10.0.0.0/-1", undefined],
+    ["fd00:10:180::1/80", "fd00:10:180::/80"],
+    ["::/0", "::/0"],
+    ["255.255.255.255/1", "128.0.0.0/1"],
+  ];
+  for (const [input, expected] of cases) assert.equal(parseCidr(input), expected, input);
+});
+
+test("containment stays inside a family", () => {
+  const cidr = parseCidr("10.0.0.0/8");
+  const inside = parseIpAddress("10.255.0.1");
+  const outside = parseIpAddress("11.0.0.1");
+  const other = parseIpAddress("fd00::1");
+  assert.ok(cidr && inside && outside && other);
+  assert.deepEqual(
+    [inside, outside, other].map((ip) => cidrContains(cidr, ip)),
+    [true, false, false],
+  );
+});
+
+test("bytes and text are inverse", () => {
+  for (const text of ["10.0.0.1", "fd00::1", "::1", "::"]) {
+    const ip = parseIpAddress(text);
+    assert.ok(ip);
+    assert.equal(ipFromBytes(ipBytes(ip)), text);
+  }
+  const v6 = parseIpAddress("fd00::1");
+  assert.ok(v6);
+  assert.equal(joinHostPort(v6, 80), "[fd00::1]:80");
+});

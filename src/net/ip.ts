@@ -1,0 +1,136 @@
+/**
+ * IP addresses, prefixes and ports as validated, canonical values.
+ *
+ * Every address that reaches a rule passes through here once, at the edge; text from the API is never echoed
+ * (reference core.md §2). A branded value is its canonical text: dotted decimal, or RFC 5952 for IPv6.
+ */
+import ipaddr from "ipaddr.js";
+
+declare const brand: unique symbol;
+type Brand<T, Name extends string> = T & { readonly [brand]: Name };
+
+/** The two families that a proxier can serve, spelled as Kubernetes spells them. */
+export type IpFamily = "IPv4" | "IPv6";
+
+/** A canonical IP address: `10.0.0.1` or `fd00::1`. */
+export type IpAddress = Brand<string, "IpAddress">;
+
+/** A canonical prefix with host bits cleared: `10.0.0.0/8` or `fd00::/8`. */
+export type Cidr = Brand<string, "Cidr">;
+
+/** A port number, 1 to 65535. */
+export type Port = Brand<number, "Port">;
+
+const IPV4_OCTETS = /^(\d+)\.(\d+)\.(\d+)\.(\d+)$/;
+const IPV6_SHAPE = /^[0-9a-fA-F:]+(?:\d+\.\d+\.\d+\.\d+)?$/;
+
+/**
+ * Parses an address the way Kubernetes does for existing objects: decimal IPv4 octets may carry leading zeroes,
+ * IPv6 zones are refused, and an IPv4-mapped IPv6 address is IPv4. Pure.
+ *
+ * @returns the canonical address, or `undefined` when the text is not an address.
+ */
+export function parseIpAddress(text: string): IpAddress | undefined {
+  const octets = IPV4_OCTETS.exec(text);
+  if (octets !== null) {
+    const [, a, b, c, d] = octets;
+    const numbers = [Number(a), Number(b), Number(c), Number(d)];
+    return numbers.every((n) => n <= 255) ? (numbers.join(".") as IpAddress) : undefined;
+  }
+  if (!text.includes(":") || !IPV6_SHAPE.test(text) || !ipaddr.IPv6.isValid(text)) return undefined;
+  const parsed = ipaddr.IPv6.parse(text);
+  return (parsed.isIPv4MappedAddress() ? parsed.toIPv4Address().toString() : parsed.toRFC5952String()) as IpAddress;
+}
+
+/**
+ * Parses a prefix; surrounding text is not trimmed, a prefix length may have leading zeroes, host bits are cleared.
+ * Pure.
+ *
+ * @returns the canonical prefix, or `undefined` when the text is not one.
+ */
+export function parseCidr(text: string): Cidr | undefined {
+  const slash = text.indexOf("/");
+  if (slash < 0) return undefined;
+  const address = parseIpAddress(text.slice(0, slash));
+  const lengthText = text.slice(slash + 1);
+  if (address === undefined || !/^\d+$/.test(lengthText)) return undefined;
+  const bytes = ipBytes(address);
+  const length = Number(lengthText);
+  if (length > bytes.length * 8) return undefined;
+  return formatCidr(bytes, length);
+}
+
+function formatCidr(bytes: Uint8Array, length: number): Cidr {
+  const masked = bytes.map((byte, index) => {
+    const keep = Math.min(8, Math.max(0, length - index * 8));
+    return byte & (0xff << (8 - keep)) & 0xff;
+  });
+  return `${ipFromBytes(masked)}/${length}` as Cidr;
+}
+
+/** Checks a port number. Pure. @returns the port, or `undefined` outside 1–65535. */
+export function toPort(value: number): Port | undefined {
+  return Number.isInteger(value) && value >= 1 && value <= 65535 ? (value as Port) : undefined;
+}
+
+/** The family of a canonical address or prefix. Pure. */
+export function familyOf(value: IpAddress | Cidr): IpFamily {
+  return value.includes(":") ? "IPv6" : "IPv4";
+}
+
+/** Whether a prefix has length 0 and so matches every address of its family. Pure. */
+export function isZeroCidr(cidr: Cidr): boolean {
+  return cidr.endsWith("/0");
+}
+
+/** The prefix that matches every address of a family. Pure. */
+export function zeroCidr(family: IpFamily): Cidr {
+  return (family === "IPv4" ? "0.0.0.0/0" : "::/0") as Cidr;
+}
+
+/** The prefix that matches this address alone (`/32` or `/128`). Pure. */
+export function hostCidr(address: IpAddress): Cidr {
+  return `${address}/${familyOf(address) === "IPv4" ? 32 : 128}` as Cidr;
+}
+
+/** The address and the length of a prefix. Pure. */
+export function splitCidr(cidr: Cidr): { readonly address: IpAddress; readonly length: number } {
+  const slash = cidr.indexOf("/");
+  return { address: cidr.slice(0, slash) as IpAddress, length: Number(cidr.slice(slash + 1)) };
+}
+
+/** Whether the address lies in the prefix; false across families. Pure. */
+export function cidrContains(cidr: Cidr, address: IpAddress): boolean {
+  if (familyOf(cidr) !== familyOf(address)) return false;
+  const { length } = splitCidr(cidr);
+  return formatCidr(ipBytes(address), length) === cidr;
+}
+
+/** Network-order bytes of an address: 4 or 16 of them. Pure. */
+export function ipBytes(address: IpAddress): Uint8Array {
+  return Uint8Array.from(ipaddr.parse(address).toByteArray());
+}
+
+/** The inverse of {@link ipBytes}; an IPv4-mapped 16-byte address comes back as IPv4. Throws on other lengths. */
+export function ipFromBytes(bytes: Uint8Array): IpAddress {
+  const parsed = ipaddr.fromByteArray(Array.from(bytes));
+  if (parsed instanceof ipaddr.IPv6 && parsed.isIPv4MappedAddress() && bytes.length === 16) {
+    return parsed.toIPv4Address().toString() as IpAddress;
+  }
+  return (parsed instanceof ipaddr.IPv6 ? parsed.toRFC5952String() : parsed.toString()) as IpAddress;
+}
+
+/** Whether an address is a loopback one (127.0.0.0/8 or ::1). Pure. */
+export function isLoopback(address: IpAddress): boolean {
+  return address === "::1" || address.startsWith("127.");
+}
+
+/** Whether an address is the unspecified one (0.0.0.0 or ::). Pure. */
+export function isUnspecified(address: IpAddress): boolean {
+  return address === "::" || address === "0.0.0.0";
+}
+
+/** `10.0.0.1:80` or `[fd00::1]:80`: the text form of an endpoint, also the input of chain-name hashes. Pure. */
+export function joinHostPort(address: IpAddress, port: number): string {
+  return address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
+}

@@ -1,0 +1,57 @@
+/**
+ * The seam between the rooms in front of a proxy mode and the mode itself. A mode is one folder under `backends/` that
+ * implements {@link Backend} for one address family; trackers, scheduling, health, metrics and conntrack clean-up are
+ * shared (`sync/proxier.ts`).
+ */
+import type { Endpoint } from "../model/endpoint.ts";
+import type { ServicePort } from "../model/service-port.ts";
+import type { IpFamily } from "../net/ip.ts";
+
+/** Everything a sync may look at. The maps are live: they do not change while the sync runs. */
+export interface SyncInput {
+  /** Whether every name must be rewritten, whatever changed. */
+  readonly isFullSync: boolean;
+  /** By {@link ServicePortName.key}. */
+  readonly services: ReadonlyMap<string, ServicePort>;
+  /** By {@link ServicePortName.key}; each list sorted by `text`, never empty. */
+  readonly endpoints: ReadonlyMap<string, readonly Endpoint[]>;
+  /** Number of endpoints of ports in `services`, kept incrementally: sum over service ports, any readiness. */
+  readonly endpointCount: number;
+  /** Keys of service ports that were added, changed or removed since the last *attempted* sync, or whose endpoints were. */
+  readonly changedPorts: ReadonlySet<string>;
+  /** Zone of this node; `undefined` when it has no zone label. */
+  readonly zone: string | undefined;
+  /** Union of all ServiceCIDRs, as text. */
+  readonly serviceCIDRs: readonly string[];
+}
+
+/** A service port (or a part of the rules that belongs to none) that the kernel refused. */
+export interface SyncFailure {
+  /** `namespace/name:port`, or a description such as `stale chain KUBE-SEP-…`. */
+  readonly subject: string;
+  readonly reason: string;
+}
+
+/** What a sync that reached the kernel tells. A sync that could not program anything throws instead. */
+export interface SyncOutcome {
+  /** Refused parts; everything else is in the kernel. Non-empty means the sync counts as failed and is retried. */
+  readonly failures: readonly SyncFailure[];
+  /** Service ports with a Local policy, endpoints somewhere and none here. */
+  readonly noLocalEndpoints: { readonly internal: number; readonly external: number };
+}
+
+/** One proxy mode for one family. Calls of `sync` never overlap. */
+export interface Backend {
+  readonly family: IpFamily;
+  /** The value of `mode` in the configuration, as `/proxyMode` prints it. */
+  readonly mode: string;
+  /** Brings the kernel to the state that `input` describes. Rejects when nothing could be programmed. */
+  sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome>;
+  /**
+   * Watches for other programs destroying our rules until the signal aborts; calls `onLost` when a full sync is due.
+   * Optional: a mode without it has nothing to watch.
+   */
+  monitor?(onLost: () => void, signal: AbortSignal): Promise<void>;
+  /** Overrides whether the periodic full sync may be skipped (iptables large-cluster mode). */
+  readonly skipsPeriodicFullSync?: boolean;
+}
