@@ -1,0 +1,55 @@
+/**
+ * What the proxier tells the rest of the program, as the small interfaces it needs: health, per-service health ports,
+ * metrics and the conntrack table. Implemented in `server/` and `kernel/conntrack/`.
+ */
+import type { IpAddress, IpFamily } from "../net/ip.ts";
+
+/** Proxy health state (reference core.md §15). */
+export interface HealthReporter {
+  /** The family's rules are as the API wants them. */
+  updated(family: IpFamily): void;
+  /** A sync was asked for; remembers the time only if none is remembered yet. */
+  queuedUpdate(family: IpFamily): void;
+}
+
+/** Health-check node ports of one family (reference core.md §14). */
+export interface ServiceHealthPorts {
+  /** `namespace/name` → port; opens, keeps and closes listeners. */
+  syncServices(ports: ReadonlyMap<string, number>): Promise<void>;
+  /** `namespace/name` → number of local ready endpoint IPs; absent means 0. */
+  syncEndpoints(counts: ReadonlyMap<string, number>): void;
+  close(): Promise<void>;
+}
+
+/** The measurements of one family that all modes share (reference core.md §16). Durations are seconds, times Unix seconds. */
+export interface SyncMetrics {
+  observeSync(seconds: number, isFullSync: boolean): void;
+  setLastSync(unixSeconds: number): void;
+  setLastQueued(unixSeconds: number): void;
+  /** Latency of one endpoint change, from its trigger time to the kernel. */
+  observeNetworkProgramming(seconds: number): void;
+  endpointChanges: { addPending(): void; resetPending(): void; addTotal(): void };
+  serviceChanges: { setPending(count: number): void; addTotal(): void };
+  setNoLocalEndpoints(internal: number, external: number): void;
+  observeConntrackCleanup(seconds: number, deleted: number): void;
+}
+
+/** A UDP flow as conntrack knows it, in the original direction, with who answered it. */
+export interface UdpFlow {
+  readonly sourceIP: IpAddress;
+  readonly sourcePort: number;
+  readonly destinationIP: IpAddress;
+  readonly destinationPort: number;
+  readonly replySourceIP: IpAddress;
+  readonly replySourcePort: number;
+  readonly replyDestinationIP: IpAddress;
+  readonly replyDestinationPort: number;
+}
+
+/** The kernel's connection tracking table (reference core.md §13.2). */
+export interface ConntrackTable {
+  /** Dumps UDP flows of the family; `visit` is called for each. Retries interrupted dumps, then goes on with what it has. */
+  forEachUdpFlow(family: IpFamily, visit: (flow: UdpFlow) => void): Promise<void>;
+  /** Deletes the flow with exactly this tuple; resolves to false when it is already gone. */
+  deleteUdpFlow(family: IpFamily, flow: UdpFlow): Promise<boolean>;
+}
