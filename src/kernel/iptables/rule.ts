@@ -1,0 +1,49 @@
+/**
+ * An iptables rule as data: what the planners make, the restore payload spells (`rule-text.ts`), `iptables-save` is parsed
+ * into (`rule-syntax.ts`) and the tracer interprets. Matches stand in the order in which they are spelled.
+ */
+import type { Cidr, IpAddress } from "../../net/ip.ts";
+
+declare const brand: unique symbol;
+
+/** A chain name within the kernel's limit of 28 characters. */
+export type ChainName = string & { readonly [brand]: "ChainName" };
+
+export type RuleProtocol = "tcp" | "udp" | "sctp";
+
+/** One condition of a rule. Absent `negate` means not negated. */
+export type RuleMatch =
+  | { readonly kind: "comment"; readonly text: string }
+  | { readonly kind: "protocol"; readonly protocol: RuleProtocol }
+  | { readonly kind: "destination-port"; readonly port: number }
+  | { readonly kind: "source"; readonly address: Cidr | IpAddress; readonly negate?: boolean }
+  | { readonly kind: "destination"; readonly address: Cidr | IpAddress; readonly negate?: boolean }
+  /** `name` ends in `+` to match every interface with that prefix. */
+  | { readonly kind: "in-interface"; readonly name: string; readonly negate?: boolean }
+  | { readonly kind: "address-type"; readonly side: "source" | "destination"; readonly type: "LOCAL" }
+  | { readonly kind: "mark"; readonly value: number; readonly mask: number; readonly negate?: boolean }
+  | { readonly kind: "conntrack-state"; readonly states: readonly string[]; readonly negate?: boolean }
+  /** `probability` in 0..1. */
+  | { readonly kind: "random"; readonly probability: string }
+  | { readonly kind: "recent-check"; readonly name: string; readonly seconds: number }
+  | { readonly kind: "recent-set"; readonly name: string }
+  | { readonly kind: "nfacct"; readonly counter: string };
+
+/** What happens to a packet that matches; `none` only counts it. */
+export type RuleTarget =
+  | { readonly kind: "none" }
+  | { readonly kind: "jump"; readonly chain: string }
+  | { readonly kind: "accept" }
+  | { readonly kind: "drop" }
+  | { readonly kind: "reject" }
+  | { readonly kind: "return" }
+  | { readonly kind: "mark"; readonly operation: "or" | "xor"; readonly value: number }
+  | { readonly kind: "masquerade"; readonly randomFully: boolean }
+  /** `to` is `ip:port` or `[ip]:port`. */
+  | { readonly kind: "dnat"; readonly to: string };
+
+export interface Rule {
+  readonly chain: string;
+  readonly matches: readonly RuleMatch[];
+  readonly target: RuleTarget;
+}
