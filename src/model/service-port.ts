@@ -2,7 +2,8 @@
  * One port of one Service as one address family sees it: reference core.md §3.
  */
 import type { Protocol } from "../cluster/objects.ts";
-import type { Cidr, IpAddress } from "../net/ip.ts";
+import { type Cidr, type IpAddress, joinHostPort } from "../net/ip.ts";
+import { equalLists } from "./equal-lists.ts";
 import type { ServicePortName } from "./service-port-name.ts";
 
 /** Immutable; equal content means nothing to do. */
@@ -37,4 +38,29 @@ export function usesClusterEndpoints(port: ServicePort): boolean {
 /** Whether the Local endpoint set is needed (core.md §3.4). Pure. */
 export function usesLocalEndpoints(port: ServicePort): boolean {
   return port.internalPolicyLocal || (port.externalPolicyLocal && port.isExternallyAccessible);
+}
+
+/** Whether two ports are the same in every field, lists element by element (core.md §6.1). Pure. */
+export function equalServicePorts(a: ServicePort, b: ServicePort): boolean {
+  return (
+    a === b ||
+    (a.name.key === b.name.key &&
+      a.clusterIP === b.clusterIP &&
+      a.port === b.port &&
+      a.nodePort === b.nodePort &&
+      a.sessionAffinity === b.sessionAffinity &&
+      a.stickyMaxAgeSeconds === b.stickyMaxAgeSeconds &&
+      a.externalPolicyLocal === b.externalPolicyLocal &&
+      a.internalPolicyLocal === b.internalPolicyLocal &&
+      a.healthCheckNodePort === b.healthCheckNodePort &&
+      a.isExternallyAccessible === b.isExternallyAccessible &&
+      equalLists(a.externalIPs, b.externalIPs) &&
+      equalLists(a.loadBalancerVIPs, b.loadBalancerVIPs) &&
+      equalLists(a.loadBalancerSourceRanges, b.loadBalancerSourceRanges))
+  );
+}
+
+/** The form used in logs: `10.96.0.10:53/UDP` (core.md §3.3). Pure. */
+export function servicePortText(port: ServicePort): string {
+  return `${joinHostPort(port.clusterIP, port.port)}/${port.protocol}`;
 }

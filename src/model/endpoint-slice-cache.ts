@@ -1,0 +1,104 @@
+/**
+ * The endpoint slices of every service of one family, applied and pending: reference core.md §5.1 and §6.2. Knows which
+ * slices changed; what that does to the live map is the endpoints change tracker's business.
+ */
+import type { EndpointSliceRecord } from "../cluster/objects.ts";
+import { equalSlices } from "./endpoint-slice-equality.ts";
+import { type ReadSlice, readSlice, type SliceReader } from "./slice-endpoints.ts";
+
+/** The slices of one service before and after its pending changes, each in order of slice name. */
+export interface SlicesChange {
+  readonly service: string;
+  readonly previous: readonly ReadSlice[];
+  readonly current: readonly ReadSlice[];
+}
+
+interface PendingSlice {
+  readonly record: EndpointSliceRecord;
+  readonly isRemoval: boolean;
+}
+
+// A list and no map for the applied slices: nearly every service has one, and there are tens of thousands.
+interface ServiceSlices {
+  applied: readonly ReadSlice[];
+  pending: Map<string, PendingSlice> | undefined;
+}
+
+/** Why a slice is not for this family's tracker, or `undefined` when it is (core.md §5.1). Pure. */
+export function sliceRefusal(
+  slice: EndpointSliceRecord,
+  family: string,
+): "family" | "no-service" | "no-name" | undefined {
+  if (slice.addressType !== family) return "family";
+  if (slice.serviceName === "") return "no-service";
+  return slice.namespace === "" || slice.name === "" ? "no-name" : undefined;
+}
+
+export class EndpointSliceCache {
+  readonly #reader: SliceReader;
+  readonly #services = new Map<string, ServiceSlices>();
+  readonly #pendingServices = new Set<string>();
+
+  constructor(reader: SliceReader) {
+    this.#reader = reader;
+  }
+
+  /** Number of services that have an applied or pending slice. */
+  get serviceCount(): number {
+    return this.#services.size;
+  }
+
+  /**
+   * Notes that an accepted slice was written or removed.
+   *
+   * @returns whether that differs from the pending state of the slice, or from the applied one if none is pending. A
+   * change and its exact revert are therefore two changes.
+   */
+  updatePending(record: EndpointSliceRecord, isRemoval: boolean): boolean {
+    const service = owningService(record);
+    const known = this.#services.get(service);
+    const pending = known?.pending?.get(record.name);
+    if (pending !== undefined) {
+      if (pending.isRemoval === isRemoval && equalSlices(pending.record, record)) return false;
+    } else {
+      const applied = known?.applied.find((slice) => slice.record.name === record.name);
+      if (applied === undefined ? isRemoval : !isRemoval && equalSlices(applied.record, record)) return false;
+    }
+    const entry = known ?? { applied: [], pending: undefined };
+    if (known === undefined) this.#services.set(service, entry);
+    entry.pending ??= new Map();
+    entry.pending.set(record.name, { record, isRemoval });
+    this.#pendingServices.add(service);
+    return true;
+  }
+
+  /** Applies all pending slices and hands over, per service, what it had and has. Services left empty are forgotten. */
+  checkout(): readonly SlicesChange[] {
+    const changes: SlicesChange[] = [];
+    for (const service of this.#pendingServices) {
+      const entry = this.#services.get(service);
+      if (entry?.pending === undefined) continue;
+      const previous = entry.applied;
+      entry.applied = this.#fold(previous, entry.pending);
+      entry.pending = undefined;
+      if (entry.applied.length === 0) this.#services.delete(service);
+      changes.push({ service, previous, current: entry.applied });
+    }
+    this.#pendingServices.clear();
+    return changes;
+  }
+
+  #fold(applied: readonly ReadSlice[], pending: ReadonlyMap<string, PendingSlice>): readonly ReadSlice[] {
+    const folded = applied.filter((slice) => !pending.has(slice.record.name));
+    for (const { record, isRemoval } of pending.values()) {
+      if (!isRemoval) folded.push(readSlice(record, this.#reader));
+    }
+    // By name, so that the outcome of overlapping slices does not depend on the order of events.
+    return folded.sort((a, b) => (a.record.name < b.record.name ? -1 : 1));
+  }
+}
+
+/** `namespace/name` of the service that a slice belongs to. Pure. */
+export function owningService(slice: EndpointSliceRecord): string {
+  return `${slice.namespace}/${slice.serviceName}`;
+}

@@ -1,0 +1,156 @@
+/**
+ * The services and endpoints of one address family as this node must serve them: both live maps, what is still pending,
+ * and the totals that a sync needs. Events only note changes; `applyChanges` moves them into the maps. Every call costs
+ * what the change costs, whatever the size of the cluster.
+ */
+import type { ObjectEvent } from "../cluster/object-source.ts";
+import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
+import type { Logger } from "../logging/logger.ts";
+import type { IpFamily } from "../net/ip.ts";
+import type { Endpoint } from "./endpoint.ts";
+import { EndpointsChangeTracker, type SliceVerdict } from "./endpoints-change-tracker.ts";
+import type { OnProblem } from "./problem.ts";
+import { ServiceChangeTracker } from "./service-change-tracker.ts";
+import { type ServicePort, servicePortText } from "./service-port.ts";
+
+/** What one call of `applyChanges` moved into the live maps (reference core.md §6.1 and §6.2, results). */
+export interface AppliedChanges {
+  /** `namespace/name` of services whose ports or slices had a pending change. */
+  readonly updatedServices: ReadonlySet<string>;
+  /** Keys of service ports that were added, removed or differ, or whose endpoints do. */
+  readonly changedPorts: ReadonlySet<string>;
+  /** Whether stale UDP flows must be looked for after a successful sync. */
+  readonly conntrackCleanupRequired: boolean;
+  /** When the endpoint changes were caused, in milliseconds since the epoch. */
+  readonly triggerTimesMs: readonly { readonly service: string; readonly timesMs: readonly number[] }[];
+}
+
+export interface ProxyStateOptions {
+  readonly family: IpFamily;
+  /** Empty when unknown: no endpoint is local then. */
+  readonly nodeName: string;
+  /** Feature gate AllowServiceExternalIPs. */
+  readonly allowExternalIPs: boolean;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
+  readonly log: Logger;
+}
+
+export class ProxyState {
+  readonly #log: Logger;
+  readonly #services = new Map<string, ServicePort>();
+  readonly #udpServices = new Map<string, ServicePort>();
+  readonly #endpoints = new Map<string, readonly Endpoint[]>();
+  readonly #serviceChanges: ServiceChangeTracker;
+  readonly #endpointsChanges: EndpointsChangeTracker;
+  #endpointCount = 0;
+
+  constructor(options: ProxyStateOptions) {
+    const { family, nodeName, allowExternalIPs, now, log } = options;
+    const onProblem: OnProblem = (message, facts) => log.error(message, undefined, facts);
+    this.#log = log;
+    this.#serviceChanges = new ServiceChangeTracker({ family, allowExternalIPs, onProblem });
+    this.#endpointsChanges = new EndpointsChangeTracker({ family, nodeName, now, onProblem });
+  }
+
+  /** By {@link ServicePortName.key}; live. */
+  get services(): ReadonlyMap<string, ServicePort> {
+    return this.#services;
+  }
+
+  /** The UDP part of `services`; live. All that the clean-up of stale flows has to look at. */
+  get udpServices(): ReadonlyMap<string, ServicePort> {
+    return this.#udpServices;
+  }
+
+  /** By {@link ServicePortName.key}; live. Lists are sorted by text and never empty; some belong to no known service. */
+  get endpoints(): ReadonlyMap<string, readonly Endpoint[]> {
+    return this.#endpoints;
+  }
+
+  /** Sum over the service ports of their endpoints, whatever their readiness. */
+  get endpointCount(): number {
+    return this.#endpointCount;
+  }
+
+  /** `namespace/name` → health-check node port, where there is one. */
+  get healthCheckNodePorts(): ReadonlyMap<string, number> {
+    return this.#serviceChanges.healthCheckNodePorts;
+  }
+
+  /** `namespace/name` → number of local ready endpoint IPs, where it is not 0. */
+  get localReadyCounts(): ReadonlyMap<string, number> {
+    return this.#endpointsChanges.localReadyCounts;
+  }
+
+  /** Number of services with a pending change. */
+  get pendingServiceCount(): number {
+    return this.#serviceChanges.pendingCount;
+  }
+
+  /** @returns whether any service change is pending, even when this event changed nothing (core.md §6.1). */
+  onService(event: ObjectEvent<ServiceRecord>): boolean {
+    switch (event.kind) {
+      case "add":
+        return this.#serviceChanges.update(undefined, event.object);
+      case "update":
+        return this.#serviceChanges.update(event.old, event.object);
+      case "delete":
+        return this.#serviceChanges.update(event.object, undefined);
+    }
+  }
+
+  /** @returns whether the slice concerns this family, and whether this event changed anything (core.md §6.2). */
+  onEndpointSlice(event: ObjectEvent<EndpointSliceRecord>): SliceVerdict {
+    const tracker = this.#endpointsChanges;
+    if (event.kind === "delete") return tracker.update(event.object, true);
+    if (event.kind === "add" || !hasMoved(event.old, event.object)) return tracker.update(event.object, false);
+    // Relabelled: the old owner must lose the slice, or its endpoints would stay in the old service for ever.
+    const left = tracker.update(event.old, true);
+    const joined = tracker.update(event.object, false);
+    return { accepted: left.accepted || joined.accepted, changed: left.changed || joined.changed };
+  }
+
+  /** Moves every pending change into the live maps and tells what it was. */
+  applyChanges(): AppliedChanges {
+    const services = this.#serviceChanges.apply(this.#services, (key, before, after) => {
+      const endpoints = this.#endpoints.get(key)?.length ?? 0;
+      if (before === undefined) this.#endpointCount += endpoints;
+      if (after === undefined) {
+        this.#endpointCount -= endpoints;
+        this.#udpServices.delete(key);
+      } else if (after.protocol === "UDP") {
+        this.#udpServices.set(key, after);
+      }
+      this.#logReplaced(before, after);
+    });
+    const endpoints = this.#endpointsChanges.apply(this.#endpoints, (key, before, after) => {
+      if (this.#services.has(key)) this.#endpointCount += (after?.length ?? 0) - (before?.length ?? 0);
+    });
+    return {
+      updatedServices: unionOf(services.updatedServices, endpoints.updatedServices),
+      changedPorts: unionOf(services.changedPorts, endpoints.changedPorts),
+      conntrackCleanupRequired: endpoints.conntrackCleanupRequired,
+      triggerTimesMs: [...endpoints.lastChangeTriggerTimes].map(([service, timesMs]) => ({ service, timesMs })),
+    };
+  }
+
+  #logReplaced(before: ServicePort | undefined, after: ServicePort | undefined): void {
+    const port = after ?? before;
+    if (port === undefined || !this.#log.isVerbose(4)) return;
+    const action = before === undefined ? "Adding new" : after === undefined ? "Removing" : "Updating existing";
+    this.#log.v(4, `${action} service port`, { portName: port.name.text, servicePort: servicePortText(port) });
+  }
+}
+
+/** Whether an update moved a slice from one service (or family) to another. */
+function hasMoved(old: EndpointSliceRecord, current: EndpointSliceRecord): boolean {
+  return old.serviceName !== current.serviceName || old.addressType !== current.addressType;
+}
+
+function unionOf(a: ReadonlySet<string>, b: ReadonlySet<string>): ReadonlySet<string> {
+  if (a.size === 0 || b.size === 0) return a.size === 0 ? b : a;
+  const union = new Set(a);
+  for (const item of b) union.add(item);
+  return union;
+}

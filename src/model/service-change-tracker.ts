@@ -1,0 +1,119 @@
+/**
+ * Service changes that the kernel does not know yet, for one family: reference core.md §6.1. Work and memory follow the
+ * pending changes, not the number of services.
+ */
+import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
+import type { IpFamily } from "../net/ip.ts";
+import type { OnProblem } from "./problem.ts";
+import { equalServicePorts, type ServicePort } from "./service-port.ts";
+import { type ServicePortMap, servicePortsOf } from "./service-ports.ts";
+
+/** Told of every entry of a live map that really changes: `undefined` before is an addition, after a removal. */
+export type OnReplaced<T> = (key: string, before: T | undefined, after: T | undefined) => void;
+
+export interface ServiceChanges {
+  /** `namespace/name` of every service that had a pending change. */
+  readonly updatedServices: ReadonlySet<string>;
+  /** Keys of service ports whose content differs from before. */
+  readonly changedPorts: ReadonlySet<string>;
+}
+
+interface PendingService {
+  readonly previous: ServicePortMap | undefined;
+  current: ServicePortMap | undefined;
+}
+
+export class ServiceChangeTracker {
+  readonly #family: IpFamily;
+  readonly #allowExternalIPs: boolean;
+  readonly #onProblem: OnProblem | undefined;
+  readonly #pending = new Map<string, PendingService>();
+  readonly #healthCheckNodePorts = new Map<string, number>();
+
+  constructor(options: {
+    readonly family: IpFamily;
+    readonly allowExternalIPs: boolean;
+    readonly onProblem?: OnProblem;
+  }) {
+    this.#family = options.family;
+    this.#allowExternalIPs = options.allowExternalIPs;
+    this.#onProblem = options.onProblem;
+  }
+
+  /** Number of services with a pending change. */
+  get pendingCount(): number {
+    return this.#pending.size;
+  }
+
+  /** `namespace/name` → health-check node port, of the applied services that have one (core.md §6.2, helpers). */
+  get healthCheckNodePorts(): ReadonlyMap<string, number> {
+    return this.#healthCheckNodePorts;
+  }
+
+  /**
+   * Takes one event; `previous` is absent for an addition, `current` for a deletion. Changes that cancel out leave
+   * nothing pending.
+   *
+   * @returns whether any change of any service is pending, even when this event changed nothing.
+   */
+  update(previous: ServiceRecord | undefined, current: ServiceRecord | undefined): boolean {
+    const named = current ?? previous;
+    if (named === undefined) return false;
+    const service = objectKeyText(named);
+    let entry = this.#pending.get(service);
+    // A resync hands over the very same object for every service of the cluster: nothing to compute.
+    if (entry === undefined && previous === current) return this.#pending.size > 0;
+    if (entry === undefined) {
+      entry = { previous: this.#portsOf(previous, undefined), current: undefined };
+      this.#pending.set(service, entry);
+    }
+    entry.current = this.#portsOf(current, this.#onProblem);
+    if (equalPortMaps(entry.previous, entry.current)) this.#pending.delete(service);
+    return this.#pending.size > 0;
+  }
+
+  /** Moves all pending changes into the live map. Costs what the pending services cost. */
+  apply(live: Map<string, ServicePort>, onReplaced?: OnReplaced<ServicePort>): ServiceChanges {
+    const updatedServices = new Set<string>();
+    const changedPorts = new Set<string>();
+    for (const [service, { previous, current }] of this.#pending) {
+      updatedServices.add(service);
+      let healthCheckNodePort = 0;
+      for (const [key, port] of current ?? []) {
+        if (port.healthCheckNodePort !== 0) healthCheckNodePort = port.healthCheckNodePort;
+        const before = live.get(key);
+        live.set(key, port);
+        if (before !== undefined && equalServicePorts(before, port)) continue;
+        changedPorts.add(key);
+        onReplaced?.(key, before, port);
+      }
+      for (const key of previous?.keys() ?? []) {
+        const before = live.get(key);
+        if (before === undefined || current?.has(key) === true) continue;
+        live.delete(key);
+        changedPorts.add(key);
+        onReplaced?.(key, before, undefined);
+      }
+      if (healthCheckNodePort === 0) this.#healthCheckNodePorts.delete(service);
+      else this.#healthCheckNodePorts.set(service, healthCheckNodePort);
+    }
+    this.#pending.clear();
+    return { updatedServices, changedPorts };
+  }
+
+  #portsOf(service: ServiceRecord | undefined, onProblem: OnProblem | undefined): ServicePortMap | undefined {
+    if (service === undefined) return undefined;
+    return servicePortsOf(service, this.#family, { allowExternalIPs: this.#allowExternalIPs, onProblem });
+  }
+}
+
+/** "No map" (a skipped service) differs from an empty one (a service without ports). */
+function equalPortMaps(a: ServicePortMap | undefined, b: ServicePortMap | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b;
+  if (a.size !== b.size) return false;
+  for (const [key, port] of a) {
+    const other = b.get(key);
+    if (other === undefined || !equalServicePorts(port, other)) return false;
+  }
+  return true;
+}

@@ -1,0 +1,154 @@
+/**
+ * What one Service means to one address family: reference core.md §3. Pure; keeps nothing of the record but numbers and
+ * canonical addresses.
+ */
+import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
+import {
+  type Cidr,
+  familyOf,
+  type IpAddress,
+  type IpFamily,
+  isZeroCidr,
+  parseCidr,
+  parseIpAddress,
+} from "../net/ip.ts";
+import type { OnProblem } from "./problem.ts";
+import type { ServicePort } from "./service-port.ts";
+import { servicePortName } from "./service-port-name.ts";
+
+export interface ServicePortsOptions {
+  /** Feature gate AllowServiceExternalIPs. */
+  readonly allowExternalIPs: boolean;
+  /** Told of values that were skipped. */
+  readonly onProblem?: OnProblem | undefined;
+}
+
+/** Ports of one service by {@link ServicePortName.key}. */
+export type ServicePortMap = ReadonlyMap<string, ServicePort>;
+
+// Most services have none of these; one shared array each instead of three per port.
+const NO_ADDRESSES: readonly IpAddress[] = Object.freeze([]);
+const NO_CIDRS: readonly Cidr[] = Object.freeze([]);
+
+/**
+ * Computes the service ports of one service for one family (core.md §3.1–§3.3). Pure.
+ *
+ * @returns the ports by key, `undefined` when the service is none of this family's business (headless, ExternalName,
+ * other family). An empty map is a service without ports, which is something else.
+ */
+export function servicePortsOf(
+  service: ServiceRecord,
+  family: IpFamily,
+  options: ServicePortsOptions,
+): ServicePortMap | undefined {
+  if (service.clusterIP === "" || service.clusterIP === "None" || service.type === "ExternalName") return undefined;
+  const report: OnProblem = (message, facts) =>
+    options.onProblem?.(message, { service: objectKeyText(service), ...facts });
+  const clusterIP = clusterIPOf(service, family, report);
+  if (clusterIP === undefined) return undefined;
+
+  const storedExternalIPs = addressesOf(service.externalIPs, family, "spec.externalIPs", report);
+  const loadBalancerVIPs = vipsOf(service, family, report);
+  const sourceRanges = sourceRangesOf(service.loadBalancerSourceRanges, family, report);
+  const isSticky = service.sessionAffinity === "ClientIP";
+  const ports = new Map<string, ServicePort>();
+  for (const spec of service.ports) {
+    const name = servicePortName(service.namespace, service.name, spec.name, spec.protocol);
+    ports.set(name.key, {
+      name,
+      clusterIP,
+      port: spec.port,
+      protocol: spec.protocol,
+      nodePort: spec.nodePort,
+      externalIPs: options.allowExternalIPs ? storedExternalIPs : NO_ADDRESSES,
+      loadBalancerVIPs,
+      loadBalancerSourceRanges: sourceRanges,
+      sessionAffinity: service.sessionAffinity,
+      stickyMaxAgeSeconds: isSticky ? service.sessionAffinityTimeoutSeconds : 0,
+      externalPolicyLocal: service.externalTrafficPolicy === "Local" && isExternallyAccessibleBySpec(service),
+      internalPolicyLocal: service.internalTrafficPolicy === "Local",
+      healthCheckNodePort: healthCheckNodePortOf(service),
+      isExternallyAccessible: spec.nodePort !== 0 || loadBalancerVIPs.length > 0 || storedExternalIPs.length > 0,
+    });
+  }
+  if (needsHealthCheckNodePort(service) && service.healthCheckNodePort === 0) {
+    report("service has externalTrafficPolicy Local but no health-check node port; load balancers cannot probe it", {
+      field: "spec.healthCheckNodePort",
+    });
+  }
+  return ports;
+}
+
+/** Core.md §3.2: a legacy object without ipFamilies has one address only. */
+function clusterIPOf(service: ServiceRecord, family: IpFamily, report: OnProblem): IpAddress | undefined {
+  const isLegacy = service.ipFamilies.length === 0;
+  const index = service.ipFamilies.indexOf(family);
+  const text = isLegacy ? service.clusterIP : service.clusterIPs[index];
+  if (text === undefined || text === "" || text === "None") return undefined;
+  const address = parseIpAddress(text);
+  if (address !== undefined && familyOf(address) === family) return address;
+  // An address of the other family is normal for a legacy object, and a contradiction when ipFamilies promised this one.
+  if (address === undefined || !isLegacy) {
+    const field = isLegacy ? "spec.clusterIP" : `spec.clusterIPs[${index}]`;
+    report("service skipped: cluster IP is not an address of the family it is listed for", {
+      field,
+      value: text,
+      expected: isLegacy ? "an IP address" : `an ${family} address`,
+    });
+  }
+  return undefined;
+}
+
+function addressesOf(texts: readonly string[], family: IpFamily, field: string, report: OnProblem) {
+  let found: IpAddress[] | undefined;
+  for (const [index, text] of texts.entries()) {
+    if (text.trim() === "") continue;
+    const address = parseIpAddress(text);
+    if (address === undefined) {
+      report("skipped a value that is not an IP address", { field: `${field}[${index}]`, value: text });
+    } else if (familyOf(address) === family) {
+      found ??= [];
+      found.push(address);
+    }
+  }
+  return found ?? NO_ADDRESSES;
+}
+
+function vipsOf(service: ServiceRecord, family: IpFamily, report: OnProblem): readonly IpAddress[] {
+  if (service.loadBalancerIngress.length === 0) return NO_ADDRESSES;
+  const texts = service.loadBalancerIngress.map((ingress) => (ingress.ipMode === "VIP" ? ingress.ip : ""));
+  return addressesOf(texts, family, "status.loadBalancer.ingress", report);
+}
+
+/** A zero prefix allows everybody, so the whole list of its family means "no restriction". */
+function sourceRangesOf(texts: readonly string[], family: IpFamily, report: OnProblem): readonly Cidr[] {
+  let found: Cidr[] | undefined;
+  let allowsAll = false;
+  for (const [index, text] of texts.entries()) {
+    const trimmed = text.trim();
+    if (trimmed === "") continue;
+    const cidr = parseCidr(trimmed);
+    if (cidr === undefined) {
+      report("skipped a value that is not a CIDR", { field: `spec.loadBalancerSourceRanges[${index}]`, value: text });
+    } else if (familyOf(cidr) === family) {
+      allowsAll ||= isZeroCidr(cidr);
+      found ??= [];
+      found.push(cidr);
+    }
+  }
+  return found === undefined || allowsAll ? NO_CIDRS : found;
+}
+
+/** What the spec says about outside access, whatever has been allocated so far (core.md §3.3, externalPolicyLocal). */
+function isExternallyAccessibleBySpec(service: ServiceRecord): boolean {
+  if (service.type === "LoadBalancer" || service.type === "NodePort") return true;
+  return service.type === "ClusterIP" && service.externalIPs.length > 0;
+}
+
+function needsHealthCheckNodePort(service: ServiceRecord): boolean {
+  return service.type === "LoadBalancer" && service.externalTrafficPolicy === "Local";
+}
+
+function healthCheckNodePortOf(service: ServiceRecord): number {
+  return needsHealthCheckNodePort(service) ? service.healthCheckNodePort : 0;
+}

@@ -1,0 +1,154 @@
+/**
+ * From the slices of a service to its endpoints: reference core.md §5.2. Each slice is read once, when it is applied;
+ * joining the slices of a service later neither parses nor copies what only one slice says.
+ */
+import { type EndpointRecord, type EndpointSliceRecord, objectKeyText } from "../cluster/objects.ts";
+import { familyOf, type IpAddress, type IpFamily, joinHostPort, parseIpAddress, toPort } from "../net/ip.ts";
+import type { Endpoint } from "./endpoint.ts";
+import type { OnProblem } from "./problem.ts";
+import { servicePortName } from "./service-port-name.ts";
+
+/** The endpoints that one slice has for one service port. */
+export interface SlicePort {
+  /** {@link ServicePortName.key} */
+  readonly key: string;
+  readonly isUdp: boolean;
+  /** Sorted by text, one per text, never empty. */
+  readonly endpoints: readonly Endpoint[];
+}
+
+/** An accepted slice and what it means. */
+export interface ReadSlice {
+  readonly record: EndpointSliceRecord;
+  readonly ports: readonly SlicePort[];
+}
+
+export interface SliceReader {
+  readonly family: IpFamily;
+  /** Name of this node; empty when unknown, then no endpoint is local. */
+  readonly nodeName: string;
+  readonly onProblem?: OnProblem | undefined;
+}
+
+/** Reads a slice of the reader's family. Bad ports and endpoints are skipped and reported, the rest counts. Pure. */
+export function readSlice(record: EndpointSliceRecord, reader: SliceReader): ReadSlice {
+  const report: OnProblem = (message, facts) =>
+    reader.onProblem?.(message, { endpointSlice: objectKeyText(record), ...facts });
+  const addresses = record.endpoints.map((endpoint, index) => addressOf(endpoint, index, reader.family, report));
+  const found = new Map<string, { isUdp: boolean; endpoints: Endpoint[] }>();
+  for (const [index, slicePort] of record.ports.entries()) {
+    if (slicePort.name === null) {
+      report("skipped an endpoint slice port without a name", { field: `ports[${index}].name` });
+      continue;
+    }
+    const port = toPort(slicePort.port ?? 0);
+    if (port === undefined) {
+      report("skipped an endpoint slice port without a usable number; expected 1 to 65535", {
+        field: `ports[${index}].port`,
+        value: slicePort.port,
+      });
+      continue;
+    }
+    const { key } = servicePortName(record.namespace, record.serviceName, slicePort.name, slicePort.protocol);
+    let target = found.get(key);
+    if (target === undefined) {
+      target = { isUdp: slicePort.protocol === "UDP", endpoints: [] };
+      found.set(key, target);
+    }
+    for (const [at, endpoint] of record.endpoints.entries()) {
+      const ip = addresses[at];
+      if (ip !== undefined) target.endpoints.push(endpointOf(endpoint, ip, port, reader.nodeName));
+    }
+  }
+  const ports: SlicePort[] = [];
+  for (const [key, { isUdp, endpoints }] of found) {
+    if (endpoints.length > 0) ports.push({ key, isUdp, endpoints: sortAndMerge(endpoints) });
+  }
+  return { record, ports };
+}
+
+/**
+ * The union of a service's slices by service-port key. Pure.
+ *
+ * @param slices in the order that decides between copies of an endpoint that are equally good: the later one wins.
+ */
+export function joinSlices(slices: readonly ReadSlice[]): Map<string, readonly Endpoint[]> {
+  const joined = new Map<string, readonly Endpoint[]>();
+  const several = new Map<string, Endpoint[]>();
+  for (const slice of slices) {
+    for (const { key, endpoints } of slice.ports) {
+      const others = joined.get(key);
+      if (others === undefined) {
+        joined.set(key, endpoints);
+        continue;
+      }
+      let all = several.get(key);
+      if (all === undefined) {
+        all = [...others];
+        several.set(key, all);
+      }
+      for (const endpoint of endpoints) all.push(endpoint);
+    }
+  }
+  for (const [key, all] of several) joined.set(key, sortAndMerge(all));
+  return joined;
+}
+
+function addressOf(endpoint: EndpointRecord, index: number, family: IpFamily, report: OnProblem) {
+  const text = endpoint.addresses[0];
+  const field = `endpoints[${index}].addresses[0]`;
+  if (text === undefined) {
+    report("skipped an endpoint without an address", { field });
+    return undefined;
+  }
+  const address = parseIpAddress(text);
+  if (address === undefined || familyOf(address) !== family) {
+    report("skipped an endpoint whose address does not fit the slice", {
+      field,
+      value: text,
+      expected: `an ${family} address`,
+    });
+    return undefined;
+  }
+  return address;
+}
+
+function endpointOf(endpoint: EndpointRecord, ip: IpAddress, port: number, nodeName: string): Endpoint {
+  return {
+    ip,
+    port,
+    text: joinHostPort(ip, port),
+    isLocal: nodeName !== "" && endpoint.nodeName === nodeName,
+    isReady: endpoint.ready,
+    isServing: endpoint.serving,
+    isTerminating: endpoint.terminating,
+    zoneHints: someOf(endpoint.zoneHints),
+    nodeHints: someOf(endpoint.nodeHints),
+  };
+}
+
+/** An empty list of hints is no hint. */
+function someOf(hints: readonly string[] | undefined): readonly string[] | undefined {
+  return hints === undefined || hints.length === 0 ? undefined : hints;
+}
+
+/**
+ * Sorts byte-wise by text and merges copies in place: a copy that is not terminating replaces what came before it, so
+ * terminating never beats non-terminating. The sort is stable, which keeps "before" meaning the order of arrival.
+ */
+function sortAndMerge(endpoints: Endpoint[]): readonly Endpoint[] {
+  endpoints.sort(byText);
+  let kept = 0;
+  for (const endpoint of endpoints) {
+    const last = endpoints[kept - 1];
+    if (kept === 0 || last?.text !== endpoint.text) endpoints[kept++] = endpoint;
+    else if (!endpoint.isTerminating) endpoints[kept - 1] = endpoint;
+  }
+  endpoints.length = kept;
+  return endpoints;
+}
+
+function byText(a: Endpoint, b: Endpoint): number {
+  if (a.text === b.text) return 0;
+  return a.text < b.text ? -1 : 1;
+}
