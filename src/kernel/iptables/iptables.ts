@@ -20,13 +20,15 @@ export interface Iptables {
   deleteChain(table: IptablesTable, chain: string): Promise<void>;
   /** Inserts the rule at the head of the chain unless the chain has it. `args` has match and target words, unquoted. */
   ensureRule(table: IptablesTable, chain: string, args: readonly string[]): Promise<void>;
+  /** Tests for a rule (`-C`); a missing chain answers absent. `args` as for {@link Iptables.ensureRule}. */
+  rulePresence(table: IptablesTable, chain: string, args: readonly string[]): Promise<Presence>;
   /** Deletes the rule if the chain has it; a missing chain or rule is no error. */
   deleteRule(table: IptablesTable, chain: string, args: readonly string[]): Promise<void>;
   /** The text of `iptables-save -t TABLE`. */
   save(table: IptablesTable): Promise<string>;
   /**
-   * Feeds `iptables-restore --noflush --counters`. All tables of the payload or, per table, nothing (each table is one
-   * transaction). Throws {@link IptablesRestoreError}.
+   * Feeds `iptables-restore --noflush --counters`. Each table of the payload is one transaction: all of it or nothing;
+   * tables before a refused one stay committed. Throws {@link IptablesRestoreError}.
    *
    * @param payload text chunks, written in order; a chunk ends at a line end.
    * @param options `table` restricts to one table (`-T`).

@@ -1,0 +1,317 @@
+/**
+ * The iptables mode for one address family: plans what changed, sends the difference, remembers what the kernel holds.
+ * Reference iptables.md §8, §9, §11, §12.
+ */
+import { type Iptables, IptablesRestoreError, type Presence } from "../../kernel/iptables/iptables.ts";
+import type { Rule } from "../../kernel/iptables/rule.ts";
+import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
+import type { Logger } from "../../logging/logger.ts";
+import { FrontEndIndex } from "../../model/front-ends.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import type { Backend, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import { CHAINS, isServiceChain } from "./chain-names.ts";
+import type { OwnerChange, WrittenRules } from "./payload.ts";
+import {
+  COUNTERS,
+  LARGE_CLUSTER_ENDPOINTS,
+  type NodePortDestinations,
+  type PlanConfig,
+  type PlanFacts,
+} from "./plan-options.ts";
+import { planServicePort } from "./plan-service-port.ts";
+import { JUMP_RULES, planStatic, type StaticPlan } from "./plan-static.ts";
+import {
+  appendLines,
+  countOf,
+  type InstalledRules,
+  installed,
+  listOf,
+  type PortRules,
+  spellPlan,
+} from "./port-rules.ts";
+import { chainsOf } from "./saved-rules.ts";
+import { applyDelta, applyFull, type DesiredPort } from "./transactions.ts";
+
+/** Planning gives way to health and metrics requests after this long. */
+const SLICE_MS = 10;
+
+/** The measurements of this mode (reference iptables.md §14), one family. */
+export interface IptablesMetrics {
+  countRestoreFailure(): void;
+  countPartialRestoreFailure(): void;
+  setTotal(table: "filter" | "nat", rules: number): void;
+  setLast(table: "filter" | "nat", rules: number): void;
+}
+
+/** Named packet counters of the kernel (reference iptables.md §12.2). */
+export interface CounterStore {
+  /** Creates the counter if missing; resolves to whether it exists now. Never rejects. */
+  ensure(name: string): Promise<boolean>;
+}
+
+/** Watches for foreign hands; resolves when the signal aborts (`kernel/iptables/canary-monitor.ts`). */
+export type Monitor = (isIntact: () => Promise<Presence>, onLost: () => void, signal: AbortSignal) => Promise<void>;
+
+export interface IptablesBackendOptions {
+  readonly config: PlanConfig;
+  readonly iptables: Iptables;
+  /** Undefined when the kernel has no accounting objects. */
+  readonly counters: CounterStore | undefined;
+  /** Asked on every sync. Resolves to undefined when the host's addresses cannot be read. */
+  readonly nodePortDestinations: () => Promise<NodePortDestinations | undefined>;
+  readonly metrics: IptablesMetrics;
+  readonly monitor: Monitor;
+  readonly log: Logger;
+  /** @default LARGE_CLUSTER_ENDPOINTS */
+  readonly largeClusterEndpoints?: number;
+}
+
+export class IptablesBackend implements Backend {
+  readonly mode = "iptables";
+  readonly family;
+  readonly #options: IptablesBackendOptions;
+  readonly #frontEnds = new FrontEndIndex();
+  readonly #known = new Map<string, InstalledRules>();
+  #totals = { filter: 0, nat: 0, internal: 0, external: 0 };
+  /** Text of the static rules in the kernel; undefined when the kernel is not known to match memory. */
+  #staticText: string | undefined;
+  #staticCounts: WrittenRules = { filter: 0, nat: 0 };
+  #counters = { ctStateInvalid: false, localhostNodePorts: false };
+  #isLargeCluster = false;
+
+  constructor(options: IptablesBackendOptions) {
+    this.#options = options;
+    this.family = options.config.family;
+  }
+
+  /** Large clusters go without the hourly full sync (iptables.md §8). */
+  get skipsPeriodicFullSync(): boolean {
+    return this.#isLargeCluster;
+  }
+
+  async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
+    this.#isLargeCluster = input.endpointCount > (this.#options.largeClusterEndpoints ?? LARGE_CLUSTER_ENDPOINTS);
+    const conflicted = this.#updateFrontEnds(input);
+    const mayBePartial = !input.isFullSync && this.#staticText !== undefined && !conflicted;
+    if (mayBePartial) {
+      const outcome = await this.#partialSync(input);
+      if (outcome !== undefined) return outcome;
+    }
+    return await this.#fullSync(input, signal);
+  }
+
+  async monitor(onLost: () => void, signal: AbortSignal): Promise<void> {
+    await this.#options.monitor(() => this.#isIntact(), onLost, signal);
+  }
+
+  /** Keeps the index of front ends; true when a changed port shares one, for then the order of rules decides. */
+  #updateFrontEnds(input: SyncInput): boolean {
+    let conflicted = false;
+    for (const key of input.changedPorts) {
+      const port = input.services.get(key);
+      conflicted ||= this.#frontEnds.conflictsOf(key).length > 0;
+      this.#frontEnds.set(key, port);
+      for (const { frontEnd, claimants } of this.#frontEnds.conflictsOf(key)) {
+        conflicted = true;
+        const [winner] = claimants;
+        this.#options.log.warn("Several service ports claim the same address; the first by name answers", {
+          frontEnd,
+          claimants: claimants.join(", "),
+          winner,
+        });
+      }
+    }
+    return conflicted;
+  }
+
+  async #facts(input: SyncInput): Promise<PlanFacts> {
+    const destinations = await this.#options.nodePortDestinations();
+    return {
+      zone: input.zone,
+      nodePortDestinations: destinations ?? { kind: "list", ips: [] },
+      counters: this.#counters,
+      isLargeCluster: this.#isLargeCluster,
+    };
+  }
+
+  #plan(port: ServicePort, input: SyncInput, facts: PlanFacts): PortRules {
+    const endpoints = input.endpoints.get(port.name.key) ?? [];
+    return spellPlan(planServicePort(port, endpoints, this.#options.config, facts));
+  }
+
+  /** Sends the changed ports only. Resolves to undefined when a full sync must take over. */
+  async #partialSync(input: SyncInput): Promise<SyncOutcome | undefined> {
+    const facts = await this.#facts(input);
+    if (staticTextOf(planStatic(this.#options.config, facts)) !== this.#staticText) return undefined;
+    const changes: OwnerChange[] = [];
+    for (const key of input.changedPorts) {
+      const before = this.#known.get(key);
+      const port = input.services.get(key);
+      if (port === undefined) {
+        if (before !== undefined) changes.push({ owner: key, before });
+        continue;
+      }
+      let after: PortRules;
+      try {
+        after = this.#plan(port, input, facts);
+      } catch (error) {
+        if (error instanceof RangeError) return undefined;
+        throw error;
+      }
+      changes.push(before === undefined ? { owner: key, after } : { owner: key, before, after });
+    }
+    try {
+      const written = await applyDelta(this.#options.iptables, changes);
+      for (const { owner, after } of changes) this.#remember(owner, after === undefined ? undefined : installed(after));
+      this.#report(written);
+      return { failures: [], noLocalEndpoints: { internal: this.#totals.internal, external: this.#totals.external } };
+    } catch (error) {
+      this.#staticText = undefined;
+      this.#options.metrics.countRestoreFailure();
+      this.#options.metrics.countPartialRestoreFailure();
+      if (!(error instanceof IptablesRestoreError) || error.code === "lock_held" || error.code === "missing_tool")
+        throw error;
+      this.#options.log.error("Partial sync was refused, rewriting all rules", error);
+      return undefined;
+    }
+  }
+
+  async #fullSync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
+    const { iptables, metrics, config } = this.#options;
+    this.#staticText = undefined;
+    await this.#ensureJumps();
+    await this.#ensureCounters();
+    const facts = await this.#facts(input);
+    const existing = await this.#existingServiceChains();
+    const plan = planStatic(config, facts);
+    const ports = new Map<string, DesiredPort>();
+    const unplanned = new Map<string, { name: ServicePort["name"]; reason: string }>();
+    const slice = new TimeSlice();
+    for (const key of [...input.services.keys()].sort()) {
+      const port = input.services.get(key);
+      if (port === undefined) continue;
+      try {
+        ports.set(key, { name: port.name, rules: this.#plan(port, input, facts) });
+      } catch (error) {
+        if (!(error instanceof RangeError)) throw error;
+        unplanned.set(key, { name: port.name, reason: error.message });
+      }
+      if (slice.isOver()) await slice.next(signal);
+    }
+    for (const { rules } of ports.values()) for (const chain of listOf(rules.ownChains)) existing.delete(chain);
+    try {
+      const result = await applyFull(iptables, {
+        plan,
+        ports,
+        unplanned,
+        staleChains: [...existing],
+        onRefused: (error) => {
+          metrics.countRestoreFailure();
+          this.#options.log.error("Failed to execute iptables-restore", error);
+        },
+      });
+      this.#known.clear();
+      this.#totals = { filter: 0, nat: 0, internal: 0, external: 0 };
+      for (const [owner, rules] of result.installed) this.#remember(owner, rules);
+      this.#staticCounts = {
+        filter: plan.filterHead.length + plan.filterTail.length,
+        nat: plan.natHead.length + plan.natTail.length,
+      };
+      this.#staticText = result.failures.length === 0 ? staticTextOf(plan) : undefined;
+      this.#report(result.written);
+      return this.#outcome(result.failures);
+    } catch (error) {
+      if (error instanceof IptablesRestoreError && (error.code === "lock_held" || error.code === "missing_tool")) {
+        metrics.countRestoreFailure();
+      }
+      throw error;
+    }
+  }
+
+  #outcome(failures: readonly SyncFailure[]): SyncOutcome {
+    const { internal, external } = this.#totals;
+    return { failures, noLocalEndpoints: { internal, external } };
+  }
+
+  #remember(owner: string, rules: InstalledRules | undefined): void {
+    const old = this.#known.get(owner);
+    if (old !== undefined) this.#count(old, -1);
+    if (rules === undefined) this.#known.delete(owner);
+    else {
+      this.#known.set(owner, rules);
+      this.#count(rules, 1);
+    }
+  }
+
+  #count(rules: InstalledRules, sign: 1 | -1): void {
+    this.#totals.filter += sign * countOf(rules.filterShared);
+    this.#totals.nat += sign * (countOf(rules.natShared) + rules.ownRuleCount);
+    if (rules.lacksInternal) this.#totals.internal += sign;
+    if (rules.lacksExternal) this.#totals.external += sign;
+  }
+
+  #report(written: WrittenRules): void {
+    for (const table of ["filter", "nat"] as const) {
+      this.#options.metrics.setTotal(table, this.#totals[table] + this.#staticCounts[table]);
+      this.#options.metrics.setLast(table, written[table]);
+    }
+  }
+
+  async #ensureJumps(): Promise<void> {
+    const { iptables } = this.#options;
+    for (const { table, rule, target } of JUMP_RULES) {
+      await iptables.ensureChain(table, target);
+      await iptables.ensureRule(table, rule.chain, ruleArguments(rule));
+    }
+  }
+
+  /** Rules name a counter only once it exists (iptables.md §12.2); others of the host share them, so none is deleted. */
+  async #ensureCounters(): Promise<void> {
+    const { counters } = this.#options;
+    if (counters === undefined) return;
+    this.#counters = {
+      ctStateInvalid: await counters.ensure(COUNTERS.ctStateInvalid),
+      localhostNodePorts: await counters.ensure(COUNTERS.localhostNodePorts),
+    };
+  }
+
+  /** Failing to read is no reason not to program: stale chains then wait for the next full sync (iptables.md §18.46). */
+  async #existingServiceChains(): Promise<Set<string>> {
+    try {
+      return new Set(chainsOf(await this.#options.iptables.save("nat")).filter(isServiceChain));
+    } catch (error) {
+      this.#options.log.error("Failed to execute iptables-save: stale chains will not be deleted", error);
+      return new Set();
+    }
+  }
+
+  /** Whether the static rules are still in the kernel: sees a flush that leaves the chains, canaries included. */
+  async #isIntact(): Promise<Presence> {
+    if (this.#staticText === undefined) return "unknown";
+    const { iptables } = this.#options;
+    const jumps = JUMP_RULES.filter(({ target, rule }) => target === CHAINS.postrouting || rule.chain === "FORWARD");
+    for (const { table, rule } of jumps) {
+      const presence = await iptables.rulePresence(table, rule.chain, ruleArguments(rule));
+      if (presence !== "present") return presence;
+    }
+    return "present";
+  }
+}
+
+function staticTextOf(plan: StaticPlan): string {
+  const rules: readonly Rule[] = [...plan.filterHead, ...plan.filterTail, ...plan.natHead, ...plan.natTail];
+  return appendLines(rules);
+}
+
+/** Gives the event loop a turn between slices of planning. */
+class TimeSlice {
+  #end = performance.now() + SLICE_MS;
+  isOver(): boolean {
+    return performance.now() >= this.#end;
+  }
+  async next(signal: AbortSignal): Promise<void> {
+    await new Promise((resolve) => setImmediate(resolve));
+    signal.throwIfAborted();
+    this.#end = performance.now() + SLICE_MS;
+  }
+}

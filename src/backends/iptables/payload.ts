@@ -1,0 +1,147 @@
+/**
+ * Restore payloads: the whole of our rules, or the difference for some owners. Every piece of text remembers whose it is,
+ * so that a line the tool complains about leads to a service. Reference iptables.md §4, §9.3. Pure.
+ *
+ * The difference touches only what changed: a service port's own chains are rewritten, and its entries in shared chains
+ * are deleted and inserted by themselves, where upstream rewrites the shared chains of the whole cluster.
+ */
+
+import type { StaticPlan } from "./plan-static.ts";
+import { appendLines, countOf, type InstalledRules, listOf, type PortRules } from "./port-rules.ts";
+
+/** Text of a payload with its owner: the key of a service port, `chain NAME` for a stale chain, or undefined. */
+export interface PayloadPart {
+  readonly owner: string | undefined;
+  readonly text: string;
+}
+
+/** One owner's step from what is installed to what shall be; absent means nothing. */
+export interface OwnerChange {
+  readonly owner: string;
+  readonly before?: InstalledRules;
+  readonly after?: PortRules;
+}
+
+/** Rules written by a payload, per table, for the metric `…_iptables_last`. */
+export interface WrittenRules {
+  readonly filter: number;
+  readonly nat: number;
+}
+
+export interface Payload {
+  readonly parts: readonly PayloadPart[];
+  readonly written: WrittenRules;
+}
+
+/** An owner whose last good rules stay as they are while everything around them is rewritten. */
+export interface KeptOwner {
+  readonly owner: string;
+  readonly rules: InstalledRules;
+}
+
+/** What a full payload consists of. */
+export interface FullPayloadInput {
+  readonly plan: StaticPlan;
+  readonly ports: Iterable<readonly [owner: string, rules: PortRules]>;
+  readonly kept?: readonly KeptOwner[];
+  /** nat chains of ours that nobody needs any more. */
+  readonly staleChains?: readonly string[];
+}
+
+const chainLine = (name: string) => `:${name} - [0:0]\n`;
+const chainLines = (joined: string) => listOf(joined).map(chainLine).join("");
+const commandLines = (command: string, specs: readonly string[]) =>
+  specs.map((spec) => `${command} ${spec}\n`).join("");
+const append = (joined: string) => commandLines("-A", listOf(joined));
+
+/** The owner name of a stale chain in parts and failures. Pure. */
+export function staleChainOwner(chain: string): string {
+  return `chain ${chain}`;
+}
+
+/** Builds the payload that leaves exactly these rules. Pure. */
+export function fullPayload({ plan, ports, kept = [], staleChains = [] }: FullPayloadInput): Payload {
+  const filter: PayloadPart[] = [];
+  const chains: PayloadPart[] = [];
+  const nat: PayloadPart[] = [];
+  let filterCount = plan.filterHead.length + plan.filterTail.length;
+  let natCount = plan.natHead.length + plan.natTail.length;
+  for (const [owner, rules] of ports) {
+    if (rules.filterShared !== "") filter.push({ owner, text: append(rules.filterShared) });
+    if (rules.ownChains !== "") chains.push({ owner, text: chainLines(rules.ownChains) });
+    const text = append(rules.natShared) + rules.ownText;
+    if (text !== "") nat.push({ owner, text });
+    filterCount += countOf(rules.filterShared);
+    natCount += countOf(rules.natShared) + rules.ownRuleCount;
+  }
+  for (const { owner, rules } of kept) {
+    filter.push({ owner, text: append(rules.filterShared) });
+    nat.push({ owner, text: append(rules.natShared) });
+    filterCount += countOf(rules.filterShared);
+    natCount += countOf(rules.natShared);
+  }
+  const own = (text: string): PayloadPart => ({ owner: undefined, text });
+  const parts = [
+    own(`*filter\n${plan.filterChains.map(chainLine).join("")}${appendLines(plan.filterHead)}`),
+    ...filter,
+    own(`${appendLines(plan.filterTail)}COMMIT\n*nat\n${plan.natChains.map(chainLine).join("")}`),
+    ...chains,
+    ...staleChains.map((chain) => ({ owner: staleChainOwner(chain), text: chainLine(chain) })),
+    own(appendLines(plan.natHead)),
+    ...nat,
+    ...staleChains.map((chain) => ({ owner: staleChainOwner(chain), text: `-X ${chain}\n` })),
+    own(`${appendLines(plan.natTail)}COMMIT\n`),
+  ];
+  return { parts: parts.filter((part) => part.text !== ""), written: { filter: filterCount, nat: natCount } };
+}
+
+/**
+ * Builds the payload that takes these owners, and nobody else, from before to after. New entries of shared chains go to
+ * the head, so the jump to the node ports stays last. A table without changes is left out; no parts means no work. Pure.
+ */
+export function deltaPayload(changes: readonly OwnerChange[]): Payload {
+  const filter: PayloadPart[] = [];
+  const chains: PayloadPart[] = [];
+  const nat: PayloadPart[] = [];
+  let filterCount = 0;
+  let natCount = 0;
+  for (const { owner, before, after } of changes) {
+    const filterText = replaceShared(before?.filterShared ?? "", after?.filterShared ?? "");
+    if (filterText !== "") {
+      filter.push({ owner, text: filterText });
+      filterCount += countOf(after?.filterShared ?? "");
+    }
+    const kept = new Set(listOf(after?.ownChains ?? ""));
+    const dropped = listOf(before?.ownChains ?? "").filter((chain) => !kept.has(chain));
+    const declared = chainLines(after?.ownChains ?? "") + dropped.map(chainLine).join("");
+    if (declared !== "") chains.push({ owner, text: declared });
+    const shared = replaceShared(before?.natShared ?? "", after?.natShared ?? "");
+    const text = `${shared}${after?.ownText ?? ""}${commandLines("-X", dropped)}`;
+    if (text !== "") nat.push({ owner, text });
+    natCount += (shared === "" ? 0 : countOf(after?.natShared ?? "")) + (after?.ownRuleCount ?? 0);
+  }
+  const parts: PayloadPart[] = [];
+  const table = (name: string, content: readonly PayloadPart[]) => {
+    if (content.length === 0) return;
+    parts.push({ owner: undefined, text: `*${name}\n` }, ...content, { owner: undefined, text: "COMMIT\n" });
+  };
+  table("filter", filter);
+  table("nat", [...chains, ...nat]);
+  return { parts, written: { filter: filterCount, nat: natCount } };
+}
+
+function replaceShared(before: string, after: string): string {
+  if (before === after) return "";
+  return commandLines("-D", listOf(before)) + commandLines("-I", listOf(after).toReversed());
+}
+
+/** The owner of a 1-based line of a payload; undefined for static lines and lines outside. Pure. */
+export function ownerOfLine(payload: Payload, line: number): string | undefined {
+  let first = 1;
+  for (const { owner, text } of payload.parts) {
+    const count = countOf(text) - 1; // every part ends in a line feed
+    if (line < first + count) return owner;
+    first += count;
+  }
+  return undefined;
+}

@@ -1,0 +1,44 @@
+/** What the iptables planners need to know besides the services: configuration and facts of the node, one family. */
+import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
+import type { IpAddress, IpFamily } from "../../net/ip.ts";
+
+/** Addresses that accept node-port traffic (reference core.md §9). */
+export type NodePortDestinations =
+  | { readonly kind: "all" }
+  | { readonly kind: "list"; readonly ips: readonly IpAddress[] };
+
+/** Constant for the life of the process. */
+export interface PlanConfig {
+  readonly family: IpFamily;
+  readonly nodeName: string;
+  /** This family's effective node IP; loopback when unknown. */
+  readonly nodeIP: IpAddress;
+  /** `1 << masqueradeBit`, unsigned. */
+  readonly masqueradeMark: number;
+  readonly masqueradeAll: boolean;
+  readonly detector: LocalTrafficDetector;
+  /** Effective only: always false for IPv6 (iptables.md §12.1). */
+  readonly localhostNodePorts: boolean;
+  readonly hasRandomFully: boolean;
+  /** `nf_conntrack_tcp_be_liberal` was set at start: no INVALID drop. */
+  readonly conntrackLiberal: boolean;
+}
+
+/** May differ from sync to sync; a difference makes the sync full. */
+export interface PlanFacts {
+  readonly zone: string | undefined;
+  readonly nodePortDestinations: NodePortDestinations;
+  /** Counters known to exist; rules name no others (iptables.md §12.2). */
+  readonly counters: { readonly ctStateInvalid: boolean; readonly localhostNodePorts: boolean };
+  /** Large-cluster mode: no comments in endpoint rules (iptables.md §8). */
+  readonly isLargeCluster: boolean;
+}
+
+/** nfacct counter names, each at most 31 characters. */
+export const COUNTERS = {
+  ctStateInvalid: "ct_state_invalid_dropped_pkts",
+  localhostNodePorts: "localhost_nps_accepted_pkts",
+} as const;
+
+/** More endpoints than this, summed over service ports, is a large cluster (iptables.md §8). */
+export const LARGE_CLUSTER_ENDPOINTS = 1000;

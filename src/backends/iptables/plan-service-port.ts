@@ -1,0 +1,297 @@
+/**
+ * All rules of one service port: its entries in the shared chains and the chains it owns. Reference iptables.md §6, §7.
+ * Pure: the same input gives the same plan, in the same order.
+ */
+import type { IptablesTable } from "../../kernel/iptables/iptables.ts";
+import type { ChainName, Rule, RuleMatch, RuleProtocol, RuleTarget } from "../../kernel/iptables/rule.ts";
+import type { Endpoint } from "../../model/endpoint.ts";
+import { categorizeEndpoints, type EndpointCategories } from "../../model/endpoint-categories.ts";
+import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import { type Cidr, cidrContains, type IpAddress } from "../../net/ip.ts";
+import { CHAINS, endpointChain, type ServicePortChains, servicePortChains } from "./chain-names.ts";
+import { COUNTERS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
+import { oneInText } from "./probability.ts";
+
+const LOCALHOST_V4 = "127.0.0.0/8" as Cidr;
+
+/** A rule in a chain that several service ports share. */
+export interface SharedRule {
+  readonly table: Exclude<IptablesTable, "mangle">;
+  readonly rule: Rule;
+}
+
+/** What one service port needs in the kernel. */
+export interface ServicePortPlan {
+  /** Entries in top-level chains; their order counts within one chain. */
+  readonly shared: readonly SharedRule[];
+  /** nat chains that this port alone owns, in the order of declaration. */
+  readonly ownChains: readonly ChainName[];
+  /** Rules of those chains. */
+  readonly ownRules: readonly Rule[];
+  /** A Local policy with endpoints somewhere and none here (metric `sync_proxy_rules_no_local_endpoints_total`). */
+  readonly lacksLocal: { readonly internal: boolean; readonly external: boolean };
+}
+
+/** The decisions of iptables.md §6, made once and used by every block. */
+interface Decisions {
+  readonly port: ServicePort;
+  readonly protocol: RuleProtocol;
+  readonly chains: ServicePortChains;
+  readonly categories: EndpointCategories;
+  readonly usesClusterChain: boolean;
+  readonly usesLocalChain: boolean;
+  readonly usesExternalChain: boolean;
+  readonly usesFirewallChain: boolean;
+  readonly hasInternal: boolean;
+  readonly hasExternal: boolean;
+  readonly internalChain: ChainName;
+  readonly externalPolicyChain: ChainName;
+}
+
+/** Plans one service port. @param endpoints all its endpoints, sorted by text; empty when it has none. Pure. */
+export function planServicePort(
+  port: ServicePort,
+  endpoints: readonly Endpoint[],
+  config: PlanConfig,
+  facts: PlanFacts,
+): ServicePortPlan {
+  const decisions = decide(port, endpoints, config, facts);
+  const own = new OwnChains();
+  planInternalMasquerade(own, decisions, config);
+  planExternalChain(own, decisions, config);
+  planFirewallChain(own, decisions, config);
+  planEndpointChains(own, decisions, facts);
+  return {
+    shared: planSharedRules(decisions, config, facts),
+    ownChains: own.chains,
+    ownRules: own.rules,
+    lacksLocal: {
+      internal: decisions.categories.hasAny && !decisions.hasInternal,
+      external: decisions.categories.hasAny && !decisions.hasExternal,
+    },
+  };
+}
+
+function decide(port: ServicePort, endpoints: readonly Endpoint[], config: PlanConfig, facts: PlanFacts): Decisions {
+  const categories = categorizeEndpoints(endpoints, port, { nodeName: config.nodeName, zone: facts.zone });
+  const chains = servicePortChains(port.name);
+  const { hasAny } = categories;
+  const usesClusterChain = (categories.cluster?.length ?? 0) > 0;
+  const usesLocalChain = (categories.local?.length ?? 0) > 0;
+  return {
+    port,
+    protocol: port.protocol.toLowerCase() as RuleProtocol, // Protocol's three values, lower-cased, are RuleProtocol's
+    chains,
+    categories,
+    usesClusterChain,
+    usesLocalChain,
+    usesExternalChain: hasAny && port.isExternallyAccessible,
+    usesFirewallChain: hasAny && port.loadBalancerVIPs.length > 0 && port.loadBalancerSourceRanges.length > 0,
+    hasInternal: hasAny && (!port.internalPolicyLocal || usesLocalChain),
+    hasExternal: hasAny && (!port.externalPolicyLocal || usesLocalChain),
+    internalChain: port.internalPolicyLocal ? chains.local : chains.cluster,
+    externalPolicyChain: port.externalPolicyLocal ? chains.local : chains.cluster,
+  };
+}
+
+const comment = (text: string): RuleMatch => ({ kind: "comment", text });
+const jump = (chain: ChainName): RuleTarget => ({ kind: "jump", chain });
+
+/** `{P} -d address --dport port`, the destination of one front end. */
+function frontEnd(d: Decisions, address: IpAddress): RuleMatch[] {
+  return [
+    { kind: "protocol", protocol: d.protocol },
+    { kind: "destination", address },
+    { kind: "destination-port", port: d.port.port },
+  ];
+}
+
+/** Block 7A: dispatch in nat; refusal, firewall and health-check entries in filter. */
+function planSharedRules(d: Decisions, config: PlanConfig, facts: PlanFacts): SharedRule[] {
+  const { port, chains } = d;
+  const name = port.name.text;
+  const { hasAny } = d.categories;
+  const shared: SharedRule[] = [];
+  const nat = (chain: ChainName, text: string, matches: RuleMatch[], target: ChainName) =>
+    shared.push({ table: "nat", rule: { chain, matches: [comment(text), ...matches], target: jump(target) } });
+  const filter = (chain: ChainName, text: string, matches: RuleMatch[], target: RuleTarget) =>
+    shared.push({ table: "filter", rule: { chain, matches: [comment(text), ...matches], target } });
+  const refusal: RuleTarget = hasAny ? { kind: "drop" } : { kind: "reject" };
+  const refusalText = hasAny ? `${name} has no local endpoints` : `${name} has no endpoints`;
+  const refuse = (chain: ChainName, matches: RuleMatch[]) => filter(chain, refusalText, matches, refusal);
+
+  if (d.hasInternal) nat(CHAINS.services, `${name} cluster IP`, frontEnd(d, port.clusterIP), d.internalChain);
+  else refuse(CHAINS.services, frontEnd(d, port.clusterIP));
+
+  for (const ip of port.externalIPs) {
+    if (hasAny) nat(CHAINS.services, `${name} external IP`, frontEnd(d, ip), chains.external);
+    if (!d.hasExternal) refuse(CHAINS.externalServices, frontEnd(d, ip));
+  }
+
+  const balancerTarget = d.usesFirewallChain ? chains.firewall : chains.external;
+  for (const ip of port.loadBalancerVIPs) {
+    if (hasAny) nat(CHAINS.services, `${name} loadbalancer IP`, frontEnd(d, ip), balancerTarget);
+    if (d.usesFirewallChain) {
+      const text = `${name} traffic not accepted by ${chains.firewall}`;
+      filter(CHAINS.proxyFirewall, text, frontEnd(d, ip), { kind: "drop" });
+    }
+  }
+  if (!d.hasExternal) for (const ip of port.loadBalancerVIPs) refuse(CHAINS.externalServices, frontEnd(d, ip));
+
+  if (port.nodePort !== 0) {
+    const protocol: RuleMatch = { kind: "protocol", protocol: d.protocol };
+    const nodePort: RuleMatch = { kind: "destination-port", port: port.nodePort };
+    if (hasAny) {
+      if (config.localhostNodePorts && facts.counters.localhostNodePorts) {
+        const localhost: RuleMatch = { kind: "destination", address: LOCALHOST_V4 };
+        const counter: RuleMatch = { kind: "nfacct", counter: COUNTERS.localhostNodePorts };
+        nat(CHAINS.nodePorts, name, [protocol, localhost, nodePort, counter], chains.external);
+      }
+      nat(CHAINS.nodePorts, name, [protocol, nodePort], chains.external);
+    }
+    if (!d.hasExternal) {
+      const local: RuleMatch = { kind: "address-type", side: "destination", type: "LOCAL" };
+      refuse(CHAINS.externalServices, [local, protocol, nodePort]);
+    }
+  }
+
+  if (port.healthCheckNodePort !== 0) {
+    const matches: RuleMatch[] = [
+      { kind: "protocol", protocol: "tcp" },
+      { kind: "destination-port", port: port.healthCheckNodePort },
+    ];
+    filter(CHAINS.nodePorts, `${name} health check node port`, matches, { kind: "accept" });
+  }
+  return shared;
+}
+
+/** Collects the chains a port owns; a chain is declared once, where it first gets its block. */
+class OwnChains {
+  readonly chains: ChainName[] = [];
+  readonly rules: Rule[] = [];
+  declare(chain: ChainName): void {
+    this.chains.push(chain);
+  }
+  add(chain: ChainName, matches: readonly RuleMatch[], target: RuleTarget): void {
+    this.rules.push({ chain, matches, target });
+  }
+}
+
+function detectorMatch(detector: LocalTrafficDetector, negate: boolean): RuleMatch | undefined {
+  switch (detector.kind) {
+    case "none":
+      return undefined;
+    case "cidr":
+      return { kind: "source", address: detector.cidr, negate };
+    case "interface":
+      return { kind: "in-interface", name: detector.name, negate };
+    case "interface-prefix":
+      return { kind: "in-interface", name: `${detector.prefix}+`, negate };
+  }
+}
+
+/** Block 1: off-node (or all) traffic to the cluster IP must come back through this node. */
+function planInternalMasquerade(own: OwnChains, d: Decisions, config: PlanConfig): void {
+  if (!d.hasInternal) return;
+  const matches: RuleMatch[] = [comment(`${d.port.name.text} cluster IP`), ...frontEnd(d, d.port.clusterIP)];
+  if (!config.masqueradeAll) {
+    const notLocal = detectorMatch(config.detector, true);
+    if (notLocal === undefined) return;
+    matches.push(notLocal);
+  }
+  own.add(d.internalChain, matches, jump(CHAINS.markMasquerade));
+}
+
+/** Block 2: every external destination enters here. */
+function planExternalChain(own: OwnChains, d: Decisions, config: PlanConfig): void {
+  if (!d.usesExternalChain) return;
+  const { chains, port } = d;
+  const destinations = `${port.name.text} external destinations`;
+  own.declare(chains.external);
+  if (!port.externalPolicyLocal) {
+    own.add(chains.external, [comment(`masquerade traffic for ${destinations}`)], jump(CHAINS.markMasquerade));
+  } else {
+    const local = detectorMatch(config.detector, false);
+    if (local !== undefined) {
+      own.add(chains.external, [comment(`pod traffic for ${destinations}`), local], jump(chains.cluster));
+    }
+    const fromNode: RuleMatch = { kind: "address-type", side: "source", type: "LOCAL" };
+    const mark = jump(CHAINS.markMasquerade);
+    own.add(chains.external, [comment(`masquerade LOCAL traffic for ${destinations}`), fromNode], mark);
+    own.add(chains.external, [comment(`route LOCAL traffic for ${destinations}`), fromNode], jump(chains.cluster));
+  }
+  if (d.hasExternal) own.add(chains.external, [], jump(d.externalPolicyChain));
+}
+
+/** Block 3: load-balancer traffic from the listed sources only; the rest falls out un-NATed and is dropped in filter. */
+function planFirewallChain(own: OwnChains, d: Decisions, config: PlanConfig): void {
+  if (!d.usesFirewallChain) return;
+  const { chains, port } = d;
+  const name = port.name.text;
+  const allow = (source: Cidr | IpAddress) =>
+    own.add(
+      chains.firewall,
+      [comment(`${name} loadbalancer IP`), { kind: "source", address: source }],
+      jump(chains.external),
+    );
+  own.declare(chains.firewall);
+  for (const range of port.loadBalancerSourceRanges) allow(range);
+  // With an admitted node, load balancers that hairpin show up with the VIP as their source.
+  if (port.loadBalancerSourceRanges.some((range) => cidrContains(range, config.nodeIP))) {
+    for (const vip of port.loadBalancerVIPs) allow(vip);
+  }
+  const note = `other traffic to ${name} will be dropped by ${CHAINS.proxyFirewall}`;
+  own.add(chains.firewall, [comment(note)], { kind: "none" });
+}
+
+/** Blocks 4 to 6: endpoint choice in SVC and SVL, and one chain per endpoint that either uses. */
+function planEndpointChains(own: OwnChains, d: Decisions, facts: PlanFacts): void {
+  const { port, chains, categories } = d;
+  const names = new Map<string, ChainName>();
+  for (const endpoint of categories.reachable) names.set(endpoint.text, endpointChain(port.name, endpoint));
+  if (d.usesClusterChain) planChoice(own, d, chains.cluster, categories.cluster ?? [], names, facts);
+  if (d.usesLocalChain) planChoice(own, d, chains.local, categories.local ?? [], names, facts);
+  const commentMatches = facts.isLargeCluster ? [] : [comment(port.name.text)];
+  const isSticky = port.sessionAffinity === "ClientIP";
+  for (const endpoint of categories.reachable) {
+    const chain = names.get(endpoint.text);
+    if (chain === undefined) continue;
+    own.declare(chain);
+    own.add(chain, [...commentMatches, { kind: "source", address: endpoint.ip }], jump(CHAINS.markMasquerade));
+    const matches: RuleMatch[] = [...commentMatches];
+    if (isSticky) matches.push({ kind: "recent-set", name: chain });
+    matches.push({ kind: "protocol", protocol: d.protocol });
+    own.add(chain, matches, { kind: "dnat", to: endpoint.text });
+  }
+}
+
+function planChoice(
+  own: OwnChains,
+  d: Decisions,
+  chain: ChainName,
+  endpoints: readonly Endpoint[],
+  names: ReadonlyMap<string, ChainName>,
+  facts: PlanFacts,
+): void {
+  const { port } = d;
+  const start = (endpoint: Endpoint): RuleMatch[] =>
+    facts.isLargeCluster ? [] : [comment(`${port.name.text} -> ${endpoint.text}`)];
+  own.declare(chain);
+  if (port.sessionAffinity === "ClientIP") {
+    for (const endpoint of endpoints) {
+      const target = names.get(endpoint.text);
+      if (target === undefined) continue;
+      const recent: RuleMatch = { kind: "recent-check", name: target, seconds: port.stickyMaxAgeSeconds };
+      own.add(chain, [...start(endpoint), recent], jump(target));
+    }
+  }
+  endpoints.forEach((endpoint, index) => {
+    const target = names.get(endpoint.text);
+    if (target === undefined) return;
+    const matches = start(endpoint);
+    const remaining = endpoints.length - index;
+    if (remaining > 1) matches.push({ kind: "random", probability: oneInText(remaining) });
+    own.add(chain, matches, jump(target));
+  });
+}

@@ -1,0 +1,18 @@
+/** Probabilities of the `statistic` match, as text: reference iptables.md §7B.4. */
+
+const DECIMALS = 10;
+const texts: string[] = [];
+
+/** `1/k` with ten decimals, rounded half to even (iptables.md §18.6). Pure; results are kept, for lists repeat them. */
+export function oneInText(k: number): string {
+  return (texts[k] ??= format(1 / k));
+}
+
+function format(value: number): string {
+  const rounded = value.toFixed(DECIMALS);
+  // toFixed rounds exact ties up; 60 digits show a double of this size exactly.
+  const exact = value.toFixed(60);
+  const cut = exact.indexOf(".") + 1 + DECIMALS;
+  const isTie = /^50*$/.test(exact.slice(cut));
+  return isTie && Number(exact[cut - 1]) % 2 === 0 ? exact.slice(0, cut) : rounded;
+}
