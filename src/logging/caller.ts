@@ -1,0 +1,36 @@
+/**
+ * Where in our source a log line was written. Only lines that are printed pay for it: one stack frame, taken as V8's call
+ * site, with no stack text made or parsed.
+ */
+import type { SourceLocation } from "@logtape/logtape";
+
+let topFrame: NodeJS.CallSite | undefined;
+
+function keepTopFrame(_error: Error, frames: NodeJS.CallSite[]): string {
+  topFrame = frames[0];
+  return "";
+}
+
+/**
+ * The caller of `callee`, which must be on the stack.
+ *
+ * @returns file as the runtime names it (path or URL), line and column; `undefined` when the runtime does not tell.
+ */
+export function callerOf(callee: (...args: never[]) => unknown): SourceLocation | undefined {
+  const { stackTraceLimit, prepareStackTrace } = Error;
+  const holder: { stack?: string } = {};
+  try {
+    Error.stackTraceLimit = 1;
+    Error.prepareStackTrace = keepTopFrame;
+    Error.captureStackTrace(holder, callee);
+    void holder.stack;
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit;
+    Error.prepareStackTrace = prepareStackTrace;
+  }
+  const frame = topFrame;
+  topFrame = undefined;
+  const file = frame?.getFileName();
+  if (frame === undefined || file === null || file === undefined) return undefined;
+  return { file, line: frame.getLineNumber() ?? 0, column: frame.getColumnNumber() ?? 0 };
+}

@@ -1,0 +1,156 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { beforeEach, test } from "node:test";
+import { createLogger, type LoggerOptions } from "./create-logger.ts";
+import type { LogStream } from "./standard-streams.ts";
+
+let lines: { stream: LogStream; text: string }[] = [];
+
+beforeEach(() => {
+  lines = [];
+});
+
+function logger(options: LoggerOptions = {}) {
+  const write = (stream: LogStream, text: string) => {
+    lines.push({ stream, text });
+  };
+  return createLogger({ write, pid: 1234, now: () => new Date(2026, 0, 2, 3, 4, 5, 67).getTime() + 0.89, ...options });
+}
+
+function only(): string {
+  assert.equal(lines.length, 1, "exactly one write");
+  return lines[0]?.text ?? "";
+}
+
+test("the text look has severity, local time with microseconds, padded pid, file and line, quoted message, facts", () => {
+  logger().info("Syncing", { elapsed: "1ms", numServices: 3, fullSync: true, list: ["a", "b"], nothing: null });
+  assert.match(
+    only(),
+    /^I0102 03:04:05\.067889 {4}1234 create-logger\.test\.ts:\d+\] "Syncing" elapsed="1ms" numServices=3 fullSync=true list=\["a","b"\] nothing=<nil>\n$/,
+  );
+});
+
+test("the line number is that of the call, for every method and for derived loggers", () => {
+  const log = logger({ verbosity: 1 }).with({ ipFamily: "IPv4" });
+  log.info("a");
+  log.v(1, "b");
+  log.warn("c");
+  log.error("d", undefined);
+  const numbers = lines.map(({ text }) => Number(/\.ts:(\d+)\]/.exec(text)?.[1]));
+  const [first = 0] = numbers;
+  assert.deepEqual(numbers, [first, first + 1, first + 2, first + 3]);
+  assert.equal(lines.map(({ text }) => text[0]).join(""), "IIWE");
+});
+
+test("an error line names the error and its causes first", () => {
+  const error = new Error("sync failed", { cause: new Error("exit status 4") });
+  logger().with({ ipFamily: "IPv6" }).error("Sync failed", error, { retryingTime: "30s" });
+  assert.match(only(), /\] "Sync failed" err="sync failed: exit status 4" ipFamily="IPv6" retryingTime="30s"\n$/);
+});
+
+test("anything that was thrown can be logged", () => {
+  const circular: Record<string, unknown> = {};
+  circular.self = circular;
+  const hostile = {
+    toJSON() {
+      throw new Error("no");
+    },
+  };
+  const log = logger();
+  for (const thrown of [
+    "text",
+    7,
+    null,
+    circular,
+    hostile,
+    Symbol("s"),
+    new Error(""),
+    new AggregateError([1n, "x"]),
+  ]) {
+    log.error("failed", thrown, { thrown });
+  }
+  assert.equal(lines.length, 8);
+  assert.match(lines[6]?.text ?? "", /err="Error"/);
+  assert.match(lines[7]?.text ?? "", /err="\[\\"1\\", x\]"/);
+});
+
+test("a value of several lines becomes an indented block that no line of it can leave", () => {
+  logger().info("output", { text: "first\nI0102 forged] x\r\x1b[2J\n", next: 1 });
+  assert.match(only(), /"output" text=<\n\tfirst\n\tI0102 forged\] x\\r\\x1b\[2J\n > next=1\n$/);
+});
+
+test("control characters and direction marks from others never reach the terminal", () => {
+  const loneSurrogate = String.fromCharCode(0xd800);
+  const nasty = `a"b\\\x00\x07\x1b[31m\x7f\u0085\u2028\u202e${loneSurrogate}\u{e0001}\u00a0é😀`;
+  logger().info(nasty, { nasty, list: [nasty] });
+  const text = only();
+  assert.doesNotMatch(text.slice(0, -1), /(?! )[\p{C}\p{Z}]/u);
+  assert.ok(text.includes('"a\\"b\\\\\\x00\\a\\x1b[31m\\x7f\\u0085\\u2028\\u202e\\ud800\\U000e0001\\u00a0é😀"'), text);
+});
+
+test("JSON lines carry ts, caller, msg, v and facts, and parse to the exact values", () => {
+  const nasty = '\x1b\u2028\u202e\u{e0001}"';
+  const log = logger({ format: "json", verbosity: 4 });
+  log.v(4, "Wrote", { file: nasty, n: 3, big: 5n, set: new Set(["x"]), missing: undefined });
+  const text = only();
+  assert.doesNotMatch(text.slice(0, -1), /(?! )[\p{C}\p{Z}]/u);
+  const { ts, caller, ...rest } = JSON.parse(text);
+  assert.equal(ts, Number((new Date(2026, 0, 2, 3, 4, 5, 67).getTime() + 0.89).toFixed(4)));
+  assert.match(caller, /^logging\/create-logger\.test\.ts:\d+$/);
+  assert.deepEqual(rest, { msg: "Wrote", v: 4, file: nasty, n: 3, big: "5", set: ["x"] });
+});
+
+test("JSON error lines carry err and no v", () => {
+  logger({ format: "json" }).error("Sync failed", new Error("boom"));
+  const { err, msg, ...rest } = JSON.parse(only());
+  assert.deepEqual([msg, err, "v" in rest], ["Sync failed", "boom", false]);
+});
+
+test("verbosity decides what prints and can change while derived loggers exist", () => {
+  const root = logger({ verbosity: 2 });
+  const derived = root.with({});
+  derived.v(3, "hidden");
+  assert.deepEqual([derived.isVerbose(2), derived.isVerbose(3)], [true, false]);
+  root.setVerbosity(3);
+  derived.v(3, "shown");
+  assert.equal(root.verbosity, 3);
+  assert.match(only(), /"shown"/);
+});
+
+test("a vmodule pattern raises the level of the files it matches only", () => {
+  const matching = logger({ vmodule: [{ filePattern: "create-*.test", verbosity: 4 }] });
+  matching.v(4, "shown");
+  matching.v(5, "hidden");
+  assert.deepEqual([matching.isVerbose(4), matching.isVerbose(5)], [true, false]);
+  logger({ vmodule: [{ filePattern: "create", verbosity: 9 }] }).v(1, "hidden");
+  logger({ vmodule: [{ filePattern: "logging/create-logger.tes?", verbosity: 1 }] }).v(1, "by path");
+  assert.deepEqual(
+    lines.map(({ text }) => /"(.*)"/.exec(text)?.[1]),
+    ["shown", "by path"],
+  );
+});
+
+test("everything goes to standard error unless streams are split", () => {
+  const log = logger();
+  log.info("a");
+  log.error("b", undefined);
+  const split = logger({ splitStream: true });
+  split.info("c");
+  split.error("d", undefined);
+  assert.deepEqual(
+    lines.map(({ stream }) => stream),
+    ["stderr", "stderr", "stdout", "stderr"],
+  );
+});
+
+test("lines written just before process.exit all arrive through a pipe", () => {
+  const module = new URL("./create-logger.ts", import.meta.url).href;
+  const script = `const { createLogger } = await import(${JSON.stringify(module)});
+    const log = createLogger();
+    for (let i = 0; i < 5000; i++) log.info("line", { i });
+    process.exit(0);`;
+  const child = spawnSync(process.execPath, ["--input-type=module", "-e", script], { encoding: "utf8" });
+  const printed = child.stderr.trimEnd().split("\n");
+  assert.equal(printed.length, 5000);
+  assert.match(printed[4999] ?? "", /"line" i=4999$/);
+});

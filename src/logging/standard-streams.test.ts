@@ -1,0 +1,48 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type StreamIo, standardStreams } from "./standard-streams.ts";
+
+/** A pipe that takes `room` bytes and then blocks. */
+function fakePipe(room: number) {
+  const state = { room, text: "", pauses: 0, drainPerPause: 0, failure: "EAGAIN" };
+  const io: StreamIo = {
+    writeSome(_fd, bytes) {
+      const taken = Math.min(state.room, bytes.length);
+      if (taken === 0) throw Object.assign(new Error("cannot write"), { code: state.failure });
+      state.room -= taken;
+      state.text += Buffer.from(bytes.subarray(0, taken)).toString();
+      return taken;
+    },
+    pause() {
+      state.pauses += 1;
+      state.room += state.drainPerPause;
+    },
+  };
+  return { state, write: standardStreams((count) => `lost ${count}\n`, io) };
+}
+
+test("a line goes out in parts when the pipe takes it in parts", () => {
+  const { state, write } = fakePipe(3);
+  state.drainPerPause = 2;
+  write("stderr", "a longer line\n");
+  assert.equal(state.text, "a longer line\n");
+});
+
+test("a stuck reader costs a bounded wait, and later lines start on a line of their own and tell the loss", () => {
+  const { state, write } = fakePipe(4);
+  write("stderr", "first line\n");
+  const pauses = state.pauses;
+  assert.ok(pauses > 0 && pauses <= 100, `${pauses} pauses`);
+  write("stderr", "second\n");
+  state.room = 1000;
+  write("stderr", "third\n");
+  write("stderr", "fourth\n");
+  assert.equal(state.text, "firs\nlost 2\nthird\nfourth\n");
+});
+
+test("a closed stream is not waited for and never throws", () => {
+  const { state, write } = fakePipe(0);
+  state.failure = "EPIPE";
+  write("stdout", "line\n");
+  assert.deepEqual([state.pauses, state.text], [0, ""]);
+});

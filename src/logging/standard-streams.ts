@@ -1,0 +1,80 @@
+/**
+ * Writes log lines to standard output and error, at once: a line is with the kernel when the call returns, so nothing is
+ * lost at process.exit and nothing piles up in memory. A reader that is too slow costs a bounded wait, then lines.
+ */
+import { writeSync } from "node:fs";
+
+/** Standard output or standard error. */
+export type LogStream = "stdout" | "stderr";
+
+/** Takes one or more whole lines, newline included. Must not throw and must have written when it returns. */
+export type WriteLog = (stream: LogStream, lines: string) => void;
+
+/** What is needed of the operating system. */
+export interface StreamIo {
+  /** Writes some of the bytes to the file descriptor and tells how many; throws `EAGAIN` when it would block. */
+  writeSome(fd: number, bytes: Uint8Array): number;
+  /** Blocks the thread. */
+  pause(milliseconds: number): void;
+}
+
+const FILE_DESCRIPTOR: Readonly<Record<LogStream, number>> = { stdout: 1, stderr: 2 };
+const PAUSE_MS = 2;
+const MAX_PAUSES = 50;
+
+const pauseCell = new Int32Array(new SharedArrayBuffer(4));
+
+const hostIo: StreamIo = {
+  writeSome: (fd, bytes) => writeSync(fd, bytes),
+  pause: (milliseconds) => {
+    Atomics.wait(pauseCell, 0, 0, milliseconds);
+  },
+};
+
+function isWouldBlock(error: unknown): boolean {
+  return error instanceof Error && "code" in error && error.code === "EAGAIN";
+}
+
+/**
+ * Makes the writer of a process's own standard streams.
+ *
+ * @param lostLine the line that says that `count` writes were lost; written as soon as the stream takes data again.
+ */
+export function standardStreams(lostLine: (count: number) => string, io: StreamIo = hostIo): WriteLog {
+  const states = {
+    stdout: { lost: 0, isMidLine: false },
+    stderr: { lost: 0, isMidLine: false },
+  };
+
+  /** @returns how many bytes the stream took. */
+  function writeAll(fd: number, bytes: Uint8Array): number {
+    let written = 0;
+    let pauses = 0;
+    while (written < bytes.length) {
+      try {
+        written += io.writeSome(fd, bytes.subarray(written));
+      } catch (error) {
+        // Anything but a full pipe (closed, disk full) will not heal by waiting, and there is nowhere to report it.
+        if (!isWouldBlock(error) || pauses === MAX_PAUSES) return written;
+        pauses += 1;
+        io.pause(PAUSE_MS);
+      }
+    }
+    return written;
+  }
+
+  return (stream, lines) => {
+    const state = states[stream];
+    const repair = state.isMidLine ? "\n" : "";
+    const notice = state.lost > 0 ? lostLine(state.lost) : "";
+    const bytes = Buffer.from(repair + notice + lines);
+    const written = writeAll(FILE_DESCRIPTOR[stream], bytes);
+    if (written === bytes.length) {
+      state.lost = 0;
+      state.isMidLine = false;
+    } else {
+      state.lost += 1;
+      state.isMidLine = written > 0 || state.isMidLine;
+    }
+  };
+}
