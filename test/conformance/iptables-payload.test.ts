@@ -1,0 +1,28 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { fullPayload } from "../../src/backends/iptables/payload.ts";
+import { planServicePort } from "../../src/backends/iptables/plan-service-port.ts";
+import { planStatic } from "../../src/backends/iptables/plan-static.ts";
+import { spellPlan } from "../../src/backends/iptables/port-rules.ts";
+import { type ExampleCluster, ipv4Example, ipv6Example } from "./example-clusters.ts";
+
+function payloadText({ config, facts, ports }: ExampleCluster): string {
+  const spelled = ports.map(
+    ([port, endpoints]) => [port.name.key, spellPlan(planServicePort(port, endpoints, config, facts))] as const,
+  );
+  const payload = fullPayload({ plan: planStatic(config, facts), ports: spelled });
+  return payload.parts.map((part) => part.text).join("");
+}
+
+function expected(name: string): string {
+  return readFileSync(new URL(`examples/${name}`, import.meta.url), "utf8");
+}
+
+test("the full IPv4 payload is the reference's, line by line (iptables.md §16.1)", () => {
+  assert.equal(payloadText(ipv4Example), expected("ipv4-payload.txt"));
+});
+
+test("the full IPv6 payload is the reference's, line by line (iptables.md §17.1)", () => {
+  assert.equal(payloadText(ipv6Example), expected("ipv6-payload.txt"));
+});
