@@ -1,8 +1,69 @@
 /** What tells a packet of a local pod from others, as data; each backend spells it (reference core.md §10). */
-import type { Cidr } from "../net/ip.ts";
+import type { Facts } from "../logging/logger.ts";
+import { type Cidr, familyOf, type IpFamily, parseCidr } from "../net/ip.ts";
 
 export type LocalTrafficDetector =
   | { readonly kind: "none" }
   | { readonly kind: "cidr"; readonly cidr: Cidr }
   | { readonly kind: "interface"; readonly name: string }
   | { readonly kind: "interface-prefix"; readonly prefix: string };
+
+/** The settings that choose a detector. */
+export interface LocalTrafficSettings {
+  /** `detectLocalMode`; empty means ClusterCIDR. */
+  readonly mode: string;
+  readonly clusterCIDRs: readonly string[];
+  /** `spec.podCIDRs` of this node. */
+  readonly podCIDRs: readonly string[];
+  readonly bridgeInterface: string;
+  readonly interfaceNamePrefix: string;
+}
+
+/** A detector and, when it detects nothing, why: worth a log line for the primary family. */
+export interface DetectorChoice {
+  readonly detector: LocalTrafficDetector;
+  readonly reason: { readonly message: string; readonly facts: Facts } | undefined;
+}
+
+const NONE: LocalTrafficDetector = { kind: "none" };
+
+/**
+ * Chooses the detector of one family (core.md §10, server.md §7). In the CIDR modes the first prefix of the family
+ * counts; without one the family detects nothing, and backends write no rule that needs detection. Pure.
+ */
+export function detectorFor(family: IpFamily, settings: LocalTrafficSettings): DetectorChoice {
+  switch (settings.mode) {
+    case "":
+    case "ClusterCIDR":
+      return cidrDetector(family, settings.clusterCIDRs, {
+        message: "Detect-local-mode set to ClusterCIDR, but no cluster CIDR specified for primary IP family",
+        facts: { ipFamily: family, clusterCIDRs: settings.clusterCIDRs },
+      });
+    case "NodeCIDR":
+      return cidrDetector(family, settings.podCIDRs, {
+        message: "Detect-local-mode set to NodeCIDR, but no PodCIDR defined at node for primary IP family",
+        facts: { ipFamily: family, podCIDRs: settings.podCIDRs },
+      });
+    case "BridgeInterface":
+      return { detector: { kind: "interface", name: settings.bridgeInterface }, reason: undefined };
+    case "InterfaceNamePrefix":
+      return { detector: { kind: "interface-prefix", prefix: settings.interfaceNamePrefix }, reason: undefined };
+    default:
+      return {
+        detector: NONE,
+        reason: { message: "Defaulting to no-op detect-local", facts: { detectLocalMode: settings.mode } },
+      };
+  }
+}
+
+function cidrDetector(
+  family: IpFamily,
+  texts: readonly string[],
+  reason: NonNullable<DetectorChoice["reason"]>,
+): DetectorChoice {
+  for (const text of texts) {
+    const cidr = parseCidr(text.trim());
+    if (cidr !== undefined && familyOf(cidr) === family) return { detector: { kind: "cidr", cidr }, reason: undefined };
+  }
+  return { detector: NONE, reason };
+}

@@ -1,0 +1,131 @@
+/**
+ * Which endpoints of a service port this node uses, by traffic policy, readiness and topology hints: reference
+ * core.md §7.
+ */
+import type { Endpoint } from "./endpoint.ts";
+import { type ServicePort, usesClusterEndpoints, usesLocalEndpoints } from "./service-port.ts";
+
+/** What categorisation must know of this node. */
+export interface NodeTopology {
+  readonly nodeName: string;
+  /** `undefined` or empty when the node has no zone. */
+  readonly zone: string | undefined;
+}
+
+/** Every list keeps the order of the endpoints given. */
+export interface EndpointCategories {
+  /** Endpoints of the Cluster policy; `undefined` when the port does not use them. */
+  readonly cluster: readonly Endpoint[] | undefined;
+  /** Endpoints of the Local policy; `undefined` when the port does not use them. */
+  readonly local: readonly Endpoint[] | undefined;
+  /** All that traffic may reach from this node: the union of both, without duplicates. */
+  readonly reachable: readonly Endpoint[];
+  /** A usable endpoint exists somewhere: with an empty set, traffic is dropped then and refused otherwise. */
+  readonly hasAny: boolean;
+}
+
+type TopologyMode =
+  | { readonly kind: "none" }
+  | { readonly kind: "same-node"; readonly node: string }
+  | { readonly kind: "same-zone"; readonly zone: string };
+
+const NO_TOPOLOGY: TopologyMode = { kind: "none" };
+const NO_ENDPOINTS: readonly Endpoint[] = Object.freeze([]);
+
+/**
+ * Sorts the endpoints of one service port into what each policy uses. Pure.
+ *
+ * @param endpoints sorted by text; `undefined` when there are none.
+ */
+export function categorizeEndpoints(
+  endpoints: readonly Endpoint[] | undefined,
+  port: ServicePort,
+  node: NodeTopology,
+): EndpointCategories {
+  const all = endpoints ?? NO_ENDPOINTS;
+  const mode = usesClusterEndpoints(port) ? topologyMode(all, node) : undefined;
+  const cluster = mode === undefined ? undefined : clusterEndpoints(all, mode);
+  const local = usesLocalEndpoints(port) ? localEndpoints(all) : undefined;
+  if (cluster === undefined || local === undefined) {
+    const hasAny = local === undefined ? cluster !== undefined && cluster.length > 0 : all.some(isUsable);
+    return { cluster, local: local?.endpoints, reachable: cluster ?? local?.endpoints ?? NO_ENDPOINTS, hasAny };
+  }
+  const clusterCoversLocal = mode?.kind === "none" && !local.isFallback;
+  return {
+    cluster,
+    local: local.endpoints,
+    reachable: clusterCoversLocal ? cluster : unionOf(all, cluster, local.endpoints),
+    hasAny: cluster.length > 0 || all.some(isUsable),
+  };
+}
+
+/** Core.md §7.1. Topology chooses among ready endpoints only; the terminating fallback ignores it. */
+function clusterEndpoints(all: readonly Endpoint[], mode: TopologyMode): readonly Endpoint[] {
+  const ready = filterOrSame(all, (endpoint) => endpoint.isReady && isAllowed(endpoint, mode));
+  return ready.length > 0 ? ready : filterOrSame(all, isServingTerminating);
+}
+
+/** Core.md §7.2. */
+function localEndpoints(all: readonly Endpoint[]) {
+  const ready = filterOrSame(all, (endpoint) => endpoint.isLocal && endpoint.isReady);
+  if (ready.length > 0) return { endpoints: ready, isFallback: false };
+  const fallback = filterOrSame(all, (endpoint) => endpoint.isLocal && isServingTerminating(endpoint));
+  return { endpoints: fallback, isFallback: fallback.length > 0 };
+}
+
+/** Core.md §7.3: a hint counts only when every ready endpoint has one and somebody is hinted for here. */
+function topologyMode(all: readonly Endpoint[], node: NodeTopology): TopologyMode {
+  const zone = node.zone ?? "";
+  let isNodeHinted = true;
+  let isZoneHinted = true;
+  let isForNode = false;
+  let isForZone = false;
+  for (const endpoint of all) {
+    if (!endpoint.isReady) continue;
+    if (endpoint.nodeHints === undefined) isNodeHinted = false;
+    else isForNode ||= endpoint.nodeHints.includes(node.nodeName);
+    if (endpoint.zoneHints === undefined) isZoneHinted = false;
+    else isForZone ||= endpoint.zoneHints.includes(zone);
+    if (!isNodeHinted && !isZoneHinted) return NO_TOPOLOGY;
+  }
+  if (isNodeHinted && isForNode && node.nodeName !== "") return { kind: "same-node", node: node.nodeName };
+  if (isZoneHinted && isForZone && zone !== "") return { kind: "same-zone", zone };
+  return NO_TOPOLOGY;
+}
+
+function isAllowed(endpoint: Endpoint, mode: TopologyMode): boolean {
+  switch (mode.kind) {
+    case "none":
+      return true;
+    case "same-node":
+      return endpoint.nodeHints?.includes(mode.node) === true;
+    case "same-zone":
+      return endpoint.zoneHints?.includes(mode.zone) === true;
+  }
+}
+
+function isServingTerminating(endpoint: Endpoint): boolean {
+  return endpoint.isServing && endpoint.isTerminating;
+}
+
+function isUsable(endpoint: Endpoint): boolean {
+  return endpoint.isReady || isServingTerminating(endpoint);
+}
+
+/** The usual case keeps everything, and then costs no copy. */
+function filterOrSame(all: readonly Endpoint[], keep: (endpoint: Endpoint) => boolean): readonly Endpoint[] {
+  return all.every(keep) ? all : all.filter(keep);
+}
+
+/** Both sets are parts of `all` in its order, so one walk finds the union in that order. */
+function unionOf(all: readonly Endpoint[], a: readonly Endpoint[], b: readonly Endpoint[]): readonly Endpoint[] {
+  let nextA = 0;
+  let nextB = 0;
+  return filterOrSame(all, (endpoint) => {
+    const isInA = endpoint === a[nextA];
+    const isInB = endpoint === b[nextB];
+    if (isInA) nextA++;
+    if (isInB) nextB++;
+    return isInA || isInB;
+  });
+}

@@ -1,0 +1,77 @@
+/** Who this node is: its name, its addresses and its primary family (reference core.md §8). Pure. */
+import type { NodeRecord } from "../cluster/objects.ts";
+import {
+  familyOf,
+  hostCidr,
+  type IpAddress,
+  type IpFamily,
+  ipFromBytes,
+  isLoopback,
+  isUnspecified,
+  parseIpAddress,
+} from "../net/ip.ts";
+
+/** One address per family, loopback where nothing better is known. */
+export interface NodeAddresses {
+  readonly primaryFamily: IpFamily;
+  readonly ips: Readonly<Record<IpFamily, IpAddress>>;
+}
+
+const INTERNAL = "InternalIP";
+const EXTERNAL = "ExternalIP";
+const IPV4_LOOPBACK = ipFromBytes(Uint8Array.of(127, 0, 0, 1));
+const IPV6_LOOPBACK = ipFromBytes(new Uint8Array(16).fill(1, 15));
+
+/**
+ * The name under which this node is looked up (core.md §8.1).
+ *
+ * @param override `hostnameOverride`; empty means the host's own name.
+ * @throws Error when nothing is left after trimming.
+ */
+export function nodeNameFrom(override: string, hostname: string): string {
+  const name = (override === "" ? hostname : override).trim().toLowerCase();
+  if (name === "") throw new Error("empty hostname is invalid");
+  return name;
+}
+
+/**
+ * The usable addresses of a Node object: the primary one first, then at most one of the other family (core.md §8.2).
+ * Internal addresses come before external ones; unparsable ones are dropped.
+ */
+export function nodeIPsOf(node: Pick<NodeRecord, "addresses">): readonly IpAddress[] {
+  const ordered = [INTERNAL, EXTERNAL].flatMap((type) => node.addresses.filter((address) => address.type === type));
+  const ips = ordered.map(({ address }) => parseIpAddress(address)).filter((ip) => ip !== undefined);
+  const [primary] = ips;
+  if (primary === undefined) return [];
+  const secondary = ips.find((ip) => familyOf(ip) !== familyOf(primary));
+  return secondary === undefined ? [primary] : [primary, secondary];
+}
+
+/**
+ * The node's effective addresses (core.md §8.4): a specified `bindAddress` overrides the address of its family and makes
+ * that family primary.
+ *
+ * @param nodeIPs as {@link nodeIPsOf} gives them.
+ */
+export function effectiveNodeAddresses(nodeIPs: readonly IpAddress[], bindAddress: string): NodeAddresses {
+  const bound = parseIpAddress(bindAddress);
+  const isBound = bound !== undefined && !isUnspecified(bound);
+  const preferred = isBound ? [bound, ...nodeIPs] : nodeIPs;
+  const [first] = preferred;
+  return {
+    primaryFamily: first === undefined ? "IPv4" : familyOf(first),
+    ips: {
+      IPv4: preferred.find((ip) => familyOf(ip) === "IPv4") ?? IPV4_LOOPBACK,
+      IPv6: preferred.find((ip) => familyOf(ip) === "IPv6") ?? IPV6_LOOPBACK,
+    },
+  };
+}
+
+/**
+ * Replaces the single word `primary` in `nodePortAddresses` by the node's own addresses, loopback left out (core.md §9);
+ * any other list comes back as it is. The result is empty, which means all addresses, when only loopback is known.
+ */
+export function expandPrimary(nodePortAddresses: readonly string[], node: NodeAddresses): readonly string[] {
+  if (nodePortAddresses.length !== 1 || nodePortAddresses[0] !== "primary") return nodePortAddresses;
+  return [node.ips.IPv4, node.ips.IPv6].filter((ip) => !isLoopback(ip)).map(hostCidr);
+}
