@@ -1,0 +1,125 @@
+/**
+ * One `endpoints[]` entry of an EndpointSlice. This is the hot path of a big cluster (150,000 of them): a path text is
+ * only made for an entry that is wrong.
+ */
+import { familyOf, type IpFamily, parseIpAddress } from "../../net/ip.ts";
+import type { EndpointRecord } from "../objects.ts";
+import { isAbsent, isJsonObject, type JsonObject } from "./fields.ts";
+import { type Findings, refuse, warn } from "./findings.ts";
+import { sharedDnsSubdomain } from "./metadata.ts";
+import { DNS_SUBDOMAIN_RULE, isLabelValue, LABEL_VALUE_RULE } from "./names.ts";
+import { sharedStrings } from "./shared-strings.ts";
+
+const zones = sharedStrings((text) => text !== "" && isLabelValue(text));
+const PLAIN_IPV4 = /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}$/;
+
+/** Reads one endpoint; `undefined` when it is left out (with a warning) or refuses the object. */
+export function readEndpoint(
+  found: Findings,
+  item: unknown,
+  index: number,
+  family: IpFamily,
+): EndpointRecord | undefined {
+  if (!isJsonObject(item)) {
+    refuse(found, `endpoints[${index}]`, "must be an object", item);
+    return undefined;
+  }
+  const addresses = readAddresses(found, item.addresses, index, family);
+  const nodeName = readNodeName(found, item.nodeName, index);
+  const conditions = readConditions(found, item.conditions, index);
+  const hints = isJsonObject(item.hints) ? item.hints : undefined;
+  if (hints === undefined && !isAbsent(item.hints)) {
+    refuse(found, `endpoints[${index}].hints`, "must be an object", item.hints);
+  }
+  if (addresses === undefined) return undefined;
+  return Object.freeze({
+    addresses,
+    nodeName,
+    ready: readCondition(found, conditions?.ready, "ready", index, true),
+    serving: readCondition(found, conditions?.serving, "serving", index, true),
+    terminating: readCondition(found, conditions?.terminating, "terminating", index, false),
+    zoneHints: hints && readHints(found, hints.forZones, "forZones", index),
+    nodeHints: hints && readHints(found, hints.forNodes, "forNodes", index),
+  });
+}
+
+/** The addresses of the family. Only the first one is ever used, so the endpoint stands and falls with it. */
+function readAddresses(
+  found: Findings,
+  value: unknown,
+  index: number,
+  family: IpFamily,
+): readonly string[] | undefined {
+  if (!Array.isArray(value) || value.length === 0) {
+    const field = `endpoints[${index}].addresses`;
+    if (isAbsent(value) || Array.isArray(value)) warn(found, field, "is empty; this endpoint is left out", value);
+    else refuse(found, field, "must be a list", value);
+    return undefined;
+  }
+  const addresses: string[] = [];
+  for (const [position, text] of value.entries()) {
+    if (isOfFamily(text, family)) {
+      addresses.push(text);
+      continue;
+    }
+    const field = `endpoints[${index}].addresses[${position}]`;
+    const lost = position === 0 ? "this endpoint is left out" : "it is left out";
+    warn(found, field, `must be an ${family} address, as addressType says; ${lost}`, text);
+    if (position === 0) return undefined;
+  }
+  return Object.freeze(addresses);
+}
+
+function isOfFamily(text: unknown, family: IpFamily): text is string {
+  if (typeof text !== "string") return false;
+  if (family === "IPv4" && PLAIN_IPV4.test(text)) return true;
+  const address = parseIpAddress(text);
+  return address !== undefined && familyOf(address) === family;
+}
+
+function readNodeName(found: Findings, value: unknown, index: number): string {
+  if (isAbsent(value) || value === "") return "";
+  const shared = typeof value === "string" ? sharedDnsSubdomain(value) : undefined;
+  if (shared === undefined) refuse(found, `endpoints[${index}].nodeName`, DNS_SUBDOMAIN_RULE, value);
+  return shared ?? "";
+}
+
+function readConditions(found: Findings, value: unknown, index: number): JsonObject | undefined {
+  if (isJsonObject(value)) return value;
+  if (!isAbsent(value)) refuse(found, `endpoints[${index}].conditions`, "must be an object", value);
+  return undefined;
+}
+
+function readCondition(found: Findings, value: unknown, name: string, index: number, ifAbsent: boolean): boolean {
+  if (typeof value === "boolean") return value;
+  if (!isAbsent(value)) refuse(found, `endpoints[${index}].conditions.${name}`, "must be true or false", value);
+  return ifAbsent;
+}
+
+function readHints(
+  found: Findings,
+  value: unknown,
+  name: "forZones" | "forNodes",
+  index: number,
+): readonly string[] | undefined {
+  if (isAbsent(value)) return undefined;
+  if (!Array.isArray(value)) {
+    refuse(found, `endpoints[${index}].hints.${name}`, "must be a list", value);
+    return undefined;
+  }
+  if (value.length === 0) return undefined;
+  const hints: string[] = [];
+  for (const [position, hint] of value.entries()) {
+    const text: unknown = isJsonObject(hint) ? hint.name : undefined;
+    const shared = typeof text === "string" ? shareHint(text, name) : undefined;
+    if (shared !== undefined) hints.push(shared);
+    else refuse(found, `endpoints[${index}].hints.${name}[${position}].name`, HINT_RULES[name], text ?? hint);
+  }
+  return Object.freeze(hints);
+}
+
+const HINT_RULES = { forZones: LABEL_VALUE_RULE, forNodes: DNS_SUBDOMAIN_RULE } as const;
+
+function shareHint(text: string, name: "forZones" | "forNodes"): string | undefined {
+  return name === "forZones" ? zones.share(text) : sharedDnsSubdomain(text);
+}

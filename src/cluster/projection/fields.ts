@@ -1,0 +1,90 @@
+/**
+ * Readers of single fields of decoded JSON. Each takes what was found, notes what is wrong, and gives a usable value in
+ * any case, so that all problems of an object are reported at once.
+ */
+import { type Findings, refuse } from "./findings.ts";
+
+export type JsonObject = Readonly<Record<string, unknown>>;
+
+const NOTHING: JsonObject = Object.freeze({});
+const NO_ITEMS: readonly unknown[] = Object.freeze([]);
+const NO_STRINGS: readonly string[] = Object.freeze([]);
+
+/** Whether the value is a JSON object (not a list, not null). Pure. */
+export function isJsonObject(value: unknown): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Whether the API would read the value as absent. Pure. */
+export function isAbsent(value: unknown): value is undefined | null {
+  return value === undefined || value === null;
+}
+
+/** An object; an empty one when absent. */
+export function objectField(found: Findings, value: unknown, field: string): JsonObject {
+  if (isAbsent(value)) return NOTHING;
+  if (isJsonObject(value)) return value;
+  refuse(found, field, "must be an object", value);
+  return NOTHING;
+}
+
+/** A list; an empty one when absent. */
+export function listField(found: Findings, value: unknown, field: string): readonly unknown[] {
+  if (isAbsent(value)) return NO_ITEMS;
+  if (Array.isArray(value)) return value;
+  refuse(found, field, "must be a list", value);
+  return NO_ITEMS;
+}
+
+/** A text; empty when absent. */
+export function stringField(found: Findings, value: unknown, field: string): string {
+  if (typeof value === "string") return value;
+  if (!isAbsent(value)) refuse(found, field, "must be a text (put it in quotes)", value);
+  return "";
+}
+
+/** A frozen list of texts, shared when empty. */
+export function stringListField(found: Findings, value: unknown, field: string): readonly string[] {
+  const items = listField(found, value, field);
+  if (items.length === 0) return NO_STRINGS;
+  const texts: string[] = [];
+  for (const [index, item] of items.entries()) {
+    if (typeof item === "string") texts.push(item);
+    else refuse(found, `${field}[${index}]`, "must be a text (put it in quotes)", item);
+  }
+  return Object.freeze(texts);
+}
+
+/** One of some words; `fallback`, which is what the API server would fill in, when absent or empty. */
+export function choiceField<T extends string>(
+  found: Findings,
+  value: unknown,
+  field: string,
+  choices: readonly T[],
+  fallback: T,
+): T {
+  if (isAbsent(value) || value === "") return fallback;
+  for (const choice of choices) {
+    if (choice === value) return choice;
+  }
+  refuse(found, field, `must be ${orList(choices)}`, value);
+  return fallback;
+}
+
+/** A port number, 1 to 65535. When `isOptional`, absent and 0 are allowed and give 0. */
+export function portField(found: Findings, value: unknown, field: string, isOptional: boolean): number {
+  if (isPortNumber(value)) return value;
+  if (isOptional && (isAbsent(value) || value === 0)) return 0;
+  const allowed = "must be a whole number from 1 to 65535";
+  refuse(found, field, isOptional ? `${allowed}, or absent` : allowed, value);
+  return 0;
+}
+
+/** Whether the value is a port number, 1 to 65535. Pure. */
+export function isPortNumber(value: unknown): value is number {
+  return typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= 65535;
+}
+
+function orList(words: readonly string[]): string {
+  return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
+}

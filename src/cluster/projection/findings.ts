@@ -1,0 +1,69 @@
+/**
+ * What a projection finds wrong with an object, as data: problems refuse the object, warnings only drop one entry of it.
+ */
+
+/** One thing that is wrong with one field. */
+export interface FieldProblem {
+  /** Path inside the object: `spec.ports[0].port`. */
+  readonly field: string;
+  /** What is allowed, as a predicate of the field: `must be a whole number from 1 to 65535`. */
+  readonly message: string;
+  /** What was there instead. */
+  readonly value: unknown;
+}
+
+/** The outcome of a projection. `warnings` name entries that were left out of an otherwise good record. */
+export type Projection<T> =
+  | { readonly ok: true; readonly record: T; readonly warnings: readonly FieldProblem[] }
+  | { readonly ok: false; readonly problems: readonly FieldProblem[] };
+
+/** Collects while one object is read. */
+export interface Findings {
+  readonly problems: FieldProblem[];
+  readonly warnings: FieldProblem[];
+}
+
+const NO_WARNINGS: readonly FieldProblem[] = Object.freeze([]);
+const MAX_VALUE_CHARS = 120;
+
+export function newFindings(): Findings {
+  return { problems: [], warnings: [] };
+}
+
+/** Notes a problem that refuses the whole object. */
+export function refuse(found: Findings, field: string, message: string, value: unknown): void {
+  found.problems.push({ field, message, value });
+}
+
+/** Notes an entry that is left out. */
+export function warn(found: Findings, field: string, message: string, value: unknown): void {
+  found.warnings.push({ field, message, value });
+}
+
+/** The projection's outcome: the record unless something refused it. */
+export function conclude<T>(found: Findings, record: T): Projection<T> {
+  if (found.problems.length > 0) return { ok: false, problems: found.problems };
+  return { ok: true, record, warnings: found.warnings.length > 0 ? found.warnings : NO_WARNINGS };
+}
+
+/** A value as one short printable line: JSON, so that line breaks and control characters show as escapes. Pure. */
+export function describeValue(value: unknown): string {
+  if (value === undefined) return "nothing";
+  const text = jsonText(value);
+  return text.length <= MAX_VALUE_CHARS ? text : `${text.slice(0, MAX_VALUE_CHARS)}…`;
+}
+
+/** JSON of a value; nesting deep enough to exhaust the stack has no text. */
+function jsonText(value: unknown): string {
+  try {
+    return JSON.stringify(value) ?? String(value);
+  } catch {
+    return "a value that cannot be shown";
+  }
+}
+
+/** `spec.ports[0].port must be a whole number from 1 to 65535, got 65536`. Pure. */
+export function formatProblem(problem: FieldProblem): string {
+  const subject = problem.field === "" ? "the object" : problem.field;
+  return `${subject} ${problem.message}, got ${describeValue(problem.value)}`;
+}

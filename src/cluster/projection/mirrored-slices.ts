@@ -1,0 +1,131 @@
+/**
+ * core/v1 Endpoints → the EndpointSlices that the endpointslice-mirroring controller would make of it: one per address
+ * family and set of ports, `addresses` ready and `notReadyAddresses` not, at most 1,000 addresses of a subset, service
+ * name = name of the Endpoints object. Source: the controller's documented behaviour (KEP-0752 and its flag
+ * `--mirroring-max-endpoints-per-subset`).
+ *
+ * Two differences, both because there is no controller here. Slice names end in a digest of family and ports instead of
+ * random letters, so the same ports give the same slice. And Endpoints of Services with a selector count too: dumps of
+ * old clusters have nothing else.
+ */
+import { familyOf, type IpFamily, parseIpAddress } from "../../net/ip.ts";
+import type { EndpointRecord, EndpointSlicePort, EndpointSliceRecord } from "../objects.ts";
+import { contentDigest } from "./content-digest.ts";
+import { choiceField, isAbsent, type JsonObject, listField, objectField, portField } from "./fields.ts";
+import { conclude, type Findings, newFindings, type Projection, refuse, warn } from "./findings.ts";
+import { readMetadata, readName, readNamespace, sharedDnsSubdomain } from "./metadata.ts";
+import { DNS_SUBDOMAIN_RULE } from "./names.ts";
+import { PROTOCOLS, readPortName } from "./service.ts";
+
+/** The controller's default for the addresses that it takes from one subset. */
+export const MAX_ADDRESSES_PER_SUBSET = 1000;
+
+interface SliceDraft {
+  readonly addressType: IpFamily;
+  readonly ports: readonly EndpointSlicePort[];
+  readonly endpoints: EndpointRecord[];
+}
+
+/**
+ * Projects an Endpoints object; `isEndpointsSelected` is the caller's question. Addresses that do not parse, and those
+ * beyond the limit, are left out with a warning. Pure.
+ */
+export function projectEndpoints(raw: unknown): Projection<readonly EndpointSliceRecord[]> {
+  const found = newFindings();
+  const object = objectField(found, raw, "");
+  const metadata = readMetadata(found, object);
+  const namespace = readNamespace(found, metadata);
+  const name = readName(found, metadata, "label");
+  const drafts = new Map<string, SliceDraft>();
+  for (const [index, item] of listField(found, object.subsets, "subsets").entries()) {
+    const path = `subsets[${index}]`;
+    addSubset(found, drafts, objectField(found, item, path), path);
+  }
+  const slices = [...drafts].map(([key, draft]) => finish(namespace, name, key, draft));
+  return conclude(found, Object.freeze(slices));
+}
+
+function finish(namespace: string, name: string, key: string, draft: SliceDraft): EndpointSliceRecord {
+  const endpoints = Object.freeze(draft.endpoints);
+  return Object.freeze({
+    namespace,
+    name: `${name}-${contentDigest(key)
+      .toLowerCase()
+      .replaceAll(/[^a-z0-9]/g, "0")
+      .slice(0, 8)}`,
+    serviceName: name,
+    addressType: draft.addressType,
+    ports: draft.ports,
+    endpoints,
+    lastChangeTriggerTime: "",
+    resourceVersion: contentDigest(JSON.stringify([draft.ports, endpoints])),
+  });
+}
+
+function addSubset(found: Findings, drafts: Map<string, SliceDraft>, subset: JsonObject, path: string): void {
+  const ports = readPorts(found, subset.ports, `${path}.ports`);
+  const portsKey = JSON.stringify(ports.map((port) => [port.name, port.protocol, port.port]).sort());
+  let room = MAX_ADDRESSES_PER_SUBSET;
+  for (const [list, isReady] of [["addresses", true] as const, ["notReadyAddresses", false] as const]) {
+    const items = listField(found, subset[list], `${path}.${list}`);
+    for (const [index, item] of items.entries()) {
+      if (room === 0) {
+        const message = `is beyond the ${MAX_ADDRESSES_PER_SUBSET} addresses of a subset that are mirrored; the rest is left out (write EndpointSlices instead)`;
+        warn(found, `${path}.${list}[${index}]`, message, item);
+        break;
+      }
+      const endpoint = readAddress(found, item, `${path}.${list}[${index}]`, isReady);
+      if (endpoint === undefined) continue;
+      const key = `${endpoint.family} ${portsKey}`;
+      const draft = drafts.get(key) ?? { addressType: endpoint.family, ports, endpoints: [] };
+      drafts.set(key, draft);
+      draft.endpoints.push(endpoint.record);
+      room--;
+    }
+  }
+}
+
+function readPorts(found: Findings, value: unknown, field: string): readonly EndpointSlicePort[] {
+  return Object.freeze(
+    listField(found, value, field).map((item, index) => {
+      const path = `${field}[${index}]`;
+      const port = objectField(found, item, path);
+      return Object.freeze({
+        name: readPortName(found, port.name, `${path}.name`),
+        protocol: choiceField(found, port.protocol, `${path}.protocol`, PROTOCOLS, "TCP"),
+        port: portField(found, port.port, `${path}.port`, false),
+      });
+    }),
+  );
+}
+
+function readAddress(
+  found: Findings,
+  item: unknown,
+  path: string,
+  isReady: boolean,
+): { readonly family: IpFamily; readonly record: EndpointRecord } | undefined {
+  const entry = objectField(found, item, path);
+  const address = typeof entry.ip === "string" ? parseIpAddress(entry.ip) : undefined;
+  if (address === undefined) {
+    warn(found, `${path}.ip`, "must be an IP address; it is left out", entry.ip);
+    return undefined;
+  }
+  const record = Object.freeze({
+    addresses: Object.freeze([address]),
+    nodeName: readNodeName(found, entry.nodeName, `${path}.nodeName`),
+    ready: isReady,
+    serving: true,
+    terminating: false,
+    zoneHints: undefined,
+    nodeHints: undefined,
+  });
+  return { family: familyOf(address), record };
+}
+
+function readNodeName(found: Findings, value: unknown, field: string): string {
+  if (isAbsent(value) || value === "") return "";
+  const shared = typeof value === "string" ? sharedDnsSubdomain(value) : undefined;
+  if (shared === undefined) refuse(found, field, DNS_SUBDOMAIN_RULE, value);
+  return shared ?? "";
+}

@@ -1,0 +1,33 @@
+/**
+ * The name syntaxes of Kubernetes (RFC 1123 label and subdomain, label value). Everything that may become part of a
+ * rule's comment, a set's name or a log line passes one of these, so it holds no blank, quote, line break or flag.
+ */
+
+const LABEL = /^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/;
+const SUBDOMAIN = /^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*$/;
+const LABEL_VALUE = /^(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$/;
+
+/** What {@link isDnsLabel} allows, for messages. */
+export const DNS_LABEL_RULE =
+  "must be a DNS label: 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit";
+/** What {@link isDnsSubdomain} allows, for messages. */
+export const DNS_SUBDOMAIN_RULE =
+  "must be a DNS subdomain: up to 253 lower-case letters, digits, '-' or '.', each part beginning and ending with a letter or digit";
+/** What {@link isLabelValue} allows, for messages. */
+export const LABEL_VALUE_RULE =
+  "must be a label value: up to 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit";
+
+/** Whether the text is an RFC 1123 label. Pure. */
+export function isDnsLabel(text: string): boolean {
+  return LABEL.test(text);
+}
+
+/** Whether the text is an RFC 1123 subdomain. Pure. */
+export function isDnsSubdomain(text: string): boolean {
+  return text.length <= 253 && SUBDOMAIN.test(text);
+}
+
+/** Whether the text can be the value of a Kubernetes label; the empty text can. Pure. */
+export function isLabelValue(text: string): boolean {
+  return LABEL_VALUE.test(text);
+}

@@ -1,0 +1,230 @@
+/**
+ * Any Kubernetes object → the records it stands for. Knows the kinds, their API groups and the `…List` kinds; the
+ * projections know the fields.
+ */
+import { contentDigest } from "./content-digest.ts";
+import { projectEndpointSlice } from "./endpoint-slice.ts";
+import { isJsonObject, type JsonObject } from "./fields.ts";
+import { describeValue, type FieldProblem, type Projection } from "./findings.ts";
+import { projectEndpoints } from "./mirrored-slices.ts";
+import { isDnsLabel, isDnsSubdomain } from "./names.ts";
+import { projectNode } from "./node.ts";
+import { type ObjectEntry, objectEntry } from "./object-entry.ts";
+import { isEndpointSliceSelected, isEndpointsSelected, isServiceSelected } from "./selectors.ts";
+import { projectService } from "./service.ts";
+import { projectServiceCidr } from "./service-cidr.ts";
+
+/** What became of one object. `title` names it for people: `Service default/web`. */
+export type ProjectedObject =
+  | {
+      readonly status: "accepted";
+      readonly title: string;
+      /** Identity of the object: kind, namespace and name. */
+      readonly id: string;
+      /** Empty when the proxy's watches would not show the object (reference core.md §1). */
+      readonly entries: readonly ObjectEntry[];
+      readonly warnings: readonly FieldProblem[];
+      /** The entries are slices made from an Endpoints object. */
+      readonly isMirrored: boolean;
+    }
+  | {
+      readonly status: "refused";
+      readonly title: string;
+      /** `undefined` when not even the identity is usable. */
+      readonly id: string | undefined;
+      readonly problems: readonly FieldProblem[];
+    }
+  /** An ordinary object of a kind that the proxy has no use for. */
+  | { readonly status: "ignored"; readonly title: string };
+
+/** How one kind is projected. */
+interface KindProjector {
+  readonly isNamespaced: boolean;
+  readonly isMirrored: boolean;
+  isSelected(raw: JsonObject): boolean;
+  project(raw: JsonObject, digest: string): Projection<readonly ObjectEntry[]>;
+}
+
+const SERVICE: KindProjector = {
+  isNamespaced: true,
+  isMirrored: false,
+  isSelected: isServiceSelected,
+  project: (raw, digest) => mapped(projectService(raw), (record) => [objectEntry("services", record, digest)]),
+};
+
+const ENDPOINT_SLICE: KindProjector = {
+  isNamespaced: true,
+  isMirrored: false,
+  isSelected: isEndpointSliceSelected,
+  project: (raw, digest) =>
+    mapped(projectEndpointSlice(raw, digest), (record) => [objectEntry("endpointSlices", record, digest)]),
+};
+
+const ENDPOINTS: KindProjector = {
+  isNamespaced: true,
+  isMirrored: true,
+  isSelected: isEndpointsSelected,
+  project: (raw) =>
+    mapped(projectEndpoints(raw), (slices) =>
+      slices.map((slice) => objectEntry("endpointSlices", slice, slice.resourceVersion)),
+    ),
+};
+
+const NODE: KindProjector = {
+  isNamespaced: false,
+  isMirrored: false,
+  isSelected: () => true,
+  project: (raw, digest) => mapped(projectNode(raw), (record) => [objectEntry("nodes", record, digest)]),
+};
+
+const SERVICE_CIDR: KindProjector = {
+  isNamespaced: false,
+  isMirrored: false,
+  isSelected: () => true,
+  project: (raw, digest) => mapped(projectServiceCidr(raw), (record) => [objectEntry("serviceCIDRs", record, digest)]),
+};
+
+/** By `apiVersion/kind`. */
+const PROJECTORS: ReadonlyMap<string, KindProjector> = new Map([
+  ["v1/Service", SERVICE],
+  ["v1/Endpoints", ENDPOINTS],
+  ["v1/Node", NODE],
+  ["discovery.k8s.io/v1/EndpointSlice", ENDPOINT_SLICE],
+  ["networking.k8s.io/v1/ServiceCIDR", SERVICE_CIDR],
+  ["networking.k8s.io/v1beta1/ServiceCIDR", SERVICE_CIDR],
+]);
+
+/** Versions that are no longer served; their objects have another shape. */
+const RETIRED: ReadonlyMap<string, string> = new Map([
+  ["discovery.k8s.io/v1beta1/EndpointSlice", "discovery.k8s.io/v1"],
+  ["discovery.k8s.io/v1alpha1/EndpointSlice", "discovery.k8s.io/v1"],
+]);
+
+/** An object's kind as written, or as its list says for items that leave it out. */
+export interface TypeMeta {
+  readonly apiVersion: string;
+  readonly kind: string;
+}
+
+/**
+ * Projects one object that is not a list. Never throws on decoded JSON.
+ *
+ * @param typeMeta what a typed list says of its items; the object's own `apiVersion` and `kind` otherwise.
+ */
+export function projectObject(raw: unknown, typeMeta: TypeMeta | undefined = readTypeMeta(raw)): ProjectedObject {
+  if (!isJsonObject(raw)) return refusedAs("document", undefined, "", "must be a Kubernetes object", raw);
+  if (typeMeta === undefined) {
+    const field = typeof raw.kind === "string" && raw.kind !== "" ? "apiVersion" : "kind";
+    return refusedAs("document", undefined, field, "is required", raw[field]);
+  }
+  const type = `${typeMeta.apiVersion}/${typeMeta.kind}`;
+  const projector = PROJECTORS.get(type);
+  const served = RETIRED.get(type);
+  if (projector === undefined && served === undefined) return { status: "ignored", title: titleOf(raw, typeMeta) };
+  const isNamespaced = projector?.isNamespaced ?? true;
+  const title = titleOf(raw, typeMeta, isNamespaced);
+  const id = identityOf(raw, typeMeta, isNamespaced);
+  if (projector === undefined) {
+    return refusedAs(
+      title,
+      id,
+      "apiVersion",
+      `must be ${served}: this version is no longer served`,
+      typeMeta.apiVersion,
+    );
+  }
+  if (id !== undefined && !projector.isSelected(raw)) {
+    return { status: "accepted", title, id, entries: [], warnings: [], isMirrored: projector.isMirrored };
+  }
+  const projection = projector.project(raw, digestOf(raw));
+  if (!projection.ok) return { status: "refused", title, id, problems: projection.problems };
+  if (id === undefined) return refusedAs(title, id, "metadata.name", "is required", undefined);
+  const { record: entries, warnings } = projection;
+  return { status: "accepted", title, id, entries, warnings, isMirrored: projector.isMirrored };
+}
+
+/** One object out of a document: the document itself, or an item of a list in it. */
+export interface ListedObject {
+  readonly raw: unknown;
+  /** Where in the document: empty, or `items[3]`. */
+  readonly path: string;
+  readonly typeMeta: TypeMeta | undefined;
+}
+
+const MAX_LIST_DEPTH = 8;
+
+/** Takes `List` and the typed lists of known kinds (`ServiceList`) apart, lists in lists too. Pure. */
+export function* flattenLists(raw: unknown, path = "", given?: TypeMeta, depth = 0): Generator<ListedObject> {
+  const typeMeta = readTypeMeta(raw) ?? given;
+  const itemType = typeMeta && itemTypeOf(typeMeta);
+  if (itemType === undefined || !isJsonObject(raw) || !Array.isArray(raw.items) || depth >= MAX_LIST_DEPTH) {
+    yield { raw, path, typeMeta };
+    return;
+  }
+  for (const [index, item] of raw.items.entries()) {
+    yield* flattenLists(item, joinPath(path, `items[${index}]`), itemType === "any" ? undefined : itemType, depth + 1);
+  }
+}
+
+/** What a list kind says of its items; `undefined` for a kind that is no list, or a list of what nobody here knows. */
+function itemTypeOf({ apiVersion, kind }: TypeMeta): TypeMeta | "any" | undefined {
+  if (!kind.endsWith("List")) return undefined;
+  if (kind === "List") return apiVersion === "v1" ? "any" : undefined;
+  const itemKind = kind.slice(0, -"List".length);
+  const type = `${apiVersion}/${itemKind}`;
+  return PROJECTORS.has(type) || RETIRED.has(type) ? { apiVersion, kind: itemKind } : undefined;
+}
+
+/** Joins two field paths, either of which may be empty. Pure. */
+export function joinPath(a: string, b: string): string {
+  return a === "" || b === "" ? a + b : `${a}.${b}`;
+}
+
+function readTypeMeta(raw: unknown): TypeMeta | undefined {
+  if (!isJsonObject(raw)) return undefined;
+  const { apiVersion, kind } = raw;
+  if (typeof apiVersion !== "string" || typeof kind !== "string" || apiVersion === "" || kind === "") return undefined;
+  return { apiVersion, kind };
+}
+
+function identityOf(raw: JsonObject, typeMeta: TypeMeta, isNamespaced: boolean): string | undefined {
+  const metadata = isJsonObject(raw.metadata) ? raw.metadata : {};
+  const { name } = metadata;
+  const namespace = isNamespaced ? metadata.namespace || "default" : "-";
+  if (typeof name !== "string" || !isDnsSubdomain(name)) return undefined;
+  if (typeof namespace !== "string" || (isNamespaced && !isDnsLabel(namespace))) return undefined;
+  return `${typeMeta.kind}/${namespace}/${name}`;
+}
+
+function titleOf(raw: JsonObject, typeMeta: TypeMeta, isNamespaced = true): string {
+  const metadata = isJsonObject(raw.metadata) ? raw.metadata : {};
+  const name = printable(metadata.name);
+  return isNamespaced
+    ? `${printable(typeMeta.kind)} ${printable(metadata.namespace || "default")}/${name}`
+    : `${printable(typeMeta.kind)} ${name}`;
+}
+
+/** Plain names as they are, anything else as JSON, so that no text can forge a second log line. */
+function printable(value: unknown): string {
+  if (value === undefined || value === null) return "(unnamed)";
+  return typeof value === "string" && /^[-A-Za-z0-9._]+$/.test(value) ? value : describeValue(value);
+}
+
+function refusedAs(
+  title: string,
+  id: string | undefined,
+  field: string,
+  message: string,
+  value: unknown,
+): ProjectedObject {
+  return { status: "refused", title, id, problems: [{ field, message, value }] };
+}
+
+function mapped<T, U>(projection: Projection<T>, toU: (record: T) => U): Projection<U> {
+  return projection.ok ? { ok: true, record: toU(projection.record), warnings: projection.warnings } : projection;
+}
+
+/** Objects in files keep the `resourceVersion` they were exported with through any edit, so only content counts. */
+function digestOf(raw: JsonObject): string {
+  return contentDigest(JSON.stringify(raw));
+}

@@ -1,0 +1,149 @@
+/** core/v1 Service → {@link ServiceRecord}. */
+import type { LoadBalancerIngress, Protocol, ServicePortSpec, ServiceRecord } from "../objects.ts";
+import { readClusterIps } from "./cluster-ips.ts";
+import {
+  choiceField,
+  isAbsent,
+  isJsonObject,
+  type JsonObject,
+  listField,
+  objectField,
+  portField,
+  stringField,
+  stringListField,
+} from "./fields.ts";
+import { conclude, type Findings, newFindings, type Projection, refuse, warn } from "./findings.ts";
+import { readMetadata, readName, readNamespace, sharedDnsLabel } from "./metadata.ts";
+import { DNS_LABEL_RULE } from "./names.ts";
+
+const TYPES = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"] as const;
+const AFFINITIES = ["None", "ClientIP"] as const;
+const POLICIES = ["Cluster", "Local"] as const;
+/** What a port's `protocol` can be. */
+export const PROTOCOLS: readonly Protocol[] = ["TCP", "UDP", "SCTP"];
+
+/** API default and limit of `sessionAffinityConfig.clientIP.timeoutSeconds`. */
+const AFFINITY_SECONDS = { byDefault: 10_800, max: 86_400 } as const;
+const NO_PORTS: readonly ServicePortSpec[] = Object.freeze([]);
+const NO_INGRESS: readonly LoadBalancerIngress[] = Object.freeze([]);
+
+/**
+ * Projects a Service, with the API server's defaults filled in (reference core.md §3). Pure.
+ *
+ * Refused: what the API server would not store and what could reach a rule (names, ports, cluster IPs, enums). Kept for
+ * the model to skip: external IPs, ingress IPs and source ranges that do not parse.
+ */
+export function projectService(raw: unknown): Projection<ServiceRecord> {
+  const found = newFindings();
+  const object = objectField(found, raw, "");
+  const metadata = readMetadata(found, object);
+  const spec = objectField(found, object.spec, "spec");
+  const addresses = readClusterIps(found, spec);
+  const type = choiceField(found, spec.type, "spec.type", TYPES, "ClusterIP");
+  const sessionAffinity = choiceField(found, spec.sessionAffinity, "spec.sessionAffinity", AFFINITIES, "None");
+  const mayLackPorts = type === "ExternalName" || addresses.clusterIP === "None";
+  const record: ServiceRecord = {
+    namespace: readNamespace(found, metadata),
+    name: readName(found, metadata, "label"),
+    type,
+    clusterIP: addresses.clusterIP,
+    clusterIPs: addresses.clusterIPs,
+    ipFamilies: addresses.ipFamilies,
+    ports: readPorts(found, spec, mayLackPorts),
+    externalIPs: stringListField(found, spec.externalIPs, "spec.externalIPs"),
+    loadBalancerSourceRanges: stringListField(found, spec.loadBalancerSourceRanges, "spec.loadBalancerSourceRanges"),
+    loadBalancerIngress: readIngress(found, object),
+    sessionAffinity,
+    sessionAffinityTimeoutSeconds: sessionAffinity === "ClientIP" ? readAffinityTimeout(found, spec) : 0,
+    internalTrafficPolicy: readPolicy(found, spec, "internalTrafficPolicy"),
+    externalTrafficPolicy: readPolicy(found, spec, "externalTrafficPolicy"),
+    healthCheckNodePort: portField(found, spec.healthCheckNodePort, "spec.healthCheckNodePort", true),
+  };
+  return conclude(found, Object.freeze(record));
+}
+
+function readPolicy(
+  found: Findings,
+  spec: JsonObject,
+  name: "internalTrafficPolicy" | "externalTrafficPolicy",
+): "Cluster" | "Local" {
+  return choiceField(found, spec[name], `spec.${name}`, POLICIES, "Cluster");
+}
+
+function readPorts(found: Findings, spec: JsonObject, mayLackPorts: boolean): readonly ServicePortSpec[] {
+  const items = listField(found, spec.ports, "spec.ports");
+  if (items.length === 0) {
+    if (!mayLackPorts) refuse(found, "spec.ports", "must have at least one port", spec.ports);
+    return NO_PORTS;
+  }
+  const ports = items.map((item, index) => readPort(found, item, `spec.ports[${index}]`));
+  if (ports.length > 1) refuseDuplicates(found, ports);
+  return Object.freeze(ports);
+}
+
+function readPort(found: Findings, item: unknown, path: string): ServicePortSpec {
+  const port = objectField(found, item, path);
+  return Object.freeze({
+    name: readPortName(found, port.name, `${path}.name`),
+    protocol: choiceField(found, port.protocol, `${path}.protocol`, PROTOCOLS, "TCP"),
+    port: portField(found, port.port, `${path}.port`, false),
+    nodePort: portField(found, port.nodePort, `${path}.nodePort`, true),
+  });
+}
+
+/** A port's name as a shared DNS label; empty when absent. */
+export function readPortName(found: Findings, value: unknown, field: string): string {
+  if (isAbsent(value) || value === "") return "";
+  const shared = typeof value === "string" ? sharedDnsLabel(value) : undefined;
+  if (shared === undefined) refuse(found, field, DNS_LABEL_RULE, value);
+  return shared ?? "";
+}
+
+/** Two ports of one name would be one service port, and two of one number one address: the API refuses both. */
+function refuseDuplicates(found: Findings, ports: readonly ServicePortSpec[]): void {
+  const names = new Set<string>();
+  const numbers = new Set<string>();
+  for (const [index, { name, port, protocol }] of ports.entries()) {
+    const number = `${port}/${protocol}`;
+    if (names.has(name)) {
+      refuse(found, `spec.ports[${index}].name`, "must be there and be unique when a Service has several ports", name);
+    }
+    if (port !== 0 && numbers.has(number)) {
+      refuse(found, `spec.ports[${index}].port`, `must be unique within its protocol (${protocol})`, port);
+    }
+    names.add(name);
+    numbers.add(number);
+  }
+}
+
+function readAffinityTimeout(found: Findings, spec: JsonObject): number {
+  const config = objectField(found, spec.sessionAffinityConfig, "spec.sessionAffinityConfig");
+  const clientIP = objectField(found, config.clientIP, "spec.sessionAffinityConfig.clientIP");
+  const seconds = clientIP.timeoutSeconds;
+  if (isAbsent(seconds)) return AFFINITY_SECONDS.byDefault;
+  if (typeof seconds === "number" && Number.isInteger(seconds) && seconds >= 1 && seconds <= AFFINITY_SECONDS.max) {
+    return seconds;
+  }
+  const allowed = `must be a whole number of seconds from 1 to ${AFFINITY_SECONDS.max}`;
+  refuse(found, "spec.sessionAffinityConfig.clientIP.timeoutSeconds", allowed, seconds);
+  return AFFINITY_SECONDS.byDefault;
+}
+
+function readIngress(found: Findings, object: JsonObject): readonly LoadBalancerIngress[] {
+  if (!isJsonObject(object.status) && isAbsent(object.status)) return NO_INGRESS;
+  const status = objectField(found, object.status, "status");
+  const loadBalancer = objectField(found, status.loadBalancer, "status.loadBalancer");
+  const items = listField(found, loadBalancer.ingress, "status.loadBalancer.ingress");
+  if (items.length === 0) return NO_INGRESS;
+  const ingress: LoadBalancerIngress[] = [];
+  for (const [index, item] of items.entries()) {
+    const path = `status.loadBalancer.ingress[${index}]`;
+    const entry = objectField(found, item, path);
+    const ip = stringField(found, entry.ip, `${path}.ip`);
+    const ipMode = isAbsent(entry.ipMode) ? "VIP" : entry.ipMode;
+    if (ip === "") continue;
+    if (ipMode === "VIP" || ipMode === "Proxy") ingress.push(Object.freeze({ ip, ipMode }));
+    else warn(found, `${path}.ipMode`, "must be VIP or Proxy; this ingress is left out", ipMode);
+  }
+  return Object.freeze(ingress);
+}
