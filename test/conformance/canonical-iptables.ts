@@ -3,12 +3,7 @@
  * count, and in chains that services share only the order within one service's group does.
  */
 
-const SHARED_CHAINS = new Set([
-  "KUBE-SERVICES",
-  "KUBE-NODEPORTS",
-  "KUBE-EXTERNAL-SERVICES",
-  "KUBE-PROXY-FIREWALL",
-]);
+const SHARED_CHAINS = new Set(["KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-EXTERNAL-SERVICES", "KUBE-PROXY-FIREWALL"]);
 
 /** One table: its chains with their rules, in canonical order. */
 type Table = Map<string, string[]>;

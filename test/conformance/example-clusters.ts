@@ -1,6 +1,6 @@
 /** The two worked examples of reference iptables.md §16 and §17, as model values. */
 import assert from "node:assert/strict";
-import { type PlanConfig, type PlanFacts } from "../../src/backends/iptables/plan-options.ts";
+import type { PlanConfig, PlanFacts } from "../../src/backends/iptables/plan-options.ts";
 import type { Protocol } from "../../src/cluster/objects.ts";
 import type { Endpoint } from "../../src/model/endpoint.ts";
 import type { ServicePort } from "../../src/model/service-port.ts";
@@ -88,13 +88,19 @@ export const ipv4Example: ExampleCluster = {
   },
   facts: {
     zone: undefined,
-    nodePortDestinations: { kind: "all" },
+    nodePortIPs: { kind: "all" },
     counters: { ctStateInvalid: false, localhostNodePorts: false },
     isLargeCluster: false,
   },
   ports: [
     [
-      servicePort({ namespace: "default", service: "kubernetes", portName: "https", clusterIP: "10.96.0.1", port: 443 }),
+      servicePort({
+        namespace: "default",
+        service: "kubernetes",
+        portName: "https",
+        clusterIP: "10.96.0.1",
+        port: 443,
+      }),
       [endpoint("192.168.0.10", 6443)],
     ],
     [
@@ -151,7 +157,7 @@ export const ipv6Example: ExampleCluster = {
   },
   facts: {
     zone: undefined,
-    nodePortDestinations: { kind: "list", ips: [ip("2001:db8:1::5")] },
+    nodePortIPs: { kind: "ips", ips: [ip("2001:db8:1::5")] },
     counters: { ctStateInvalid: false, localhostNodePorts: false },
     isLargeCluster: false,
   },

@@ -7,17 +7,12 @@ import type { Rule } from "../../kernel/iptables/rule.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { FrontEndIndex } from "../../model/front-ends.ts";
+import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { Backend, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { CHAINS, isServiceChain } from "./chain-names.ts";
 import type { OwnerChange, WrittenRules } from "./payload.ts";
-import {
-  COUNTERS,
-  LARGE_CLUSTER_ENDPOINTS,
-  type NodePortDestinations,
-  type PlanConfig,
-  type PlanFacts,
-} from "./plan-options.ts";
+import { COUNTERS, LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
 import { JUMP_RULES, planStatic, type StaticPlan } from "./plan-static.ts";
 import {
@@ -58,7 +53,7 @@ export interface IptablesBackendOptions {
   /** Undefined when the kernel has no accounting objects. */
   readonly counters: CounterStore | undefined;
   /** Asked on every sync. Resolves to undefined when the host's addresses cannot be read. */
-  readonly nodePortDestinations: () => Promise<NodePortDestinations | undefined>;
+  readonly nodePortIPs: () => Promise<NodePortIPs | undefined>;
   readonly metrics: IptablesMetrics;
   readonly monitor: Monitor;
   readonly log: Logger;
@@ -125,10 +120,10 @@ export class IptablesBackend implements Backend {
   }
 
   async #facts(input: SyncInput): Promise<PlanFacts> {
-    const destinations = await this.#options.nodePortDestinations();
+    const nodePortIPs = await this.#options.nodePortIPs();
     return {
       zone: input.zone,
-      nodePortDestinations: destinations ?? { kind: "list", ips: [] },
+      nodePortIPs: nodePortIPs ?? { kind: "ips", ips: [] },
       counters: this.#counters,
       isLargeCluster: this.#isLargeCluster,
     };

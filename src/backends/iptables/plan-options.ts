@@ -1,11 +1,7 @@
 /** What the iptables planners need to know besides the services: configuration and facts of the node, one family. */
 import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
+import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
-
-/** Addresses that accept node-port traffic (reference core.md §9). */
-export type NodePortDestinations =
-  | { readonly kind: "all" }
-  | { readonly kind: "list"; readonly ips: readonly IpAddress[] };
 
 /** Constant for the life of the process. */
 export interface PlanConfig {
@@ -27,7 +23,7 @@ export interface PlanConfig {
 /** May differ from sync to sync; a difference makes the sync full. */
 export interface PlanFacts {
   readonly zone: string | undefined;
-  readonly nodePortDestinations: NodePortDestinations;
+  readonly nodePortIPs: NodePortIPs;
   /** Counters known to exist; rules name no others (iptables.md §12.2). */
   readonly counters: { readonly ctStateInvalid: boolean; readonly localhostNodePorts: boolean };
   /** Large-cluster mode: no comments in endpoint rules (iptables.md §8). */

@@ -155,8 +155,8 @@ function nodePortJumps(config: PlanConfig, facts: PlanFacts): Rule[] {
     matches: [comment, ...matches],
     target: { kind: "jump", chain: CHAINS.nodePorts },
   });
-  const destinations = facts.nodePortDestinations;
-  if (destinations.kind === "list") {
+  const destinations = facts.nodePortIPs;
+  if (destinations.kind === "ips") {
     return destinations.ips
       .filter((ip) => config.localhostNodePorts || !isLoopback(ip))
       .map((ip) => rule([{ kind: "destination", address: ip }]));
