@@ -5,9 +5,9 @@
 import type { IptablesTable } from "../../kernel/iptables/iptables.ts";
 import type { ChainName, Rule, RuleMatch, RuleProtocol, RuleTarget } from "../../kernel/iptables/rule.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
-import { categorizeEndpoints, type EndpointCategories } from "../../model/endpoint-categories.ts";
 import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
 import type { ServicePort } from "../../model/service-port.ts";
+import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
 import { type Cidr, cidrContains, type IpAddress } from "../../net/ip.ts";
 import { CHAINS, endpointChain, type ServicePortChains, servicePortChains } from "./chain-names.ts";
 import { COUNTERS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
@@ -38,13 +38,8 @@ interface Decisions {
   readonly port: ServicePort;
   readonly protocol: RuleProtocol;
   readonly chains: ServicePortChains;
-  readonly categories: EndpointCategories;
-  readonly usesClusterChain: boolean;
-  readonly usesLocalChain: boolean;
-  readonly usesExternalChain: boolean;
+  readonly routing: ServicePortRouting;
   readonly usesFirewallChain: boolean;
-  readonly hasInternal: boolean;
-  readonly hasExternal: boolean;
   readonly internalChain: ChainName;
   readonly externalPolicyChain: ChainName;
 }
@@ -66,30 +61,20 @@ export function planServicePort(
     shared: planSharedRules(decisions, config, facts),
     ownChains: own.chains,
     ownRules: own.rules,
-    lacksLocal: {
-      internal: decisions.categories.hasAny && !decisions.hasInternal,
-      external: decisions.categories.hasAny && !decisions.hasExternal,
-    },
+    lacksLocal: decisions.routing.lacksLocal,
   };
 }
 
 function decide(port: ServicePort, endpoints: readonly Endpoint[], config: PlanConfig, facts: PlanFacts): Decisions {
-  const categories = categorizeEndpoints(endpoints, port, { nodeName: config.nodeName, zone: facts.zone });
+  const routing = routeServicePort(port, endpoints, { nodeName: config.nodeName, zone: facts.zone });
   const chains = servicePortChains(port.name);
-  const { hasAny } = categories;
-  const usesClusterChain = (categories.cluster?.length ?? 0) > 0;
-  const usesLocalChain = (categories.local?.length ?? 0) > 0;
+  const isRestricted = port.loadBalancerVIPs.length > 0 && port.loadBalancerSourceRanges.length > 0;
   return {
     port,
     protocol: port.protocol.toLowerCase() as RuleProtocol, // Protocol's three values, lower-cased, are RuleProtocol's
     chains,
-    categories,
-    usesClusterChain,
-    usesLocalChain,
-    usesExternalChain: hasAny && port.isExternallyAccessible,
-    usesFirewallChain: hasAny && port.loadBalancerVIPs.length > 0 && port.loadBalancerSourceRanges.length > 0,
-    hasInternal: hasAny && (!port.internalPolicyLocal || usesLocalChain),
-    hasExternal: hasAny && (!port.externalPolicyLocal || usesLocalChain),
+    routing,
+    usesFirewallChain: routing.categories.hasAny && isRestricted,
     internalChain: port.internalPolicyLocal ? chains.local : chains.cluster,
     externalPolicyChain: port.externalPolicyLocal ? chains.local : chains.cluster,
   };
@@ -111,7 +96,7 @@ function frontEnd(d: Decisions, address: IpAddress): RuleMatch[] {
 function planSharedRules(d: Decisions, config: PlanConfig, facts: PlanFacts): SharedRule[] {
   const { port, chains } = d;
   const name = port.name.text;
-  const { hasAny } = d.categories;
+  const { hasAny } = d.routing.categories;
   const shared: SharedRule[] = [];
   const nat = (chain: ChainName, text: string, matches: RuleMatch[], target: ChainName) =>
     shared.push({ table: "nat", rule: { chain, matches: [comment(text), ...matches], target: jump(target) } });
@@ -121,12 +106,12 @@ function planSharedRules(d: Decisions, config: PlanConfig, facts: PlanFacts): Sh
   const refusalText = hasAny ? `${name} has no local endpoints` : `${name} has no endpoints`;
   const refuse = (chain: ChainName, matches: RuleMatch[]) => filter(chain, refusalText, matches, refusal);
 
-  if (d.hasInternal) nat(CHAINS.services, `${name} cluster IP`, frontEnd(d, port.clusterIP), d.internalChain);
+  if (d.routing.hasInternal) nat(CHAINS.services, `${name} cluster IP`, frontEnd(d, port.clusterIP), d.internalChain);
   else refuse(CHAINS.services, frontEnd(d, port.clusterIP));
 
   for (const ip of port.externalIPs) {
     if (hasAny) nat(CHAINS.services, `${name} external IP`, frontEnd(d, ip), chains.external);
-    if (!d.hasExternal) refuse(CHAINS.externalServices, frontEnd(d, ip));
+    if (!d.routing.hasExternal) refuse(CHAINS.externalServices, frontEnd(d, ip));
   }
 
   const balancerTarget = d.usesFirewallChain ? chains.firewall : chains.external;
@@ -137,7 +122,7 @@ function planSharedRules(d: Decisions, config: PlanConfig, facts: PlanFacts): Sh
       filter(CHAINS.proxyFirewall, text, frontEnd(d, ip), { kind: "drop" });
     }
   }
-  if (!d.hasExternal) for (const ip of port.loadBalancerVIPs) refuse(CHAINS.externalServices, frontEnd(d, ip));
+  if (!d.routing.hasExternal) for (const ip of port.loadBalancerVIPs) refuse(CHAINS.externalServices, frontEnd(d, ip));
 
   if (port.nodePort !== 0) {
     const protocol: RuleMatch = { kind: "protocol", protocol: d.protocol };
@@ -150,7 +135,7 @@ function planSharedRules(d: Decisions, config: PlanConfig, facts: PlanFacts): Sh
       }
       nat(CHAINS.nodePorts, name, [protocol, nodePort], chains.external);
     }
-    if (!d.hasExternal) {
+    if (!d.routing.hasExternal) {
       const local: RuleMatch = { kind: "address-type", side: "destination", type: "LOCAL" };
       refuse(CHAINS.externalServices, [local, protocol, nodePort]);
     }
@@ -193,7 +178,7 @@ function detectorMatch(detector: LocalTrafficDetector, negate: boolean): RuleMat
 
 /** Block 1: off-node (or all) traffic to the cluster IP must come back through this node. */
 function planInternalMasquerade(own: OwnChains, d: Decisions, config: PlanConfig): void {
-  if (!d.hasInternal) return;
+  if (!d.routing.hasInternal) return;
   const matches: RuleMatch[] = [comment(`${d.port.name.text} cluster IP`), ...frontEnd(d, d.port.clusterIP)];
   if (!config.masqueradeAll) {
     const notLocal = detectorMatch(config.detector, true);
@@ -205,7 +190,7 @@ function planInternalMasquerade(own: OwnChains, d: Decisions, config: PlanConfig
 
 /** Block 2: every external destination enters here. */
 function planExternalChain(own: OwnChains, d: Decisions, config: PlanConfig): void {
-  if (!d.usesExternalChain) return;
+  if (!d.routing.usesExternal) return;
   const { chains, port } = d;
   const destinations = `${port.name.text} external destinations`;
   own.declare(chains.external);
@@ -221,7 +206,7 @@ function planExternalChain(own: OwnChains, d: Decisions, config: PlanConfig): vo
     own.add(chains.external, [comment(`masquerade LOCAL traffic for ${destinations}`), fromNode], mark);
     own.add(chains.external, [comment(`route LOCAL traffic for ${destinations}`), fromNode], jump(chains.cluster));
   }
-  if (d.hasExternal) own.add(chains.external, [], jump(d.externalPolicyChain));
+  if (d.routing.hasExternal) own.add(chains.external, [], jump(d.externalPolicyChain));
 }
 
 /** Block 3: load-balancer traffic from the listed sources only; the rest falls out un-NATed and is dropped in filter. */
@@ -247,11 +232,12 @@ function planFirewallChain(own: OwnChains, d: Decisions, config: PlanConfig): vo
 
 /** Blocks 4 to 6: endpoint choice in SVC and SVL, and one chain per endpoint that either uses. */
 function planEndpointChains(own: OwnChains, d: Decisions, facts: PlanFacts): void {
-  const { port, chains, categories } = d;
+  const { port, chains } = d;
+  const { cluster, local, categories } = d.routing;
   const names = new Map<string, ChainName>();
   for (const endpoint of categories.reachable) names.set(endpoint.text, endpointChain(port.name, endpoint));
-  if (d.usesClusterChain) planChoice(own, d, chains.cluster, categories.cluster ?? [], names, facts);
-  if (d.usesLocalChain) planChoice(own, d, chains.local, categories.local ?? [], names, facts);
+  if (cluster.length > 0) planChoice(own, d, chains.cluster, cluster, names, facts);
+  if (local.length > 0) planChoice(own, d, chains.local, local, names, facts);
   const commentMatches = facts.isLargeCluster ? [] : [comment(port.name.text)];
   const isSticky = port.sessionAffinity === "ClientIP";
   for (const endpoint of categories.reachable) {

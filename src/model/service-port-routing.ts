@@ -1,0 +1,47 @@
+/**
+ * What the endpoints of a service port mean for its traffic: which sets are in use, and where traffic is refused or
+ * dropped. The decisions that every proxy mode makes in the same way (reference iptables.md §6, nftables.md §3.4).
+ */
+import type { Endpoint } from "./endpoint.ts";
+import { categorizeEndpoints, type EndpointCategories, type NodeTopology } from "./endpoint-categories.ts";
+import type { ServicePort } from "./service-port.ts";
+
+export interface ServicePortRouting {
+  readonly categories: EndpointCategories;
+  /** Endpoints of the Cluster policy; empty when unused or there are none. */
+  readonly cluster: readonly Endpoint[];
+  /** Endpoints of the Local policy; empty when unused or there are none. */
+  readonly local: readonly Endpoint[];
+  /** External destinations exist and some endpoint could serve them, here or elsewhere. */
+  readonly usesExternal: boolean;
+  /** The cluster IP is served on this node. Otherwise it is dropped (endpoints elsewhere) or refused (none at all). */
+  readonly hasInternal: boolean;
+  /** External traffic is served on this node; otherwise as for `hasInternal`. */
+  readonly hasExternal: boolean;
+  /** A Local policy with endpoints somewhere and none here (metric `sync_proxy_rules_no_local_endpoints_total`). */
+  readonly lacksLocal: { readonly internal: boolean; readonly external: boolean };
+}
+
+const NONE: readonly Endpoint[] = Object.freeze([]);
+
+/** Decides for one port. @param endpoints all its endpoints, sorted by text. Pure. */
+export function routeServicePort(
+  port: ServicePort,
+  endpoints: readonly Endpoint[],
+  node: NodeTopology,
+): ServicePortRouting {
+  const categories = categorizeEndpoints(endpoints, port, node);
+  const { hasAny } = categories;
+  const local = categories.local ?? NONE;
+  const hasInternal = hasAny && (!port.internalPolicyLocal || local.length > 0);
+  const hasExternal = hasAny && (!port.externalPolicyLocal || local.length > 0);
+  return {
+    categories,
+    cluster: categories.cluster ?? NONE,
+    local,
+    usesExternal: hasAny && port.isExternallyAccessible,
+    hasInternal,
+    hasExternal,
+    lacksLocal: { internal: hasAny && !hasInternal, external: hasAny && !hasExternal },
+  };
+}
