@@ -1,0 +1,113 @@
+/**
+ * Runs one piece of work on request, but not too often, and now and then without a request: reference core.md §12.1.
+ * Requests coalesce; all periods are measured from the end of a run.
+ */
+import type { Clock, Timer } from "./clock.ts";
+
+export interface RunnerPeriods {
+  /** Least time from the end of a run to the start of the next. */
+  readonly minMs: number;
+  /** Time from the end of a failed run to its retry; never more than `maxMs`. */
+  readonly retryMs: number;
+  /** Time from the end of a run to the next when nobody asks for one. */
+  readonly maxMs: number;
+}
+
+export interface BoundedRunnerOptions {
+  readonly periods: RunnerPeriods;
+  readonly clock: Clock;
+  /** The work. Throwing or rejecting means failed; the error itself is the work's own to report. */
+  readonly work: (signal: AbortSignal) => Promise<void> | void;
+}
+
+export class BoundedRunner {
+  readonly #periods: RunnerPeriods;
+  readonly #clock: Clock;
+  readonly #work: (signal: AbortSignal) => Promise<void> | void;
+  #isStarted = false;
+  #isRequested = false;
+  /** Monotonic time of the next run that needs no request. */
+  #nextMs = Number.POSITIVE_INFINITY;
+  #wake: (() => void) | undefined;
+
+  /** @throws RangeError when `maxMs` is below `minMs` or a period is negative or not a number. */
+  constructor(options: BoundedRunnerOptions) {
+    const { minMs, retryMs, maxMs } = options.periods;
+    for (const [name, value] of Object.entries(options.periods)) {
+      if (!(value >= 0)) throw new RangeError(`runner period ${name} is ${value}: it must be 0 or more milliseconds`);
+    }
+    if (maxMs < minMs) {
+      throw new RangeError(`runner period maxMs (${maxMs}) is below minMs (${minMs}): raise maxMs or lower minMs`);
+    }
+    this.#periods = { minMs, retryMs, maxMs };
+    this.#clock = options.clock;
+    this.#work = options.work;
+  }
+
+  /** Asks for a run: at once, after the cooldown, or when the loop starts. Never blocks; any number count as one. */
+  request(): void {
+    this.#isRequested = true;
+    this.#wake?.();
+  }
+
+  /**
+   * Brings the next run that needs no request forward to `retryMs` from now, for work that failed outside of this
+   * loop. Like a retry, it is cancelled by any run that ends before.
+   */
+  retryLater(): void {
+    const dueMs = this.#clock.monotonicMs() + Math.min(this.#periods.retryMs, this.#periods.maxMs);
+    if (dueMs >= this.#nextMs) return;
+    this.#nextMs = dueMs;
+    this.#wake?.();
+  }
+
+  /**
+   * Runs the loop until the signal aborts; a run that is under way is waited for. Rejects only
+   * when called a second time.
+   */
+  async run(signal: AbortSignal): Promise<void> {
+    if (this.#isStarted) throw new Error("the runner's loop was started twice");
+    this.#isStarted = true;
+    this.#nextMs = Math.min(this.#nextMs, this.#clock.monotonicMs() + this.#periods.maxMs);
+    while (!signal.aborted) {
+      await this.#untilDue(signal);
+      if (signal.aborted) break;
+      this.#isRequested = false;
+      const delayMs = await this.#runOnce(signal);
+      this.#nextMs = this.#clock.monotonicMs() + delayMs;
+      await this.#clock.sleep(this.#periods.minMs, signal);
+    }
+  }
+
+  async #runOnce(signal: AbortSignal): Promise<number> {
+    try {
+      await this.#work(signal);
+      return this.#periods.maxMs;
+    } catch {
+      return Math.min(this.#periods.retryMs, this.#periods.maxMs);
+    }
+  }
+
+  async #untilDue(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted && !this.#isRequested) {
+      const leftMs = this.#nextMs - this.#clock.monotonicMs();
+      if (leftMs <= 0) return;
+      await this.#wakeOrTimer(leftMs, signal);
+    }
+  }
+
+  #wakeOrTimer(leftMs: number, signal: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      let timer: Timer | undefined;
+      const finish = (): void => {
+        this.#wake = undefined;
+        timer?.cancel();
+        signal.removeEventListener("abort", finish);
+        resolve();
+      };
+      this.#wake = finish;
+      timer = this.#clock.setTimer(leftMs, finish);
+      signal.addEventListener("abort", finish, { once: true });
+    });
+  }
+}
