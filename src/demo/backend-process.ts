@@ -1,0 +1,26 @@
+/** The demo's side of backend.ts: a pod's server as an object. */
+import { LineProcess } from "./line-process.ts";
+import type { BackendReply, ListenSpec } from "./messages.ts";
+import type { NetworkNamespace } from "./network-namespace.ts";
+
+/** A running server of one pod. */
+export interface Backend {
+  readonly pod: string;
+  /** Listens on exactly these sockets from the moment the promise resolves. Rejects naming those that cannot be had. */
+  listen(specs: readonly ListenSpec[]): Promise<void>;
+  /** Ends the server. */
+  close(): void;
+}
+
+/** Starts a pod's server in its namespace; it listens on nothing until told. */
+export function startBackend(namespace: NetworkNamespace, pod: string): Backend {
+  const helper = new LineProcess(namespace, "backend", [pod]);
+  return {
+    pod,
+    async listen(specs) {
+      const reply = JSON.parse(await helper.ask({ listen: specs })) as BackendReply;
+      if (reply.failed.length > 0) throw new Error(`pod ${pod} cannot listen: ${reply.failed.join("; ")}`);
+    },
+    close: () => helper.close(),
+  };
+}

@@ -1,0 +1,79 @@
+/** What the demo's helper processes (backend.ts, prober.ts) are told and answer, one JSON object per line. */
+
+export type ProbeProtocol = "TCP" | "UDP";
+
+/** A socket that a backend listens on, on all its addresses. */
+export interface ListenSpec {
+  readonly protocol: ProbeProtocol;
+  readonly port: number;
+}
+
+/** To a backend: listen on exactly these, closing others. */
+export interface BackendRequest {
+  readonly id: number;
+  readonly listen: readonly ListenSpec[];
+}
+
+/** From a backend. `failed` names the sockets that could not be opened. */
+export interface BackendReply {
+  readonly id: number;
+  readonly listening: number;
+  readonly failed: readonly string[];
+}
+
+/** Body of every answer of a backend, over TCP (as an HTTP body) and UDP (as the datagram). */
+export interface BackendAnswer {
+  readonly pod: string;
+  /** The source address that the backend saw, in canonical text. */
+  readonly peer: string;
+}
+
+/** To a prober: ask `count` times, each on a new socket. */
+export interface ConnectRequest {
+  readonly id: number;
+  readonly kind: "connect";
+  readonly protocol: ProbeProtocol;
+  readonly address: string;
+  readonly port: number;
+  /** Default 1. */
+  readonly count?: number;
+  /** One after the other instead of all at once; session affinity needs it. */
+  readonly sequential?: boolean;
+  readonly timeoutMs: number;
+  /** UDP only: send from this port, so that repeated requests are one flow to the kernel. */
+  readonly sourcePort?: number;
+}
+
+/** To a prober: fetch this URL. */
+export interface FetchRequest {
+  readonly id: number;
+  readonly kind: "fetch";
+  readonly url: string;
+  readonly timeoutMs: number;
+}
+
+export type ProbeRequest = ConnectRequest | FetchRequest;
+
+/** Why no backend answered: an active refusal (RST or ICMP), silence, or anything else. */
+export type ProbeFailure = "refused" | "timeout" | "other";
+
+export type ProbeAnswer =
+  | ({ readonly ok: true } & BackendAnswer)
+  | { readonly ok: false; readonly error: ProbeFailure; readonly detail: string };
+
+export interface ConnectReply {
+  readonly id: number;
+  readonly answers: readonly ProbeAnswer[];
+}
+
+export interface FetchReply {
+  readonly id: number;
+  /** HTTP status; 0 when there was no HTTP answer, `body` then tells why. */
+  readonly status: number;
+  readonly body: string;
+}
+
+/** `::ffff:10.0.0.1` as a dual-stack socket reports it → `10.0.0.1`. Pure. */
+export function plainAddress(address: string): string {
+  return address.startsWith("::ffff:") && address.includes(".") ? address.slice(7) : address;
+}

@@ -1,0 +1,104 @@
+/** One network namespace: create, run programs in it, remove it with everything that runs in it. */
+import { type ChildProcess, type ExecFileSyncOptionsWithStringEncoding, execFileSync, type SpawnOptions, spawn } from "node:child_process";
+import { readdirSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { type CommandOptions, type CommandResult, runCommand } from "./run-command.ts";
+import { isLeftover } from "./run-name.ts";
+
+const NAMESPACE_FOLDER = "/run/netns";
+
+/** A handle; the kernel's namespace exists from {@link NetworkNamespace.create} to {@link NetworkNamespace.remove}. */
+export class NetworkNamespace {
+  /** As `ip netns list` shows it. */
+  readonly name: string;
+
+  private constructor(name: string) {
+    this.name = name;
+  }
+
+  /** Creates the namespace with its loopback up. Rejects with CommandError. */
+  static async create(name: string): Promise<NetworkNamespace> {
+    await runCommand(["ip", "netns", "add", name]);
+    const namespace = new NetworkNamespace(name);
+    await namespace.configure(["link set lo up"]);
+    return namespace;
+  }
+
+  /** Runs `ip` lines inside, in order, as one batch; stops at the first that fails and rejects with its text. */
+  async configure(lines: readonly string[]): Promise<void> {
+    await runCommand(["ip", "-n", this.name, "-batch", "-"], { input: `${lines.join("\n")}\n` });
+  }
+
+  /** Sets sysctls inside; keys in dotted form. */
+  async sysctl(settings: Readonly<Record<string, string | number>>): Promise<void> {
+    const words = Object.entries(settings).map(([key, value]) => `${key}=${value}`);
+    await this.exec(["sysctl", "-q", "-w", ...words]);
+  }
+
+  /** Runs a program inside to its end. */
+  exec(argv: readonly [string, ...string[]], options: CommandOptions = {}): Promise<CommandResult> {
+    return runCommand(["ip", "netns", "exec", this.name, ...argv], options);
+  }
+
+  /** Starts a program inside and leaves it running; its PID is the program's own (`ip netns exec` becomes it). */
+  spawn(argv: readonly [string, ...string[]], options: SpawnOptions = {}): ChildProcess {
+    return spawn("ip", ["netns", "exec", this.name, ...argv], options);
+  }
+
+  /** Ends every process inside and removes the namespace. Safe to call twice; never rejects for what is gone already. */
+  async remove(): Promise<void> {
+    for (let round = 0; round < 3; round++) {
+      const { stdout } = await runCommand(["ip", "netns", "pids", this.name], { allowFailure: true });
+      const pids = parsePids(stdout);
+      if (pids.length === 0) break;
+      killAll(pids);
+      await sleep(10);
+    }
+    await runCommand(["ip", "netns", "del", this.name], { allowFailure: true });
+  }
+
+  /** The same as {@link NetworkNamespace.remove} for an `exit` handler, where nothing asynchronous runs any more. */
+  removeNow(): void {
+    removeNamespaceNow(this.name);
+  }
+}
+
+function parsePids(text: string): number[] {
+  return text
+    .split(/\s+/)
+    .map(Number)
+    .filter((pid) => Number.isInteger(pid) && pid > 1 && pid !== process.pid);
+}
+
+function killAll(pids: readonly number[]): void {
+  for (const pid of pids) {
+    try {
+      process.kill(pid, "SIGKILL");
+    } catch {
+      // It ended by itself between the listing and the signal.
+    }
+  }
+}
+
+function removeNamespaceNow(name: string): void {
+  const quiet: ExecFileSyncOptionsWithStringEncoding = { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] };
+  try {
+    killAll(parsePids(execFileSync("ip", ["netns", "pids", name], quiet)));
+    execFileSync("ip", ["netns", "del", name], quiet);
+  } catch {
+    // Gone already; an exit handler has nobody to tell.
+  }
+}
+
+/** Removes the namespaces (and their processes) of runs whose process is dead. @returns the names removed. */
+export function removeLeftoverNamespaces(): string[] {
+  let names: string[];
+  try {
+    names = readdirSync(NAMESPACE_FOLDER);
+  } catch {
+    return [];
+  }
+  const leftovers = names.filter((name) => isLeftover(name));
+  leftovers.forEach(removeNamespaceNow);
+  return leftovers;
+}

@@ -1,0 +1,116 @@
+/**
+ * A client that makes requests on demand: takes requests as JSON lines on standard input (messages.ts) and answers
+ * each with one line, in whatever order they finish. Ends with its standard input.
+ */
+import { createSocket } from "node:dgram";
+import { get } from "node:http";
+import { connect } from "node:net";
+import { createInterface } from "node:readline";
+import type {
+  BackendAnswer,
+  ConnectReply,
+  ConnectRequest,
+  FetchReply,
+  FetchRequest,
+  ProbeAnswer,
+  ProbeFailure,
+  ProbeRequest,
+} from "./messages.ts";
+
+function answered(text: string): ProbeAnswer {
+  try {
+    const { pod, peer } = JSON.parse(text) as BackendAnswer;
+    return { ok: true, pod, peer };
+  } catch {
+    return { ok: false, error: "other", detail: `not an answer of a backend: ${text.slice(0, 80)}` };
+  }
+}
+
+function failed(error: ProbeFailure, detail: string): ProbeAnswer {
+  return { ok: false, error, detail };
+}
+
+function failureOf(error: NodeJS.ErrnoException): ProbeAnswer {
+  return failed(error.code === "ECONNREFUSED" ? "refused" : "other", error.message);
+}
+
+function probeTcp(request: ConnectRequest): Promise<ProbeAnswer> {
+  return new Promise((resolve) => {
+    const socket = connect({ host: request.address, port: request.port });
+    let text = "";
+    const finish = (answer: ProbeAnswer): void => {
+      clearTimeout(timer);
+      // A reset instead of an orderly end: neither side keeps a TIME_WAIT that could meet the next request's tuple.
+      socket.resetAndDestroy();
+      resolve(answer);
+    };
+    const timer = setTimeout(() => finish(failed("timeout", `no answer in ${request.timeoutMs} ms`)), request.timeoutMs);
+    socket.on("error", (error) => finish(failureOf(error)));
+    socket.on("connect", () => socket.write("GET / HTTP/1.0\r\n\r\n"));
+    socket.on("data", (chunk) => {
+      text += chunk.toString();
+    });
+    socket.on("end", () => finish(answered(text.slice(text.indexOf("\r\n\r\n") + 4))));
+  });
+}
+
+function probeUdp(request: ConnectRequest): Promise<ProbeAnswer> {
+  return new Promise((resolve) => {
+    const socket = createSocket(request.address.includes(":") ? "udp6" : "udp4");
+    const finish = (answer: ProbeAnswer): void => {
+      clearTimeout(timer);
+      socket.close();
+      resolve(answer);
+    };
+    const timer = setTimeout(() => finish(failed("timeout", `no answer in ${request.timeoutMs} ms`)), request.timeoutMs);
+    socket.on("error", (error) => finish(failureOf(error)));
+    socket.on("message", (text) => finish(answered(text.toString())));
+    const send = (): void => {
+      // Connected, so that the kernel hands an ICMP refusal to this socket.
+      socket.connect(request.port, request.address, () => {
+        // A local packet filter answers EPERM for a drop and for a reject alike; the ICMP error or the silence tells.
+        socket.send("?", () => {});
+      });
+    };
+    if (request.sourcePort === undefined) send();
+    else socket.bind(request.sourcePort, send);
+  });
+}
+
+async function probe(request: ConnectRequest): Promise<ConnectReply> {
+  const once = request.protocol === "TCP" ? probeTcp : probeUdp;
+  const count = request.count ?? 1;
+  if (request.sequential !== true) {
+    return { id: request.id, answers: await Promise.all(Array.from({ length: count }, () => once(request))) };
+  }
+  const answers: ProbeAnswer[] = [];
+  for (let made = 0; made < count; made++) answers.push(await once(request));
+  return { id: request.id, answers };
+}
+
+function fetchText(request: FetchRequest): Promise<FetchReply> {
+  return new Promise((resolve) => {
+    const done = (status: number, body: string): void => resolve({ id: request.id, status, body });
+    const call = get(request.url, { timeout: request.timeoutMs }, (response) => {
+      let body = "";
+      response.setEncoding("utf8");
+      response.on("data", (chunk: string) => {
+        body += chunk;
+      });
+      response.on("end", () => done(response.statusCode ?? 0, body));
+      response.on("error", (error) => done(0, error.message));
+    });
+    call.on("timeout", () => call.destroy(new Error(`no answer in ${request.timeoutMs} ms`)));
+    call.on("error", (error) => done(0, error.message));
+  });
+}
+
+// The terminal's Ctrl-C reaches the whole process group; the demo decides when its helpers end.
+process.on("SIGINT", () => {});
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const request = JSON.parse(line) as ProbeRequest;
+  const reply = request.kind === "connect" ? probe(request) : fetchText(request);
+  void reply.then((value) => process.stdout.write(`${JSON.stringify(value)}\n`));
+}
+process.exit(0);

@@ -1,0 +1,59 @@
+/** Runs the `ip` tool (and others) for the topology: argument array in, text out. No shell. */
+import { spawn } from "node:child_process";
+
+/** What a command printed. */
+export interface CommandResult {
+  readonly status: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** A command could not start, or ended with a non-zero status. */
+export class CommandError extends Error {
+  override readonly name = "CommandError";
+  readonly command: string;
+  readonly status: number;
+  readonly stderr: string;
+  constructor(command: string, status: number, stderr: string, options?: ErrorOptions) {
+    super(`${command}: exit status ${status}: ${stderr.trim() === "" ? "no output" : stderr.trim()}`, options);
+    this.command = command;
+    this.status = status;
+    this.stderr = stderr;
+  }
+}
+
+export interface CommandOptions {
+  /** Text for standard input. @default "" */
+  readonly input?: string;
+  /** Kill the command after this many milliseconds. @default 20000 */
+  readonly timeoutMs?: number;
+  /** Resolve with any exit status instead of rejecting. @default false */
+  readonly allowFailure?: boolean;
+}
+
+/** Runs a command to its end. Rejects with {@link CommandError} on a missing tool, a time-out or a non-zero status. */
+export function runCommand(argv: readonly [string, ...string[]], options: CommandOptions = {}): Promise<CommandResult> {
+  const { input = "", timeoutMs = 20_000, allowFailure = false } = options;
+  const [file, ...args] = argv;
+  const command = argv.join(" ");
+  return new Promise((resolve, reject) => {
+    const child = spawn(file, args, { stdio: ["pipe", "pipe", "pipe"], timeout: timeoutMs, killSignal: "SIGKILL" });
+    let stdout = "";
+    let stderr = "";
+    child.stdout.setEncoding("utf8").on("data", (text: string) => {
+      stdout += text;
+    });
+    child.stderr.setEncoding("utf8").on("data", (text: string) => {
+      stderr += text;
+    });
+    child.on("error", (cause) => reject(new CommandError(command, -1, cause.message, { cause })));
+    child.on("close", (code) => {
+      const status = code ?? -1;
+      if (status === 0 || (allowFailure && code !== null)) resolve({ status, stdout, stderr });
+      else reject(new CommandError(command, status, code === null ? `killed; ${stderr}` : stderr));
+    });
+    // A command that ends without reading its input closes the pipe; its exit status tells more than EPIPE.
+    child.stdin.on("error", () => {});
+    child.stdin.end(input);
+  });
+}

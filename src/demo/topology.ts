@@ -1,0 +1,213 @@
+/**
+ * A throw-away cluster network in namespaces: nodes with pod bridges on one LAN, pods, and off-node hosts. The demo and
+ * the kernel tests build on it. Knows nothing of Services; nothing in the host's own namespace is touched.
+ *
+ * ```
+ *   host "client"        node "node-a"                         node "node-b"
+ *     eth0 .100            eth0 .2      cni0 10.180.0.1          eth0 .3      cni0 10.180.1.1
+ *       |                    |            |    |    |              |            |
+ *   ----+---- fabric br0 ----+------------|----|----|--------------+            |
+ *        10.200.0.0/24, fd00:200::/64    pod  pod  pod                         pod
+ * ```
+ *
+ * Pods have host prefixes (/32, /128), so traffic between two pods of one node is routed by the node and passes its
+ * connection tracking both ways, as with most CNI plugins (a shared subnet would need bridge-nf-call-iptables).
+ */
+import { NetworkNamespace, removeLeftoverNamespaces } from "./network-namespace.ts";
+import { newRunName } from "./run-name.ts";
+import { bareAddress, defaultTopology, type HostSpec, networkOf, type NodeSpec, type PodSpec, type TopologySpec } from "./topology-spec.ts";
+
+// Pod addresses have no subnet of their own, so the gateway is reached through the link.
+const GATEWAY_MAC = "02:00:00:00:00:01";
+
+/** Sysctls that make IPv6 addresses usable at once and keep hosts on the routes that they are given. */
+const HOST_SYSCTLS = {
+  "net.ipv6.conf.all.disable_ipv6": 0,
+  "net.ipv6.conf.default.accept_dad": 0,
+  "net.ipv6.conf.all.accept_dad": 0,
+  "net.ipv6.conf.default.accept_ra": 0,
+  "net.ipv6.conf.default.accept_redirects": 0,
+  "net.ipv6.conf.all.accept_redirects": 0,
+  "net.ipv4.conf.all.accept_redirects": 0,
+  "net.ipv4.conf.default.accept_redirects": 0,
+} as const;
+
+/** A node forwards, and answers every rejected probe: the kernel's ICMP rate limit would turn "refused" into silence. */
+const NODE_SYSCTLS = {
+  ...HOST_SYSCTLS,
+  "net.ipv4.ip_forward": 1,
+  "net.ipv6.conf.all.forwarding": 1,
+  "net.ipv4.conf.all.send_redirects": 0,
+  "net.ipv4.conf.default.send_redirects": 0,
+  "net.ipv4.icmp_ratelimit": 0,
+  "net.ipv6.icmp.ratelimit": 0,
+} as const;
+
+/** A running network. Build with {@link Topology.create}; always end with {@link Topology.destroy}. */
+export class Topology {
+  readonly name: string;
+  readonly spec: TopologySpec;
+  readonly #namespaces = new Map<string, NetworkNamespace>();
+  readonly #pods = new Map<string, PodSpec>();
+  #linkCount = 0;
+  readonly #removeNow = (): void => {
+    for (const namespace of this.#namespaces.values()) namespace.removeNow();
+  };
+
+  private constructor(name: string, spec: TopologySpec) {
+    this.name = name;
+    this.spec = spec;
+  }
+
+  /**
+   * Removes leftovers of dead runs, then builds the network; on any failure what was built is removed again and the
+   * promise rejects with CommandError. Needs root and the `ip` and `sysctl` tools.
+   *
+   * @param label shows in the namespace names; lower-case letters and digits.
+   */
+  static async create(label: string, spec: TopologySpec = defaultTopology): Promise<Topology> {
+    removeLeftoverNamespaces();
+    const topology = new Topology(newRunName(label), spec);
+    process.once("exit", topology.#removeNow);
+    try {
+      await topology.#build();
+    } catch (error) {
+      await topology.destroy();
+      throw error;
+    }
+    return topology;
+  }
+
+  /** The namespace of a node, a host or a pod. Throws on a name that the topology does not have. */
+  namespace(name: string): NetworkNamespace {
+    const namespace = this.#namespaces.get(name);
+    if (namespace === undefined) {
+      throw new TypeError(`topology ${this.name} has no namespace ${name}; it has ${[...this.#namespaces.keys()].join(", ")}`);
+    }
+    return namespace;
+  }
+
+  /** The pods that run, by name. */
+  get pods(): ReadonlyMap<string, PodSpec> {
+    return this.#pods;
+  }
+
+  /** Adds a pod to a node's bridge. Rejects when the name is taken or the node is unknown. */
+  async addPod(pod: PodSpec): Promise<NetworkNamespace> {
+    const node = this.spec.nodes.find((candidate) => candidate.name === pod.node);
+    if (node === undefined) throw new TypeError(`pod ${pod.name}: the topology has no node ${pod.node}`);
+    const namespace = await this.#addNamespace(pod.name);
+    this.#pods.set(pod.name, pod);
+    await namespace.sysctl(HOST_SYSCTLS);
+    const nodeNamespace = this.namespace(node.name);
+    const link = `veth${this.#nextLink()}`;
+    const addresses = [pod.ipv4 && `${pod.ipv4}/32`, pod.ipv6 && `${pod.ipv6}/128`].filter((a) => a !== undefined);
+    await nodeNamespace.configure([
+      `link add ${link} type veth peer name eth0 netns ${namespace.name}`,
+      `link set ${link} master cni0 up`,
+    ]);
+    await namespace.configure([
+      "link set eth0 up",
+      ...addresses.map((address) => addressLine(address, "eth0")),
+      ...(pod.ipv4 === undefined ? [] : defaultRoutes({ ipv4: node.bridge.ipv4 })),
+      ...(pod.ipv6 === undefined ? [] : defaultRoutes({ ipv6: node.bridge.ipv6 })),
+    ]);
+    await nodeNamespace.configure([
+      ...(pod.ipv4 === undefined ? [] : [`route replace ${pod.ipv4}/32 dev cni0`]),
+      ...(pod.ipv6 === undefined ? [] : [`route replace ${pod.ipv6}/128 dev cni0`]),
+    ]);
+    return namespace;
+  }
+
+  /** Ends every process in the namespaces and removes them. Safe to call twice. */
+  async destroy(): Promise<void> {
+    const namespaces = [...this.#namespaces.values()];
+    await Promise.all(namespaces.map((namespace) => namespace.remove()));
+    this.#namespaces.clear();
+    this.#pods.clear();
+    process.removeListener("exit", this.#removeNow);
+  }
+
+  async #build(): Promise<void> {
+    const { nodes, hosts, pods, lan } = this.spec;
+    const fabric = await this.#addNamespace("fabric");
+    await fabric.sysctl(HOST_SYSCTLS);
+    await fabric.configure([
+      "link add br0 type bridge",
+      "link set br0 up",
+      addressLine(lan.ipv4, "br0"),
+      addressLine(lan.ipv6, "br0"),
+    ]);
+    await Promise.all([
+      ...nodes.map((node) => this.#addNode(fabric, node)),
+      ...hosts.map((host) => this.#addHost(fabric, host)),
+    ]);
+    await Promise.all(pods.map((pod) => this.addPod(pod)));
+  }
+
+  async #addNode(fabric: NetworkNamespace, node: NodeSpec): Promise<void> {
+    const namespace = await this.#addNamespace(node.name);
+    await namespace.sysctl(NODE_SYSCTLS);
+    await this.#attachToLan(fabric, namespace);
+    const others = this.spec.nodes.filter((other) => other !== node);
+    await namespace.configure([
+      `link add cni0 address ${GATEWAY_MAC} type bridge`,
+      "link set cni0 up",
+      addressLine(node.bridge.ipv4, "cni0"),
+      addressLine(node.bridge.ipv6, "cni0"),
+      addressLine(node.lan.ipv4, "eth0"),
+      addressLine(node.lan.ipv6, "eth0"),
+      ...defaultRoutes({ ipv4: this.spec.lan.ipv4, ipv6: this.spec.lan.ipv6 }),
+      ...others.flatMap((other) => [
+        `route add ${networkOf(other.bridge.ipv4)} via ${bareAddress(other.lan.ipv4)}`,
+        `route add ${networkOf(other.bridge.ipv6)} via ${bareAddress(other.lan.ipv6)}`,
+      ]),
+    ]);
+  }
+
+  async #addHost(fabric: NetworkNamespace, host: HostSpec): Promise<void> {
+    const namespace = await this.#addNamespace(host.name);
+    await namespace.sysctl(HOST_SYSCTLS);
+    await this.#attachToLan(fabric, namespace);
+    const gateway = this.spec.nodes.find((node) => node.name === host.gateway);
+    if (gateway === undefined) throw new TypeError(`host ${host.name}: the topology has no node ${host.gateway}`);
+    await namespace.configure([
+      addressLine(host.lan.ipv4, "eth0"),
+      addressLine(host.lan.ipv6, "eth0"),
+      ...defaultRoutes(gateway.lan),
+    ]);
+  }
+
+  async #attachToLan(fabric: NetworkNamespace, namespace: NetworkNamespace): Promise<void> {
+    const port = `port${this.#nextLink()}`;
+    await fabric.configure([
+      `link add ${port} type veth peer name eth0 netns ${namespace.name}`,
+      `link set ${port} master br0 up`,
+    ]);
+    await namespace.configure(["link set eth0 up"]);
+  }
+
+  async #addNamespace(name: string): Promise<NetworkNamespace> {
+    if (this.#namespaces.has(name)) throw new TypeError(`topology ${this.name} already has a namespace ${name}`);
+    const namespace = await NetworkNamespace.create(`${this.name}-${name}`);
+    this.#namespaces.set(name, namespace);
+    return namespace;
+  }
+
+  #nextLink(): number {
+    this.#linkCount += 1;
+    return this.#linkCount;
+  }
+}
+
+function addressLine(address: string, device: string): string {
+  return `addr add ${address} dev ${device}${address.includes(":") ? " nodad" : ""}`;
+}
+
+/** Default routes over eth0; `onlink` because a pod's own address covers no subnet. */
+function defaultRoutes(gateway: { readonly ipv4?: string; readonly ipv6?: string }): string[] {
+  const lines: string[] = [];
+  if (gateway.ipv4 !== undefined) lines.push(`route add default via ${bareAddress(gateway.ipv4)} dev eth0 onlink`);
+  if (gateway.ipv6 !== undefined) lines.push(`route add default via ${bareAddress(gateway.ipv6)} dev eth0 onlink`);
+  return lines;
+}
