@@ -1,0 +1,137 @@
+/**
+ * One HTTP server on one configured address: listens, keeps trying when it cannot, and closes with its signal
+ * (reference server.md §9.4).
+ */
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Logger } from "../logging/logger.ts";
+import type { Clock } from "../sync/clock.ts";
+import { reply, TEXT } from "./http-reply.ts";
+import { isNoIpv6, type ListenTarget, listenTargets, parseListenAddress } from "./listen-address.ts";
+import type { HttpHandler } from "./routes.ts";
+
+const RETRY_MS = 5_000;
+const DRAIN_MS = 1_000;
+/** Longer than usual scrape intervals, so that a scraper's connection is not cut between two of them. */
+const KEEP_ALIVE_MS = 120_000;
+
+export interface HttpEndpointOptions {
+  /** `IP:port`; `0.0.0.0` and `::` mean all addresses of both families. */
+  readonly address: string;
+  readonly handler: HttpHandler;
+  readonly log: Logger;
+  readonly clock: Clock;
+  /** Closes the server. */
+  readonly signal: AbortSignal;
+  /** Give up on the first failure instead of trying again every 5 s. */
+  readonly isBindHardFail: boolean;
+  /** Told of each failure to listen; the message names the address. */
+  onListenFailure(error: Error): void;
+  /** Told once, when `isBindHardFail` made us give up. */
+  onHardFail(reason: string): void;
+}
+
+export interface HttpEndpoint {
+  /** Where it listens; `undefined` when it was closed or gave up before it could. */
+  readonly listening: Promise<AddressInfo | undefined>;
+  /** Settled when the signal has aborted and every connection is gone (at most a second later). Never rejects. */
+  readonly closed: Promise<void>;
+}
+
+function listen(server: Server, target: ListenTarget): Promise<AddressInfo> {
+  return new Promise((resolve, reject) => {
+    const onError = (error: Error): void => {
+      server.removeListener("listening", onListening);
+      reject(error);
+    };
+    const onListening = (): void => {
+      server.removeListener("error", onError);
+      const address = server.address();
+      if (address === null || typeof address === "string") reject(new Error("the socket has no address"));
+      else resolve(address);
+    };
+    server.once("error", onError);
+    server.once("listening", onListening);
+    server.listen(target);
+  });
+}
+
+async function listenAny(server: Server, targets: readonly ListenTarget[]): Promise<AddressInfo> {
+  const last = targets.length - 1;
+  for (const target of targets.slice(0, last)) {
+    try {
+      return await listen(server, target);
+    } catch (error) {
+      if (!isNoIpv6(error)) throw error;
+    }
+  }
+  const target = targets[last];
+  if (target === undefined) throw new Error("no address to listen on");
+  return listen(server, target);
+}
+
+/** Stops accepting, lets running requests finish for a second, then cuts what is left. */
+function closeServer(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    const cut = setTimeout(() => server.closeAllConnections(), DRAIN_MS);
+    server.close(() => {
+      clearTimeout(cut);
+      resolve();
+    });
+    server.closeIdleConnections();
+  });
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.resolve();
+  return new Promise((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
+}
+
+/** Starts the server. Returns at once; throws only when `address` is not `IP:port`. */
+export function startHttpEndpoint(options: HttpEndpointOptions): HttpEndpoint {
+  const { address, handler, log, clock, signal } = options;
+  const parsed = parseListenAddress(address);
+  if (parsed === undefined)
+    throw new Error(`cannot listen on "${address}": expected IP:port, for example 0.0.0.0:10256`);
+  const targets = listenTargets(parsed.host, parsed.port);
+
+  const server = createServer((request, response) => {
+    void (async () => {
+      try {
+        await handler(request, response);
+      } catch (error) {
+        log.error("HTTP handler failed", error, { address, url: request.url ?? "" });
+        if (response.headersSent) response.destroy();
+        else reply(response, 500, TEXT, "internal error\n");
+      }
+    })();
+  });
+  server.keepAliveTimeout = KEEP_ALIVE_MS;
+
+  async function listenUntilItWorks(): Promise<AddressInfo | undefined> {
+    while (!signal.aborted) {
+      try {
+        const bound = await listenAny(server, targets);
+        // From here on an error event is about one connection that could not be accepted, for example too many files.
+        server.on("error", (error) => log.error("HTTP server could not accept a connection", error, { address }));
+        return bound;
+      } catch (error) {
+        const failure = error instanceof Error ? error : new Error(String(error));
+        options.onListenFailure(failure);
+        if (options.isBindHardFail) {
+          options.onHardFail(failure.message);
+          return undefined;
+        }
+        await clock.sleep(RETRY_MS, signal);
+      }
+    }
+    return undefined;
+  }
+
+  const listening = listenUntilItWorks();
+  async function closeWithSignal(): Promise<void> {
+    await aborted(signal);
+    if ((await listening) !== undefined) await closeServer(server);
+  }
+  return { listening, closed: closeWithSignal() };
+}
