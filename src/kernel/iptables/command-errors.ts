@@ -1,0 +1,104 @@
+/**
+ * What the texts and exit statuses of the iptables tools mean: reference iptables.md §10.2, and the messages of
+ * iptables 1.8.9 with both back ends. Pure.
+ */
+import type { ExecResult } from "../process.ts";
+import { IptablesError, type IptablesErrorCode, IptablesRestoreError } from "./iptables.ts";
+
+/** Exit status for "resource problem": the xtables lock, or a refused nf_tables transaction. */
+const STATUS_RESOURCE = 4;
+
+const NOT_FOUND =
+  /No chain\/target\/match by that name|No such file or directory|does a matching rule exist|does not exist|chain `[^']*' in table `[^']*' is incompatible/;
+
+// An nf_tables transaction that the kernel refused also ends with status 4:
+// "line 3: RULE_APPEND failed (No such file or directory): rule in chain KUBE-A".
+const REFUSED_TRANSACTION = /\b[A-Z]+_[A-Z_]+ failed \(/;
+
+/** Sorts a failed command. `lock_held` is certain to pass; the others are not. */
+export function errorCodeOf(status: number, output: string): IptablesErrorCode {
+  if (status === STATUS_RESOURCE && !REFUSED_TRANSACTION.test(output)) return "lock_held";
+  return NOT_FOUND.test(output) ? "not_found" : "failed";
+}
+
+/** The error of a rule or save command that ended with a status other than 0. */
+export function commandError(command: string, { status, stderr }: ExecResult): IptablesError {
+  const output = stderr.trim();
+  return new IptablesError(errorCodeOf(status, output), command, status, output);
+}
+
+const LINE_PATTERNS = [
+  // Both back ends, a line that cannot be parsed; also the end of a table for what nf_tables checks only there.
+  /^Error occurred at line: (\d+)/m,
+  // legacy: the line, or COMMIT when the kernel refuses the table; nf_tables adds the reason.
+  /: line (\d+) failed/,
+  // nf_tables: one such line per refused operation, the first in the payload first.
+  /^line (\d+): [A-Z]+_[A-Z_]+ failed/m,
+];
+
+/**
+ * The line of the payload that a restore command complains about.
+ * @param commitLines 1-based lines that end a table: when the tool names one, it knows no better.
+ */
+export function failedLineOf(output: string, commitLines: readonly number[]): number | undefined {
+  for (const pattern of LINE_PATTERNS) {
+    const text = pattern.exec(output)?.[1];
+    if (text === undefined) continue;
+    const line = Number(text);
+    return commitLines.includes(line) ? undefined : line;
+  }
+  return undefined;
+}
+
+/** The error of a restore command that ended with a status other than 0. */
+export function restoreError(command: string, { status, stderr }: ExecResult, commitLines: readonly number[]) {
+  const output = stderr.trim();
+  const code = errorCodeOf(status, output);
+  // "Not found" is about a rule of the payload here, not about what the caller asked for.
+  return new IptablesRestoreError(
+    code === "not_found" ? "failed" : code,
+    command,
+    status,
+    output,
+    failedLineOf(output, commitLines),
+  );
+}
+
+/** Passes chunks through and notes the line numbers of `COMMIT` lines. A chunk ends at a line end. */
+export class CommitLines {
+  readonly lines: number[] = [];
+  #seen = 0;
+
+  *watch(chunks: Iterable<string>): Iterable<string> {
+    for (const chunk of chunks) {
+      this.#count(chunk);
+      yield chunk;
+    }
+  }
+
+  #count(chunk: string): void {
+    let nextCommit = commitAfter(chunk, 0);
+    for (let start = 0; start < chunk.length; ) {
+      this.#seen += 1;
+      if (start === nextCommit) {
+        this.lines.push(this.#seen);
+        nextCommit = commitAfter(chunk, start + 1);
+      }
+      const end = chunk.indexOf("\n", start);
+      if (end < 0) return;
+      start = end + 1;
+    }
+  }
+}
+
+const COMMIT = "COMMIT";
+
+/** Position of the first line at or after `from` that is a COMMIT; -1 if there is none. */
+function commitAfter(chunk: string, from: number): number {
+  for (let at = chunk.indexOf(COMMIT, from); at >= 0; at = chunk.indexOf(COMMIT, at + 1)) {
+    const end = at + COMMIT.length;
+    const isWholeLine = (at === 0 || chunk[at - 1] === "\n") && (end === chunk.length || chunk[end] === "\n");
+    if (isWholeLine) return at;
+  }
+  return -1;
+}

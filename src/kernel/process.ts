@@ -1,0 +1,179 @@
+/**
+ * Runs the host's tools: an argument array, data on standard input, both outputs collected. Never a shell.
+ * Knows no tool in particular.
+ */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import type { Writable } from "node:stream";
+
+export interface ExecOptions {
+  /** Text chunks for standard input, written in order. Without it the tool reads end of file at once. */
+  readonly stdin?: Iterable<string>;
+  /** Kills the tool; the call then rejects with the signal's reason. */
+  readonly signal?: AbortSignal;
+  /** Kills the tool after this long. @default no limit */
+  readonly timeoutMs?: number;
+  /** Added to, and stronger than, this process's environment. */
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+export interface ExecResult {
+  /** Exit status, or -1 when a signal ended the tool; `stderr` then ends with a line that says so. */
+  readonly status: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Starts one tool and waits for its end. Rejects only when it could not run at all ({@link ExecError}) or on abort. */
+export type Exec = (file: string, args: readonly string[], options?: ExecOptions) => Promise<ExecResult>;
+
+/** A tool could not be started. */
+export class ExecError extends Error {
+  override readonly name = "ExecError";
+  /** `missing_tool`: no such program in the PATH. */
+  readonly code: "missing_tool" | "not_started";
+  constructor(code: "missing_tool" | "not_started", message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+/** Where system tools live that a service manager or container may leave out of PATH. */
+const SYSTEM_DIRECTORIES = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/** A PATH that has the directories of system tools, at its end where they were missing. Pure. */
+export function withSystemDirectories(path: string | undefined): string {
+  const given = path === undefined || path === "" ? ["/usr/local/bin", "/usr/bin", "/bin"] : path.split(":");
+  return [...given, ...SYSTEM_DIRECTORIES.filter((directory) => !given.includes(directory))].join(":");
+}
+
+/** Debian packages of the tools that the program may start. */
+const PACKAGES: readonly (readonly [prefix: string, name: string])[] = [
+  ["iptables", "iptables"],
+  ["ip6tables", "iptables"],
+  ["nft", "nftables"],
+  ["ipset", "ipset"],
+  ["conntrack", "conntrack"],
+  ["nfacct", "nfacct"],
+  ["ip", "iproute2"],
+];
+
+function missingToolMessage(file: string): string {
+  const name = file.slice(file.lastIndexOf("/") + 1);
+  const found = PACKAGES.find(([prefix]) => name === prefix || name.startsWith(`${prefix}-`));
+  const advice = found === undefined ? "" : `; install it, on Debian and Ubuntu with the package "${found[1]}"`;
+  return `${file}: no such program in the PATH${advice}`;
+}
+
+/** {@link Exec} on this machine. */
+export const execProcess: Exec = async (file, args, options = {}) => {
+  options.signal?.throwIfAborted();
+  const env: NodeJS.ProcessEnv = { ...process.env, ...options.env };
+  env.PATH = withSystemDirectories(env.PATH);
+  const child = spawn(file, args, { env, stdio: "pipe", windowsHide: true });
+  const stdout = collect(child, "stdout");
+  const stderr = collect(child, "stderr");
+  const ended = new Promise<readonly [number | null, NodeJS.Signals | null]>((resolve, reject) => {
+    child.once("error", (error) => reject(startError(file, error)));
+    child.once("close", (status, signal) => resolve([status, signal]));
+  });
+  let timedOut = false;
+  const kill = (): void => void child.kill("SIGKILL");
+  const timer =
+    options.timeoutMs === undefined
+      ? undefined
+      : setTimeout(() => {
+          timedOut = true;
+          kill();
+        }, options.timeoutMs);
+  options.signal?.addEventListener("abort", kill, { once: true });
+  try {
+    // A payload that cannot be produced must not be taken for a short one: the tool dies before it sees end of file.
+    const fed = feed(child.stdin, options.stdin).catch((error: unknown) => {
+      kill();
+      return { error };
+    });
+    const [status, signal] = await ended;
+    const failure = await fed;
+    options.signal?.throwIfAborted();
+    if (failure !== undefined) throw failure.error;
+    const note = signal === null ? "" : timedOut ? `killed after ${options.timeoutMs} ms` : `killed by ${signal}`;
+    const text = stderr();
+    return {
+      status: signal === null ? (status ?? -1) : -1,
+      stdout: stdout(),
+      stderr: note === "" ? text : text === "" || text.endsWith("\n") ? `${text}${note}\n` : `${text}\n${note}\n`,
+    };
+  } finally {
+    clearTimeout(timer);
+    options.signal?.removeEventListener("abort", kill);
+  }
+};
+
+function startError(file: string, error: Error): ExecError {
+  const isMissing = "code" in error && error.code === "ENOENT";
+  return isMissing
+    ? new ExecError("missing_tool", missingToolMessage(file), { cause: error })
+    : new ExecError("not_started", `${file}: could not be started: ${error.message}`, { cause: error });
+}
+
+/** Keeps the raw pieces and decodes once: cheap for the tens of megabytes of a large `iptables-save`. */
+function collect(child: ChildProcess, name: "stdout" | "stderr"): () => string {
+  const pieces: Buffer[] = [];
+  child[name]?.on("data", (piece: Buffer) => void pieces.push(piece));
+  return () => Buffer.concat(pieces).toString("utf8");
+}
+
+/** Small chunks are joined to about this many characters before they are written. */
+const WRITE_SIZE = 64 * 1024;
+
+/**
+ * Writes the chunks, waiting while the pipe is full, and gives the event loop a turn after every write. Returns early
+ * when the tool stops reading: its exit status tells why. Rejects with what the iterable throws.
+ */
+async function feed(pipe: Writable | null, chunks: Iterable<string> | undefined): Promise<undefined> {
+  if (pipe === null) return undefined;
+  // EPIPE: the tool died early; what matters is its status.
+  pipe.on("error", () => {});
+  for (const text of batches(chunks ?? [])) {
+    if (pipe.destroyed) return undefined;
+    if (pipe.write(text)) await new Promise((resolve) => setImmediate(resolve));
+    else await drained(pipe);
+  }
+  pipe.end();
+  return undefined;
+}
+
+async function drained(pipe: Writable): Promise<void> {
+  if (pipe.destroyed) return;
+  const gone = new AbortController();
+  try {
+    await Promise.race([once(pipe, "drain", { signal: gone.signal }), once(pipe, "close", { signal: gone.signal })]);
+    await new Promise((resolve) => setImmediate(resolve));
+  } catch {
+    // `once` rejects on "error": the pipe broke, which the caller sees as `destroyed`.
+  } finally {
+    gone.abort();
+  }
+}
+
+function* batches(chunks: Iterable<string>): Iterable<string> {
+  let batch = "";
+  for (const chunk of chunks) {
+    batch = batch === "" ? chunk : batch + chunk;
+    if (batch.length < WRITE_SIZE) continue;
+    yield* pieces(batch);
+    batch = "";
+  }
+  if (batch !== "") yield batch;
+}
+
+/** Cuts an oversized chunk, so that one huge string does not become one huge buffer; never within a surrogate pair. */
+function* pieces(text: string): Iterable<string> {
+  for (let start = 0; start < text.length; ) {
+    let end = Math.min(text.length, start + 4 * WRITE_SIZE);
+    if (end < text.length && text.charCodeAt(end) >= 0xdc00 && text.charCodeAt(end) <= 0xdfff) end -= 1;
+    yield text.slice(start, end);
+    start = end;
+  }
+}
