@@ -121,7 +121,7 @@ function filterOrSame(all: readonly Endpoint[], keep: (endpoint: Endpoint) => bo
 function unionOf(all: readonly Endpoint[], a: readonly Endpoint[], b: readonly Endpoint[]): readonly Endpoint[] {
   let nextA = 0;
   let nextB = 0;
-  return filterOrSame(all, (endpoint) => {
+  return all.filter((endpoint) => {
     const isInA = endpoint === a[nextA];
     const isInB = endpoint === b[nextB];
     if (isInA) nextA++;

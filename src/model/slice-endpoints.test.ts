@@ -1,0 +1,181 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { EndpointRecord, EndpointSliceRecord } from "../cluster/objects.ts";
+import type { IpFamily } from "../net/ip.ts";
+import type { Endpoint } from "./endpoint.ts";
+import { joinSlices, readSlice } from "./slice-endpoints.ts";
+import { makeEndpointRecord, makeSlice, TCP_80, UDP_53 } from "./testing/records.ts";
+
+function read(slice: EndpointSliceRecord, options: { nodeName?: string; family?: IpFamily } = {}) {
+  const problems: string[] = [];
+  const { nodeName = "node-a", family = "IPv4" } = options;
+  const { ports } = readSlice(slice, {
+    family,
+    nodeName,
+    onProblem: (_message, facts) => problems.push(`${facts.field}=${facts.value ?? ""}`),
+  });
+  return { ports, problems };
+}
+
+/** The endpoints of all slices for the port `p`, joined in the order given. */
+function joined(...slices: EndpointSliceRecord[]): readonly Endpoint[] {
+  const readSlices = slices.map((slice) => readSlice(slice, { family: "IPv4", nodeName: "node-a" }));
+  return joinSlices(readSlices).get("ns1/svc1:p/TCP") ?? [];
+}
+
+const texts = (endpoints: readonly Endpoint[]) => endpoints.map((endpoint) => endpoint.text);
+
+function only(endpoint: EndpointRecord, nodeName = "node-a"): Endpoint {
+  const [found] = read(makeSlice({ endpoints: [endpoint] }), { nodeName }).ports[0]?.endpoints ?? [];
+  assert.ok(found !== undefined, "no endpoint");
+  return found;
+}
+
+const READY = makeEndpointRecord("10.0.0.1");
+const TERMINATING = makeEndpointRecord("10.0.0.1", { ready: false, terminating: true });
+
+describe("ports of a slice", () => {
+  test("each port has all endpoints", () => {
+    const slice = makeSlice({ ports: [TCP_80, UDP_53], endpoints: [makeEndpointRecord("10.0.0.1")] });
+    const { ports } = read(slice);
+    assert.deepEqual(
+      ports.map(({ key, isUdp, endpoints }) => [key, isUdp, texts(endpoints)]),
+      [
+        ["ns1/svc1:p/TCP", false, ["10.0.0.1:80"]],
+        ["ns1/svc1:dns/UDP", true, ["10.0.0.1:53"]],
+      ],
+    );
+  });
+
+  test("an empty name is a name", () => {
+    const slice = makeSlice({ ports: [{ ...TCP_80, name: "" }], endpoints: [READY] });
+    assert.equal(read(slice).ports[0]?.key, "ns1/svc1/TCP");
+  });
+
+  test("ports without name or usable number are skipped and reported; the others count", () => {
+    const ports = [
+      { ...TCP_80, name: null },
+      { ...TCP_80, port: null },
+      { ...TCP_80, port: 0 },
+      { ...TCP_80, port: 65536 },
+      UDP_53,
+    ];
+    const found = read(makeSlice({ ports, endpoints: [READY] }));
+    assert.deepEqual(found.problems, ["ports[0].name=", "ports[1].port=", "ports[2].port=0", "ports[3].port=65536"]);
+    assert.deepEqual(
+      found.ports.map((port) => port.key),
+      ["ns1/svc1:dns/UDP"],
+    );
+  });
+
+  test("a port without endpoints is left out", () => {
+    assert.deepEqual(read(makeSlice()).ports, []);
+  });
+
+  test("one IP on two numbers of the same port is two endpoints", () => {
+    const slice = makeSlice({ ports: [TCP_80, { ...TCP_80, port: 8080 }], endpoints: [READY] });
+    assert.deepEqual(texts(joined(slice)), ["10.0.0.1:80", "10.0.0.1:8080"]);
+  });
+});
+
+describe("endpoints of a slice", () => {
+  test("only the first address counts, in canonical form", () => {
+    const endpoint = { ...READY, addresses: ["010.0.0.01", "10.9.9.9"] };
+    assert.deepEqual([only(endpoint).ip, only(endpoint).text], ["10.0.0.1", "10.0.0.1:80"]);
+  });
+
+  test("IPv6 text has brackets", () => {
+    const slice = makeSlice({ addressType: "IPv6", endpoints: [makeEndpointRecord("FD00:0:0::1")] });
+    assert.deepEqual(texts(read(slice, { family: "IPv6" }).ports[0]?.endpoints ?? []), ["[fd00::1]:80"]);
+  });
+
+  test("endpoints without a usable address are skipped and reported; the others count", () => {
+    const endpoints = [
+      { ...READY, addresses: [] },
+      makeEndpointRecord("fd00::1"),
+      makeEndpointRecord("10.0.0.1 --jump ACCEPT"),
+      READY,
+    ];
+    const found = read(makeSlice({ endpoints, ports: [TCP_80, UDP_53] }));
+    assert.deepEqual(found.problems, [
+      "endpoints[0].addresses[0]=",
+      "endpoints[1].addresses[0]=fd00::1",
+      "endpoints[2].addresses[0]=10.0.0.1 --jump ACCEPT",
+    ]);
+    assert.deepEqual(texts(found.ports[0]?.endpoints ?? []), ["10.0.0.1:80"]);
+  });
+
+  test("local means this node's name, and never without a name", () => {
+    assert.equal(only(makeEndpointRecord("10.0.0.1", { nodeName: "node-a" })).isLocal, true);
+    assert.equal(only(makeEndpointRecord("10.0.0.1", { nodeName: "node-b" })).isLocal, false);
+    assert.equal(only(makeEndpointRecord("10.0.0.1", { nodeName: "" })).isLocal, false);
+    assert.equal(only(makeEndpointRecord("10.0.0.1", { nodeName: "" }), "").isLocal, false);
+  });
+
+  test("conditions are carried one by one", () => {
+    for (const bits of [0, 1, 2, 3, 4, 5, 6, 7]) {
+      const conditions = { ready: (bits & 1) > 0, serving: (bits & 2) > 0, terminating: (bits & 4) > 0 };
+      const { isReady, isServing, isTerminating } = only({ ...READY, ...conditions });
+      assert.deepEqual({ ready: isReady, serving: isServing, terminating: isTerminating }, conditions);
+    }
+  });
+
+  test("an empty list of hints is no hint", () => {
+    const hinted = only({ ...READY, zoneHints: ["z"], nodeHints: ["n", "m"] });
+    assert.deepEqual([hinted.zoneHints, hinted.nodeHints], [["z"], ["n", "m"]]);
+    const unhinted = only({ ...READY, zoneHints: [], nodeHints: [] });
+    assert.deepEqual([unhinted.zoneHints, unhinted.nodeHints], [undefined, undefined]);
+  });
+});
+
+describe("joining slices", () => {
+  test("the order is byte-wise on the text", () => {
+    const endpoints = ["10.1.1.1", "10.1.1.11", "10.1.1.2"].map((address) => makeEndpointRecord(address));
+    const slice = makeSlice({ ports: [{ ...TCP_80, port: 11 }], endpoints });
+    assert.deepEqual(texts(joined(slice)), ["10.1.1.11:11", "10.1.1.1:11", "10.1.1.2:11"]);
+  });
+
+  test("the slices of a service merge", () => {
+    const a = makeSlice({ endpoints: [makeEndpointRecord("10.0.1.10"), makeEndpointRecord("10.0.1.2")] });
+    const b = makeSlice({
+      name: "svc1-b",
+      endpoints: [makeEndpointRecord("10.0.1.1"), makeEndpointRecord("10.0.1.2")],
+    });
+    assert.deepEqual(texts(joined(a, b)), ["10.0.1.10:80", "10.0.1.1:80", "10.0.1.2:80"]);
+  });
+
+  test("a terminating copy never beats another one, in whatever order, in one slice or in several", () => {
+    const orders = [
+      [TERMINATING, READY],
+      [READY, TERMINATING],
+      [TERMINATING, READY, { ...TERMINATING, serving: false }],
+    ];
+    for (const order of orders) {
+      const inOne = joined(makeSlice({ endpoints: order }));
+      const inSeveral = joined(
+        ...order.map((endpoint, index) => makeSlice({ name: `s${index}`, endpoints: [endpoint] })),
+      );
+      for (const found of [inOne, inSeveral]) {
+        assert.deepEqual(
+          found.map(({ isReady, isTerminating }) => ({ isReady, isTerminating })),
+          [{ isReady: true, isTerminating: false }],
+        );
+      }
+    }
+  });
+
+  test("of terminating copies the first is kept, of the others the last", () => {
+    const notServing = { ...TERMINATING, serving: false };
+    assert.equal(joined(makeSlice({ endpoints: [TERMINATING, notServing] }))[0]?.isServing, true);
+    const notReady = makeEndpointRecord("10.0.0.1", { ready: false });
+    assert.equal(joined(makeSlice({ endpoints: [READY, notReady] }))[0]?.isReady, false);
+  });
+
+  test("joining leaves what was read as it was", () => {
+    const a = readSlice(makeSlice({ endpoints: [makeEndpointRecord("10.0.0.2")] }), { family: "IPv4", nodeName: "" });
+    const b = readSlice(makeSlice({ endpoints: [makeEndpointRecord("10.0.0.1")] }), { family: "IPv4", nodeName: "" });
+    joinSlices([a, b]);
+    assert.deepEqual(texts(a.ports[0]?.endpoints ?? []), ["10.0.0.2:80"]);
+    assert.deepEqual(texts(b.ports[0]?.endpoints ?? []), ["10.0.0.1:80"]);
+  });
+});
