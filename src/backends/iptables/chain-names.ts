@@ -6,6 +6,7 @@ import { hash } from "node:crypto";
 import type { ChainName } from "../../kernel/iptables/rule.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
+import { base32 } from "../../net/base32.ts";
 
 /** Chains that exist once. The same word names different chains in `filter` and `nat`. */
 export const CHAINS = {
@@ -40,25 +41,9 @@ export interface ServicePortChains {
   readonly firewall: ChainName;
 }
 
-const BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-
-/** First 16 characters of the base32 text of SHA-256: the first ten bytes, five bits a character. */
+/** First 16 characters of the base32 text of SHA-256: ten bytes. */
 function shortHash(text: string): string {
-  const digest = hash("sha256", text, "buffer");
-  let out = "";
-  for (let group = 0; group < 10; group += 5) {
-    const high = digest.readUIntBE(group, 3);
-    const low = digest.readUInt16BE(group + 3);
-    out += BASE32[high >>> 19];
-    out += BASE32[(high >>> 14) & 31];
-    out += BASE32[(high >>> 9) & 31];
-    out += BASE32[(high >>> 4) & 31];
-    out += BASE32[((high << 1) | (low >>> 15)) & 31];
-    out += BASE32[(low >>> 10) & 31];
-    out += BASE32[(low >>> 5) & 31];
-    out += BASE32[low & 31];
-  }
-  return out;
+  return base32(hash("sha256", text, "buffer").subarray(0, 10));
 }
 
 /** The four service chains of a port; they share one hash. Pure. */

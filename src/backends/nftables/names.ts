@@ -1,0 +1,85 @@
+/** Names of the table and of what is in it: reference nftables.md §2, §3, §5. */
+import { hash } from "node:crypto";
+import type { Endpoint } from "../../model/endpoint.ts";
+import type { ServicePortName } from "../../model/service-port-name.ts";
+import { base32 } from "../../net/base32.ts";
+
+export const TABLE = "kube-proxy";
+export const TABLE_COMMENT = "rules for kube-proxy";
+
+/** Sets and maps that exist once. */
+export const SETS = {
+  hairpinConnections: "hairpin-connections",
+  clusterIPs: "cluster-ips",
+  nodePortIPs: "nodeport-ips",
+  noEndpointServices: "no-endpoint-services",
+  noEndpointNodePorts: "no-endpoint-nodeports",
+  firewallIPs: "firewall-ips",
+  serviceIPs: "service-ips",
+  serviceNodePorts: "service-nodeports",
+} as const;
+
+/** Chains that exist once. */
+export const CHAINS = {
+  nodePortEndpointsCheck: "nodeport-endpoints-check",
+  serviceEndpointsCheck: "service-endpoints-check",
+  firewallCheck: "firewall-check",
+  services: "services",
+  masquerading: "masquerading",
+  clusterIPsCheck: "cluster-ips-check",
+  reject: "reject-chain",
+} as const;
+
+/** Longest name without its prefix (nftables.md §5.4). */
+const BASE_LIMIT = 240;
+const HASH_LENGTH = 8;
+/** Five bytes are eight characters of base32. */
+const HASH_BYTES = 5;
+
+function hashedBase(text: string): string {
+  const digest = hash("sha256", text, "buffer");
+  const base = `${base32(digest.subarray(0, HASH_BYTES)).slice(0, HASH_LENGTH)}-${text}`;
+  return base.length > BASE_LIMIT ? `${base.slice(0, BASE_LIMIT - 3)}...` : base;
+}
+
+function portText(name: ServicePortName): string {
+  return `${name.namespace}/${name.name}/${name.protocol.toLowerCase()}/${name.port}`;
+}
+
+/** The chains of one service port. */
+export interface ServicePortChains {
+  readonly cluster: string;
+  readonly local: string;
+  readonly external: string;
+  readonly firewall: string;
+}
+
+/** Names the chains of a service port. Pure. */
+export function servicePortChains(name: ServicePortName): ServicePortChains {
+  const base = hashedBase(portText(name));
+  return {
+    cluster: `service-${base}`,
+    local: `local-${base}`,
+    external: `external-${base}`,
+    firewall: `firewall-${base}`,
+  };
+}
+
+/** The chain and the affinity set of one endpoint of a service port with ClientIP affinity. Pure. */
+export function endpointNames(
+  name: ServicePortName,
+  endpoint: Endpoint,
+): { readonly chain: string; readonly affinitySet: string } {
+  const base = hashedBase(`${portText(name)}__${endpoint.ip.replaceAll(":", ".")}/${endpoint.port}`);
+  return { chain: `endpoint-${base}`, affinitySet: `affinity-${base}` };
+}
+
+/** Whether a chain belongs to some service: only their names have a slash (nftables.md §5). Pure. */
+export function isServiceChain(name: string): boolean {
+  return name.includes("/");
+}
+
+/** Whether a set holds the clients of one endpoint. Pure. */
+export function isAffinitySet(name: string): boolean {
+  return name.startsWith("affinity-");
+}

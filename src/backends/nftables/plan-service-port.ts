@@ -1,0 +1,183 @@
+/**
+ * All that one service port owns in the table: chains, affinity sets, and elements of the shared sets and maps.
+ * Reference nftables.md §3.4, §3.5, §4. Pure: the same input gives the same plan, in the same order.
+ */
+import type {
+  NftChain,
+  NftElement,
+  NftProtocol,
+  NftRule,
+  NftSet,
+  NftStatement,
+  NftVerdict,
+} from "../../kernel/nftables/ruleset.ts";
+import type { Endpoint } from "../../model/endpoint.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
+import { type Cidr, cidrContains, hostCidr, type IpAddress } from "../../net/ip.ts";
+import { CHAINS, endpointNames, SETS, type ServicePortChains, servicePortChains } from "./names.ts";
+import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+import { detectorStatement } from "./plan-static.ts";
+
+/** An element of one of the sets and maps that service ports share. */
+export interface SharedElement {
+  readonly set: string;
+  readonly element: NftElement;
+}
+
+/** What one service port needs in the kernel. Chains stand after those that they go to. */
+export interface ServicePortPlan {
+  readonly affinitySets: readonly NftSet[];
+  readonly chains: readonly NftChain[];
+  readonly elements: readonly SharedElement[];
+  readonly lacksLocal: ServicePortRouting["lacksLocal"];
+}
+
+interface Decisions {
+  readonly port: ServicePort;
+  readonly protocol: NftProtocol;
+  readonly chains: ServicePortChains;
+  readonly routing: ServicePortRouting;
+  /** Load-balancer traffic is limited to source ranges; unlike in iptables, whether or not there are endpoints. */
+  readonly isRestricted: boolean;
+}
+
+/** Plans one service port. @param endpoints all its endpoints, sorted by text; empty when it has none. Pure. */
+export function planServicePort(
+  port: ServicePort,
+  endpoints: readonly Endpoint[],
+  config: PlanConfig,
+  facts: PlanFacts,
+): ServicePortPlan {
+  const d: Decisions = {
+    port,
+    protocol: port.protocol.toLowerCase() as NftProtocol, // Protocol's three values, lower-cased, are NftProtocol's
+    chains: servicePortChains(port.name),
+    routing: routeServicePort(port, endpoints, { nodeName: config.nodeName, zone: facts.zone }),
+    isRestricted: port.loadBalancerVIPs.length > 0 && port.loadBalancerSourceRanges.length > 0,
+  };
+  const { cluster, local, lacksLocal } = d.routing;
+  const sticky = planEndpointChains(d);
+  const chains = [...sticky.chains];
+  if (cluster.length > 0) chains.push({ name: d.chains.cluster, rules: choiceRules(d, cluster) });
+  if (local.length > 0) chains.push({ name: d.chains.local, rules: choiceRules(d, local) });
+  if (d.routing.usesExternal) chains.push({ name: d.chains.external, rules: externalRules(d, config) });
+  if (d.isRestricted) chains.push({ name: d.chains.firewall, rules: [firewallRule(d, config)] });
+  return { affinitySets: sticky.sets, chains, elements: planElements(d), lacksLocal };
+}
+
+const goto = (chain: string): NftVerdict => ({ kind: "goto", chain });
+const gotoStatement = (chain: string): NftStatement => ({ kind: "verdict", verdict: goto(chain) });
+
+/** With affinity, each endpoint has a chain that remembers the client, and the set that it remembers it in. */
+function planEndpointChains(d: Decisions): { readonly sets: NftSet[]; readonly chains: NftChain[] } {
+  const sets: NftSet[] = [];
+  const chains: NftChain[] = [];
+  if (d.port.sessionAffinity !== "ClientIP") return { sets, chains };
+  for (const endpoint of d.routing.categories.reachable) {
+    const { chain, affinitySet } = endpointNames(d.port.name, endpoint);
+    const timeoutSeconds = d.port.stickyMaxAgeSeconds;
+    sets.push({ name: affinitySet, key: ["address"], isMap: false, timeoutSeconds });
+    chains.push({
+      name: chain,
+      rules: [
+        { statements: [{ kind: "update", set: affinitySet, field: "saddr" }] },
+        {
+          statements: [
+            { kind: "l4proto", protocol: d.protocol },
+            { kind: "dnat", to: { ip: endpoint.ip, port: endpoint.port } },
+          ],
+        },
+      ],
+    });
+  }
+  return { sets, chains };
+}
+
+/** Rules that choose among endpoints: nftables.md §4. */
+function choiceRules(d: Decisions, endpoints: readonly Endpoint[]): NftRule[] {
+  if (d.port.sessionAffinity !== "ClientIP") {
+    const targets = endpoints.map(({ ip, port }) => ({ ip, port }));
+    return [
+      {
+        statements: [
+          { kind: "l4proto", protocol: d.protocol },
+          { kind: "random-dnat", targets },
+        ],
+      },
+    ];
+  }
+  const names = endpoints.map((endpoint) => endpointNames(d.port.name, endpoint));
+  const returning = names.map(({ chain, affinitySet }): NftRule => {
+    const isKnown: NftStatement = { kind: "lookup", fields: ["saddr"], set: affinitySet };
+    return { statements: [isKnown, gotoStatement(chain)] };
+  });
+  const verdicts = names.map(({ chain }) => goto(chain));
+  return [...returning, { statements: [{ kind: "random-vmap", verdicts }] }];
+}
+
+/** Every external destination enters here. */
+function externalRules(d: Decisions, config: PlanConfig): NftRule[] {
+  const mark: NftStatement = { kind: "mark-set", operation: "or", value: config.masqueradeMark };
+  const rules: NftRule[] = [];
+  if (!d.port.externalPolicyLocal) {
+    rules.push({ statements: [mark], comment: "masquerade" });
+    if (d.routing.hasExternal) rules.push({ statements: [gotoStatement(d.chains.cluster)] });
+    return rules;
+  }
+  const fromPod = detectorStatement(config.detector, false);
+  const toCluster = gotoStatement(d.chains.cluster);
+  if (fromPod !== undefined) rules.push({ statements: [fromPod, toCluster], comment: "short-circuit pod traffic" });
+  const fromNode: NftStatement = { kind: "fib-local", side: "saddr" };
+  rules.push({ statements: [fromNode, mark], comment: "masquerade local traffic" });
+  rules.push({ statements: [fromNode, toCluster], comment: "short-circuit local traffic" });
+  if (d.routing.hasExternal) rules.push({ statements: [gotoStatement(d.chains.local)] });
+  return rules;
+}
+
+function firewallRule(d: Decisions, config: PlanConfig): NftRule {
+  const allowed: Cidr[] = [...d.port.loadBalancerSourceRanges];
+  // With an admitted node, load balancers that hairpin show up with the VIP as their source.
+  if (allowed.some((range) => cidrContains(range, config.nodeIP))) {
+    allowed.push(...d.port.loadBalancerVIPs.map(hostCidr));
+  }
+  const isForeign: NftStatement = { kind: "address", side: "saddr", negate: true, cidrs: allowed };
+  return { statements: [isForeign, { kind: "verdict", verdict: { kind: "drop" } }] };
+}
+
+/** Elements of shared sets and maps, nftables.md §3.5. */
+function planElements(d: Decisions): SharedElement[] {
+  const { port, routing, protocol, chains } = d;
+  const { hasAny, reachable } = routing.categories;
+  const elements: SharedElement[] = [];
+  const add = (set: string, element: NftElement) => elements.push({ set, element });
+  const refusal: NftVerdict = hasAny ? { kind: "drop" } : goto(CHAINS.reject);
+  const comment = port.name.text;
+  const frontEnd = (ip: IpAddress) => [ip, protocol, port.port];
+
+  for (const { ip, port: endpointPort, isLocal } of reachable) {
+    if (isLocal) add(SETS.hairpinConnections, { key: [ip, ip, protocol, endpointPort] });
+  }
+  add(SETS.clusterIPs, { key: [port.clusterIP] });
+  if (routing.hasInternal) {
+    const chain = port.internalPolicyLocal ? chains.local : chains.cluster;
+    add(SETS.serviceIPs, { key: frontEnd(port.clusterIP), verdict: goto(chain) });
+  } else {
+    add(SETS.noEndpointServices, { key: frontEnd(port.clusterIP), verdict: refusal, comment });
+  }
+  for (const ip of [...port.externalIPs, ...port.loadBalancerVIPs]) {
+    if (hasAny) add(SETS.serviceIPs, { key: frontEnd(ip), verdict: goto(chains.external) });
+    if (!routing.hasExternal) add(SETS.noEndpointServices, { key: frontEnd(ip), verdict: refusal, comment });
+  }
+  if (d.isRestricted) {
+    for (const ip of port.loadBalancerVIPs) {
+      add(SETS.firewallIPs, { key: frontEnd(ip), verdict: goto(chains.firewall) });
+    }
+  }
+  if (port.nodePort !== 0) {
+    const key = [protocol, port.nodePort];
+    if (hasAny) add(SETS.serviceNodePorts, { key, verdict: goto(chains.external) });
+    if (!routing.hasExternal) add(SETS.noEndpointNodePorts, { key, verdict: refusal, comment });
+  }
+  return elements;
+}

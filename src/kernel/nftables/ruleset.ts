@@ -1,0 +1,114 @@
+/**
+ * An nftables ruleset as data, as far as a service proxy needs one: what the planners make, what is printed as nft text or
+ * libnftables JSON, encoded to netlink messages and interpreted by the tracer. Knows nothing of Services.
+ */
+import type { Cidr, IpAddress } from "../../net/ip.ts";
+
+export type NftFamily = "ip" | "ip6";
+export type NftProtocol = "tcp" | "udp" | "sctp";
+
+/** Fields that keys of sets and maps are made of. */
+export type NftKeyType = "address" | "protocol" | "port";
+
+/** Packet fields that lookups read, in the order of the key. */
+export type NftField = "saddr" | "daddr" | "l4proto" | "dport";
+
+/** Where control goes; `drop` ends it. */
+export type NftVerdict = { readonly kind: "jump" | "goto"; readonly chain: string } | { readonly kind: "drop" };
+
+/** One target of destination NAT. */
+export interface NftTarget {
+  readonly ip: IpAddress;
+  readonly port: number;
+}
+
+/** One expression of a rule, at the level at which nft prints it. Absent `negate` means not negated. */
+export type NftStatement =
+  /** `ct state new` */
+  | { readonly kind: "ct-new" }
+  /** `ct status dnat` */
+  | { readonly kind: "ct-dnat" }
+  /** `ip saddr 10.0.0.0/8`; several prefixes make an anonymous set. A whole address has a prefix of full length. */
+  | {
+      readonly kind: "address";
+      readonly side: "saddr" | "daddr";
+      readonly negate?: boolean;
+      readonly cidrs: readonly Cidr[];
+    }
+  /** `fib saddr type local` */
+  | { readonly kind: "fib-local"; readonly side: "saddr" | "daddr" }
+  /** `iifname "cni0"`, `iifname "veth*"` */
+  | { readonly kind: "in-interface"; readonly name: string; readonly isPrefix: boolean; readonly negate?: boolean }
+  /** `meta mark & 0x4000 != 0` */
+  | { readonly kind: "mark-test"; readonly mask: number }
+  /** `meta l4proto tcp` */
+  | { readonly kind: "l4proto"; readonly protocol: NftProtocol }
+  /** `ip saddr . ip daddr @set` */
+  | { readonly kind: "lookup"; readonly fields: readonly NftField[]; readonly set: string }
+  /** `meta mark set meta mark | 0x4000` */
+  | { readonly kind: "mark-set"; readonly operation: "or" | "xor"; readonly value: number }
+  /** `ip daddr . meta l4proto . th dport vmap @map` */
+  | { readonly kind: "vmap"; readonly fields: readonly NftField[]; readonly map: string }
+  /** `numgen random mod n vmap { 0 : goto a, … }` */
+  | { readonly kind: "random-vmap"; readonly verdicts: readonly NftVerdict[] }
+  /** `update @set { ip saddr }` */
+  | { readonly kind: "update"; readonly set: string; readonly field: "saddr" }
+  /** `dnat to 10.0.0.1:80` */
+  | { readonly kind: "dnat"; readonly to: NftTarget }
+  /** `dnat ip to numgen random mod n map { 0 : 10.0.0.1 . 80, … }` */
+  | { readonly kind: "random-dnat"; readonly targets: readonly NftTarget[] }
+  /** `masquerade fully-random` */
+  | { readonly kind: "masquerade" }
+  /** `reject`, with an ICMP port-unreachable of the family */
+  | { readonly kind: "reject" }
+  | { readonly kind: "verdict"; readonly verdict: NftVerdict };
+
+export interface NftRule {
+  readonly statements: readonly NftStatement[];
+  readonly comment?: string;
+}
+
+/** The hook of a base chain. */
+export interface NftHook {
+  readonly type: "filter" | "nat";
+  readonly hook: "prerouting" | "input" | "forward" | "output" | "postrouting";
+  readonly priority: number;
+}
+
+export interface NftChain {
+  readonly name: string;
+  readonly hook?: NftHook;
+  readonly comment?: string;
+  readonly rules: readonly NftRule[];
+}
+
+/** One value of a key, in the order of the key's types. */
+export type NftValue = IpAddress | NftProtocol | number;
+
+export interface NftElement {
+  readonly key: readonly NftValue[];
+  /** Maps only. */
+  readonly verdict?: NftVerdict;
+  readonly comment?: string;
+}
+
+/** A set, or with `isMap` a verdict map. */
+export interface NftSet {
+  readonly name: string;
+  readonly key: readonly NftKeyType[];
+  readonly isMap: boolean;
+  readonly comment?: string;
+  /** Entries are made by packets and expire after this long; the kernel bounds such a set to 65535 entries. */
+  readonly timeoutSeconds?: number;
+}
+
+/** The identity of an element within its set: its key as text. Pure. */
+export function elementKey(key: readonly NftValue[]): string {
+  return key.join(" . ");
+}
+
+/** Whether two verdicts do the same. Pure. */
+export function equalVerdicts(a: NftVerdict | undefined, b: NftVerdict | undefined): boolean {
+  if (a === undefined || b === undefined || a.kind === "drop" || b.kind === "drop") return a?.kind === b?.kind;
+  return a.kind === b.kind && a.chain === b.chain;
+}
