@@ -17,7 +17,10 @@ export interface SyncInput {
   readonly endpoints: ReadonlyMap<string, readonly Endpoint[]>;
   /** Number of endpoints of ports in `services`, kept incrementally: sum over service ports, any readiness. */
   readonly endpointCount: number;
-  /** Keys of service ports that were added, changed or removed since the last *attempted* sync, or whose endpoints were. */
+  /**
+   * Keys of service ports that were added, changed or removed, or whose endpoints were, since the last sync that left
+   * no failure: what a failed sync was given is given again.
+   */
   readonly changedPorts: ReadonlySet<string>;
   /** Zone of this node; `undefined` when it has no zone label. */
   readonly zone: string | undefined;
@@ -54,4 +57,6 @@ export interface Backend {
   monitor?(onLost: () => void, signal: AbortSignal): Promise<void>;
   /** Overrides whether the periodic full sync may be skipped (iptables large-cluster mode). */
   readonly skipsPeriodicFullSync?: boolean;
+  /** Whether the rules depend on {@link SyncInput.serviceCIDRs}, so that a change of them calls for a full sync. */
+  readonly usesServiceCIDRs?: boolean;
 }

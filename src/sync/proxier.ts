@@ -1,0 +1,352 @@
+/**
+ * One address family from events to kernel: keeps the model, decides when to sync and whether in full, hands the work to
+ * the mode's {@link Backend} and tells everybody how it went. The same for all modes.
+ * Reference core.md §6.3, §12.2, §12.3; iptables.md §9.1, §9.2.
+ *
+ * What a sync does not finish is never lost: changes that arrive meanwhile stay pending in the model for the next sync,
+ * and a sync that fails hands its changes on.
+ */
+import type { ObjectEvent } from "../cluster/object-source.ts";
+import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
+import { formatMs } from "../config/duration.ts";
+import type { Logger } from "../logging/logger.ts";
+import { type AppliedChanges, ProxyState } from "../model/proxy-state.ts";
+import type { IpFamily } from "../net/ip.ts";
+import type { Backend, SyncFailure, SyncInput, SyncOutcome } from "./backend.ts";
+import { BoundedRunner } from "./bounded-runner.ts";
+import type { Clock } from "./clock.ts";
+import type { ConntrackTable, HealthReporter, ServiceHealthPorts, SyncMetrics } from "./observers.ts";
+import { SharedTurns } from "./shared-turns.ts";
+import { deleteStaleUdpFlows } from "./stale-flows.ts";
+import { incompleteSyncError, refusedServices } from "./sync-failures.ts";
+
+const HOUR_MS = 3_600_000;
+
+export interface ProxierOptions {
+  readonly nodeName: string;
+  readonly backend: Backend;
+  readonly metrics: SyncMetrics;
+  readonly health: HealthReporter;
+  readonly serviceHealth: ServiceHealthPorts;
+  readonly conntrack: ConntrackTable;
+  readonly periods: {
+    /** `minSyncPeriod`. */
+    readonly minMs: number;
+    /** `syncPeriod`: how long after a failure it is tried again. */
+    readonly syncMs: number;
+    /** Between full syncs that nothing else asks for. @default one hour */
+    readonly fullMs?: number;
+  };
+  /** Feature gate AllowServiceExternalIPs. */
+  readonly allowExternalIPs: boolean;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Told what the kernel refused, after every sync that left such parts, and once with nothing when all are gone. */
+  readonly onFailures?: (failures: readonly SyncFailure[]) => void;
+}
+
+/** Where a proxier stands, for tests and for people. */
+export interface ProxierStatus {
+  /** Services and endpoint slices have both been handed over completely. */
+  readonly isInitialised: boolean;
+  readonly isSyncing: boolean;
+  readonly needsFullSync: boolean;
+  /** The last sync did not bring the kernel to the wanted state. */
+  readonly isFailing: boolean;
+  /** Refused by the kernel in the last sync that reached it. */
+  readonly failures: readonly SyncFailure[];
+}
+
+export class Proxier {
+  readonly family: IpFamily;
+  /** The model of this family; live. */
+  readonly state: ProxyState;
+  readonly #options: ProxierOptions;
+  readonly #log: Logger;
+  readonly #fullMs: number;
+  readonly #runner: BoundedRunner;
+  readonly #turns = new SharedTurns(() => this.#sync());
+  readonly #stop = new AbortController();
+  #hasServices = false;
+  #hasEndpointSlices = false;
+  #zone: string | undefined;
+  #serviceCIDRs: readonly string[] = [];
+  #needsFullSync = true;
+  #lastFullSyncMs = Number.NEGATIVE_INFINITY;
+  /** Changed ports that a failed sync leaves to the next. */
+  #unfinishedPorts: ReadonlySet<string> = new Set();
+  /** A failed sync leaves stale flows to the next. */
+  #leavesStaleFlows = false;
+  #wasQueuedWhileSyncing = false;
+  #isFailing = false;
+  #failures: readonly SyncFailure[] = [];
+
+  /** @throws RangeError when the periods do not fit together (see {@link BoundedRunner}). */
+  constructor(options: ProxierOptions) {
+    const { backend, periods, clock } = options;
+    this.#options = options;
+    this.family = backend.family;
+    this.#log = options.log.with({ ipFamily: this.family });
+    this.#fullMs = periods.fullMs ?? HOUR_MS;
+    this.state = new ProxyState({
+      family: this.family,
+      nodeName: options.nodeName,
+      allowExternalIPs: options.allowExternalIPs,
+      now: () => clock.now(),
+      log: this.#log,
+    });
+    this.#runner = new BoundedRunner({
+      periods: { minMs: periods.minMs, retryMs: periods.syncMs, maxMs: this.#fullMs },
+      clock,
+      work: () => this.#turns.take(),
+    });
+  }
+
+  get status(): ProxierStatus {
+    return {
+      isInitialised: this.#isInitialised,
+      isSyncing: this.#turns.isRunning,
+      needsFullSync: this.#needsFullSync,
+      isFailing: this.#isFailing,
+      failures: this.#failures,
+    };
+  }
+
+  /** Takes a Service event; asks for a sync when it leaves anything to do. */
+  onService(event: ObjectEvent<ServiceRecord>): void {
+    const { serviceChanges } = this.#options.metrics;
+    const isPending = this.state.onService(event);
+    serviceChanges.addTotal();
+    serviceChanges.setPending(this.state.pendingServiceCount);
+    if (isPending && this.#isInitialised) this.sync();
+  }
+
+  /** Takes an EndpointSlice event of any family; asks for a sync when it changes something for this one. */
+  onEndpointSlice(event: ObjectEvent<EndpointSliceRecord>): void {
+    const { endpointChanges } = this.#options.metrics;
+    const { accepted, changed } = this.state.onEndpointSlice(event);
+    if (accepted) endpointChanges.addTotal();
+    if (!changed) return;
+    endpointChanges.addPending();
+    if (this.#isInitialised) this.sync();
+  }
+
+  /** All Services there were at the start have been handed over. */
+  onServicesSynced(): void {
+    this.#hasServices = true;
+    this.#syncDirectly();
+  }
+
+  /** All EndpointSlices there were at the start have been handed over. */
+  onEndpointSlicesSynced(): void {
+    this.#hasEndpointSlices = true;
+    this.#syncDirectly();
+  }
+
+  /** The node's zone is another one now; every service may choose other endpoints. */
+  onZone(zone: string | undefined): void {
+    this.#zone = zone;
+    this.#needsFullSync = true;
+    this.sync();
+  }
+
+  /** The union of all ServiceCIDRs, in a fixed order. Costs a sync only in a mode that uses them, and only on change. */
+  onServiceCIDRs(cidrs: readonly string[]): void {
+    const known = this.#serviceCIDRs;
+    if (cidrs.length === known.length && cidrs.every((cidr, index) => cidr === known[index])) return;
+    this.#serviceCIDRs = cidrs;
+    if (this.#options.backend.usesServiceCIDRs !== true) return;
+    this.#needsFullSync = true;
+    if (this.#isInitialised) this.sync();
+  }
+
+  /** Queues a sync: it runs when the shortest period allows. From now on health expects one to succeed. */
+  sync(): void {
+    const { health, metrics, clock } = this.#options;
+    if (this.#turns.isRunning) this.#wasQueuedWhileSyncing = true;
+    health.queuedUpdate(this.family);
+    metrics.setLastQueued(clock.now() / 1000);
+    this.#runner.request();
+  }
+
+  /**
+   * Syncs whenever due and watches over the rules until the signal aborts; a sync under way is told of the abort and
+   * waited for. The rules stay. Never rejects for what a sync or the kernel does.
+   */
+  async run(signal: AbortSignal): Promise<void> {
+    const { health, metrics, clock } = this.#options;
+    const stop = (): void => this.#stop.abort(signal.reason);
+    signal.addEventListener("abort", stop, { once: true });
+    if (signal.aborted) stop();
+    health.updated(this.family);
+    metrics.setLastQueued(clock.now() / 1000);
+    // A first sync that failed before the loop started is still owed.
+    if (this.#isFailing) health.queuedUpdate(this.family);
+    await Promise.all([this.#runner.run(signal), this.#watch(signal)]);
+    await this.#turns.idle();
+  }
+
+  get #isInitialised(): boolean {
+    return this.#hasServices && this.#hasEndpointSlices;
+  }
+
+  async #watch(signal: AbortSignal): Promise<void> {
+    const { backend, clock, periods } = this.#options;
+    const onLost = (): void => {
+      this.#needsFullSync = true;
+      this.#syncDirectly();
+    };
+    while (!signal.aborted) {
+      try {
+        await backend.monitor?.(onLost, signal);
+        return;
+      } catch (error) {
+        if (signal.aborted) return;
+        const retryingTime = formatMs(periods.syncMs);
+        this.#log.error("Watching over the rules failed and will be started again", error, { retryingTime });
+        await clock.sleep(periods.syncMs, signal);
+      }
+    }
+  }
+
+  /** Syncs without waiting for the shortest period. A failure has been reported by the sync itself; here it is retried. */
+  #syncDirectly(): void {
+    this.#turns.take().catch(() => this.#runner.retryLater());
+  }
+
+  /** One turn. Rejects when the kernel is not in the wanted state afterwards. */
+  async #sync(): Promise<void> {
+    const { backend, clock, metrics } = this.#options;
+    const { signal } = this.#stop;
+    if (signal.aborted) return;
+    if (!this.#isInitialised) {
+      this.#log.v(2, "Not syncing until Services and EndpointSlices have been received");
+      return;
+    }
+    const startMs = clock.monotonicMs();
+    const isFullSync = this.#isFullSyncDue(startMs);
+    // Whoever asks for a full sync from now on asks for the next one.
+    this.#needsFullSync = false;
+    this.#wasQueuedWhileSyncing = false;
+    try {
+      const applied = this.#applyChanges();
+      this.#log.v(2, `Syncing ${backend.mode} rules`, { fullSync: isFullSync });
+      const outcome = await backend.sync(this.#inputOf(isFullSync), signal);
+      await this.#finish(outcome, applied, isFullSync);
+    } catch (error) {
+      this.#needsFullSync = true;
+      if (!signal.aborted) this.#reportFailure(error);
+      throw error;
+    } finally {
+      const elapsedMs = clock.monotonicMs() - startMs;
+      metrics.observeSync(elapsedMs / 1000, isFullSync);
+      this.#log.v(2, "SyncProxyRules complete", { elapsed: formatMs(elapsedMs) });
+    }
+  }
+
+  #isFullSyncDue(nowMs: number): boolean {
+    if (this.#needsFullSync) return true;
+    return this.#options.backend.skipsPeriodicFullSync !== true && nowMs - this.#lastFullSyncMs >= this.#fullMs;
+  }
+
+  #applyChanges(): AppliedChanges {
+    const { serviceChanges, endpointChanges } = this.#options.metrics;
+    const applied = this.state.applyChanges();
+    serviceChanges.setPending(0);
+    endpointChanges.resetPending();
+    if (this.#unfinishedPorts.size === 0) this.#unfinishedPorts = applied.changedPorts;
+    else this.#unfinishedPorts = new Set([...this.#unfinishedPorts, ...applied.changedPorts]);
+    this.#leavesStaleFlows ||= applied.conntrackCleanupRequired;
+    return applied;
+  }
+
+  #inputOf(isFullSync: boolean): SyncInput {
+    const { services, endpoints, endpointCount } = this.state;
+    return {
+      isFullSync,
+      services,
+      endpoints,
+      endpointCount,
+      changedPorts: this.#unfinishedPorts,
+      zone: this.#zone,
+      serviceCIDRs: this.#serviceCIDRs,
+    };
+  }
+
+  /**
+   * The kernel has been programmed, perhaps but for the parts that it refused. Everything that follows the rules is
+   * done for what is there; only a sync without failures counts as success.
+   */
+  async #finish(outcome: SyncOutcome, applied: AppliedChanges, isFullSync: boolean): Promise<void> {
+    const { clock, health, metrics, onFailures } = this.#options;
+    const { failures, noLocalEndpoints } = outcome;
+    const isComplete = failures.length === 0;
+    if (isComplete && isFullSync) this.#lastFullSyncMs = clock.monotonicMs();
+    this.#observeProgramming(applied, failures);
+    metrics.setNoLocalEndpoints(noLocalEndpoints.internal, noLocalEndpoints.external);
+    if (isComplete) {
+      this.#isFailing = false;
+      health.updated(this.family);
+      // What was queued meanwhile may not be in the kernel yet.
+      if (this.#wasQueuedWhileSyncing) health.queuedUpdate(this.family);
+      metrics.setLastSync(clock.now() / 1000);
+    }
+    const hadFailures = this.#failures.length > 0;
+    this.#failures = failures;
+    if (!isComplete || hadFailures) onFailures?.(failures);
+    await this.#syncServiceHealth();
+    if (this.#leavesStaleFlows) await this.#cleanStaleFlows();
+    if (!isComplete) throw incompleteSyncError(failures);
+    this.#unfinishedPorts = new Set();
+    this.#leavesStaleFlows = false;
+  }
+
+  /** Latencies from cause to kernel. Those of services with a refused part would be untrue; they are left out. */
+  #observeProgramming(applied: AppliedChanges, failures: readonly SyncFailure[]): void {
+    const { clock, metrics } = this.#options;
+    const refused = refusedServices(failures);
+    const nowMs = clock.now();
+    for (const { service, timesMs } of applied.triggerTimesMs) {
+      if (refused.has(service)) continue;
+      for (const timeMs of timesMs) {
+        const seconds = (nowMs - timeMs) / 1000;
+        metrics.observeNetworkProgramming(seconds);
+        this.#log.v(4, "Network programming", { endpoint: service, elapsed: seconds });
+      }
+    }
+  }
+
+  async #syncServiceHealth(): Promise<void> {
+    const { serviceHealth } = this.#options;
+    try {
+      await serviceHealth.syncServices(this.state.healthCheckNodePorts);
+      serviceHealth.syncEndpoints(this.state.localReadyCounts);
+    } catch (error) {
+      this.#log.error("Error syncing healthcheck services", error);
+    }
+  }
+
+  async #cleanStaleFlows(): Promise<void> {
+    const { clock, conntrack, metrics } = this.#options;
+    const startMs = clock.monotonicMs();
+    try {
+      const { deleted, errors } = await deleteStaleUdpFlows(conntrack, this.family, this.state, this.#stop.signal);
+      const elapsedMs = clock.monotonicMs() - startMs;
+      metrics.observeConntrackCleanup(elapsedMs / 1000, deleted);
+      if (errors.length > 0) {
+        this.#log.error("Some stale UDP flows could not be deleted", errors[0], { failed: errors.length, deleted });
+      }
+      this.#log.v(4, "Finished reconciling conntrack entries", { deleted, took: formatMs(elapsedMs) });
+    } catch (error) {
+      this.#log.error("Stale UDP flows were not looked for: conntrack could not be read", error);
+    }
+  }
+
+  #reportFailure(error: unknown): void {
+    const { health, periods } = this.#options;
+    this.#isFailing = true;
+    // Also syncs that nobody queued must show, or health would stay good for ever.
+    health.queuedUpdate(this.family);
+    this.#log.error("Sync failed", error, { retryingTime: formatMs(Math.min(periods.syncMs, this.#fullMs)) });
+  }
+}

@@ -1,0 +1,53 @@
+/**
+ * Ends the UDP flows that conntrack still sends to endpoints which no longer serve: reference core.md §13.2, driven
+ * over the connection tracking table. What is stale is decided in `model/stale-udp-flows.ts`.
+ */
+import type { Endpoint } from "../model/endpoint.ts";
+import type { ServicePort } from "../model/service-port.ts";
+import { isStale, udpFrontEnds } from "../model/stale-udp-flows.ts";
+import type { IpFamily } from "../net/ip.ts";
+import type { ConntrackTable, UdpFlow } from "./observers.ts";
+
+/** Part of `ProxyState`: what the rules that are in the kernel now were made of. */
+export interface ServedUdp {
+  readonly udpServices: ReadonlyMap<string, ServicePort>;
+  readonly endpoints: ReadonlyMap<string, readonly Endpoint[]>;
+}
+
+export interface CleanedFlows {
+  /** Flows that are gone now, those that ended by themselves meanwhile included. */
+  readonly deleted: number;
+  /** Why flows could not be deleted, one entry for each. */
+  readonly errors: readonly unknown[];
+}
+
+/**
+ * Looks through the table and deletes the stale flows. Rejects when the table cannot be read; a flow that cannot be
+ * deleted does not keep the others. Without a UDP service that serves, the table is not even read. An abort ends the
+ * work between two deletions.
+ */
+export async function deleteStaleUdpFlows(
+  table: ConntrackTable,
+  family: IpFamily,
+  served: ServedUdp,
+  signal: AbortSignal,
+): Promise<CleanedFlows> {
+  const errors: unknown[] = [];
+  const frontEnds = udpFrontEnds(served.udpServices.values(), served.endpoints);
+  if (frontEnds.size === 0) return { deleted: 0, errors };
+  const stale: UdpFlow[] = [];
+  await table.forEachUdpFlow(family, (flow) => {
+    if (isStale(frontEnds, flow)) stale.push(flow);
+  });
+  let deleted = 0;
+  for (const flow of stale) {
+    if (signal.aborted) break;
+    try {
+      await table.deleteUdpFlow(family, flow);
+      deleted++;
+    } catch (error) {
+      errors.push(error);
+    }
+  }
+  return { deleted, errors };
+}
