@@ -1,0 +1,219 @@
+/**
+ * Attribute codecs: one table per kind of object drives encoding and decoding.
+ *
+ *     const counter = attributes({ bytes: [1, u64be], packets: [2, u64be] });
+ *     counter.write(out, { bytes: 0, packets: 0 });
+ *     counter.read(input, start, end); // { bytes, packets }
+ *
+ * Every field is optional, as it is for the kernel. Fields are written in the order of the table. Attributes that a
+ * table does not know are skipped (newer kernels send more); anything that breaks the framing throws a `malformed`
+ * {@link NetlinkError}, so garbage can neither crash nor loop.
+ */
+import type { ByteWriter } from "./byte-writer.ts";
+import { align4, HOST_IS_LITTLE_ENDIAN, NLA_F_NESTED, NLA_HDRLEN, NLA_TYPE_MASK } from "./constants.ts";
+import { malformed } from "./errors.ts";
+
+/** Received bytes, as the two views that codecs use. Valid only while the receiver says so: codecs copy what they keep. */
+export interface ByteReader {
+  readonly bytes: Buffer;
+  readonly view: DataView;
+}
+
+/** Views over existing bytes. */
+export function byteReader(data: Uint8Array): ByteReader {
+  return {
+    bytes: Buffer.from(data.buffer, data.byteOffset, data.length),
+    view: new DataView(data.buffer, data.byteOffset, data.length),
+  };
+}
+
+/** Both directions of one attribute payload. */
+export interface Codec<T> {
+  /** Whether the payload is itself attributes (sets the NESTED bit). */
+  readonly nested: boolean;
+  write(out: ByteWriter, value: T): void;
+  /** Reads the payload `[start, end)`. Throws `malformed`. */
+  read(input: ByteReader, start: number, end: number): T;
+}
+
+type Fields = Readonly<Record<string, readonly [type: number, codec: Codec<unknown>]>>;
+
+/** The object that a table of attributes describes. */
+export type Attributes<F extends Fields> = {
+  readonly [K in keyof F]?: (F[K] extends readonly [number, Codec<infer T>] ? T : never) | undefined;
+};
+
+/** The value type of a codec. */
+export type ValueOf<C> = C extends Codec<infer T> ? T : never;
+
+/**
+ * Calls `visit` with type, start and end of the payload of each attribute in `[start, end)`. Throws `malformed` on a
+ * length that is impossible.
+ */
+export function forEachAttribute(
+  input: ByteReader,
+  start: number,
+  end: number,
+  visit: (type: number, start: number, end: number) => void,
+): void {
+  if (end > input.bytes.length) throw malformed("attributes end outside the message", input.bytes, end);
+  let offset = start;
+  while (offset + NLA_HDRLEN <= end) {
+    const length = input.view.getUint16(offset, HOST_IS_LITTLE_ENDIAN);
+    if (length < NLA_HDRLEN || offset + length > end) {
+      throw malformed(`attribute length ${length} with ${end - offset} bytes left`, input.bytes, offset);
+    }
+    const type = input.view.getUint16(offset + 2, HOST_IS_LITTLE_ENDIAN) & NLA_TYPE_MASK;
+    visit(type, offset + NLA_HDRLEN, offset + length);
+    offset += align4(length);
+  }
+  if (offset < end) throw malformed(`${end - offset} stray bytes after the attributes`, input.bytes, offset);
+}
+
+/** A table of attributes as a codec. */
+export function attributes<const F extends Fields>(fields: F): Codec<Attributes<F>> {
+  const entries = Object.entries(fields).map(([key, [type, codec]]) => ({ key, type, codec }));
+  const byType: ((typeof entries)[number] | undefined)[] = [];
+  for (const entry of entries) byType[entry.type] = entry;
+  return {
+    nested: true,
+    write(out, value) {
+      const values: Readonly<Record<string, unknown>> = value;
+      for (const { key, type, codec } of entries) {
+        const item = values[key];
+        if (item === undefined) continue;
+        writeAttribute(out, type, codec, item);
+      }
+    },
+    read(input, start, end) {
+      const result: Record<string, unknown> = {};
+      forEachAttribute(input, start, end, (type, from, to) => {
+        const entry = byType[type];
+        if (entry !== undefined) result[entry.key] = entry.codec.read(input, from, to);
+      });
+      return result as Attributes<F>; // each key was read by the codec that gives it its type
+    },
+  };
+}
+
+/** Writes one attribute. */
+export function writeAttribute<T>(out: ByteWriter, type: number, codec: Codec<T>, value: T): void {
+  const start = out.openAttribute(codec.nested ? type | NLA_F_NESTED : type);
+  codec.write(out, value);
+  out.closeAttribute(start);
+}
+
+/** A nest that holds any number of values, each as one attribute of this type (any type is accepted when reading). */
+export function list<T>(elementType: number, element: Codec<T>): Codec<readonly T[]> {
+  return {
+    nested: true,
+    write(out, values) {
+      for (const value of values) writeAttribute(out, elementType, element, value);
+    },
+    read(input, start, end) {
+      const result: T[] = [];
+      forEachAttribute(input, start, end, (_type, from, to) => {
+        result.push(element.read(input, from, to));
+      });
+      return result;
+    },
+  };
+}
+
+function fixed<T>(
+  size: number,
+  write: (out: ByteWriter, value: T) => void,
+  get: (view: DataView, at: number) => T,
+): Codec<T> {
+  return {
+    nested: false,
+    write,
+    read(input, start, end) {
+      if (end - start !== size) {
+        throw malformed(`payload of ${end - start} bytes where ${size} are expected`, input.bytes, start);
+      }
+      return get(input.view, start);
+    },
+  };
+}
+
+const TWO_TO_32 = 0x1_0000_0000;
+
+function readU64(view: DataView, at: number, littleEndian: boolean): number {
+  const first = view.getUint32(at, littleEndian);
+  const second = view.getUint32(at + 4, littleEndian);
+  return littleEndian ? second * TWO_TO_32 + first : first * TWO_TO_32 + second;
+}
+
+const LE = HOST_IS_LITTLE_ENDIAN;
+
+export const u8: Codec<number> = fixed(
+  1,
+  (out, value) => out.u8(value),
+  (view, at) => view.getUint8(at),
+);
+export const u16be: Codec<number> = fixed(
+  2,
+  (out, value) => out.u16(value),
+  (view, at) => view.getUint16(at),
+);
+export const u16host: Codec<number> = fixed(
+  2,
+  (out, value) => out.u16(value, LE),
+  (view, at) => view.getUint16(at, LE),
+);
+export const u32be: Codec<number> = fixed(
+  4,
+  (out, value) => out.u32(value),
+  (view, at) => view.getUint32(at),
+);
+export const u32host: Codec<number> = fixed(
+  4,
+  (out, value) => out.u32(value, LE),
+  (view, at) => view.getUint32(at, LE),
+);
+/** Signed, two's complement: chain priorities and verdict codes. */
+export const i32be: Codec<number> = fixed(
+  4,
+  (out, value) => out.u32(value),
+  (view, at) => view.getInt32(at),
+);
+/** Handles, timeouts, counters. From 2^53 on the value is rounded. */
+export const u64be: Codec<number> = fixed(
+  8,
+  (out, value) => out.u64(value),
+  (view, at) => readU64(view, at, false),
+);
+export const u64host: Codec<number> = fixed(
+  8,
+  (out, value) => out.u64(value, LE),
+  (view, at) => readU64(view, at, LE),
+);
+
+/** Text with a terminating zero. Writing refuses text that holds one; reading stops at the first. */
+export const zstring: Codec<string> = {
+  nested: false,
+  write(out, value) {
+    if (value.includes("\0")) throw new RangeError(`netlink: text with a zero byte: ${JSON.stringify(value)}`);
+    out.text(value);
+    out.u8(0);
+  },
+  read(input, start, end) {
+    const zero = input.bytes.indexOf(0, start);
+    return input.bytes.toString("utf8", start, zero < 0 || zero > end ? end : zero);
+  },
+};
+
+/** Bytes as they are; reading copies. */
+export const binary: Codec<Uint8Array> = {
+  nested: false,
+  write: (out, value) => out.raw(value),
+  read: (input, start, end) => new Uint8Array(input.bytes.subarray(start, end)),
+};
+
+/** An attribute whose presence is the message. */
+export const flag: Codec<boolean> = {
+  nested: false,
+  write() {},
+  read: () => true,
+};

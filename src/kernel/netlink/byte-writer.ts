@@ -1,0 +1,114 @@
+/** A growing run of bytes with netlink's attribute framing. Reused between messages: nothing is allocated once it is large enough. */
+import { align4, HOST_IS_LITTLE_ENDIAN, NLA_HDRLEN, NLA_MAX_LENGTH } from "./constants.ts";
+
+const TWO_TO_32 = 0x1_0000_0000;
+
+export class ByteWriter {
+  #bytes: Buffer;
+  #view: DataView;
+  #length = 0;
+
+  constructor(initialCapacity = 4096) {
+    this.#bytes = Buffer.alloc(initialCapacity);
+    this.#view = new DataView(this.#bytes.buffer, this.#bytes.byteOffset, this.#bytes.length);
+  }
+
+  /** Bytes written. */
+  get length(): number {
+    return this.#length;
+  }
+
+  /** What was written; a view, valid until the next write. */
+  get bytes(): Buffer {
+    return this.#bytes.subarray(0, this.#length);
+  }
+
+  /** Drops everything from `length` on. */
+  truncate(length: number): void {
+    this.#length = length;
+  }
+
+  u8(value: number): void {
+    const at = this.#advance(1);
+    this.#view.setUint8(at, value);
+  }
+
+  u16(value: number, littleEndian = false): void {
+    const at = this.#advance(2);
+    this.#view.setUint16(at, value, littleEndian);
+  }
+
+  u32(value: number, littleEndian = false): void {
+    const at = this.#advance(4);
+    this.#view.setUint32(at, value, littleEndian);
+  }
+
+  /** A 64-bit integer from a safe integer; numbers from 2^53 on are not exact, and are written as they are. */
+  u64(value: number, littleEndian = false): void {
+    const at = this.#advance(8);
+    const high = Math.floor(value / TWO_TO_32);
+    this.#view.setUint32(at, littleEndian ? value : high, littleEndian);
+    this.#view.setUint32(at + 4, littleEndian ? high : value, littleEndian);
+  }
+
+  /** Appends bytes as they are. */
+  raw(data: Uint8Array): void {
+    const at = this.#advance(data.length);
+    this.#bytes.set(data, at);
+  }
+
+  /** Appends UTF-8 text without a terminator. */
+  text(value: string): void {
+    const size = Buffer.byteLength(value);
+    const at = this.#advance(size);
+    this.#bytes.write(value, at, size, "utf8");
+  }
+
+  /** Overwrites a host-order 32-bit field written earlier. */
+  patchHostU32(at: number, value: number): void {
+    this.#view.setUint32(at, value, HOST_IS_LITTLE_ENDIAN);
+  }
+
+  patchHostU16(at: number, value: number): void {
+    this.#view.setUint16(at, value, HOST_IS_LITTLE_ENDIAN);
+  }
+
+  /** Zero bytes up to the next multiple of four. */
+  pad(): void {
+    const target = align4(this.#length);
+    while (this.#length < target) this.u8(0);
+  }
+
+  /** Starts an attribute; give the result to {@link closeAttribute} after writing its payload. */
+  openAttribute(type: number): number {
+    const start = this.#length;
+    this.u16(0, HOST_IS_LITTLE_ENDIAN);
+    this.u16(type, HOST_IS_LITTLE_ENDIAN);
+    return start;
+  }
+
+  /** Ends an attribute: sets its length and pads. Throws a `RangeError` when the payload exceeds 65,531 bytes. */
+  closeAttribute(start: number): void {
+    const length = this.#length - start;
+    if (length > NLA_MAX_LENGTH) {
+      throw new RangeError(`netlink: attribute payload of ${length - NLA_HDRLEN} bytes, the limit is 65531: split it`);
+    }
+    this.patchHostU16(start, length);
+    this.pad();
+  }
+
+  #advance(size: number): number {
+    const at = this.#length;
+    const needed = at + size;
+    if (needed > this.#bytes.length) this.#grow(needed);
+    this.#length = needed;
+    return at;
+  }
+
+  #grow(needed: number): void {
+    const bytes = Buffer.alloc(Math.max(needed, this.#bytes.length * 2));
+    this.#bytes.copy(bytes, 0, 0, this.#length);
+    this.#bytes = bytes;
+    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  }
+}

@@ -1,0 +1,46 @@
+/** Netlink numbers that every family shares, under the kernel's names (linux/netlink.h; reference nfnetlink.md §1–2). */
+
+export const NETLINK_ROUTE = 0;
+export const NETLINK_NETFILTER = 12;
+
+export const NLMSG_HDRLEN = 16;
+export const NLMSG_NOOP = 1;
+export const NLMSG_ERROR = 2;
+export const NLMSG_DONE = 3;
+export const NLMSG_OVERRUN = 4;
+
+export const NLM_F_REQUEST = 0x1;
+export const NLM_F_MULTI = 0x2;
+export const NLM_F_ACK = 0x4;
+export const NLM_F_ECHO = 0x8;
+export const NLM_F_DUMP_INTR = 0x10;
+export const NLM_F_DUMP = 0x300;
+/** For requests that create: replace, refuse an existing object, create, append. */
+export const NLM_F_REPLACE = 0x100;
+export const NLM_F_EXCL = 0x200;
+export const NLM_F_CREATE = 0x400;
+export const NLM_F_APPEND = 0x800;
+/** For requests that delete: refuse an object that still holds others. */
+export const NLM_F_NONREC = 0x100;
+/** On NLMSG_ERROR: the request's payload is left out; extended-ack attributes follow. */
+export const NLM_F_CAPPED = 0x100;
+export const NLM_F_ACK_TLVS = 0x200;
+
+export const NLA_F_NESTED = 0x8000;
+export const NLA_TYPE_MASK = 0x3fff;
+export const NLA_HDRLEN = 4;
+/** An attribute's length field has 16 bits. */
+export const NLA_MAX_LENGTH = 0xffff;
+
+export const NLMSGERR_ATTR_MSG = 1;
+export const NLMSGERR_ATTR_OFFS = 2;
+export const NLMSGERR_ATTR_MISS_TYPE = 5;
+export const NLMSGERR_ATTR_MISS_NEST = 6;
+
+/** Byte order of this machine: netlink headers and many kernel integers use it. */
+export const HOST_IS_LITTLE_ENDIAN = new Uint8Array(Uint16Array.of(1).buffer)[0] === 1;
+
+/** Rounds up to the 4 bytes that messages and attributes are aligned to. */
+export function align4(length: number): number {
+  return (length + 3) & ~3;
+}

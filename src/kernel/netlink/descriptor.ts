@@ -1,0 +1,204 @@
+/**
+ * One open netlink file descriptor: the system calls, their errors as exceptions, and nothing else.
+ * `socket.ts` builds requests and answers on top.
+ */
+import { closeSync, write, writeSync } from "node:fs";
+import { constants } from "node:os";
+import type { ByteReader } from "./attributes.ts";
+import { byteReader } from "./attributes.ts";
+import { HOST_IS_LITTLE_ENDIAN } from "./constants.ts";
+import { NetlinkError, systemError } from "./errors.ts";
+import { type Libc, libc } from "./libc.ts";
+
+const AF_NETLINK = 16;
+const SOCK_RAW_CLOEXEC = 3 | 0o2000000;
+const SOL_SOCKET = 1;
+const SO_SNDBUF = 7;
+const SO_RCVBUF = 8;
+const SO_SNDBUFFORCE = 32;
+const SO_RCVBUFFORCE = 33;
+const SOL_NETLINK = 270;
+const NETLINK_ADD_MEMBERSHIP = 1;
+const NETLINK_CAP_ACK = 10;
+const NETLINK_EXT_ACK = 11;
+const MSG_TRUNC = 0x20;
+const MSG_DONTWAIT = 0x40;
+const EFD_FLAGS = 0o2000000 | 0o4000;
+const POLLIN = 1;
+/** The kernel needs this much of the send buffer for itself (reference nfnetlink.md §3). */
+const SEND_OVERHEAD_BYTES = 32;
+const { EAGAIN, EINTR, ENOBUFS, EPERM } = constants.errno;
+
+/** Dump datagrams have up to 32 KiB; notifications of many set elements may be larger. */
+export const RECEIVE_CAPACITY = 65536;
+
+export interface DescriptorOptions {
+  /** Multicast groups by number. */
+  readonly groups?: readonly number[];
+  /** Size of the receive buffer in bytes; the system's default when absent. */
+  readonly receiveBufferBytes?: number;
+}
+
+export class NetlinkDescriptor {
+  readonly #libc: Libc;
+  #fd: number;
+  readonly #wakeFd: number;
+  readonly #pollFds: Buffer;
+  readonly #buffer: Buffer;
+  readonly #wake = (): void => this.wake();
+  #closed = false;
+  #sendLimit: number;
+  /** The last received datagram's bytes; overwritten by the next `receive`. */
+  readonly input: ByteReader;
+
+  constructor(protocol: number, options: DescriptorOptions = {}) {
+    this.#libc = libc();
+    this.#fd = this.#libc.socket(AF_NETLINK, SOCK_RAW_CLOEXEC, protocol);
+    if (this.#fd < 0) throw systemError(`socket(AF_NETLINK, protocol ${protocol})`, this.#libc.errno());
+    this.#buffer = Buffer.alloc(RECEIVE_CAPACITY);
+    this.input = byteReader(this.#buffer);
+    this.#pollFds = Buffer.alloc(16);
+    this.#wakeFd = options.groups === undefined ? -1 : this.#libc.eventfd(0, EFD_FLAGS);
+    try {
+      const address = Buffer.alloc(12); // family, port 0 (the kernel picks one), no groups
+      if (HOST_IS_LITTLE_ENDIAN) address.writeUInt16LE(AF_NETLINK);
+      else address.writeUInt16BE(AF_NETLINK);
+      if (this.#libc.bind(this.#fd, address, address.length) < 0) throw systemError("bind", this.#libc.errno());
+      this.#setOption(SOL_NETLINK, NETLINK_CAP_ACK, 1);
+      this.#setOption(SOL_NETLINK, NETLINK_EXT_ACK, 1);
+      if (options.receiveBufferBytes !== undefined) this.#growReceiveBuffer(options.receiveBufferBytes);
+      for (const group of options.groups ?? []) {
+        if (!this.#setOption(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, group)) {
+          throw systemError(`join multicast group ${group}`, this.#libc.errno());
+        }
+      }
+      this.#sendLimit = this.#getOption(SO_SNDBUF) - SEND_OVERHEAD_BYTES;
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+  }
+
+  /** Largest message that fits the send buffer as it is now. */
+  get sendLimitBytes(): number {
+    return this.#sendLimit;
+  }
+
+  /** Makes room for one datagram of this size. Throws `too_large` when the system does not allow it. */
+  reserveSend(sizeBytes: number): void {
+    if (sizeBytes <= this.#sendLimit) return;
+    // The kernel doubles what it is given, so the wanted size itself leaves room for its overhead.
+    const wanted = sizeBytes + SEND_OVERHEAD_BYTES;
+    if (!this.#setOption(SOL_SOCKET, SO_SNDBUFFORCE, wanted)) this.#setOption(SOL_SOCKET, SO_SNDBUF, wanted);
+    this.#sendLimit = this.#getOption(SO_SNDBUF) - SEND_OVERHEAD_BYTES;
+    if (sizeBytes > this.#sendLimit) {
+      throw new NetlinkError(
+        "too_large",
+        `netlink: a transaction of ${sizeBytes} bytes exceeds the send buffer of ${this.#sendLimit} bytes; ` +
+          "give the process CAP_NET_ADMIN or raise net.core.wmem_max",
+      );
+    }
+  }
+
+  /** Sends one datagram on this thread: the kernel handles it before this returns. */
+  sendNow(data: Uint8Array): void {
+    for (;;) {
+      if (this.#libc.send(this.#fd, data, data.length, 0) >= 0) return;
+      const errno = this.#libc.errno();
+      if (errno !== EINTR) throw systemError(`send of ${data.length} bytes`, errno);
+    }
+  }
+
+  /** Sends one datagram on a worker thread. `data` must stay untouched until it settles. */
+  send(data: Uint8Array): Promise<void> {
+    return new Promise((resolve, reject) => {
+      write(this.#fd, data, 0, data.length, null, (error) => {
+        if (error === null) resolve();
+        else reject(systemError(`send of ${data.length} bytes`, Math.abs(error.errno ?? EPERM)));
+      });
+    });
+  }
+
+  /**
+   * Takes the next datagram into `input` without waiting.
+   *
+   * @returns its length, or -1 when there is none. Throws `overrun` when the kernel had to drop something, `malformed`
+   * when the datagram exceeds the buffer.
+   */
+  receive(): number {
+    for (;;) {
+      const length = this.#libc.recv(this.#fd, this.#buffer, this.#buffer.length, MSG_DONTWAIT | MSG_TRUNC);
+      if (length > this.#buffer.length) {
+        throw new NetlinkError("malformed", `netlink: datagram of ${length} bytes, the limit is ${RECEIVE_CAPACITY}`);
+      }
+      if (length >= 0) return length;
+      const errno = this.#libc.errno();
+      if (errno === EAGAIN) return -1;
+      if (errno === ENOBUFS) {
+        throw new NetlinkError("overrun", "netlink: receive buffer overrun, the kernel dropped messages", { errno });
+      }
+      if (errno !== EINTR) throw systemError("recv", errno);
+    }
+  }
+
+  /** Waits on a worker thread until something can be received, {@link wake} is called or the time is over (-1: no limit). */
+  async readable(timeoutMs: number): Promise<boolean> {
+    const fds = this.#pollFds;
+    const put = (at: number, fd: number): void => {
+      if (HOST_IS_LITTLE_ENDIAN) {
+        fds.writeInt32LE(fd, at);
+        fds.writeUInt32LE(POLLIN, at + 4);
+      } else {
+        fds.writeInt32BE(fd, at);
+        fds.writeUInt32BE(POLLIN << 16, at + 4);
+      }
+    };
+    put(0, this.#fd);
+    put(8, this.#wakeFd);
+    // A worker thread in poll() would hold up the end of the process.
+    process.once("exit", this.#wake);
+    try {
+      return (await this.#libc.poll(fds, this.#wakeFd < 0 ? 1 : 2, timeoutMs)) > 0;
+    } finally {
+      process.removeListener("exit", this.#wake);
+    }
+  }
+
+  /** Ends a {@link readable} that waits. Only descriptors with groups wait long, and only they can be woken. */
+  wake(): void {
+    if (this.#wakeFd < 0 || this.#closed) return;
+    const one = Buffer.alloc(8);
+    if (HOST_IS_LITTLE_ENDIAN) one.writeBigUInt64LE(1n);
+    else one.writeBigUInt64BE(1n);
+    writeSync(this.#wakeFd, one);
+  }
+
+  /** Closes; call only when nothing is being sent or awaited. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    closeSync(this.#fd);
+    // The number may be given to another file at once: never use it again.
+    this.#fd = -1;
+    if (this.#wakeFd >= 0) closeSync(this.#wakeFd);
+  }
+
+  #growReceiveBuffer(sizeBytes: number): void {
+    if (!this.#setOption(SOL_SOCKET, SO_RCVBUFFORCE, sizeBytes)) this.#setOption(SOL_SOCKET, SO_RCVBUF, sizeBytes);
+  }
+
+  #setOption(level: number, option: number, value: number): boolean {
+    const bytes = new Uint8Array(Int32Array.of(Math.min(value, 0x3fff_ffff)).buffer);
+    return this.#libc.setsockopt(this.#fd, level, option, bytes, bytes.length) === 0;
+  }
+
+  #getOption(option: number): number {
+    const value = Int32Array.of(0);
+    const length = new Uint8Array(Uint32Array.of(4).buffer);
+    const bytes = new Uint8Array(value.buffer);
+    if (this.#libc.getsockopt(this.#fd, SOL_SOCKET, option, bytes, length) < 0) {
+      throw systemError("getsockopt", this.#libc.errno());
+    }
+    return value[0] ?? 0;
+  }
+}

@@ -1,0 +1,100 @@
+/**
+ * Netlink requests under construction: one after the other in one run of bytes, ready for one `send`.
+ *
+ *     u32 length · u16 type · u16 flags · u32 sequence · u32 port (0)    host byte order (reference nfnetlink.md §2)
+ *
+ * The socket fills in the sequence numbers, so a message is known by its position here (`index`), and an error names it.
+ */
+import { ByteWriter } from "./byte-writer.ts";
+import { HOST_IS_LITTLE_ENDIAN, NLM_F_REQUEST } from "./constants.ts";
+
+const FLAGS_AT = 6;
+const SEQUENCE_AT = 8;
+
+export class MessageBuffer {
+  /** Where headers of families and attributes are written, between `begin` and `end`. */
+  readonly out: ByteWriter;
+  #starts: number[] = [];
+  #open = false;
+
+  constructor(initialCapacity?: number) {
+    this.out = new ByteWriter(initialCapacity);
+  }
+
+  /** Number of finished messages. */
+  get count(): number {
+    return this.#starts.length - (this.#open ? 1 : 0);
+  }
+
+  /** All bytes; a view, valid until the next write. */
+  get bytes(): Buffer {
+    return this.out.bytes;
+  }
+
+  /** Offset of a message; that of the next one for `index` = count. */
+  startOf(index: number): number {
+    return this.#starts[index] ?? this.out.length;
+  }
+
+  /** The message's type. */
+  typeOf(index: number): number {
+    const at = this.startOf(index) + 4;
+    return HOST_IS_LITTLE_ENDIAN ? this.bytes.readUInt16LE(at) : this.bytes.readUInt16BE(at);
+  }
+
+  /** Starts a message and returns its index. NLM_F_REQUEST is set for you. */
+  begin(type: number, flags: number): number {
+    if (this.#open) throw new Error("netlink: begin() before end() of the previous message");
+    this.#open = true;
+    this.#starts.push(this.out.length);
+    this.out.u32(0, HOST_IS_LITTLE_ENDIAN);
+    this.out.u16(type, HOST_IS_LITTLE_ENDIAN);
+    this.out.u16(flags | NLM_F_REQUEST, HOST_IS_LITTLE_ENDIAN);
+    this.out.u32(0);
+    this.out.u32(0);
+    return this.#starts.length - 1;
+  }
+
+  /** Finishes the message that `begin` started. */
+  end(): void {
+    const start = this.#starts.at(-1);
+    if (!this.#open || start === undefined) throw new Error("netlink: end() without begin()");
+    this.#open = false;
+    this.out.patchHostU32(start, this.out.length - start);
+    this.out.pad();
+  }
+
+  /** Drops the message under construction, after a failure between `begin` and `end`. */
+  discard(): void {
+    if (!this.#open) return;
+    this.out.truncate(this.#starts.pop() ?? 0);
+    this.#open = false;
+  }
+
+  /** Sets further flags on a finished message. */
+  addFlags(index: number, flags: number): void {
+    const at = this.startOf(index) + FLAGS_AT;
+    const bytes = this.bytes;
+    const old = HOST_IS_LITTLE_ENDIAN ? bytes.readUInt16LE(at) : bytes.readUInt16BE(at);
+    this.out.patchHostU16(at, old | flags);
+  }
+
+  flagsOf(index: number): number {
+    const at = this.startOf(index) + FLAGS_AT;
+    return HOST_IS_LITTLE_ENDIAN ? this.bytes.readUInt16LE(at) : this.bytes.readUInt16BE(at);
+  }
+
+  /** Numbers the messages `first`, `first + 1`, … (modulo 2^32). */
+  setSequence(first: number): void {
+    for (let index = 0; index < this.#starts.length; index++) {
+      this.out.patchHostU32((this.#starts[index] ?? 0) + SEQUENCE_AT, (first + index) >>> 0);
+    }
+  }
+
+  /** Forgets all messages and keeps the memory. */
+  reset(): void {
+    this.out.truncate(0);
+    this.#starts = [];
+    this.#open = false;
+  }
+}

@@ -1,0 +1,74 @@
+/** The common header of all NETLINK_NETFILTER messages, and batch markers (reference nfnetlink.md §2–3). */
+import type { ByteReader } from "./attributes.ts";
+import { u32be, writeAttribute } from "./attributes.ts";
+import { malformed } from "./errors.ts";
+import type { Reply } from "./frames.ts";
+import type { MessageBuffer } from "./message-buffer.ts";
+
+export const NFNL_SUBSYS_CTNETLINK = 1;
+export const NFNL_SUBSYS_ACCT = 7;
+export const NFNL_SUBSYS_NFTABLES = 10;
+
+export const NFNL_MSG_BATCH_BEGIN = 0x10;
+export const NFNL_MSG_BATCH_END = 0x11;
+const NFNL_BATCH_GENID = 1;
+
+export const NFPROTO_UNSPEC = 0;
+export const NFPROTO_IPV4 = 2;
+export const NFPROTO_IPV6 = 10;
+
+const NFGENMSG_BYTES = 4;
+
+/** Starts a message of a subsystem; write its attributes to `messages.out`, then call `messages.end()`. */
+export function beginNfnetlink(
+  messages: MessageBuffer,
+  subsystem: number,
+  message: number,
+  flags: number,
+  family: number,
+): number {
+  return begin(messages, (subsystem << 8) | message, flags, family, 0);
+}
+
+/** The marker that opens a batch of nf_tables messages; with `generation` the batch fails unless it is the current one. */
+export function beginBatch(messages: MessageBuffer, generation?: number): void {
+  begin(messages, NFNL_MSG_BATCH_BEGIN, 0, NFPROTO_UNSPEC, NFNL_SUBSYS_NFTABLES);
+  if (generation !== undefined) writeAttribute(messages.out, NFNL_BATCH_GENID, u32be, generation);
+  messages.end();
+}
+
+/** The marker that commits a batch. Without it the kernel only checks the batch. */
+export function endBatch(messages: MessageBuffer): void {
+  begin(messages, NFNL_MSG_BATCH_END, 0, NFPROTO_UNSPEC, NFNL_SUBSYS_NFTABLES);
+  messages.end();
+}
+
+function begin(messages: MessageBuffer, type: number, flags: number, family: number, resourceId: number): number {
+  const index = messages.begin(type, flags);
+  messages.out.u8(family);
+  messages.out.u8(0);
+  messages.out.u16(resourceId);
+  return index;
+}
+
+/** Family, generation (low 16 bits) and attributes of a received message. */
+export interface NfnetlinkPayload {
+  readonly family: number;
+  readonly resourceId: number;
+  readonly input: ByteReader;
+  /** Attributes: `[start, end)` of `input`. */
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Reads the header that follows the netlink header. Throws `malformed`. */
+export function nfnetlinkPayload(reply: Reply): NfnetlinkPayload {
+  if (reply.end - reply.start < NFGENMSG_BYTES) throw malformed("no nfgenmsg", reply.input.bytes, reply.start);
+  return {
+    family: reply.input.view.getUint8(reply.start),
+    resourceId: reply.input.view.getUint16(reply.start + 2),
+    input: reply.input,
+    start: reply.start + NFGENMSG_BYTES,
+    end: reply.end,
+  };
+}

@@ -1,0 +1,65 @@
+/** Notifications of the kernel: a socket that joined multicast groups. */
+import { NetlinkDescriptor } from "./descriptor.ts";
+import { NetlinkError } from "./errors.ts";
+import { forEachMessage, type ReplyVisitor } from "./frames.ts";
+
+export interface SubscriptionOptions {
+  /** NETLINK_ROUTE, NETLINK_NETFILTER, … */
+  readonly protocol: number;
+  /** Multicast groups by number. */
+  readonly groups: readonly number[];
+  readonly onMessage: ReplyVisitor;
+  /** Messages were lost because they were not taken fast enough: look at the real state. */
+  readonly onOverrun: () => void;
+  /** Ends the subscription. */
+  readonly signal: AbortSignal;
+  /** @default 4 MiB */
+  readonly receiveBufferBytes?: number;
+}
+
+const DEFAULT_RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024;
+/** How many datagrams are handled before the event loop turns. */
+const DATAGRAMS_PER_TURN = 64;
+
+/**
+ * Calls `onMessage` for each notification until the signal is aborted, and then resolves. Joined when it returns, so
+ * nothing that happens afterwards is missed. One worker thread waits meanwhile. Rejects when the socket cannot be
+ * opened or fails, or when a visitor throws.
+ */
+export async function subscribe(options: SubscriptionOptions): Promise<void> {
+  const { signal } = options;
+  signal.throwIfAborted();
+  const descriptor = new NetlinkDescriptor(options.protocol, {
+    groups: options.groups,
+    receiveBufferBytes: options.receiveBufferBytes ?? DEFAULT_RECEIVE_BUFFER_BYTES,
+  });
+  const wake = (): void => descriptor.wake();
+  signal.addEventListener("abort", wake, { once: true });
+  try {
+    while (!signal.aborted) {
+      if (takeWaiting(descriptor, options)) await new Promise((resolve) => setImmediate(resolve));
+      else await descriptor.readable(-1);
+    }
+  } finally {
+    signal.removeEventListener("abort", wake);
+    descriptor.close();
+  }
+}
+
+/** @returns whether more may be waiting. */
+function takeWaiting(descriptor: NetlinkDescriptor, options: SubscriptionOptions): boolean {
+  for (let taken = 0; taken < DATAGRAMS_PER_TURN; taken++) {
+    try {
+      const length = descriptor.receive();
+      if (length < 0) return false;
+      forEachMessage(descriptor.input, length, (reply) => {
+        options.onMessage(reply);
+        return undefined;
+      });
+    } catch (error) {
+      if (!(error instanceof NetlinkError) || error.code !== "overrun") throw error;
+      options.onOverrun();
+    }
+  }
+  return true;
+}

@@ -1,0 +1,86 @@
+/** Kernel parameters: the integers under /proc/sys, and files elsewhere that look like them. */
+import { constants } from "node:fs";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+
+export type SysctlErrorCode =
+  /** This kernel, or this namespace, does not have the parameter (a module may be missing). */
+  | "missing"
+  /** Read-only file system, or too few privileges. */
+  | "denied"
+  /** The content is not an integer. */
+  | "not_an_integer"
+  | "failed";
+
+export class SysctlError extends Error {
+  override readonly name = "SysctlError";
+  readonly code: SysctlErrorCode;
+  /** As given: `net/ipv4/ip_forward`. */
+  readonly parameter: string;
+  constructor(code: SysctlErrorCode, parameter: string, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+    this.parameter = parameter;
+  }
+}
+
+/** Names are paths with slashes: `net/ipv4/ip_forward`. Both throw {@link SysctlError}. */
+export interface Sysctls {
+  /** The value; surrounding white space is ignored. */
+  read(name: string): Promise<number>;
+  write(name: string, value: number): Promise<void>;
+}
+
+/** A missing parameter must be an error, not a new file. */
+const WRITE_EXISTING = constants.O_WRONLY | constants.O_TRUNC;
+
+/** The parameters of the network namespace and kernel that this process runs in. `root` is for other folders of that shape. */
+export function fileSysctls(root = "/proc/sys"): Sysctls {
+  return {
+    async read(name) {
+      let text: string;
+      try {
+        text = (await readFile(join(root, name), "utf8")).trim();
+      } catch (cause) {
+        throw fromFileError("read", name, cause);
+      }
+      const value = Number(text);
+      if (text === "" || !Number.isSafeInteger(value)) {
+        throw new SysctlError(
+          "not_an_integer",
+          name,
+          `sysctl ${name}: expected an integer, got ${JSON.stringify(text)}`,
+        );
+      }
+      return value;
+    },
+    async write(name, value) {
+      try {
+        await writeFile(join(root, name), String(value), { flag: WRITE_EXISTING });
+      } catch (cause) {
+        throw fromFileError(`write ${value} to`, name, cause);
+      }
+    },
+  };
+}
+
+const CODES: Readonly<Record<string, SysctlErrorCode>> = {
+  ENOENT: "missing",
+  ENOTDIR: "missing",
+  EACCES: "denied",
+  EPERM: "denied",
+  EROFS: "denied",
+};
+
+const ADVICE: Readonly<Record<SysctlErrorCode, string>> = {
+  missing: "this kernel or network namespace has no such parameter; is the module loaded?",
+  denied: "not permitted; run privileged and with a writable /proc/sys",
+  not_an_integer: "not an integer",
+  failed: "failed",
+};
+
+function fromFileError(operation: string, name: string, cause: unknown): SysctlError {
+  const errno = cause instanceof Error && "code" in cause && typeof cause.code === "string" ? cause.code : "unknown";
+  const code = CODES[errno] ?? "failed";
+  return new SysctlError(code, name, `cannot ${operation} sysctl ${name}: ${ADVICE[code]} (${errno})`, { cause });
+}

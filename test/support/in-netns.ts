@@ -1,0 +1,64 @@
+/**
+ * Tests that need a network namespace of their own: a test file wraps its tests in {@link inNetns}, which runs the whole
+ * file once more as a child process inside a fresh namespace and reports the child's outcome as one test.
+ *
+ *     inNetns(import.meta.url, { name: "conntrack" }, () => {
+ *       test("…", async () => { … real kernel, own namespace, loopback up … });
+ *     });
+ *
+ * A process and not `setns`, since the calls of worker threads must see the namespace as well.
+ */
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+export interface NetnsOptions {
+  /** Part of the namespace's name, `kpts-NAME-PID`. */
+  readonly name: string;
+  /** Limit for the child. @default 60 s */
+  readonly timeoutMs?: number;
+}
+
+const MARK = "KPTS_NETNS";
+
+/** Registers `body`'s tests inside the namespace, or, in the parent, the test that starts it. */
+export function inNetns(moduleUrl: string, options: NetnsOptions, body: () => void): void {
+  if (process.env[MARK] !== undefined) {
+    body();
+    return;
+  }
+  test(`in a network namespace: ${options.name}`, { skip: reasonToSkip() }, async () => {
+    const namespace = `kpts-${options.name}-${process.pid}`;
+    execFileSync("ip", ["netns", "add", namespace]);
+    try {
+      execFileSync("ip", ["-n", namespace, "link", "set", "lo", "up"]);
+      const { status, output } = await runInside(namespace, fileURLToPath(moduleUrl), options.timeoutMs ?? 60_000);
+      assert.equal(status, 0, output);
+    } finally {
+      execFileSync("ip", ["netns", "delete", namespace]);
+    }
+  });
+}
+
+function reasonToSkip(): string | false {
+  return process.getuid?.() === 0 ? false : "network namespaces need root";
+}
+
+function runInside(namespace: string, file: string, timeoutMs: number): Promise<{ status: number; output: string }> {
+  const env: NodeJS.ProcessEnv = { ...process.env, [MARK]: namespace };
+  // Set by the runner that runs this file; the child must report in plain text and not in the runner's protocol.
+  delete env.NODE_TEST_CONTEXT;
+  const child = spawn("ip", ["netns", "exec", namespace, process.execPath, "--test-reporter=spec", file], {
+    env,
+    timeout: timeoutMs,
+    killSignal: "SIGKILL",
+  });
+  let output = "";
+  child.stdout.on("data", (chunk) => (output += String(chunk)));
+  child.stderr.on("data", (chunk) => (output += String(chunk)));
+  return new Promise((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", (status, signal) => resolve({ status: status ?? 1, output: `${output}\n(${signal ?? status})` }));
+  });
+}
