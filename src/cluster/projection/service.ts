@@ -4,7 +4,6 @@ import { readClusterIps } from "./cluster-ips.ts";
 import {
   choiceField,
   isAbsent,
-  isJsonObject,
   type JsonObject,
   listField,
   objectField,
@@ -76,8 +75,9 @@ function readPorts(found: Findings, spec: JsonObject, mayLackPorts: boolean): re
     if (!mayLackPorts) refuse(found, "spec.ports", "must have at least one port", spec.ports);
     return NO_PORTS;
   }
+  const problemsBefore = found.problems.length;
   const ports = items.map((item, index) => readPort(found, item, `spec.ports[${index}]`));
-  if (ports.length > 1) refuseDuplicates(found, ports);
+  if (ports.length > 1 && found.problems.length === problemsBefore) refuseDuplicates(found, ports);
   return Object.freeze(ports);
 }
 
@@ -108,7 +108,7 @@ function refuseDuplicates(found: Findings, ports: readonly ServicePortSpec[]): v
     if (names.has(name)) {
       refuse(found, `spec.ports[${index}].name`, "must be there and be unique when a Service has several ports", name);
     }
-    if (port !== 0 && numbers.has(number)) {
+    if (numbers.has(number)) {
       refuse(found, `spec.ports[${index}].port`, `must be unique within its protocol (${protocol})`, port);
     }
     names.add(name);
@@ -130,7 +130,6 @@ function readAffinityTimeout(found: Findings, spec: JsonObject): number {
 }
 
 function readIngress(found: Findings, object: JsonObject): readonly LoadBalancerIngress[] {
-  if (!isJsonObject(object.status) && isAbsent(object.status)) return NO_INGRESS;
   const status = objectField(found, object.status, "status");
   const loadBalancer = objectField(found, status.loadBalancer, "status.loadBalancer");
   const items = listField(found, loadBalancer.ingress, "status.loadBalancer.ingress");

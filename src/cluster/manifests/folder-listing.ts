@@ -1,0 +1,130 @@
+/** Which manifest files a folder holds right now, and which directories to watch for the next change. */
+import type { BigIntStats } from "node:fs";
+import { readdir, realpath, stat } from "node:fs/promises";
+import path from "node:path";
+
+/** A file as found. */
+export interface ListedFile {
+  /** Differs whenever the file was replaced or written to. */
+  readonly stamp: string;
+  /** The file behind the name; stays the same when it is written to in place. */
+  readonly inode: string;
+  readonly size: number;
+  readonly modifiedMs: number;
+}
+
+export interface FolderListing {
+  /** By path, in path order. */
+  readonly files: ReadonlyMap<string, ListedFile>;
+  /** Directory → identity of what is there now. */
+  readonly directories: ReadonlyMap<string, string>;
+  /** Files and subdirectories that are there but could not be looked at; what they held stays. */
+  readonly unreadable: ReadonlyMap<string, Error>;
+}
+
+interface Draft {
+  readonly files: Map<string, ListedFile>;
+  readonly directories: Map<string, string>;
+  readonly unreadable: Map<string, Error>;
+}
+
+const WANTED = /\.(?:ya?ml|json)$/;
+const BATCH = 64;
+
+/** Whether a directory entry is to be read: no dot files, editors' backups or swap files. Pure. */
+export function isManifestName(name: string): boolean {
+  return WANTED.test(name) && !isHidden(name);
+}
+
+function isHidden(name: string): boolean {
+  return name.startsWith(".") || name.startsWith("#") || name.endsWith("~");
+}
+
+/**
+ * Lists a folder and everything below it, following symbolic links, each directory once. A single file is listed as
+ * itself, whatever its name. Throws when `root` cannot be read.
+ */
+export async function listFolder(root: string): Promise<FolderListing> {
+  const draft: Draft = { files: new Map(), directories: new Map(), unreadable: new Map() };
+  const stats = await stat(root, { bigint: true });
+  if (stats.isDirectory()) await listDirectory(draft, root, stats, new Set());
+  else await addFile(draft, root, stats, true);
+  // The root may itself be a link that is swapped.
+  const target = await realpath(root);
+  if (target !== path.resolve(root)) await addDirectory(draft, path.dirname(path.resolve(root)));
+  const files = new Map([...draft.files].sort(([a], [b]) => (a < b ? -1 : 1)));
+  return { files, directories: draft.directories, unreadable: draft.unreadable };
+}
+
+async function listDirectory(draft: Draft, directory: string, stats: BigIntStats, seen: Set<string>): Promise<void> {
+  const identity = inodeOf(stats);
+  if (seen.has(identity)) return;
+  seen.add(identity);
+  draft.directories.set(directory, identity);
+  const entries = await readdir(directory, { withFileTypes: true });
+  const wanted = entries.filter(
+    (entry) => !isHidden(entry.name) && (entry.isFile() ? isManifestName(entry.name) : true),
+  );
+  wanted.sort((a, b) => (a.name < b.name ? -1 : 1));
+  for (let start = 0; start < wanted.length; start += BATCH) {
+    const batch = wanted.slice(start, start + BATCH);
+    const found = await Promise.all(batch.map((entry) => look(draft, path.join(directory, entry.name))));
+    for (const [index, entry] of batch.entries()) {
+      const entryStats = found[index];
+      if (entryStats === undefined) continue;
+      const entryPath = path.join(directory, entry.name);
+      if (entryStats.isDirectory()) await listSubdirectory(draft, entryPath, entryStats, seen);
+      else if (isManifestName(entry.name)) await addFile(draft, entryPath, entryStats, entry.isSymbolicLink());
+    }
+  }
+}
+
+async function listSubdirectory(draft: Draft, directory: string, stats: BigIntStats, seen: Set<string>): Promise<void> {
+  try {
+    await listDirectory(draft, directory, stats, seen);
+  } catch (error) {
+    noteFailure(draft, directory, error);
+  }
+}
+
+/** Pipes and devices are skipped: reading one could wait for ever. */
+async function addFile(draft: Draft, file: string, stats: BigIntStats, isLink: boolean): Promise<void> {
+  if (!stats.isFile()) return;
+  const inode = inodeOf(stats);
+  draft.files.set(file, {
+    stamp: `${inode}:${stats.size}:${stats.mtimeNs}:${stats.ctimeNs}`,
+    inode,
+    size: Number(stats.size),
+    modifiedMs: Number(stats.mtimeMs),
+  });
+  if (isLink) {
+    const target = await realpath(file).catch(() => undefined);
+    if (target !== undefined) await addDirectory(draft, path.dirname(target));
+  }
+}
+
+async function addDirectory(draft: Draft, directory: string): Promise<void> {
+  if (draft.directories.has(directory)) return;
+  const stats = await look(draft, directory);
+  if (stats?.isDirectory()) draft.directories.set(directory, inodeOf(stats));
+}
+
+async function look(draft: Draft, entryPath: string): Promise<BigIntStats | undefined> {
+  try {
+    return await stat(entryPath, { bigint: true });
+  } catch (error) {
+    noteFailure(draft, entryPath, error);
+    return undefined;
+  }
+}
+
+/** Gone in the meantime, or a link to nothing, is the same as not there. */
+function noteFailure(draft: Draft, entryPath: string, error: unknown): void {
+  const failure = error instanceof Error ? error : new Error(String(error));
+  if ("code" in failure && (failure.code === "ENOENT" || failure.code === "ENOTDIR")) return;
+  draft.unreadable.set(entryPath, failure);
+}
+
+function inodeOf(stats: BigIntStats): string {
+  return `${stats.dev}:${stats.ino}`;
+}

@@ -1,0 +1,194 @@
+/**
+ * The files of a folder and the objects in force. Knows when a file may be believed; knows nothing of watching or time:
+ * the caller says when to look and what time it is.
+ */
+import { readFile } from "node:fs/promises";
+import type { Logger } from "../../logging/logger.ts";
+import { contentDigest } from "../projection/content-digest.ts";
+import { type FileState, fileProblem, readText, unreadableState } from "./file-state.ts";
+import { type FolderListing, type ListedFile, listFolder } from "./folder-listing.ts";
+import { mergeFiles, type RecordMaps, recordsOf } from "./merge.ts";
+import type { ManifestObject } from "./parse-manifest.ts";
+import { formatManifestProblem, type ManifestProblem } from "./problem.ts";
+
+/** How long a change must rest before it is believed; a file that got shorter in place may still be growing. */
+const REST_MS = { normal: 20, shortened: 250 } as const;
+/** A file written to this shortly before it was first read may change again without its times showing it. */
+const RACY_MS = 100;
+const MAX_FILE_BYTES = 64 * 1024 * 1024;
+const MAX_LOGGED_PER_FILE = 20;
+
+interface Unsettled {
+  /** Empty when the file is gone. */
+  readonly stamp: string;
+  readonly sinceMs: number;
+}
+
+/** What a look at the folder brought. */
+export interface Refresh {
+  /** The objects in force may have changed. */
+  readonly isChanged: boolean;
+  /** Something is still being written: look again soon. */
+  readonly isUnsettled: boolean;
+}
+
+export class ManifestFolder {
+  readonly #root: string;
+  readonly #log: Logger;
+  #files = new Map<string, FileState>();
+  #unsettled = new Map<string, Unsettled>();
+  #objects: ReadonlyMap<string, ManifestObject> = new Map();
+  #duplicates: readonly ManifestProblem[] = [];
+  #unreadable: readonly ManifestProblem[] = [];
+  #logged = new Set<string>();
+  #directories: ReadonlyMap<string, string> = new Map();
+
+  constructor(root: string, log: Logger) {
+    this.#root = root;
+    this.#log = log;
+  }
+
+  /** Reads everything as it stands. Throws when the folder itself cannot be read. */
+  async load(): Promise<void> {
+    const listing = await listFolder(this.#root);
+    const now = Date.now();
+    for (const [file, listed] of listing.files) {
+      const isRacy = Math.abs(now - listed.modifiedMs) < RACY_MS;
+      await this.#read(file, isRacy ? { ...listed, stamp: "" } : listed);
+    }
+    this.#merge();
+    this.#noteListing(listing);
+  }
+
+  /**
+   * Looks for changes and reads the files that have come to rest. Throws when the folder itself cannot be read;
+   * everything then stays in force.
+   *
+   * @param nowMs any clock that only goes forward.
+   */
+  async refresh(nowMs: number): Promise<Refresh> {
+    const listing = await listFolder(this.#root);
+    let isChanged = false;
+    const unsettled = new Map<string, Unsettled>();
+    for (const [file, listed] of listing.files) {
+      const state = this.#files.get(file);
+      if (state?.listed.stamp === listed.stamp) continue;
+      const isShortened = state?.listed.inode === listed.inode && listed.size < state.listed.size;
+      const rest = this.#restSince(file, listed.stamp, nowMs);
+      if (nowMs - rest.sinceMs < (isShortened ? REST_MS.shortened : REST_MS.normal)) unsettled.set(file, rest);
+      else if (await this.#read(file, listed)) isChanged = true;
+    }
+    for (const file of this.#files.keys()) {
+      if (listing.files.has(file) || isUnder(listing.unreadable, file)) continue;
+      const rest = this.#restSince(file, "", nowMs);
+      if (nowMs - rest.sinceMs < REST_MS.normal) unsettled.set(file, rest);
+      else {
+        this.#files.delete(file);
+        isChanged = true;
+      }
+    }
+    this.#unsettled = unsettled;
+    if (isChanged) this.#merge();
+    this.#noteListing(listing);
+    return { isChanged, isUnsettled: unsettled.size > 0 };
+  }
+
+  /** The records of the objects in force. */
+  records(): RecordMaps {
+    return recordsOf(this.#objects.values());
+  }
+
+  /** Directories to watch, each with the identity of what is there. */
+  directories(): ReadonlyMap<string, string> {
+    return this.#directories;
+  }
+
+  /** Everything that is wrong now, in path order, then objects defined twice. */
+  problems(): readonly ManifestProblem[] {
+    const files = [...this.#files].sort(([a], [b]) => (a < b ? -1 : 1));
+    return [...this.#unreadable, ...files.flatMap(([, state]) => state.problems), ...this.#duplicates];
+  }
+
+  #restSince(file: string, stamp: string, nowMs: number): Unsettled {
+    const earlier = this.#unsettled.get(file);
+    return earlier?.stamp === stamp ? earlier : { stamp, sinceMs: nowMs };
+  }
+
+  /** Reads a file and takes it over. @returns whether its objects may have changed. */
+  async #read(file: string, listed: ListedFile): Promise<boolean> {
+    const before = this.#files.get(file);
+    let text: string;
+    try {
+      if (listed.size > MAX_FILE_BYTES) throw new Error(`it is larger than ${MAX_FILE_BYTES} bytes; split it`);
+      text = await readFile(file, "utf8");
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      this.#files.set(file, unreadableState(file, { ...listed, stamp: "" }, reason, before));
+      if (this.#files.get(file)?.problems[0]?.message !== before?.problems[0]?.message) this.#report(file, []);
+      return false;
+    }
+    const digest = contentDigest(text);
+    // The same text in a new file is read again: it can no longer be one that is being written.
+    if (before?.digest === digest && before.listed.inode === listed.inode) {
+      this.#files.set(file, { ...before, listed });
+      return false;
+    }
+    const { state, ignored } = await readText(file, listed, text, digest, before);
+    this.#files.set(file, state);
+    this.#report(file, ignored);
+    return true;
+  }
+
+  #merge(): void {
+    const files = [...this.#files].sort(([a], [b]) => (a < b ? -1 : 1));
+    const merged = mergeFiles(
+      files.map(([, state]) => state),
+      this.#objects,
+    );
+    this.#objects = merged.objects;
+    this.#duplicates = merged.duplicates;
+  }
+
+  #noteListing(listing: FolderListing): void {
+    this.#directories = listing.directories;
+    this.#unreadable = Array.from(listing.unreadable, ([place, error]) =>
+      fileProblem(place, `cannot be read: ${error.message}; what it held before stays in force`),
+    );
+    this.#reportFolder();
+  }
+
+  #report(file: string, ignored: readonly string[]): void {
+    const problems = this.#files.get(file)?.problems ?? [];
+    for (const problem of problems.slice(0, MAX_LOGGED_PER_FILE)) logProblem(this.#log, problem);
+    const more = problems.length - MAX_LOGGED_PER_FILE;
+    if (more > 0) this.#log.warn("More problems in the same manifest file", { file, count: more });
+    if (ignored.length > 0) this.#log.v(2, "Manifest objects of other kinds ignored", { file, objects: ignored });
+  }
+
+  /** Problems of the folder as a whole come anew with every look; each is logged once while it lasts. */
+  #reportFolder(): void {
+    const current = new Set<string>();
+    for (const problem of [...this.#unreadable, ...this.#duplicates]) {
+      const text = formatManifestProblem(problem);
+      if (!this.#logged.has(text) && current.size < MAX_LOGGED_PER_FILE) logProblem(this.#log, problem);
+      current.add(text);
+    }
+    this.#logged = current;
+  }
+}
+
+function isUnder(places: ReadonlyMap<string, Error>, file: string): boolean {
+  for (const place of places.keys()) {
+    if (file === place || file.startsWith(`${place}/`)) return true;
+  }
+  return false;
+}
+
+function logProblem(log: Logger, problem: ManifestProblem): void {
+  const { file, document, line, object, field, message } = problem;
+  const facts = { file, ...(document > 0 && { document }), ...(line > 0 && { line }), ...(object && { object }) };
+  const all = field === "" ? facts : { ...facts, field };
+  if (problem.severity === "error")
+    log.error("Bad manifest ignored, an earlier good version stays in force", message, all);
+  else log.warn("Manifest entry left out", { ...all, reason: message });
+}

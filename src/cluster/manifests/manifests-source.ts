@@ -1,0 +1,101 @@
+/** A folder of ordinary Kubernetes manifests as a source of cluster objects. */
+import type { Logger } from "../../logging/logger.ts";
+import type { ObjectSink, ObjectSource } from "../object-source.ts";
+import { DELIVERY_ORDER, deliver, NO_RECORDS } from "./delivery.ts";
+import { DirectoryWatch } from "./directory-watch.ts";
+import { ManifestFolder, type Refresh } from "./manifest-folder.ts";
+import type { ManifestProblem } from "./problem.ts";
+import { Wakeup } from "./wakeup.ts";
+
+export interface ManifestsSourceOptions {
+  /** The folder, read with everything below it; a single file works too. */
+  readonly dir: string;
+  readonly log: Logger;
+  /** How long to collect file system events before looking. @default 30 */
+  readonly debounceMs?: number;
+  /** How often to look without being woken up, in case an event is lost. @default 5000 */
+  readonly rescanMs?: number;
+}
+
+/** An {@link ObjectSource} that can say what is wrong with its folder. */
+export interface ManifestsSource extends ObjectSource {
+  /** Everything that is wrong with the folder now; empty before the first reading. */
+  problems(): readonly ManifestProblem[];
+}
+
+/** While the folder is gone or cannot be watched. */
+const BLIND_RESCAN_MS = 500;
+
+/**
+ * Makes the source. `run` rejects when the folder cannot be read at the start; later losses are logged and waited out,
+ * with everything staying in force. One source serves one `run`.
+ */
+export function createManifestsSource(options: ManifestsSourceOptions): ManifestsSource {
+  const { dir, log, debounceMs = 30, rescanMs = 5000 } = options;
+  const folder = new ManifestFolder(dir, log);
+  return {
+    problems: () => folder.problems(),
+    run: (sink, signal) => follow(folder, { dir, log, debounceMs, rescanMs }, sink, signal),
+  };
+}
+
+async function follow(
+  folder: ManifestFolder,
+  { dir, log, debounceMs, rescanMs }: Required<ManifestsSourceOptions>,
+  sink: ObjectSink,
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    await folder.load();
+  } catch (error) {
+    throw new Error(`cannot read the manifests in ${dir}: name a folder that exists and can be read`, { cause: error });
+  }
+  if (signal.aborted) return;
+  let known = deliver(NO_RECORDS, folder.records(), sink);
+  for (const kind of DELIVERY_ORDER) sink.onSynced(kind);
+
+  const wakeup = new Wakeup();
+  const watch = new DirectoryWatch(() => wakeup.notify(), log);
+  let isLost = false;
+  let isUnsettled = watch.update(folder.directories());
+  try {
+    while (!signal.aborted) {
+      const idleMs = isLost || watch.isBlind ? Math.min(BLIND_RESCAN_MS, rescanMs) : rescanMs;
+      if (await wakeup.wait(isUnsettled ? debounceMs : idleMs, signal)) await pause(debounceMs, signal);
+      if (signal.aborted) return;
+      wakeup.clear();
+      const refresh = await tryRefresh(folder, dir, log, isLost);
+      isLost = refresh === undefined;
+      if (refresh === undefined) {
+        watch.close();
+        isUnsettled = false;
+        continue;
+      }
+      if (refresh.isChanged && !signal.aborted) known = deliver(known, folder.records(), sink);
+      isUnsettled = watch.update(folder.directories()) || refresh.isUnsettled;
+    }
+  } finally {
+    watch.close();
+  }
+}
+
+/** A look at the folder; `undefined` when it cannot be read, which is logged when it begins and when it ends. */
+async function tryRefresh(
+  folder: ManifestFolder,
+  dir: string,
+  log: Logger,
+  wasLost: boolean,
+): Promise<Refresh | undefined> {
+  try {
+    const refresh = await folder.refresh(performance.now());
+    if (wasLost) log.info("The manifests can be read again", { dir });
+    return refresh;
+  } catch (error) {
+    if (!wasLost) log.error("Cannot read the manifests, everything stays as it is", error, { dir });
+    return undefined;
+  }
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<boolean> {
+  return new Wakeup().wait(ms, signal);
+}

@@ -1,0 +1,79 @@
+/** All files of a folder → the objects in force and the records that follow from them. */
+import type { ObjectKind } from "../object-source.ts";
+import type { ObjectEntry } from "../projection/object-entry.ts";
+import type { FileState } from "./file-state.ts";
+import { duplicateProblem, type ManifestObject } from "./parse-manifest.ts";
+import type { ManifestProblem } from "./problem.ts";
+
+/** Records by kind and key. */
+export type RecordMaps = { readonly [K in ObjectKind]: ReadonlyMap<string, ObjectEntry<K>> };
+
+export interface MergedFolder {
+  readonly objects: ReadonlyMap<string, ManifestObject>;
+  /** Objects that several files define. */
+  readonly duplicates: readonly ManifestProblem[];
+}
+
+/**
+ * Takes each object from the first file, in path order, that defines it. An object that only bad definitions remain of
+ * (it moved to another file and broke there) stays in force as it was. Pure.
+ *
+ * @param files in path order.
+ */
+export function mergeFiles(files: readonly FileState[], before: ReadonlyMap<string, ManifestObject>): MergedFolder {
+  const objects = new Map<string, ManifestObject>();
+  const duplicates: ManifestProblem[] = [];
+  for (const file of files) {
+    for (const object of file.objects.values()) {
+      const first = objects.get(object.id);
+      if (first === undefined) objects.set(object.id, object);
+      else duplicates.push(duplicateProblem(object, first));
+    }
+  }
+  for (const file of files) {
+    for (const id of file.refusedIds) {
+      const old = before.get(id);
+      if (old !== undefined && !objects.has(id)) objects.set(id, old);
+    }
+  }
+  return { objects, duplicates };
+}
+
+/**
+ * The records of the objects. Slices made of an Endpoints object count only while no EndpointSlice of the same Service
+ * is there: a dump of a cluster holds both, and the slices say more. Pure.
+ */
+export function recordsOf(objects: Iterable<ManifestObject>): RecordMaps {
+  const maps = newMaps();
+  const mirrored: ObjectEntry<"endpointSlices">[] = [];
+  const servicesWithSlices = new Set<string>();
+  for (const object of objects) {
+    for (const entry of object.entries) {
+      if (entry.kind !== "endpointSlices") put(maps, entry);
+      else if (object.isMirrored) mirrored.push(entry);
+      else {
+        put(maps, entry);
+        servicesWithSlices.add(serviceOf(entry));
+      }
+    }
+  }
+  for (const entry of mirrored) {
+    if (!servicesWithSlices.has(serviceOf(entry)) && !maps.endpointSlices.has(entry.key)) put(maps, entry);
+  }
+  return maps;
+}
+
+type MutableRecordMaps = { readonly [K in ObjectKind]: Map<string, ObjectEntry<K>> };
+
+function newMaps(): MutableRecordMaps {
+  return { nodes: new Map(), serviceCIDRs: new Map(), services: new Map(), endpointSlices: new Map() };
+}
+
+function put<K extends ObjectKind>(maps: MutableRecordMaps, entry: ObjectEntry<K>): void {
+  const map: Map<string, ObjectEntry<K>> = maps[entry.kind];
+  map.set(entry.key, entry);
+}
+
+function serviceOf(entry: ObjectEntry<"endpointSlices">): string {
+  return `${entry.record.namespace}/${entry.record.serviceName}`;
+}

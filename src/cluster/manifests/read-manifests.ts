@@ -1,0 +1,42 @@
+/** One reading of manifests, for commands that do not watch. */
+import { silentLogger } from "../../logging/logger.ts";
+import type { EndpointSliceRecord, NodeRecord, ServiceCidrRecord, ServiceRecord } from "../objects.ts";
+import { ManifestFolder } from "./manifest-folder.ts";
+import { type RecordMaps, recordsOf } from "./merge.ts";
+import { parseDecoded } from "./parse-manifest.ts";
+import type { ManifestProblem } from "./problem.ts";
+
+/** The records of a cluster, in the order of the manifests. */
+export interface ClusterRecords {
+  readonly services: readonly ServiceRecord[];
+  readonly endpointSlices: readonly EndpointSliceRecord[];
+  readonly nodes: readonly NodeRecord[];
+  readonly serviceCIDRs: readonly ServiceCidrRecord[];
+  readonly problems: readonly ManifestProblem[];
+}
+
+/** Reads a folder, or a single file whatever its name. Rejects when it cannot be read at all. */
+export async function readManifests(path: string): Promise<ClusterRecords> {
+  const folder = new ManifestFolder(path, silentLogger);
+  await folder.load();
+  return clusterRecords(folder.records(), folder.problems());
+}
+
+/**
+ * Projects decoded objects, lists among them, as if they were the documents of one file (named `file` in problems). The
+ * first of two definitions of an object wins. Pure.
+ */
+export function projectObjects(raw: readonly unknown[], file = "objects"): ClusterRecords {
+  const { objects, problems } = parseDecoded(raw, file);
+  return clusterRecords(recordsOf(objects.values()), problems);
+}
+
+function clusterRecords(maps: RecordMaps, problems: readonly ManifestProblem[]): ClusterRecords {
+  return {
+    services: Array.from(maps.services.values(), (entry) => entry.record),
+    endpointSlices: Array.from(maps.endpointSlices.values(), (entry) => entry.record),
+    nodes: Array.from(maps.nodes.values(), (entry) => entry.record),
+    serviceCIDRs: Array.from(maps.serviceCIDRs.values(), (entry) => entry.record),
+    problems,
+  };
+}
