@@ -1,0 +1,138 @@
+/**
+ * The configuration that the rest of the program uses. One sync period, one masquerade setting: what the active mode's
+ * section of the file said (reference server.md §3.3). Times are milliseconds.
+ *
+ * `DraftConfig` is resolved but unchecked, `KubeProxyConfig` has passed `checkConfig` (`validate.ts`). Addresses and
+ * prefixes stay the texts of the user, because they are written back as they were; `net/ip.ts` reads them.
+ */
+import type { Quantity } from "./quantity.ts";
+
+/** The modes that kube-proxy v1.36 knows on Linux. */
+export const PROXY_MODES = ["iptables", "ipvs", "nftables"] as const;
+export type ProxyMode = (typeof PROXY_MODES)[number];
+
+/** How traffic from local pods is told from other traffic. */
+export const DETECT_LOCAL_MODES = ["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"] as const;
+export type DetectLocalMode = (typeof DETECT_LOCAL_MODES)[number];
+
+/** The word in `nodePortAddresses` that stands for the node's own primary addresses. */
+export const NODE_PORT_ADDRESSES_PRIMARY = "primary";
+
+export interface ClientConnection {
+  readonly kubeconfig: string;
+  readonly acceptContentTypes: string;
+  readonly contentType: string;
+  readonly qps: number;
+  readonly burst: number;
+}
+
+/** A verbosity for source files that match a pattern. */
+export interface VModuleItem {
+  readonly filePattern: string;
+  readonly verbosity: number;
+}
+
+/** Where a log format sends its lines, and how much it may buffer. */
+export interface LogOutput {
+  readonly splitStream: boolean;
+  readonly infoBufferSize: Quantity;
+}
+
+export interface LoggingConfig {
+  readonly format: string;
+  readonly flushFrequencyMs: number;
+  /** Whether the flush frequency is written back as a duration text; otherwise as a number of nanoseconds. */
+  readonly flushFrequencyAsText: boolean;
+  readonly verbosity: number;
+  readonly vmodule: readonly VModuleItem[];
+  readonly options: { readonly text: LogOutput; readonly json: LogOutput };
+}
+
+export interface IptablesConfig {
+  readonly masqueradeBit: number;
+  readonly localhostNodePorts: boolean;
+}
+
+export interface IpvsConfig {
+  readonly scheduler: string;
+  readonly excludeCIDRs: readonly string[];
+  readonly strictARP: boolean;
+  /** 0 keeps the kernel's value, here and in the next two. */
+  readonly tcpTimeoutMs: number;
+  readonly tcpFinTimeoutMs: number;
+  readonly udpTimeoutMs: number;
+}
+
+export interface NftablesConfig {
+  readonly masqueradeBit: number;
+}
+
+/** Windows settings: read, kept and written back, without effect here. */
+export interface WinkernelConfig {
+  readonly networkName: string;
+  readonly sourceVip: string;
+  readonly enableDSR: boolean;
+  readonly rootHnsEndpointName: string;
+  readonly forwardHealthCheckVip: boolean;
+}
+
+export interface DetectLocalConfig {
+  readonly bridgeInterface: string;
+  readonly interfaceNamePrefix: string;
+  /** `clusterCIDR` of the file, split at commas and not trimmed. */
+  readonly clusterCIDRs: readonly string[];
+}
+
+export interface ConntrackConfig {
+  readonly maxPerCore: number;
+  readonly min: number;
+  readonly tcpEstablishedTimeoutMs: number;
+  readonly tcpCloseWaitTimeoutMs: number;
+  readonly tcpBeLiberal: boolean;
+  readonly udpTimeoutMs: number;
+  readonly udpStreamTimeoutMs: number;
+}
+
+/** Resolved from file, flags and defaults, but not yet checked. */
+export interface DraftConfig {
+  /** The gates that were set, not the effective ones: see `feature-gates.ts`. */
+  readonly featureGates: Readonly<Record<string, boolean>>;
+  readonly clientConnection: ClientConnection;
+  readonly logging: LoggingConfig;
+  readonly hostnameOverride: string;
+  /** The node's primary address if it is not the unspecified one; nothing is bound to it. */
+  readonly bindAddress: string;
+  /** `IP:port`, or empty: no health server. */
+  readonly healthzBindAddress: string;
+  readonly metricsBindAddress: string;
+  readonly bindAddressHardFail: boolean;
+  readonly enableProfiling: boolean;
+  readonly showHiddenMetricsForVersion: string;
+  readonly mode: string;
+  readonly syncPeriodMs: number;
+  readonly minSyncPeriodMs: number;
+  readonly masqueradeAll: boolean;
+  readonly iptables: IptablesConfig;
+  readonly ipvs: IpvsConfig;
+  readonly nftables: NftablesConfig;
+  readonly winkernel: WinkernelConfig;
+  readonly detectLocalMode: string;
+  readonly detectLocal: DetectLocalConfig;
+  /** Prefixes, or the one word `primary`. */
+  readonly nodePortAddresses: readonly string[];
+  readonly oomScoreAdj: number;
+  readonly conntrack: ConntrackConfig;
+  readonly configSyncPeriodMs: number;
+  readonly windowsRunAsService: boolean;
+}
+
+/** A configuration that has passed every check. */
+export interface KubeProxyConfig extends DraftConfig {
+  readonly mode: ProxyMode;
+  readonly detectLocalMode: DetectLocalMode;
+}
+
+/** The masquerade bit of the active mode: nftables has its own, the other modes share one. Pure. */
+export function activeMasqueradeBit(config: DraftConfig): number {
+  return config.mode === "nftables" ? config.nftables.masqueradeBit : config.iptables.masqueradeBit;
+}

@@ -1,0 +1,125 @@
+/**
+ * Defaults: from a decoded document to a resolved configuration. The zero value counts as "not set" for every field
+ * that has a default; only the fields that upstream keeps as pointers can be set to zero. Pure.
+ * Reference server.md §3.1–3.3, core.md §17.
+ */
+import { familyOf, parseIpAddress } from "../net/ip.ts";
+import { appendPortIfNeeded } from "./bind-address.ts";
+import { type DraftConfig, type LoggingConfig, NODE_PORT_ADDRESSES_PRIMARY } from "./config.ts";
+import { durationToMs } from "./duration.ts";
+import type { ConfigurationDocument } from "./v1alpha1-schema.ts";
+
+const SECOND_MS = 1000;
+const HOUR_MS = 3600 * SECOND_MS;
+
+export const HEALTHZ_PORT = 10256;
+export const METRICS_PORT = 10249;
+const SYNC_PERIOD_MS = 30 * SECOND_MS;
+const MIN_SYNC_PERIOD_MS = SECOND_MS;
+const MASQUERADE_BIT = 14;
+
+/** Applies the defaults to a document and merges its mode sections into one set of values. Pure. */
+export function resolveDocument(document: ConfigurationDocument): DraftConfig {
+  const { clientConnection, conntrack, detectLocal, ipvs, mode } = document;
+  const bindAddress = document.bindAddress || "0.0.0.0";
+  const anyHost = wildcardsFor(bindAddress);
+  return {
+    featureGates: document.featureGates,
+    clientConnection: {
+      ...clientConnection,
+      contentType: clientConnection.contentType || "application/vnd.kubernetes.protobuf",
+      qps: clientConnection.qps || 5,
+      burst: clientConnection.burst || 10,
+    },
+    logging: resolveLogging(document.logging),
+    hostnameOverride: document.hostnameOverride,
+    bindAddress,
+    healthzBindAddress: appendPortIfNeeded(document.healthzBindAddress || anyHost.healthz, HEALTHZ_PORT),
+    metricsBindAddress: appendPortIfNeeded(document.metricsBindAddress || anyHost.metrics, METRICS_PORT),
+    bindAddressHardFail: document.bindAddressHardFail,
+    enableProfiling: document.enableProfiling,
+    showHiddenMetricsForVersion: document.showHiddenMetricsForVersion,
+    mode,
+    ...periods(document),
+    masqueradeAll: mode === "nftables" ? document.nftables.masqueradeAll : document.iptables.masqueradeAll,
+    iptables: {
+      masqueradeBit: document.iptables.masqueradeBit ?? MASQUERADE_BIT,
+      localhostNodePorts: document.iptables.localhostNodePorts ?? true,
+    },
+    ipvs: {
+      scheduler: ipvs.scheduler,
+      excludeCIDRs: ipvs.excludeCIDRs,
+      strictARP: ipvs.strictARP,
+      tcpTimeoutMs: durationToMs(ipvs.tcpTimeout),
+      tcpFinTimeoutMs: durationToMs(ipvs.tcpFinTimeout),
+      udpTimeoutMs: durationToMs(ipvs.udpTimeout),
+    },
+    nftables: { masqueradeBit: document.nftables.masqueradeBit ?? MASQUERADE_BIT },
+    winkernel: document.winkernel,
+    detectLocalMode: document.detectLocalMode,
+    detectLocal: { ...detectLocal, clusterCIDRs: document.clusterCIDR === "" ? [] : document.clusterCIDR.split(",") },
+    nodePortAddresses: document.nodePortAddresses,
+    oomScoreAdj: document.oomScoreAdj ?? -999,
+    conntrack: {
+      maxPerCore: conntrack.maxPerCore ?? 32 * 1024,
+      min: conntrack.min ?? 128 * 1024,
+      tcpEstablishedTimeoutMs: optionalMs(conntrack.tcpEstablishedTimeout, 24 * HOUR_MS),
+      tcpCloseWaitTimeoutMs: optionalMs(conntrack.tcpCloseWaitTimeout, HOUR_MS),
+      tcpBeLiberal: conntrack.tcpBeLiberal,
+      udpTimeoutMs: durationToMs(conntrack.udpTimeout),
+      udpStreamTimeoutMs: durationToMs(conntrack.udpStreamTimeout),
+    },
+    configSyncPeriodMs: durationToMs(document.configSyncPeriod) || 15 * 60 * SECOND_MS,
+    windowsRunAsService: document.windowsRunAsService,
+  };
+}
+
+/** The unspecified and the loopback address of the family of `bindAddress`; a text that is no IPv4 counts as IPv6. */
+function wildcardsFor(bindAddress: string): { readonly healthz: string; readonly metrics: string } {
+  const address = parseIpAddress(bindAddress);
+  return address !== undefined && familyOf(address) === "IPv4"
+    ? { healthz: "0.0.0.0", metrics: "127.0.0.1" }
+    : { healthz: "::", metrics: "::1" };
+}
+
+/** The periods of the section that the document's mode uses; ipvs alone has no default for the shorter one. */
+function periods(document: ConfigurationDocument): Pick<DraftConfig, "syncPeriodMs" | "minSyncPeriodMs"> {
+  const { mode } = document;
+  const section = mode === "ipvs" || mode === "nftables" ? document[mode] : document.iptables;
+  return {
+    syncPeriodMs: durationToMs(section.syncPeriod) || SYNC_PERIOD_MS,
+    minSyncPeriodMs: durationToMs(section.minSyncPeriod) || (mode === "ipvs" ? 0 : MIN_SYNC_PERIOD_MS),
+  };
+}
+
+function resolveLogging(logging: ConfigurationDocument["logging"]): LoggingConfig {
+  const { nanoseconds, asText } = logging.flushFrequency;
+  const isSet = nanoseconds !== 0n;
+  return {
+    format: logging.format || "text",
+    flushFrequencyMs: isSet ? durationToMs(nanoseconds) : 5 * SECOND_MS,
+    flushFrequencyAsText: isSet ? asText : true,
+    verbosity: logging.verbosity,
+    vmodule: logging.vmodule,
+    options: logging.options,
+  };
+}
+
+function optionalMs(nanoseconds: bigint | null | undefined, defaultMs: number): number {
+  return nanoseconds === null || nanoseconds === undefined ? defaultMs : durationToMs(nanoseconds);
+}
+
+/**
+ * What Linux adds after file and flags are merged: the mode, the local-traffic detection, and the node's primary
+ * addresses for node ports in nftables mode. Pure.
+ */
+export function applyPlatformDefaults(draft: DraftConfig): DraftConfig {
+  const mode = draft.mode || "iptables";
+  const usePrimary = mode === "nftables" && draft.nodePortAddresses.length === 0;
+  return {
+    ...draft,
+    mode,
+    detectLocalMode: draft.detectLocalMode || "ClusterCIDR",
+    nodePortAddresses: usePrimary ? [NODE_PORT_ADDRESSES_PRIMARY] : draft.nodePortAddresses,
+  };
+}

@@ -1,0 +1,127 @@
+/**
+ * From the text of a configuration file to plain JSON values, as upstream's YAML reader sees them: YAML 1.1 booleans,
+ * no base-60 numbers and no dates, the first document only, the last of two equal keys. Pure.
+ * Reference server.md §3.1.
+ */
+import { isCollection, isMap, isScalar, isSeq, LineCounter, type ParsedNode, parseAllDocuments, type Tags } from "yaml";
+import { quoteGo } from "./go-text.ts";
+
+/** A value as JSON has it. */
+export type JsonValue =
+  | null
+  | boolean
+  | number
+  | string
+  | readonly JsonValue[]
+  | { readonly [key: string]: JsonValue };
+
+/** The values of a text, and what the strict reader has to say about equal keys. */
+export interface ConfigText {
+  readonly root: JsonValue;
+  readonly duplicates: readonly string[];
+}
+
+/** A text that is no YAML or no JSON; the message is the reader's. */
+export class ConfigSyntaxError extends Error {
+  override readonly name = "ConfigSyntaxError";
+}
+
+/** Types of YAML 1.1 that upstream's reader leaves as text. */
+const UNREAD_TAGS: ReadonlySet<string> = new Set([
+  "tag:yaml.org,2002:timestamp",
+  "tag:yaml.org,2002:binary",
+  "tag:yaml.org,2002:omap",
+  "tag:yaml.org,2002:pairs",
+  "tag:yaml.org,2002:set",
+]);
+
+const withoutUnreadTags = (tags: Tags): Tags =>
+  tags.filter((tag) => typeof tag === "string" || (tag.format !== "TIME" && !UNREAD_TAGS.has(tag.tag)));
+
+/**
+ * Reads a configuration text. A text that begins with `{` is JSON, anything else YAML.
+ *
+ * @throws {@link ConfigSyntaxError} when the text cannot be read.
+ */
+export function readConfigText(text: string): ConfigText {
+  const isJson = text.trimStart().startsWith("{");
+  if (isJson) requireJson(text);
+  const lines = new LineCounter();
+  // A tab is only white space in JSON (strings cannot hold a raw one), but YAML does not take it for indentation.
+  const documents = parseAllDocuments(isJson ? text.replaceAll("\t", " ") : text, {
+    version: "1.1",
+    schema: "yaml-1.1",
+    customTags: withoutUnreadTags,
+    uniqueKeys: false,
+    prettyErrors: false,
+    logLevel: "silent",
+    lineCounter: lines,
+  });
+  const document = Array.isArray(documents) ? documents[0] : undefined;
+  if (document === undefined) return { root: null, duplicates: [] };
+  const problem = document.errors[0];
+  if (problem !== undefined) {
+    throw new ConfigSyntaxError(`yaml: line ${lines.linePos(problem.pos[0]).line}: ${problem.message}`);
+  }
+  const duplicates: string[] = [];
+  collectDuplicates(document.contents, (key, value) => duplicates.push(duplicateText(key, value, lines, isJson)));
+  return { root: toJsonValue(document.toJS({ maxAliasCount: 100 }), !isJson), duplicates: groupYaml(duplicates, isJson) };
+}
+
+/** Reports each repeated key, after whatever is repeated inside its value: the order of upstream's reader. */
+function collectDuplicates(node: unknown, report: (key: string, value: unknown) => void): void {
+  if (isSeq(node)) for (const item of node.items) collectDuplicates(item, report);
+  if (!isMap(node)) return;
+  const seen = new Set<unknown>();
+  for (const pair of node.items) {
+    const key = isScalar(pair.key) ? pair.key.value : pair.key;
+    collectDuplicates(pair.value, report);
+    if (seen.has(key)) report(String(key), pair.value ?? pair.key);
+    seen.add(key);
+  }
+}
+
+function requireJson(text: string): void {
+  try {
+    JSON.parse(text);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigSyntaxError(`couldn't get version/kind; json parse error: ${reason}`);
+  }
+}
+
+function duplicateText(key: string, node: unknown, lines: LineCounter, isJson: boolean): string {
+  if (isJson) return `duplicate field ${quoteGo(key)}`;
+  const line = isParsedNode(node) ? lines.linePos(startOf(node)).line : 0;
+  return `line ${line}: key ${quoteGo(key)} already set in map`;
+}
+
+function isParsedNode(node: unknown): node is ParsedNode {
+  return (isScalar(node) || isCollection(node)) && Array.isArray(node.range);
+}
+
+/** Where the first thing inside a node stands: a block map begins at its first key. */
+function startOf(node: ParsedNode): number {
+  const first = isMap(node) ? node.items[0]?.key : undefined;
+  return isParsedNode(first) ? first.range[0] : node.range[0];
+}
+
+function groupYaml(duplicates: readonly string[], isJson: boolean): readonly string[] {
+  if (isJson || duplicates.length === 0) return duplicates;
+  return [`yaml: unmarshal errors:\n  ${duplicates.join("\n  ")}`];
+}
+
+/** Copies plain values; with `sorted` the keys come in byte order, the order in which upstream then decodes them. */
+function toJsonValue(value: unknown, sorted: boolean): JsonValue {
+  if (value === null || value === undefined) return null;
+  if (typeof value === "string" || typeof value === "boolean") return value;
+  if (typeof value === "number") {
+    if (!Number.isFinite(value)) throw new ConfigSyntaxError(`json: unsupported value: ${value}`);
+    return value;
+  }
+  if (Array.isArray(value)) return value.map((item) => toJsonValue(item, sorted));
+  if (typeof value !== "object") return String(value);
+  const entries = Object.entries(value);
+  if (sorted) entries.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
+  return Object.fromEntries(entries.map(([key, item]) => [key, toJsonValue(item, sorted)]));
+}
