@@ -5,7 +5,13 @@
 import { createSocket } from "node:dgram";
 import { createServer, type Socket } from "node:net";
 import { createInterface } from "node:readline";
-import { type BackendAnswer, type BackendReply, type BackendRequest, type ListenSpec, plainAddress } from "./messages.ts";
+import {
+  type BackendAnswer,
+  type BackendReply,
+  type BackendRequest,
+  type ListenSpec,
+  plainAddress,
+} from "./messages.ts";
 
 const pod = process.argv[2] ?? "unnamed";
 const listeners = new Map<string, { close(): void }>();

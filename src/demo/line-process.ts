@@ -1,7 +1,7 @@
 /** A helper process in a namespace that is asked in JSON lines on its standard input and answers on its output. */
 import type { ChildProcess } from "node:child_process";
-import { fileURLToPath } from "node:url";
 import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
 import type { NetworkNamespace } from "./network-namespace.ts";
 
 interface Waiting {

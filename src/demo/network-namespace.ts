@@ -1,5 +1,11 @@
 /** One network namespace: create, run programs in it, remove it with everything that runs in it. */
-import { type ChildProcess, type ExecFileSyncOptionsWithStringEncoding, execFileSync, type SpawnOptions, spawn } from "node:child_process";
+import {
+  type ChildProcess,
+  type ExecFileSyncOptionsWithStringEncoding,
+  execFileSync,
+  type SpawnOptions,
+  spawn,
+} from "node:child_process";
 import { readdirSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type CommandOptions, type CommandResult, runCommand } from "./run-command.ts";
@@ -29,10 +35,10 @@ export class NetworkNamespace {
     await runCommand(["ip", "-n", this.name, "-batch", "-"], { input: `${lines.join("\n")}\n` });
   }
 
-  /** Sets sysctls inside; keys in dotted form. */
+  /** Sets sysctls inside; keys in dotted form. A key that the kernel does not have is passed over. */
   async sysctl(settings: Readonly<Record<string, string | number>>): Promise<void> {
     const words = Object.entries(settings).map(([key, value]) => `${key}=${value}`);
-    await this.exec(["sysctl", "-q", "-w", ...words]);
+    await this.exec(["sysctl", "-e", "-q", "-w", ...words]);
   }
 
   /** Runs a program inside to its end. */

@@ -44,7 +44,10 @@ function probeTcp(request: ConnectRequest): Promise<ProbeAnswer> {
       socket.resetAndDestroy();
       resolve(answer);
     };
-    const timer = setTimeout(() => finish(failed("timeout", `no answer in ${request.timeoutMs} ms`)), request.timeoutMs);
+    const timer = setTimeout(
+      () => finish(failed("timeout", `no answer in ${request.timeoutMs} ms`)),
+      request.timeoutMs,
+    );
     socket.on("error", (error) => finish(failureOf(error)));
     socket.on("connect", () => socket.write("GET / HTTP/1.0\r\n\r\n"));
     socket.on("data", (chunk) => {
@@ -62,7 +65,10 @@ function probeUdp(request: ConnectRequest): Promise<ProbeAnswer> {
       socket.close();
       resolve(answer);
     };
-    const timer = setTimeout(() => finish(failed("timeout", `no answer in ${request.timeoutMs} ms`)), request.timeoutMs);
+    const timer = setTimeout(
+      () => finish(failed("timeout", `no answer in ${request.timeoutMs} ms`)),
+      request.timeoutMs,
+    );
     socket.on("error", (error) => finish(failureOf(error)));
     socket.on("message", (text) => finish(answered(text.toString())));
     const send = (): void => {

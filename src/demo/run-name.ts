@@ -21,7 +21,8 @@ export function processStartTime(pid: number): string | undefined {
 
 /** A name that no other run of this machine has. @param label lower-case letters and digits. */
 export function newRunName(label: string): string {
-  if (!/^[a-z0-9]+$/.test(label)) throw new TypeError(`label ${JSON.stringify(label)}: want lower-case letters and digits`);
+  if (!/^[a-z0-9]+$/.test(label))
+    throw new TypeError(`label ${JSON.stringify(label)}: want lower-case letters and digits`);
   sequence += 1;
   return `kpts-${label}-${process.pid}.${processStartTime(process.pid) ?? "0"}-${sequence}`;
 }

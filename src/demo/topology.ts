@@ -15,7 +15,15 @@
  */
 import { NetworkNamespace, removeLeftoverNamespaces } from "./network-namespace.ts";
 import { newRunName } from "./run-name.ts";
-import { bareAddress, defaultTopology, type HostSpec, networkOf, type NodeSpec, type PodSpec, type TopologySpec } from "./topology-spec.ts";
+import {
+  bareAddress,
+  defaultTopology,
+  type HostSpec,
+  type NodeSpec,
+  networkOf,
+  type PodSpec,
+  type TopologySpec,
+} from "./topology-spec.ts";
 
 // Pod addresses have no subnet of their own, so the gateway is reached through the link.
 const GATEWAY_MAC = "02:00:00:00:00:01";
@@ -32,7 +40,7 @@ const HOST_SYSCTLS = {
   "net.ipv4.conf.default.accept_redirects": 0,
 } as const;
 
-/** A node forwards, and answers every rejected probe: the kernel's ICMP rate limit would turn "refused" into silence. */
+/** A node forwards, and answers every rejected probe: the kernel's ICMP rate limits would turn "refused" into silence. */
 const NODE_SYSCTLS = {
   ...HOST_SYSCTLS,
   "net.ipv4.ip_forward": 1,
@@ -40,6 +48,8 @@ const NODE_SYSCTLS = {
   "net.ipv4.conf.all.send_redirects": 0,
   "net.ipv4.conf.default.send_redirects": 0,
   "net.ipv4.icmp_ratelimit": 0,
+  "net.ipv4.icmp_msgs_per_sec": 1_000_000,
+  "net.ipv4.icmp_msgs_burst": 100_000,
   "net.ipv6.icmp.ratelimit": 0,
 } as const;
 
@@ -82,7 +92,9 @@ export class Topology {
   namespace(name: string): NetworkNamespace {
     const namespace = this.#namespaces.get(name);
     if (namespace === undefined) {
-      throw new TypeError(`topology ${this.name} has no namespace ${name}; it has ${[...this.#namespaces.keys()].join(", ")}`);
+      throw new TypeError(
+        `topology ${this.name} has no namespace ${name}; it has ${[...this.#namespaces.keys()].join(", ")}`,
+      );
     }
     return namespace;
   }

@@ -1,0 +1,68 @@
+/**
+ * `node scripts/bootstrap.mjs start|test|bench [ARGUMENT…]`: from a bare checkout to a running command. Runs on the
+ * machine's own Node.js (18 or newer) before anything is installed, so it has no dependencies; the command itself runs
+ * on the pinned Node.js of node_modules.
+ */
+import { spawn, spawnSync } from "node:child_process";
+import { constants } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { ensureNodePackages } from "./node-packages.mjs";
+import { ensureSystemTools } from "./system-tools.mjs";
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+
+/** What the pinned Node.js runs for each command, relative to the checkout. */
+const entries = {
+  start: { script: "dist/cli/main.js", args: ["demo"], mustBuild: true },
+  test: { script: "scripts/run-tests.mjs", args: [], mustBuild: false },
+  bench: { script: "bench/main.ts", args: [], mustBuild: true },
+};
+
+function build(node) {
+  const result = spawnSync(node, [join(root, "node_modules/typescript/bin/tsc"), "-p", "tsconfig.build.json"], {
+    cwd: root,
+    stdio: ["ignore", 2, "inherit"],
+  });
+  return result.status === 0;
+}
+
+/** Replaces this process where Node.js can; otherwise stays as a shell would: forwards signals, hands on the status. */
+function become(file, args) {
+  if (typeof process.execve === "function") {
+    try {
+      process.removeAllListeners("warning");
+      process.on("warning", () => {});
+      process.execve(file, [file, ...args], process.env);
+    } catch {
+      // Not available on this platform: go on as a parent.
+    }
+  }
+  const child = spawn(file, args, { stdio: "inherit" });
+  // The terminal sends Ctrl-C to the child as well; it decides when the end is.
+  process.on("SIGINT", () => {});
+  process.on("SIGTERM", () => child.kill("SIGTERM"));
+  process.on("SIGHUP", () => child.kill("SIGHUP"));
+  child.on("error", (error) => {
+    console.error(`${file}: ${error.message}`);
+    process.exit(1);
+  });
+  child.on("exit", (code, signal) => process.exit(code ?? 128 + (constants.signals[signal] ?? 0)));
+}
+
+const [command = "", ...rest] = process.argv.slice(2);
+const entry = entries[command];
+if (entry === undefined) {
+  console.error(`usage: node scripts/bootstrap.mjs ${Object.keys(entries).join("|")} [ARGUMENT…]`);
+  process.exit(1);
+}
+try {
+  const node = ensureNodePackages(root);
+  ensureSystemTools(command);
+  if (!build(node) && entry.mustBuild) throw new Error("the build failed: see the errors above");
+  process.chdir(root);
+  become(node, [join(root, entry.script), ...entry.args, ...rest]);
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error);
+  process.exit(1);
+}

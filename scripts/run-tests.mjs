@@ -1,0 +1,92 @@
+/**
+ * `npm test [-- PATH…|--test-name-pattern=…]`: type check, lint, then all tests (or those under the paths), and a
+ * closing line `N passed, N failed, N skipped`. Runs on the pinned Node.js. A test that needs the kernel and was
+ * skipped although the kernel can run it counts as failed.
+ */
+import { spawn } from "node:child_process";
+import { globSync } from "node:fs";
+import { dirname, join, relative, resolve, sep } from "node:path";
+import { run } from "node:test";
+import { fileURLToPath } from "node:url";
+import { missingForTopology } from "../src/demo/kernel-capabilities.ts";
+import report from "./test-report.mjs";
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const TIMEOUT_MS = 300_000;
+
+const checks = {
+  "type check": ["node_modules/typescript/bin/tsc", "-p", "tsconfig.json"],
+  lint: ["node_modules/@biomejs/biome/bin/biome", "check", "--error-on-warnings", "."],
+};
+
+/** Runs a check; prints its output only when it fails. @returns whether it passed. */
+function check(title, args) {
+  return new Promise((done) => {
+    const child = spawn(process.execPath, args, { cwd: root, stdio: ["ignore", "pipe", "pipe"] });
+    let output = "";
+    for (const stream of [child.stdout, child.stderr]) stream.on("data", (text) => (output += text));
+    child.on("close", (status) => {
+      console.log(status === 0 ? `✓ ${title}` : `✗ ${title}\n${output}`);
+      done(status === 0);
+    });
+  });
+}
+
+function testFiles(paths) {
+  const files = globSync(["src/**/*.test.ts", "test/**/*.test.ts"], { cwd: root }).map((file) => join(root, file));
+  if (paths.length === 0) return files.sort();
+  const wanted = paths.map((path) => resolve(root, path));
+  return files.filter((file) => wanted.some((path) => file === path || file.startsWith(path + sep))).sort();
+}
+
+const args = process.argv.slice(2).filter((arg) => arg !== "--");
+const patterns = args
+  .filter((arg) => arg.startsWith("--test-name-pattern="))
+  .map((arg) => arg.slice(arg.indexOf("=") + 1));
+const paths = args.filter((arg) => !arg.startsWith("-"));
+const unknown = args.filter((arg) => arg.startsWith("-") && !arg.startsWith("--test-name-pattern="));
+if (unknown.length > 0) {
+  console.error(
+    `unknown option ${unknown.join(" ")}; known: --test-name-pattern=REGEXP, and paths under src/ or test/`,
+  );
+  process.exit(1);
+}
+
+const total = { passed: 0, failed: 0, skipped: 0 };
+if (args.length === 0) {
+  const outcomes = await Promise.all(Object.entries(checks).map(([title, words]) => check(title, words)));
+  for (const passed of outcomes) total[passed ? "passed" : "failed"] += 1;
+}
+
+const files = testFiles(paths);
+if (files.length === 0) {
+  console.error(`no test file under ${paths.join(" ")}`);
+  process.exit(1);
+}
+const missing = await missingForTopology();
+if (missing.length > 0) console.log(`tests in network namespaces are skipped: ${missing.join("; ")}`);
+
+const wronglySkipped = [];
+const stream = run({
+  files,
+  concurrency: 2,
+  timeout: TIMEOUT_MS,
+  ...(patterns.length > 0 && { testNamePatterns: patterns }),
+});
+stream.on("test:pass", ({ skip, name, file }) => {
+  const isKernelTest = file !== undefined && relative(root, file).startsWith(`test${sep}`);
+  if (skip !== undefined && missing.length === 0 && isKernelTest)
+    wronglySkipped.push(`${relative(root, file)}: ${name}`);
+});
+stream.on("test:summary", ({ file, counts }) => {
+  if (file !== undefined) return;
+  total.passed += counts.passed;
+  total.failed += counts.failed + counts.cancelled;
+  total.skipped += counts.skipped + counts.todo;
+});
+for await (const text of stream.compose(report)) process.stdout.write(text);
+for (const title of wronglySkipped) console.log(`✗ skipped although this machine can run it: ${title}`);
+total.skipped -= wronglySkipped.length;
+total.failed += wronglySkipped.length;
+console.log(`${total.passed} passed, ${total.failed} failed, ${total.skipped} skipped`);
+process.exitCode = total.failed > 0 ? 1 : 0;

@@ -1,0 +1,68 @@
+/** Tools of the operating system that a command needs, and their Debian packages. */
+import { spawnSync } from "node:child_process";
+import { accessSync, constants } from "node:fs";
+import { delimiter, join } from "node:path";
+
+/** Tool → Debian package. */
+const packageOf = {
+  ip: "iproute2",
+  iptables: "iptables",
+  "iptables-save": "iptables",
+  ip6tables: "iptables",
+  sysctl: "procps",
+  nft: "nftables",
+  conntrack: "conntrack",
+  ipset: "ipset",
+  nfacct: "nfacct",
+};
+
+const demoTools = ["ip", "iptables", "iptables-save", "ip6tables", "sysctl"];
+
+/** Which tools each command needs. The proxy itself runs only the iptables tools; the others are for the demo and the tests. */
+const toolsOf = {
+  start: demoTools,
+  test: [...demoTools, "nft", "conntrack", "ipset", "nfacct"],
+  bench: demoTools,
+};
+
+// An ordinary user's PATH often lacks the folders where these tools are.
+const folders = [...(process.env.PATH ?? "").split(delimiter), "/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+function isInstalled(tool) {
+  return folders.some((folder) => {
+    try {
+      accessSync(join(folder, tool), constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}
+
+function apt(...args) {
+  const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
+  return spawnSync("apt-get", args, { stdio: ["ignore", "ignore", "pipe"], encoding: "utf8", env });
+}
+
+/**
+ * Installs what is missing when root and on Debian; otherwise says what is missing. Never ends the program: the command
+ * that follows knows what it can do without.
+ */
+export function ensureSystemTools(command) {
+  const missing = () => (toolsOf[command] ?? []).filter((tool) => !isInstalled(tool));
+  if (missing().length === 0) return;
+  const packages = () => [...new Set(missing().map((tool) => packageOf[tool]))];
+  if (process.getuid?.() === 0 && isInstalled("apt-get")) {
+    console.error(`installing Debian packages: ${packages().join(" ")}`);
+    const install = () => apt("install", "-y", "--no-install-recommends", ...packages());
+    let result = install();
+    if (result.status !== 0) {
+      apt("update");
+      result = install();
+    }
+    if (result.status !== 0) console.error(`apt-get install failed: ${result.stderr.trim()}`);
+  }
+  const left = missing();
+  if (left.length === 0) return;
+  console.error(`missing tools: ${left.join(" ")}; install as root: apt-get install ${packages().join(" ")}`);
+}
