@@ -1,0 +1,178 @@
+/**
+ * A ruleset in libnftables' JSON schema, as `nft -j list ruleset` prints it (handles left out). Pure.
+ */
+import { type IpInterval, intervalAsPrefix, mergedIntervals } from "../../net/intervals.ts";
+import { type Cidr, splitCidr } from "../../net/ip.ts";
+import type {
+  NftChain,
+  NftElement,
+  NftFamily,
+  NftField,
+  NftKeyType,
+  NftRule,
+  NftSet,
+  NftStatement,
+  NftVerdict,
+} from "./ruleset.ts";
+
+/** Anything that JSON can hold. */
+export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
+
+/** Entries that the kernel allows in a set that packets fill. */
+const DYNAMIC_SET_SIZE = 65535;
+
+const KEY_TYPES = {
+  address: { ip: "ipv4_addr", ip6: "ipv6_addr" },
+  protocol: { ip: "inet_proto", ip6: "inet_proto" },
+  port: { ip: "inet_service", ip6: "inet_service" },
+} as const satisfies Record<NftKeyType, Record<NftFamily, string>>;
+
+/** The name that nft has for a key type of a family. Pure. */
+export function keyTypeName(type: NftKeyType, family: NftFamily): string {
+  return KEY_TYPES[type][family];
+}
+
+/** Names a table in the objects of this module. */
+export interface TableName {
+  readonly family: NftFamily;
+  readonly table: string;
+}
+
+/** A set or map with its elements. Pure. */
+export function setJson({ family, table }: TableName, set: NftSet, elements: readonly NftElement[]): Json {
+  const types = set.key.map((type) => keyTypeName(type, family));
+  const body: Record<string, Json> = {
+    family,
+    name: set.name,
+    table,
+    type: types.length === 1 ? (types[0] ?? "") : types,
+  };
+  if (set.comment !== undefined) body.comment = set.comment;
+  if (set.isMap) body.map = "verdict";
+  if (set.timeoutSeconds !== undefined) {
+    Object.assign(body, { size: DYNAMIC_SET_SIZE, flags: ["timeout"], timeout: set.timeoutSeconds });
+  }
+  if (elements.length > 0) body.elem = elements.map(elementJson);
+  return set.isMap ? { map: body } : { set: body };
+}
+
+function elementJson({ key, verdict, comment }: NftElement): Json {
+  const value: Json = key.length === 1 ? (key[0] ?? "") : { concat: key };
+  const element: Json = comment === undefined ? value : { elem: { val: value, comment } };
+  return verdict === undefined ? element : [element, verdictJson(verdict)];
+}
+
+function verdictJson(verdict: NftVerdict): Json {
+  return verdict.kind === "drop" ? { drop: null } : { [verdict.kind]: { target: verdict.chain } };
+}
+
+/** A chain without its rules. Pure. */
+export function chainJson({ family, table }: TableName, chain: NftChain): Json {
+  const { hook } = chain;
+  const base = hook && { type: hook.type, hook: hook.hook, prio: hook.priority, policy: "accept" };
+  return { chain: { family, table, name: chain.name, ...base } };
+}
+
+/** A rule. Pure. */
+export function ruleJson({ family, table }: TableName, chain: string, rule: NftRule): Json {
+  const comment = rule.comment === undefined ? {} : { comment: rule.comment };
+  return { rule: { family, table, chain, ...comment, expr: rule.statements.map((s) => statementJson(s, family)) } };
+}
+
+function fieldJson(field: NftField, family: NftFamily): Json {
+  switch (field) {
+    case "saddr":
+    case "daddr":
+      return { payload: { protocol: family, field } };
+    case "l4proto":
+      return { meta: { key: "l4proto" } };
+    case "dport":
+      return { payload: { protocol: "th", field: "dport" } };
+  }
+}
+
+function keyJson(fields: readonly NftField[], family: NftFamily): Json {
+  const parts = fields.map((field) => fieldJson(field, family));
+  return parts.length === 1 ? (parts[0] ?? null) : { concat: parts };
+}
+
+function match(left: Json, right: Json, op = "=="): Json {
+  return { match: { op, left, right } };
+}
+
+const MARK: Json = { meta: { key: "mark" } };
+const OPERATORS = { or: "|", xor: "^" } as const;
+
+function statementJson(statement: NftStatement, family: NftFamily): Json {
+  switch (statement.kind) {
+    case "ct-new":
+      return match({ ct: { key: "state" } }, "new", "in");
+    case "ct-dnat":
+      return match({ ct: { key: "status" } }, "dnat", "in");
+    case "address":
+      return match(
+        fieldJson(statement.side, family),
+        addressesJson(statement.cidrs),
+        statement.negate === true ? "!=" : "==",
+      );
+    case "fib-local":
+      return match({ fib: { result: "type", flags: [statement.side] } }, "local");
+    case "in-interface":
+      return match(
+        { meta: { key: "iifname" } },
+        statement.isPrefix ? `${statement.name}*` : statement.name,
+        statement.negate === true ? "!=" : "==",
+      );
+    case "mark-test":
+      return match({ "&": [MARK, statement.mask] }, 0, "!=");
+    case "l4proto":
+      return match({ meta: { key: "l4proto" } }, statement.protocol);
+    case "lookup":
+      return match(keyJson(statement.fields, family), `@${statement.set}`);
+    case "mark-set":
+      return { mangle: { key: MARK, value: { [OPERATORS[statement.operation]]: [MARK, statement.value] } } };
+    case "vmap":
+      return { vmap: { key: keyJson(statement.fields, family), data: `@${statement.map}` } };
+    case "random-vmap": {
+      const set = statement.verdicts.map((verdict, index): Json => [index, verdictJson(verdict)]);
+      return { vmap: { key: numgen(set.length), data: { set } } };
+    }
+    case "update":
+      return { set: { op: "update", elem: fieldJson(statement.field, family), set: `@${statement.set}` } };
+    case "dnat":
+      return { dnat: { addr: statement.to.ip, port: statement.to.port } };
+    case "random-dnat": {
+      const set = statement.targets.map(({ ip, port }, index): Json => [index, { concat: [ip, port] }]);
+      return { dnat: { family, addr: { map: { key: numgen(set.length), data: { set } } } } };
+    }
+    case "masquerade":
+      return { masquerade: { flags: "fully-random" } };
+    case "reject":
+      return { reject: { type: family === "ip" ? "icmp" : "icmpv6", expr: "port-unreachable" } };
+    case "verdict":
+      return verdictJson(statement.verdict);
+  }
+}
+
+function numgen(mod: number): Json {
+  return { numgen: { mode: "random", mod, offset: 0 } };
+}
+
+function addressesJson(cidrs: readonly Cidr[]): Json {
+  const [only] = cidrs;
+  if (cidrs.length === 1 && only !== undefined) {
+    const { address, length } = splitCidr(only);
+    return prefixJson(address, length);
+  }
+  return { set: mergedIntervals(cidrs).map(intervalJson) };
+}
+
+function prefixJson(addr: string, len: number): Json {
+  return len === (addr.includes(":") ? 128 : 32) ? addr : { prefix: { addr, len } };
+}
+
+function intervalJson(interval: IpInterval): Json {
+  const prefix = intervalAsPrefix(interval);
+  if (prefix === undefined) return { range: [interval.first, interval.last] };
+  return prefixJson(prefix.address, prefix.length);
+}
