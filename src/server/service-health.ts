@@ -1,0 +1,175 @@
+/**
+ * Health-check node ports: one small HTTP answer per Service with externalTrafficPolicy Local, for the load balancers in
+ * front of it (reference core.md §14, server.md §9.5). One manager per family.
+ *
+ * All listeners hand their connections to one HTTP parser: a listener is then a bare socket, cheap by the hundred.
+ */
+import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { createServer, type Server, type Socket } from "node:net";
+import type { Logger } from "../logging/logger.ts";
+import type { IpAddress, IpFamily } from "../net/ip.ts";
+import type { ServiceHealthPorts } from "../sync/observers.ts";
+import { JSON_TYPE, reply } from "./http-reply.ts";
+
+/** A connection that sends nothing for so long is dropped. */
+const IDLE_MS = 60_000;
+/** Connections of a closed service may still get their (empty) answer for so long. */
+const DRAIN_MS = 1_000;
+
+export interface ServiceHealthOptions {
+  readonly family: IpFamily;
+  /** Where to listen: on all addresses of the family, or on these alone. */
+  readonly addresses: "all" | readonly IpAddress[];
+  /** Whether the proxiers keep up; always true when there is no health server. */
+  isProxyHealthy(): boolean;
+  readonly log: Logger;
+  /** Told of each service whose port could not be opened; it is tried again at the next sync. */
+  onListenFailure(service: string, port: number, error: Error): void;
+}
+
+interface Entry {
+  readonly service: string;
+  readonly port: number;
+  readonly listeners: Server[];
+  readonly connections: Set<Socket>;
+  count: number;
+  isClosed: boolean;
+}
+
+/** The body for a service's state: indented with tabs, no newline at the end. Pure. */
+export function serviceHealthBody(service: string, localEndpoints: number, serviceProxyHealthy: boolean): string {
+  const slash = service.indexOf("/");
+  const names = { namespace: service.slice(0, slash), name: service.slice(slash + 1) };
+  return JSON.stringify({ service: names, localEndpoints, serviceProxyHealthy }, undefined, "\t");
+}
+
+/** Stops accepting; connections that exist stay, and what they ask from now on is answered emptily. */
+function closeListeners(entry: Entry): void {
+  entry.isClosed = true;
+  for (const listener of entry.listeners) listener.close();
+}
+
+function cutConnections(entry: Entry): void {
+  for (const socket of entry.connections) socket.destroy();
+}
+
+function listen(server: Server, host: string, port: number, family: IpFamily): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen({ host, port, ipv6Only: family === "IPv6" }, () => {
+      server.removeListener("error", reject);
+      resolve();
+    });
+  });
+}
+
+/** Makes the manager of one family. Nothing listens until the first {@link ServiceHealthPorts.syncServices}. */
+export function createServiceHealth(options: ServiceHealthOptions): ServiceHealthPorts {
+  const { family, log } = options;
+  const hosts = options.addresses === "all" ? [family === "IPv4" ? "0.0.0.0" : "::"] : options.addresses;
+  const entries = new Map<string, Entry>();
+  const entryOfSocket = new WeakMap<Socket, Entry>();
+  const draining = new Set<Entry>();
+  let queue: Promise<void> = Promise.resolve();
+  let isClosed = false;
+
+  const http = createHttpServer((request: IncomingMessage, response: ServerResponse) => {
+    const entry = entryOfSocket.get(request.socket);
+    if (entry === undefined || entry.isClosed) {
+      response.writeHead(200, { Connection: "close" });
+      response.end();
+      return;
+    }
+    const isHealthy = options.isProxyHealthy();
+    const body = serviceHealthBody(entry.service, entry.count, isHealthy);
+    reply(response, entry.count > 0 && isHealthy ? 200 : 503, JSON_TYPE, body, {
+      "X-Load-Balancing-Endpoint-Weight": String(entry.count),
+    });
+  });
+  http.timeout = IDLE_MS;
+
+  function accept(entry: Entry, socket: Socket): void {
+    entry.connections.add(socket);
+    socket.once("close", () => entry.connections.delete(socket));
+    entryOfSocket.set(socket, entry);
+    http.emit("connection", socket);
+  }
+
+  async function openEntry(service: string, port: number): Promise<Entry> {
+    const entry: Entry = { service, port, listeners: [], connections: new Set(), count: 0, isClosed: false };
+    try {
+      for (const host of hosts) {
+        const listener = createServer((socket) => accept(entry, socket));
+        await listen(listener, host, port, family);
+        listener.on("error", (error) =>
+          log.error("Healthcheck could not accept a connection", error, { service, port }),
+        );
+        entry.listeners.push(listener);
+      }
+      return entry;
+    } catch (error) {
+      closeListeners(entry);
+      cutConnections(entry);
+      throw error;
+    }
+  }
+
+  function drain(entry: Entry): void {
+    closeListeners(entry);
+    if (entry.connections.size === 0) return;
+    draining.add(entry);
+    setTimeout(() => {
+      draining.delete(entry);
+      cutConnections(entry);
+    }, DRAIN_MS).unref();
+  }
+
+  async function reconcile(ports: ReadonlyMap<string, number>): Promise<void> {
+    for (const [service, entry] of entries) {
+      if (ports.get(service) === entry.port) continue;
+      log.v(2, "Closing healthcheck", { service, port: entry.port });
+      entries.delete(service);
+      drain(entry);
+    }
+    for (const [service, port] of ports) {
+      if (entries.has(service)) continue;
+      // Closed while we waited for another listener: open nothing more.
+      if (isClosed) return;
+      try {
+        const entry = await openEntry(service, port);
+        log.v(2, "Opened healthcheck", { service, port });
+        entries.set(service, entry);
+      } catch (error) {
+        const failure = error instanceof Error ? error : new Error(String(error));
+        log.error("Failed to start healthcheck", failure, { service, port });
+        options.onListenFailure(service, port, failure);
+      }
+    }
+  }
+
+  /** One reconciliation at a time, in the order asked for. */
+  function enqueue(job: () => Promise<void>): Promise<void> {
+    queue = queue.then(job);
+    return queue;
+  }
+
+  return {
+    syncServices(ports) {
+      return enqueue(async () => {
+        if (!isClosed) await reconcile(ports);
+      });
+    },
+    syncEndpoints(counts) {
+      for (const entry of entries.values()) entry.count = counts.get(entry.service) ?? 0;
+    },
+    close() {
+      isClosed = true;
+      return enqueue(async () => {
+        for (const entry of entries.values()) closeListeners(entry);
+        for (const entry of [...entries.values(), ...draining]) cutConnections(entry);
+        entries.clear();
+        draining.clear();
+      });
+    },
+  };
+}
