@@ -33,7 +33,7 @@ const NO_TOPOLOGY: TopologyMode = { kind: "none" };
 const NO_ENDPOINTS: readonly Endpoint[] = Object.freeze([]);
 
 /**
- * Sorts the endpoints of one service port into what each policy uses. Pure.
+ * Chooses, from the endpoints of one service port, what each policy uses on this node. Pure.
  *
  * @param endpoints sorted by text; `undefined` when there are none.
  */
@@ -46,17 +46,32 @@ export function categorizeEndpoints(
   const mode = usesClusterEndpoints(port) ? topologyMode(all, node) : undefined;
   const cluster = mode === undefined ? undefined : clusterEndpoints(all, mode);
   const local = usesLocalEndpoints(port) ? localEndpoints(all) : undefined;
-  if (cluster === undefined || local === undefined) {
-    const hasAny = local === undefined ? cluster !== undefined && cluster.length > 0 : all.some(isUsable);
-    return { cluster, local: local?.endpoints, reachable: cluster ?? local?.endpoints ?? NO_ENDPOINTS, hasAny };
-  }
-  const clusterCoversLocal = mode?.kind === "none" && !local.isFallback;
   return {
     cluster,
-    local: local.endpoints,
-    reachable: clusterCoversLocal ? cluster : unionOf(all, cluster, local.endpoints),
-    hasAny: cluster.length > 0 || all.some(isUsable),
+    local: local?.endpoints,
+    reachable: reachableEndpoints(all, cluster, local, mode),
+    // The Cluster set is never empty while anybody is usable, so it answers the question where it exists.
+    hasAny: cluster === undefined ? local !== undefined && all.some(isUsable) : cluster.length > 0,
   };
+}
+
+interface LocalSet {
+  readonly endpoints: readonly Endpoint[];
+  /** Nobody here was ready: these are serving and terminating. */
+  readonly isFallback: boolean;
+}
+
+/** Core.md §7.4. */
+function reachableEndpoints(
+  all: readonly Endpoint[],
+  cluster: readonly Endpoint[] | undefined,
+  local: LocalSet | undefined,
+  mode: TopologyMode | undefined,
+): readonly Endpoint[] {
+  if (local === undefined) return cluster ?? NO_ENDPOINTS;
+  if (cluster === undefined) return local.endpoints;
+  const clusterCoversLocal = mode?.kind === "none" && !local.isFallback;
+  return clusterCoversLocal ? cluster : unionOf(all, cluster, local.endpoints);
 }
 
 /** Core.md §7.1. Topology chooses among ready endpoints only; the terminating fallback ignores it. */
@@ -66,7 +81,7 @@ function clusterEndpoints(all: readonly Endpoint[], mode: TopologyMode): readonl
 }
 
 /** Core.md §7.2. */
-function localEndpoints(all: readonly Endpoint[]) {
+function localEndpoints(all: readonly Endpoint[]): LocalSet {
   const ready = filterOrSame(all, (endpoint) => endpoint.isLocal && endpoint.isReady);
   if (ready.length > 0) return { endpoints: ready, isFallback: false };
   const fallback = filterOrSame(all, (endpoint) => endpoint.isLocal && isServingTerminating(endpoint));

@@ -1,0 +1,149 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { type Facts, silentLogger } from "../logging/logger.ts";
+import { ProxyState } from "./proxy-state.ts";
+import { makeEndpointRecord, makeService, makeSlice, TCP_80, UDP_53 } from "./testing/records.ts";
+
+function makeState(log = silentLogger) {
+  return new ProxyState({ family: "IPv4", nodeName: "node-a", allowExternalIPs: true, now: () => 0, log });
+}
+
+const SERVICE = makeService({
+  ports: [
+    { name: "p", protocol: "TCP", port: 80, nodePort: 0 },
+    { name: "dns", protocol: "UDP", port: 53, nodePort: 0 },
+  ],
+});
+const SLICE = makeSlice({
+  ports: [TCP_80, UDP_53],
+  endpoints: [makeEndpointRecord("10.0.0.1"), makeEndpointRecord("10.0.0.2", { ready: false })],
+  lastChangeTriggerTime: "2024-01-01T00:00:00Z",
+});
+
+describe("proxy state", () => {
+  test("events change nothing until they are applied, then everything at once", () => {
+    const state = makeState();
+    assert.equal(state.onService({ kind: "add", object: SERVICE }), true);
+    assert.deepEqual(state.onEndpointSlice({ kind: "add", object: SLICE }), { accepted: true, changed: true });
+    assert.deepEqual([state.services.size, state.endpoints.size, state.endpointCount], [0, 0, 0]);
+    assert.equal(state.pendingServiceCount, 1);
+
+    const changes = state.applyChanges();
+    assert.deepEqual([...changes.updatedServices], ["ns1/svc1"]);
+    assert.deepEqual([...changes.changedPorts].sort(), ["ns1/svc1:dns/UDP", "ns1/svc1:p/TCP"]);
+    assert.equal(changes.conntrackCleanupRequired, true);
+    assert.deepEqual(changes.triggerTimesMs, [{ service: "ns1/svc1", timesMs: [Date.UTC(2024, 0, 1)] }]);
+    assert.equal(state.pendingServiceCount, 0);
+    assert.deepEqual([...state.udpServices.keys()], ["ns1/svc1:dns/UDP"]);
+  });
+
+  test("nothing pending applies as nothing", () => {
+    const { updatedServices, changedPorts, conntrackCleanupRequired, triggerTimesMs } = makeState().applyChanges();
+    assert.deepEqual(
+      [updatedServices.size, changedPorts.size, conntrackCleanupRequired, triggerTimesMs],
+      [0, 0, false, []],
+    );
+  });
+
+  test("changes of services and of endpoints are told together", () => {
+    const state = makeState();
+    state.onService({ kind: "add", object: makeService() });
+    state.onEndpointSlice({ kind: "add", object: makeSlice({ ...SLICE, serviceName: "svc2", ports: [TCP_80] }) });
+    const changes = state.applyChanges();
+    assert.deepEqual([...changes.updatedServices].sort(), ["ns1/svc1", "ns1/svc2"]);
+    assert.deepEqual([...changes.changedPorts].sort(), ["ns1/svc1:p/TCP", "ns1/svc2:p/TCP"]);
+  });
+
+  test("the endpoint count is per service port, whatever the readiness, and ignores ports without a service", () => {
+    const state = makeState();
+    state.onEndpointSlice({ kind: "add", object: SLICE });
+    state.applyChanges();
+    assert.equal(state.endpointCount, 0);
+    state.onService({ kind: "add", object: SERVICE });
+    state.applyChanges();
+    assert.equal(state.endpointCount, 4);
+    const one = { ...SLICE, endpoints: SLICE.endpoints.slice(1) };
+    state.onEndpointSlice({ kind: "update", old: SLICE, object: one });
+    state.applyChanges();
+    assert.equal(state.endpointCount, 2);
+    state.onService({ kind: "update", old: SERVICE, object: { ...SERVICE, ports: SERVICE.ports.slice(1) } });
+    state.applyChanges();
+    assert.equal(state.endpointCount, 1);
+    state.onEndpointSlice({ kind: "delete", object: one });
+    state.applyChanges();
+    assert.equal(state.endpointCount, 0);
+  });
+
+  test("a slice that is relabelled leaves its old service", () => {
+    const state = makeState();
+    state.onEndpointSlice({ kind: "add", object: SLICE });
+    state.applyChanges();
+    const moved = { ...SLICE, serviceName: "svc2" };
+    assert.deepEqual(state.onEndpointSlice({ kind: "update", old: SLICE, object: moved }), {
+      accepted: true,
+      changed: true,
+    });
+    state.applyChanges();
+    assert.deepEqual([...state.endpoints.keys()].sort(), ["ns1/svc2:dns/UDP", "ns1/svc2:p/TCP"]);
+    const unlabelled = { ...SLICE, serviceName: "" };
+    assert.equal(state.onEndpointSlice({ kind: "update", old: moved, object: unlabelled }).changed, true);
+    state.applyChanges();
+    assert.equal(state.endpoints.size, 0);
+    assert.equal(state.onEndpointSlice({ kind: "update", old: unlabelled, object: SLICE }).accepted, true);
+    state.applyChanges();
+    assert.equal(state.endpoints.size, 2);
+  });
+
+  test("slices of another family are not accepted", () => {
+    const object = makeSlice({ addressType: "IPv6" });
+    assert.deepEqual(makeState().onEndpointSlice({ kind: "add", object }), { accepted: false, changed: false });
+  });
+
+  test("what is left out of a bad object is logged with its object, field and value", () => {
+    const errors: [string, Facts | undefined][] = [];
+    const log = {
+      ...silentLogger,
+      error: (message: string, _cause: unknown, facts?: Facts) => errors.push([message, facts]),
+    };
+    const state = makeState(log);
+    state.onService({ kind: "add", object: makeService({ externalIPs: ["1.2.3.4 -j ACCEPT"] }) });
+    state.onEndpointSlice({ kind: "add", object: makeSlice({ endpoints: [makeEndpointRecord("x")] }) });
+    state.applyChanges();
+    assert.deepEqual(
+      errors.map(([, facts]) => facts),
+      [
+        { service: "ns1/svc1", field: "spec.externalIPs[0]", value: "1.2.3.4 -j ACCEPT" },
+        {
+          endpointSlice: "ns1/svc1-a",
+          field: "endpoints[0].addresses[0]",
+          value: "x",
+          expected: "an IPv4 address",
+        },
+      ],
+    );
+    assert.deepEqual([...state.services.keys()], ["ns1/svc1:p/TCP"]);
+  });
+
+  test("added, changed and removed service ports are logged when verbose", () => {
+    const lines: string[] = [];
+    const log = {
+      ...silentLogger,
+      isVerbose: (level: number) => level <= 4,
+      v: (_level: number, message: string, facts?: Facts) =>
+        lines.push(`${message} ${facts?.portName} ${facts?.servicePort}`),
+    };
+    const state = makeState(log);
+    const moved = makeService({ clusterIPs: ["172.16.0.9"] });
+    state.onService({ kind: "add", object: makeService() });
+    state.applyChanges();
+    state.onService({ kind: "update", old: makeService(), object: moved });
+    state.applyChanges();
+    state.onService({ kind: "delete", object: moved });
+    state.applyChanges();
+    assert.deepEqual(lines, [
+      "Adding new service port ns1/svc1:p 172.16.0.1:80/TCP",
+      "Updating existing service port ns1/svc1:p 172.16.0.9:80/TCP",
+      "Removing service port ns1/svc1:p 172.16.0.9:80/TCP",
+    ]);
+  });
+});

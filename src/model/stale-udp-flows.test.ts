@@ -1,0 +1,110 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { UdpFlow } from "../sync/observers.ts";
+import type { Endpoint } from "./endpoint.ts";
+import type { ServicePort } from "./service-port.ts";
+import { servicePortName } from "./service-port-name.ts";
+import { isStale, udpFrontEnds } from "./stale-udp-flows.ts";
+import { ip, makeEndpoint, makeServicePort } from "./testing/records.ts";
+
+function udpPort(name: string, overrides: Partial<ServicePort> = {}): ServicePort {
+  return makeServicePort({ protocol: "UDP", port: 53, name: servicePortName("ns1", name, "dns", "UDP"), ...overrides });
+}
+
+const DNS = udpPort("dns", {
+  loadBalancerVIPs: [ip("5.5.5.5")],
+  externalIPs: [ip("9.9.9.9")],
+  nodePort: 30053,
+});
+const SERVING = [
+  makeEndpoint("10.0.0.1", 5353),
+  // Terminating and not ready, but serving: still a good answer.
+  makeEndpoint("10.0.0.2", 5353, { isReady: false, isTerminating: true }),
+];
+const DEAD = makeEndpoint("10.0.0.3", 5353, { isReady: false, isServing: false, isTerminating: true });
+
+function flow(destination: [string, number], replySource: [string, number]): UdpFlow {
+  return {
+    sourceIP: ip("10.9.9.9"),
+    sourcePort: 40000,
+    destinationIP: ip(destination[0]),
+    destinationPort: destination[1],
+    replySourceIP: ip(replySource[0]),
+    replySourcePort: replySource[1],
+    replyDestinationIP: ip("10.9.9.9"),
+    replyDestinationPort: 40000,
+  };
+}
+
+function stale(services: ServicePort[], endpoints: Record<string, readonly Endpoint[]>, one: UdpFlow): boolean {
+  return isStale(udpFrontEnds(services, new Map(Object.entries(endpoints))), one);
+}
+
+const CLUSTER = { "ns1/dns:dns/UDP": [...SERVING, DEAD] };
+
+describe("stale UDP flows", () => {
+  const rows: readonly [string, [string, number], [string, number], boolean][] = [
+    ["cluster IP, answered by a ready endpoint", ["172.16.0.1", 53], ["10.0.0.1", 5353], false],
+    ["cluster IP, answered by a serving one that terminates", ["172.16.0.1", 53], ["10.0.0.2", 5353], false],
+    ["cluster IP, answered by one that stopped serving", ["172.16.0.1", 53], ["10.0.0.3", 5353], true],
+    ["cluster IP, answered by a vanished endpoint", ["172.16.0.1", 53], ["10.0.0.9", 5353], true],
+    ["cluster IP, answered on an old target port", ["172.16.0.1", 53], ["10.0.0.1", 53], true],
+    ["cluster IP, never translated", ["172.16.0.1", 53], ["172.16.0.1", 53], true],
+    ["load-balancer IP, good", ["5.5.5.5", 53], ["10.0.0.1", 5353], false],
+    ["load-balancer IP, vanished", ["5.5.5.5", 53], ["10.0.0.9", 5353], true],
+    ["external IP, good", ["9.9.9.9", 53], ["10.0.0.1", 5353], false],
+    ["external IP, vanished", ["9.9.9.9", 53], ["10.0.0.9", 5353], true],
+    ["node port on any address, good", ["192.168.1.1", 30053], ["10.0.0.1", 5353], false],
+    ["node port on any address, vanished", ["192.168.1.1", 30053], ["10.0.0.9", 5353], true],
+    ["an unrelated host that uses the node port's number", ["8.8.8.8", 30053], ["8.8.8.8", 30053], true],
+    ["service IP, but not a service port", ["172.16.0.1", 54], ["172.16.0.1", 54], false],
+    ["service port, but not a service IP", ["8.8.8.8", 53], ["8.8.8.8", 53], false],
+  ];
+  for (const [name, destination, replySource, expected] of rows) {
+    test(`${expected ? "deleted" : "kept"}: ${name}`, () => {
+      assert.equal(stale([DNS], CLUSTER, flow(destination, replySource)), expected);
+    });
+  }
+
+  test("a service without serving endpoints has no flow touched", () => {
+    const toNobody = flow(["172.16.0.1", 53], ["10.0.0.9", 5353]);
+    assert.equal(stale([DNS], {}, toNobody), false);
+    assert.equal(stale([DNS], { "ns1/dns:dns/UDP": [DEAD] }, toNobody), false);
+    assert.equal(stale([DNS], { "ns1/dns:dns/UDP": [DEAD] }, flow(["1.1.1.1", 30053], ["1.1.1.1", 30053])), false);
+  });
+
+  test("TCP and SCTP services have no say", () => {
+    for (const protocol of ["TCP", "SCTP"] as const) {
+      const name = servicePortName("ns1", "dns", "dns", protocol);
+      const port = { ...DNS, protocol, name };
+      assert.equal(stale([port], { [name.key]: SERVING }, flow(["172.16.0.1", 53], ["10.0.0.9", 5353])), false);
+    }
+  });
+
+  test("a flow to a cluster IP is also judged by a node port of the same number", () => {
+    const other = udpPort("other", { clusterIP: ip("172.16.0.2"), port: 99, nodePort: 53 });
+    const endpoints = { ...CLUSTER, "ns1/other:dns/UDP": [makeEndpoint("10.0.0.7", 99)] };
+    assert.equal(stale([DNS, other], endpoints, flow(["172.16.0.1", 53], ["10.0.0.1", 5353])), true);
+  });
+
+  test("a front end that two services claim is served by the endpoints of both", () => {
+    const twin = udpPort("twin", { nodePort: 30053 });
+    const endpoints = { ...CLUSTER, "ns1/twin:dns/UDP": [makeEndpoint("10.0.0.7", 53)] };
+    for (const order of [
+      [DNS, twin],
+      [twin, DNS],
+    ]) {
+      assert.equal(stale(order, endpoints, flow(["172.16.0.1", 53], ["10.0.0.1", 5353])), false);
+      assert.equal(stale(order, endpoints, flow(["172.16.0.1", 53], ["10.0.0.7", 53])), false);
+      assert.equal(stale(order, endpoints, flow(["1.1.1.1", 30053], ["10.0.0.7", 53])), false);
+      assert.equal(stale(order, endpoints, flow(["172.16.0.1", 53], ["10.0.0.8", 53])), true);
+    }
+  });
+
+  test("IPv6", () => {
+    const port = udpPort("six", { clusterIP: ip("fd00::10") });
+    const endpoints = { "ns1/six:dns/UDP": [makeEndpoint("fd00:1::1", 5353)] };
+    assert.equal(stale([port], endpoints, flow(["fd00::10", 53], ["fd00:1::1", 5353])), false);
+    assert.equal(stale([port], endpoints, flow(["fd00::10", 53], ["fd00:1::2", 5353])), true);
+  });
+});
