@@ -7,7 +7,7 @@ import type { AddressInfo } from "node:net";
 import type { Logger } from "../logging/logger.ts";
 import type { Clock } from "../sync/clock.ts";
 import { reply, TEXT } from "./http-reply.ts";
-import { isNoIpv6, type ListenTarget, listenTargets, parseListenAddress } from "./listen-address.ts";
+import { type ListenTarget, listenOnFirst, listenTargets, parseListenAddress } from "./listen-address.ts";
 import type { HttpHandler } from "./routes.ts";
 
 const RETRY_MS = 5_000;
@@ -56,20 +56,6 @@ function listen(server: Server, target: ListenTarget): Promise<AddressInfo> {
   });
 }
 
-async function listenAny(server: Server, targets: readonly ListenTarget[]): Promise<AddressInfo> {
-  const last = targets.length - 1;
-  for (const target of targets.slice(0, last)) {
-    try {
-      return await listen(server, target);
-    } catch (error) {
-      if (!isNoIpv6(error)) throw error;
-    }
-  }
-  const target = targets[last];
-  if (target === undefined) throw new Error("no address to listen on");
-  return listen(server, target);
-}
-
 /** Stops accepting, lets running requests finish for a second, then cuts what is left. */
 function closeServer(server: Server): Promise<void> {
   return new Promise((resolve) => {
@@ -111,7 +97,7 @@ export function startHttpEndpoint(options: HttpEndpointOptions): HttpEndpoint {
   async function listenUntilItWorks(): Promise<AddressInfo | undefined> {
     while (!signal.aborted) {
       try {
-        const bound = await listenAny(server, targets);
+        const bound = await listenOnFirst(targets, (target) => listen(server, target));
         // From here on an error event is about one connection that could not be accepted, for example too many files.
         server.on("error", (error) => log.error("HTTP server could not accept a connection", error, { address }));
         return bound;

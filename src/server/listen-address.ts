@@ -30,8 +30,29 @@ export function listenTargets(host: IpAddress, port: number): readonly ListenTar
   ];
 }
 
-/** Whether a listen error says that the host cannot do IPv6, so that the next target is worth a try. Pure. */
-export function isNoIpv6(error: unknown): boolean {
+/** Whether a listen error says that the host cannot do IPv6. */
+function isNoIpv6(error: unknown): boolean {
   if (!(error instanceof Error) || !("code" in error)) return false;
   return error.code === "EAFNOSUPPORT" || error.code === "EADDRNOTAVAIL" || error.code === "EINVAL";
+}
+
+/**
+ * Listens on the first target that the host can do; only a lack of IPv6 leads on to the next one.
+ *
+ * @param listen one attempt. Rejects with its error when that was the last target or another kind of failure.
+ */
+export async function listenOnFirst<T>(
+  targets: readonly ListenTarget[],
+  listen: (target: ListenTarget) => Promise<T>,
+): Promise<T> {
+  let failure: unknown = new Error("no address to listen on");
+  for (const target of targets) {
+    try {
+      return await listen(target);
+    } catch (error) {
+      if (!isNoIpv6(error)) throw error;
+      failure = error;
+    }
+  }
+  throw failure;
 }
