@@ -33,7 +33,8 @@ export class ConfigDecodeError extends Error {
 
 /** Where upstream registers its kinds; part of its error text. */
 const SCHEME = "pkg/proxy/apis/config/scheme/scheme.go:30";
-const TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }';
+const TYPE_META =
+  'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }';
 
 type JsonObject = { readonly [key: string]: JsonValue };
 

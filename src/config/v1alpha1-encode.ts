@@ -102,7 +102,7 @@ function listOrNull(list: readonly string[]): readonly string[] | null {
 
 /** The body of `/configz`. Pure. */
 export function encodeConfigz(config: DraftConfig): string {
-  return JSON.stringify({ [`${API_VERSION.slice(0, API_VERSION.indexOf("/"))}`]: toV1Alpha1(config) });
+  return JSON.stringify({ [API_VERSION.slice(0, API_VERSION.indexOf("/"))]: toV1Alpha1(config) });
 }
 
 /**
@@ -111,7 +111,11 @@ export function encodeConfigz(config: DraftConfig): string {
  */
 export async function encodeYaml(config: DraftConfig): Promise<string> {
   const { Document, isScalar, parse, visit } = await import("yaml");
-  const document = new Document(toV1Alpha1(config), { version: "1.1", sortMapEntries: true, aliasDuplicateObjects: false });
+  const document = new Document(toV1Alpha1(config), {
+    version: "1.1",
+    sortMapEntries: true,
+    aliasDuplicateObjects: false,
+  });
   visit(document, {
     Scalar(_, node) {
       if (!isScalar<string>(node) || typeof node.value !== "string") return;

@@ -249,4 +249,3 @@ export const configurationSchema = struct("v1alpha1.KubeProxyConfiguration", {
 
 /** A decoded document; durations are nanoseconds. */
 export type ConfigurationDocument = v.InferOutput<typeof configurationSchema>;
-

@@ -7,13 +7,7 @@ import { isCollection, isMap, isScalar, isSeq, LineCounter, type ParsedNode, par
 import { quoteGo } from "./go-text.ts";
 
 /** A value as JSON has it. */
-export type JsonValue =
-  | null
-  | boolean
-  | number
-  | string
-  | readonly JsonValue[]
-  | { readonly [key: string]: JsonValue };
+export type JsonValue = null | boolean | number | string | readonly JsonValue[] | { readonly [key: string]: JsonValue };
 
 /** The values of a text, and what the strict reader has to say about equal keys. */
 export interface ConfigText {
@@ -65,7 +59,10 @@ export function readConfigText(text: string): ConfigText {
   }
   const duplicates: string[] = [];
   collectDuplicates(document.contents, (key, value) => duplicates.push(duplicateText(key, value, lines, isJson)));
-  return { root: toJsonValue(document.toJS({ maxAliasCount: 100 }), !isJson), duplicates: groupYaml(duplicates, isJson) };
+  return {
+    root: toJsonValue(document.toJS({ maxAliasCount: 100 }), !isJson),
+    duplicates: groupYaml(duplicates, isJson),
+  };
 }
 
 /** Reports each repeated key, after whatever is repeated inside its value: the order of upstream's reader. */

@@ -1,0 +1,106 @@
+/** Feature gates: which are known, which are on. Pure. Reference server.md §2.8. */
+import { type GateStage, KNOWN_GATES } from "./known-feature-gates.ts";
+
+/** What is known of one gate before anything is set. */
+export interface GateSpec {
+  readonly stage: GateStage;
+  readonly default: boolean;
+  /** A locked gate cannot be set to anything but its default. */
+  readonly locked: boolean;
+}
+
+/** A gate with its effective value, as the metric `kubernetes_feature_enabled` shows it. */
+export interface GateState {
+  readonly name: string;
+  readonly stage: GateStage;
+  readonly enabled: boolean;
+}
+
+/** The gates of a running process. */
+export interface FeatureGates {
+  /** Whether a gate is on; an unknown name is off. */
+  isEnabled(name: string): boolean;
+  /** Every known gate but the two bulk switches, sorted by name. */
+  list(): readonly GateState[];
+}
+
+/** A line to log for a gate that was set although it is no longer a choice. */
+export interface GateNotice {
+  readonly message: string;
+  readonly facts: { readonly featureGate: string; readonly value: boolean };
+}
+
+/** The outcome of setting gates. */
+export type GatesResult =
+  | { readonly ok: true; readonly gates: FeatureGates; readonly notices: readonly GateNotice[] }
+  | { readonly ok: false; readonly error: string };
+
+const BULK: Readonly<Record<string, GateStage>> = { AllAlpha: "Alpha", AllBeta: "Beta" };
+
+const SPECS: ReadonlyMap<string, GateSpec> = new Map(
+  KNOWN_GATES.flatMap((group) =>
+    group.names
+      .trim()
+      .split(/\s+/)
+      .map((name) => [name, group] as const),
+  ),
+);
+
+/**
+ * Looks a gate up.
+ *
+ * @returns its stage, default and lock, or `undefined` for an unknown name.
+ */
+export function findGate(name: string): GateSpec | undefined {
+  return SPECS.get(name);
+}
+
+/**
+ * Applies the gates that a user set. Any known gate may be set; a value for one gate wins over `AllAlpha`/`AllBeta`.
+ *
+ * @returns the effective gates, or `unrecognized feature gate: X` / `cannot set feature gate X to false, feature is
+ * locked to true`; of several errors, which upstream reports in no fixed order, the first by name.
+ */
+export function setFeatureGates(wanted: Readonly<Record<string, boolean>>): GatesResult {
+  const notices: GateNotice[] = [];
+  for (const name of Object.keys(wanted).sort()) {
+    const value = wanted[name] === true;
+    const spec = findGate(name);
+    if (spec === undefined) return { ok: false, error: `unrecognized feature gate: ${name}` };
+    if (spec.locked && spec.default !== value) {
+      return {
+        ok: false,
+        error: `cannot set feature gate ${name} to ${value}, feature is locked to ${spec.default}`,
+      };
+    }
+    if (spec.stage === "GA" || spec.stage === "Deprecated") {
+      const word = spec.stage === "GA" ? "GA" : "deprecated";
+      notices.push({
+        message: `Warning: setting ${word} feature gate. It will be removed in a future release.`,
+        facts: { featureGate: name, value },
+      });
+    }
+  }
+  return { ok: true, gates: makeGates(wanted), notices };
+}
+
+function makeGates(wanted: Readonly<Record<string, boolean>>): FeatureGates {
+  const enabled = new Map<string, boolean>();
+  for (const [name, spec] of SPECS) {
+    const bulk = Object.keys(BULK).find((switchName) => BULK[switchName] === spec.stage);
+    const forStage = bulk === undefined ? undefined : own(wanted, bulk);
+    enabled.set(name, own(wanted, name) ?? (name in BULK ? undefined : forStage) ?? spec.default);
+  }
+  return {
+    isEnabled: (name) => enabled.get(name) === true,
+    list: () =>
+      [...SPECS]
+        .filter(([name]) => !(name in BULK))
+        .map(([name, { stage }]) => ({ name, stage, enabled: enabled.get(name) === true }))
+        .sort((a, b) => (a.name < b.name ? -1 : 1)),
+  };
+}
+
+function own(record: Readonly<Record<string, boolean>>, name: string): boolean | undefined {
+  return Object.hasOwn(record, name) ? record[name] : undefined;
+}

@@ -1,0 +1,39 @@
+/** Checks of what the chosen local-traffic detection needs. Pure. Reference server.md §3.5. */
+import { type Cidr, familyOf, parseCidr } from "../net/ip.ts";
+import type { DraftConfig } from "./config.ts";
+import { invalid } from "./field-error.ts";
+
+// Upstream leaves the last bracket open.
+const NOT_A_PAIR =
+  "must be a either a single CIDR or dual-stack pair of CIDRs (e.g. [10.100.0.0/16, fde4:8dba:82e1::/48]";
+const NOT_A_CIDR = "must be a valid CIDR block (e.g. 10.100.0.0/16 or fde4:8dba:82e1::/48)";
+
+/** The errors of the section that `detectLocalMode` selects. Pure. */
+export function detectLocalErrors(draft: DraftConfig, path: string): readonly string[] {
+  const { bridgeInterface, clusterCIDRs, interfaceNamePrefix } = draft.detectLocal;
+  switch (draft.detectLocalMode) {
+    case "BridgeInterface":
+      return bridgeInterface === "" ? [invalid(`${path}.InterfaceName`, "", "must not be empty")] : [];
+    case "InterfaceNamePrefix":
+      return interfaceNamePrefix === "" ? [invalid(`${path}.InterfacePrefix`, "", "must not be empty")] : [];
+    case "ClusterCIDR":
+      return clusterCidrErrors(clusterCIDRs, `${path}.ClusterCIDRs`);
+    default:
+      return [];
+  }
+}
+
+function clusterCidrErrors(texts: readonly string[], path: string): readonly string[] {
+  if (texts.length > 2) return [invalid(path, texts, NOT_A_PAIR)];
+  const cidrs = texts.map(parseCidr);
+  const errors = cidrs.flatMap((cidr, index) =>
+    cidr === undefined ? [invalid(`${path}[${index}]`, texts[index] ?? "", NOT_A_CIDR)] : [],
+  );
+  if (errors.length === 0 && cidrs.length === 2 && !isDualStackPair(cidrs))
+    errors.push(invalid(path, texts, NOT_A_PAIR));
+  return errors;
+}
+
+function isDualStackPair(cidrs: readonly (Cidr | undefined)[]): boolean {
+  return new Set(cidrs.map((cidr) => cidr && familyOf(cidr))).size === 2;
+}

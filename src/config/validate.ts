@@ -1,0 +1,187 @@
+/**
+ * The checks of a resolved configuration: upstream's paths, order and words. Pure. Reference server.md §3.5.
+ */
+import { parseCidr, parseIpAddress, toPort } from "../net/ip.ts";
+import { splitHostPort } from "./bind-address.ts";
+import {
+  DETECT_LOCAL_MODES,
+  type DetectLocalMode,
+  type DraftConfig,
+  type KubeProxyConfig,
+  NODE_PORT_ADDRESSES_PRIMARY,
+  PROXY_MODES,
+  type ProxyMode,
+} from "./config.ts";
+import { formatMs } from "./duration.ts";
+import { type FeatureGates, setFeatureGates } from "./feature-gates.ts";
+import { invalid, unsupported } from "./field-error.ts";
+import { joinErrors } from "./go-text.ts";
+import { detectLocalErrors } from "./validate-detect-local.ts";
+import { loggingErrors } from "./validate-logging.ts";
+
+const ROOT = "KubeProxyConfiguration";
+const NOT_NEGATIVE = "must be greater than or equal to 0";
+const BIT_RANGE = "must be within the range [0, 31]";
+
+/** The outcome of checking: the configuration with its modes narrowed, or every error in upstream's order. */
+export type CheckResult =
+  | { readonly ok: true; readonly config: KubeProxyConfig }
+  | { readonly ok: false; readonly errors: readonly string[]; readonly message: string };
+
+/** The minor version before the running one: the only one whose hidden metrics may be shown. */
+export const PREVIOUS_MINOR_VERSION = "1.35";
+
+/**
+ * Checks a resolved configuration (after `applyPlatformDefaults`).
+ *
+ * @returns the checked configuration, or the errors; `message` is their common text, one bare, several as `[a, b]`.
+ */
+export function checkConfig(draft: DraftConfig): CheckResult {
+  const errors = configErrors(draft);
+  const mode = PROXY_MODES.find((known): known is ProxyMode => known === draft.mode);
+  const detectLocalMode = DETECT_LOCAL_MODES.find((known): known is DetectLocalMode => known === draft.detectLocalMode);
+  if (errors.length > 0 || mode === undefined || detectLocalMode === undefined) {
+    return { ok: false, errors, message: joinErrors(errors) };
+  }
+  return { ok: true, config: { ...draft, mode, detectLocalMode } };
+}
+
+/** The errors of a configuration; an empty mode or local-traffic mode is allowed here, as it is upstream. */
+export function configErrors(draft: DraftConfig): readonly string[] {
+  const gates = setFeatureGates(draft.featureGates);
+  return [
+    ...(gates.ok ? [] : [invalid(`${ROOT}.featureGates`, draft.featureGates, gates.error)]),
+    ...bitErrors("KubeProxyIPTablesConfiguration", draft.iptables.masqueradeBit),
+    ...(draft.mode === "ipvs" ? ipvsErrors(draft) : []),
+    ...(draft.mode === "nftables" ? bitErrors("KubeProxyNFTablesConfiguration", draft.nftables.masqueradeBit) : []),
+    ...linuxErrors(draft),
+    ...modeErrors(draft.mode),
+    ...negative(`${ROOT}.ClientConnection.Burst`, draft.clientConnection.burst),
+    ...notPositive(`${ROOT}.ConfigSyncPeriod`, draft.configSyncPeriodMs),
+    ...periodErrors(draft),
+    ...addressErrors(draft),
+    ...nodePortAddressErrors(draft.nodePortAddresses),
+    ...hiddenMetricsErrors(draft.showHiddenMetricsForVersion),
+    ...detectLocalModeErrors(draft.detectLocalMode),
+    ...detectLocalErrors(draft, `${ROOT}.DetectLocalConfiguration`),
+    ...loggingErrors(draft.logging, gates.ok ? gates.gates : NO_GATES, `${ROOT}.logging`),
+  ];
+}
+
+/** Gates that could not be applied: the defaults hold. */
+const NO_GATES: FeatureGates = (() => {
+  const defaults = setFeatureGates({});
+  return defaults.ok ? defaults.gates : { isEnabled: () => false, list: () => [] };
+})();
+
+function bitErrors(section: string, bit: number): readonly string[] {
+  return bit >= 0 && bit <= 31 ? [] : [invalid(`${ROOT}.${section}.MasqueradeBit`, bit, BIT_RANGE)];
+}
+
+function negative(path: string, value: number): readonly string[] {
+  return value < 0 ? [invalid(path, value, NOT_NEGATIVE)] : [];
+}
+
+function negativeMs(path: string, ms: number): readonly string[] {
+  return ms < 0 ? [invalid(path, formatMs(ms), NOT_NEGATIVE)] : [];
+}
+
+function notPositive(path: string, ms: number): readonly string[] {
+  return ms <= 0 ? [invalid(path, formatMs(ms), "must be greater than 0")] : [];
+}
+
+function ipvsErrors({ ipvs }: DraftConfig): readonly string[] {
+  const path = `${ROOT}.KubeProxyIPVSConfiguration`;
+  return [
+    ...negativeMs(`${path}.TCPTimeout`, ipvs.tcpTimeoutMs),
+    ...negativeMs(`${path}.TCPFinTimeout`, ipvs.tcpFinTimeoutMs),
+    ...negativeMs(`${path}.UDPTimeout`, ipvs.udpTimeoutMs),
+    ...ipvs.excludeCIDRs.flatMap((cidr, index) =>
+      parseCidr(cidr) === undefined ? [invalid(`${path}.ExcludeCidrs[${index}]`, cidr, "must be a valid CIDR")] : [],
+    ),
+  ];
+}
+
+function linuxErrors({ conntrack, oomScoreAdj }: DraftConfig): readonly string[] {
+  const linux = `${ROOT}.KubeProxyLinuxConfiguration`;
+  const path = `${linux}.KubeProxyConntrackConfiguration`;
+  return [
+    ...negative(`${path}.MaxPerCore`, conntrack.maxPerCore),
+    ...negative(`${path}.Min`, conntrack.min),
+    ...negativeMs(`${path}.TCPEstablishedTimeout`, conntrack.tcpEstablishedTimeoutMs),
+    ...negativeMs(`${path}.TCPCloseWaitTimeout`, conntrack.tcpCloseWaitTimeoutMs),
+    ...negativeMs(`${path}.UDPTimeout`, conntrack.udpTimeoutMs),
+    ...negativeMs(`${path}.UDPStreamTimeout`, conntrack.udpStreamTimeoutMs),
+    ...(oomScoreAdj < -1000 || oomScoreAdj > 1000
+      ? [invalid(`${linux}.OOMScoreAdj`, oomScoreAdj, "must be within the range [-1000, 1000]")]
+      : []),
+  ];
+}
+
+function modeErrors(mode: string): readonly string[] {
+  if (mode === "" || PROXY_MODES.some((known) => known === mode)) return [];
+  const detail = `must be ${PROXY_MODES.join(", ")} or blank (blank means the best-available proxy [currently iptables])`;
+  return [invalid(`${ROOT}.Mode.ProxyMode`, mode, detail)];
+}
+
+function periodErrors({ syncPeriodMs, minSyncPeriodMs }: DraftConfig): readonly string[] {
+  const path = `${ROOT}.SyncPeriod`;
+  return [
+    ...notPositive(path, syncPeriodMs),
+    ...negativeMs(`${ROOT}.MinSyncPeriod`, minSyncPeriodMs),
+    // The value shown is the shorter period: upstream's users know the text with it.
+    ...(minSyncPeriodMs > syncPeriodMs
+      ? [invalid(path, formatMs(minSyncPeriodMs), `must be greater than or equal to ${ROOT}.MinSyncPeriod`)]
+      : []),
+  ];
+}
+
+function addressErrors(draft: DraftConfig): readonly string[] {
+  const { bindAddress, healthzBindAddress, metricsBindAddress } = draft;
+  return [
+    ...(parseIpAddress(bindAddress) === undefined
+      ? [invalid(`${ROOT}.BindAddress`, bindAddress, "not a valid textual representation of an IP address")]
+      : []),
+    ...(healthzBindAddress === "" ? [] : hostPortErrors(`${ROOT}.HealthzBindAddress`, healthzBindAddress)),
+    ...hostPortErrors(`${ROOT}.MetricsBindAddress`, metricsBindAddress),
+  ];
+}
+
+function hostPortErrors(path: string, text: string): readonly string[] {
+  const parts = splitHostPort(text);
+  if (parts === undefined) return [invalid(path, text, "must be IP:port")];
+  const { host, port } = parts;
+  const portNumber = /^[+-]?[0-9]+$/.test(port) ? toPort(Number(port)) : undefined;
+  return [
+    ...(parseIpAddress(host) === undefined ? [invalid(path, host, "must be a valid IP")] : []),
+    ...(portNumber === undefined ? [invalid(path, port, "must be a valid port")] : []),
+  ];
+}
+
+function nodePortAddressErrors(addresses: readonly string[]): readonly string[] {
+  const errors: string[] = [];
+  for (const [index, address] of addresses.entries()) {
+    const path = `${ROOT}.NodePortAddresses[${index}]`;
+    if (address === NODE_PORT_ADDRESSES_PRIMARY) {
+      if (addresses.length > 1) errors.push(invalid(path, address, "can't use both 'primary' and CIDRs"));
+      break;
+    }
+    if (parseCidr(address) === undefined) errors.push(invalid(path, address, "must be a valid CIDR"));
+  }
+  return errors;
+}
+
+function hiddenMetricsErrors(version: string): readonly string[] {
+  if (version === "" || version === PREVIOUS_MINOR_VERSION) return [];
+  const inner = invalid(
+    "showHiddenMetricsForVersion",
+    version,
+    `must be omitted or have the value '${PREVIOUS_MINOR_VERSION}'; only the previous minor version is allowed`,
+  );
+  return [invalid(`${ROOT}.ShowHiddenMetricsForVersion`, version, `invalid showHiddenMetricsForVersion: ${inner}`)];
+}
+
+function detectLocalModeErrors(mode: string): readonly string[] {
+  if (mode === "" || DETECT_LOCAL_MODES.some((known) => known === mode)) return [];
+  return [unsupported(`${ROOT}.DetectLocalMode`, mode, [...DETECT_LOCAL_MODES, ""])];
+}

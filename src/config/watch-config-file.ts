@@ -1,0 +1,65 @@
+/**
+ * Watching the configuration file. There is no reload: a file that is written in place or moved away ends the process,
+ * so that its supervisor starts it with the new content. A file that is deleted or replaced (as ConfigMap volumes do it)
+ * is not noticed, exactly as upstream. Reference server.md §4.
+ */
+import { type BigIntStats, closeSync, type FSWatcher, fstatSync, openSync, watch } from "node:fs";
+
+/** The error with which the run loop ends when the file changed. */
+export const CONFIG_UPDATED_MESSAGE = "content of the proxy server's configuration file was updated";
+
+export interface ConfigFileWatch {
+  /** Resolves with the message once the file has been written or moved; rejects when watching fails; else waits. */
+  readonly updated: Promise<string>;
+  close(): void;
+}
+
+/**
+ * Watches the file that `path` leads to now; symbolic links are followed once. Changes count from this call on, however
+ * late `updated` is looked at. The watch does not keep the process alive.
+ *
+ * Writing the same content again counts as an update; so does setting the modification time, which upstream does not
+ * notice.
+ *
+ * @throws when the file cannot be opened or watched.
+ */
+export function watchConfigFile(path: string): ConfigFileWatch {
+  // The open file names the inode, whatever happens to the path: it tells a write from a change of links or of mode.
+  const file = openSync(path, "r");
+  let watcher: FSWatcher | undefined;
+  let isOpen = true;
+  const close = (): void => {
+    if (!isOpen) return;
+    isOpen = false;
+    watcher?.close();
+    closeSync(file);
+  };
+  try {
+    const before = fstatSync(file, { bigint: true });
+    const started = watch(`/proc/self/fd/${file}`, { persistent: false });
+    watcher = started;
+    const updated = new Promise<string>((resolve, reject) => {
+      started.on("change", (event) => {
+        if (!isOpen) return;
+        const now = fstatSync(file, { bigint: true });
+        const isDeleted = now.nlink === 0n;
+        if (wasWritten(before, now) || (event === "rename" && !isDeleted)) resolve(CONFIG_UPDATED_MESSAGE);
+        else if (isDeleted) close();
+      });
+      started.on("error", (error) => {
+        reject(error);
+        close();
+      });
+    });
+    // Nobody may be waiting yet when watching fails.
+    updated.catch(() => {});
+    return { updated, close };
+  } catch (error) {
+    close();
+    throw error;
+  }
+}
+
+function wasWritten(before: BigIntStats, now: BigIntStats): boolean {
+  return before.mtimeNs !== now.mtimeNs || before.size !== now.size;
+}
