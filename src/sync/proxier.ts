@@ -134,13 +134,13 @@ export class Proxier {
   /** All Services there were at the start have been handed over. */
   onServicesSynced(): void {
     this.#hasServices = true;
-    this.#syncDirectly();
+    if (this.#isInitialised) this.#syncDirectly();
   }
 
   /** All EndpointSlices there were at the start have been handed over. */
   onEndpointSlicesSynced(): void {
     this.#hasEndpointSlices = true;
-    this.#syncDirectly();
+    if (this.#isInitialised) this.#syncDirectly();
   }
 
   /** The node's zone is another one now; every service may choose other endpoints. */

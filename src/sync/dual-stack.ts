@@ -1,0 +1,128 @@
+/**
+ * Spreads the events of a source over the proxiers of one or two families: reference core.md §11, with the topology
+ * filter of §8.5 and the bookkeeping of ServiceCIDRs of §1.
+ */
+import type { ObjectEvent, ObjectKind, ObjectKinds, ObjectSink } from "../cluster/object-source.ts";
+import {
+  type EndpointSliceRecord,
+  type NodeRecord,
+  objectKeyText,
+  type ServiceCidrRecord,
+  type ServiceRecord,
+} from "../cluster/objects.ts";
+import type { Logger } from "../logging/logger.ts";
+import type { IpFamily } from "../net/ip.ts";
+
+/** What is dispatched to: a {@link Proxier}, or something that stands for one in tests. */
+export interface ProxierSink {
+  readonly family: IpFamily;
+  onService(event: ObjectEvent<ServiceRecord>): void;
+  onEndpointSlice(event: ObjectEvent<EndpointSliceRecord>): void;
+  onServicesSynced(): void;
+  onEndpointSlicesSynced(): void;
+  onZone(zone: string | undefined): void;
+  onServiceCIDRs(cidrs: readonly string[]): void;
+  sync(): void;
+  run(signal: AbortSignal): Promise<void>;
+}
+
+/** Whoever else wants to know of this node: the node manager and the health server. */
+export interface NodeSink {
+  onEvent(event: ObjectEvent<NodeRecord>): void;
+  onSynced(): void;
+}
+
+export interface DualStackOptions {
+  /** One or two, IPv4 first. */
+  readonly proxiers: readonly ProxierSink[];
+  /** Events of other nodes are dropped. */
+  readonly nodeName: string;
+  /** Told before the proxiers are. */
+  readonly nodeSinks?: readonly NodeSink[];
+  readonly log: Logger;
+}
+
+type Handlers = { readonly [K in ObjectKind]: (event: ObjectEvent<ObjectKinds[K]>) => void };
+
+export class DualStackDispatcher implements ObjectSink {
+  readonly #options: DualStackOptions;
+  readonly #cidrsByName = new Map<string, readonly string[]>();
+  #zone: string | undefined;
+
+  readonly #handlers: Handlers = {
+    services: (event) => {
+      for (const proxier of this.#options.proxiers) proxier.onService(event);
+    },
+    endpointSlices: (event) => this.#onEndpointSlice(event),
+    nodes: (event) => this.#onNode(event),
+    serviceCIDRs: (event) => this.#onServiceCIDR(event),
+  };
+
+  readonly #syncedHandlers: { readonly [K in ObjectKind]: () => void } = {
+    services: () => {
+      for (const proxier of this.#options.proxiers) proxier.onServicesSynced();
+    },
+    endpointSlices: () => {
+      for (const proxier of this.#options.proxiers) proxier.onEndpointSlicesSynced();
+    },
+    nodes: () => {
+      for (const sink of this.#options.nodeSinks ?? []) sink.onSynced();
+    },
+    serviceCIDRs: () => this.#tellServiceCIDRs(),
+  };
+
+  constructor(options: DualStackOptions) {
+    this.#options = options;
+  }
+
+  onEvent<K extends ObjectKind>(kind: K, event: ObjectEvent<ObjectKinds[K]>): void {
+    this.#handlers[kind](event);
+  }
+
+  onSynced(kind: ObjectKind): void {
+    this.#syncedHandlers[kind]();
+  }
+
+  /** Queues a sync of every family. */
+  sync(): void {
+    for (const proxier of this.#options.proxiers) proxier.sync();
+  }
+
+  /** Runs all proxiers until the signal aborts. */
+  async run(signal: AbortSignal): Promise<void> {
+    await Promise.all(this.#options.proxiers.map((proxier) => proxier.run(signal)));
+  }
+
+  /** A slice of a family without a proxier concerns nobody. */
+  #onEndpointSlice(event: ObjectEvent<EndpointSliceRecord>): void {
+    const { addressType } = event.object;
+    // The API never changes the type of a slice, but somebody editing a manifest can: then both families must know.
+    const oldType = event.kind === "update" ? event.old.addressType : addressType;
+    for (const proxier of this.#options.proxiers) {
+      if (proxier.family === addressType || proxier.family === oldType) proxier.onEndpointSlice(event);
+    }
+    if (addressType === "FQDN" && event.kind !== "delete") {
+      const facts = { endpointSlice: objectKeyText(event.object), addressType };
+      this.#options.log.error("EndpointSlice is ignored: its address type is not supported", undefined, facts);
+    }
+  }
+
+  #onNode(event: ObjectEvent<NodeRecord>): void {
+    if (event.object.name !== this.#options.nodeName) return;
+    for (const sink of this.#options.nodeSinks ?? []) sink.onEvent(event);
+    if (event.kind === "delete" || event.object.zone === this.#zone) return;
+    this.#zone = event.object.zone;
+    for (const proxier of this.#options.proxiers) proxier.onZone(this.#zone);
+  }
+
+  #onServiceCIDR(event: ObjectEvent<ServiceCidrRecord>): void {
+    if (event.kind === "delete") this.#cidrsByName.delete(event.object.name);
+    else this.#cidrsByName.set(event.object.name, event.object.cidrs);
+    this.#tellServiceCIDRs();
+  }
+
+  #tellServiceCIDRs(): void {
+    const cidrs = [...new Set([...this.#cidrsByName.values()].flat())].sort();
+    for (const proxier of this.#options.proxiers) proxier.onServiceCIDRs(cidrs);
+  }
+}

@@ -1,0 +1,104 @@
+/** A proxy mode whose kernel is a map, and whose syncs take as long and end as a test says. */
+import type { Endpoint } from "../../model/endpoint.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import type { IpFamily } from "../../net/ip.ts";
+import type { Backend, SyncInput, SyncOutcome } from "../backend.ts";
+import type { Clock } from "../clock.ts";
+
+/** How one sync goes. A refused key keeps what the kernel held; a sync that throws leaves half of its changes. */
+export interface SyncScript {
+  readonly durationMs?: number;
+  readonly error?: Error;
+  readonly refused?: readonly string[];
+}
+
+/** What a sync was given, copied: the maps themselves are live. */
+export interface SyncCall {
+  readonly startMs: number;
+  readonly isFullSync: boolean;
+  readonly changedPorts: readonly string[];
+  readonly zone: string | undefined;
+  readonly serviceCIDRs: readonly string[];
+}
+
+/** What the fake kernel holds for one service port: its addresses and endpoints, as text. Pure. */
+export function programOf(port: ServicePort, endpoints: readonly Endpoint[] | undefined): string {
+  const backends = (endpoints ?? []).map(({ text, isReady }) => `${text}${isReady ? "" : "!"}`);
+  return `${port.clusterIP}:${port.port}/${port.nodePort} -> ${backends.join(" ")}`;
+}
+
+/** What a full sync of these maps leaves in the fake kernel. Pure. */
+export function programAll(input: Pick<SyncInput, "services" | "endpoints">): Map<string, string> {
+  return new Map([...input.services].map(([key, port]) => [key, programOf(port, input.endpoints.get(key))]));
+}
+
+export class FakeBackend implements Backend {
+  readonly mode = "fake";
+  readonly family: IpFamily;
+  usesServiceCIDRs = false;
+  skipsPeriodicFullSync = false;
+  /** What is in the kernel. */
+  programmed = new Map<string, string>();
+  readonly calls: SyncCall[] = [];
+  /** Broken promises of the caller: overlapping syncs, or maps that changed during one. */
+  readonly violations: string[] = [];
+  script: (call: number, input: SyncInput) => SyncScript = () => ({});
+  /** Set while the monitor runs. */
+  lose: (() => void) | undefined;
+  monitorError: Error | undefined;
+  readonly #clock: Clock;
+  #isBusy = false;
+
+  constructor(clock: Clock, family: IpFamily = "IPv4") {
+    this.#clock = clock;
+    this.family = family;
+  }
+
+  async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
+    if (this.#isBusy) this.violations.push("two syncs at once");
+    this.#isBusy = true;
+    try {
+      return await this.#program(input, signal);
+    } finally {
+      this.#isBusy = false;
+    }
+  }
+
+  async monitor(onLost: () => void, signal: AbortSignal): Promise<void> {
+    const error = this.monitorError;
+    this.monitorError = undefined;
+    if (error !== undefined) throw error;
+    this.lose = () => {
+      this.programmed.clear();
+      onLost();
+    };
+    await this.#clock.sleep(Number.MAX_SAFE_INTEGER, signal);
+    this.lose = undefined;
+  }
+
+  async #program(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
+    const { isFullSync, zone, serviceCIDRs } = input;
+    const changedPorts = [...input.changedPorts].sort();
+    this.calls.push({ startMs: this.#clock.monotonicMs(), isFullSync, changedPorts, zone, serviceCIDRs });
+    const { durationMs, error, refused = [] } = this.script(this.calls.length, input);
+    const wanted = programAll(input);
+    if (durationMs !== undefined) await this.#clock.sleep(durationMs, signal);
+    signal.throwIfAborted();
+    if (JSON.stringify([...programAll(input)]) !== JSON.stringify([...wanted])) {
+      this.violations.push("the maps changed during a sync");
+    }
+    const keys = isFullSync ? [...new Set([...this.programmed.keys(), ...wanted.keys()])] : changedPorts;
+    const reached = error === undefined ? keys : keys.slice(0, keys.length / 2);
+    for (const key of reached) {
+      const program = wanted.get(key);
+      if (refused.includes(key)) continue;
+      if (program === undefined) this.programmed.delete(key);
+      else this.programmed.set(key, program);
+    }
+    if (error !== undefined) throw error;
+    return {
+      failures: refused.map((key) => ({ subject: input.services.get(key)?.name.text ?? key, reason: "refused" })),
+      noLocalEndpoints: { internal: 1, external: 2 },
+    };
+  }
+}

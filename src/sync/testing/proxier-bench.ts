@@ -1,0 +1,55 @@
+/** A proxier on a bench: everything around it is a fake, time included. */
+import type { SyncFailure } from "../backend.ts";
+import { Proxier, type ProxierOptions } from "../proxier.ts";
+import { FakeBackend } from "./fake-backend.ts";
+import { FakeClock } from "./fake-clock.ts";
+import {
+  FakeConntrack,
+  RecordingHealth,
+  RecordingLogger,
+  RecordingMetrics,
+  RecordingServiceHealth,
+} from "./recorders.ts";
+
+export class ProxierBench {
+  readonly clock = new FakeClock();
+  readonly backend = new FakeBackend(this.clock);
+  readonly health = new RecordingHealth();
+  readonly metrics = new RecordingMetrics();
+  readonly serviceHealth = new RecordingServiceHealth();
+  readonly conntrack = new FakeConntrack();
+  readonly log = new RecordingLogger();
+  readonly failures: (readonly SyncFailure[])[] = [];
+  readonly stop = new AbortController();
+  readonly proxier: Proxier;
+
+  constructor(periods: Partial<ProxierOptions["periods"]> = {}) {
+    this.proxier = new Proxier({
+      nodeName: "node",
+      backend: this.backend,
+      metrics: this.metrics,
+      health: this.health,
+      serviceHealth: this.serviceHealth,
+      conntrack: this.conntrack,
+      periods: { minMs: 1000, syncMs: 30_000, ...periods },
+      allowExternalIPs: true,
+      clock: this.clock,
+      log: this.log,
+      onFailures: (failures) => this.failures.push(failures),
+    });
+  }
+
+  /** Starts the loop and reports both resources as complete; the first sync has run afterwards. */
+  async start(): Promise<{ readonly loop: Promise<void> }> {
+    const loop = this.proxier.run(this.stop.signal);
+    this.proxier.onServicesSynced();
+    this.proxier.onEndpointSlicesSynced();
+    await this.clock.settle();
+    return { loop };
+  }
+
+  /** Monotonic times at which syncs began. */
+  get startTimes(): readonly number[] {
+    return this.backend.calls.map(({ startMs }) => startMs);
+  }
+}

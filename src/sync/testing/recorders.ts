@@ -1,0 +1,144 @@
+/** Observers that write down what they are told, one line per call, in one list each. */
+import type { Facts, Logger } from "../../logging/logger.ts";
+import type { IpFamily } from "../../net/ip.ts";
+import type { ConntrackTable, HealthReporter, ServiceHealthPorts, SyncMetrics, UdpFlow } from "../observers.ts";
+
+export class RecordingHealth implements HealthReporter {
+  readonly calls: string[] = [];
+  #isPending = false;
+
+  /** Whether an update is owed. */
+  get isPending(): boolean {
+    return this.#isPending;
+  }
+
+  updated(family: IpFamily): void {
+    this.#isPending = false;
+    this.calls.push(`updated ${family}`);
+  }
+
+  queuedUpdate(family: IpFamily): void {
+    this.#isPending = true;
+    this.calls.push(`queued ${family}`);
+  }
+}
+
+export class RecordingMetrics implements SyncMetrics {
+  readonly calls: string[] = [];
+  pendingEndpointChanges = 0;
+  pendingServices = 0;
+  endpointChanges = {
+    addPending: (): void => void this.pendingEndpointChanges++,
+    resetPending: (): void => {
+      this.pendingEndpointChanges = 0;
+    },
+    addTotal: (): void => void this.calls.push("endpoint change"),
+  };
+  serviceChanges = {
+    setPending: (count: number): void => {
+      this.pendingServices = count;
+    },
+    addTotal: (): void => void this.calls.push("service change"),
+  };
+
+  observeSync(seconds: number, isFullSync: boolean): void {
+    this.calls.push(`${isFullSync ? "full" : "partial"} sync ${seconds}s`);
+  }
+
+  setLastSync(unixSeconds: number): void {
+    this.calls.push(`last sync ${unixSeconds}`);
+  }
+
+  setLastQueued(unixSeconds: number): void {
+    this.calls.push(`last queued ${unixSeconds}`);
+  }
+
+  observeNetworkProgramming(seconds: number): void {
+    this.calls.push(`programming ${seconds}s`);
+  }
+
+  setNoLocalEndpoints(internal: number, external: number): void {
+    this.calls.push(`no local endpoints ${internal} ${external}`);
+  }
+
+  observeConntrackCleanup(seconds: number, deleted: number): void {
+    this.calls.push(`conntrack ${seconds}s ${deleted} deleted`);
+  }
+}
+
+export class RecordingServiceHealth implements ServiceHealthPorts {
+  readonly calls: string[] = [];
+  error: Error | undefined;
+
+  async syncServices(ports: ReadonlyMap<string, number>): Promise<void> {
+    this.calls.push(`services ${JSON.stringify([...ports])}`);
+    if (this.error !== undefined) throw this.error;
+  }
+
+  syncEndpoints(counts: ReadonlyMap<string, number>): void {
+    this.calls.push(`endpoints ${JSON.stringify([...counts])}`);
+  }
+
+  async close(): Promise<void> {}
+}
+
+/** A connection tracking table that is a list. */
+export class FakeConntrack implements ConntrackTable {
+  flows: readonly UdpFlow[] = [];
+  dumps = 0;
+  dumpError: Error | undefined;
+  /** Flows that cannot be deleted. */
+  readonly stuck = new Set<UdpFlow>();
+
+  async forEachUdpFlow(_family: IpFamily, visit: (flow: UdpFlow) => void): Promise<void> {
+    this.dumps++;
+    if (this.dumpError !== undefined) throw this.dumpError;
+    for (const flow of this.flows) visit(flow);
+  }
+
+  async deleteUdpFlow(_family: IpFamily, flow: UdpFlow): Promise<boolean> {
+    if (this.stuck.has(flow)) throw new Error(`flow from port ${flow.sourcePort} cannot be deleted`);
+    const before = this.flows.length;
+    this.flows = this.flows.filter((other) => other !== flow);
+    return this.flows.length < before;
+  }
+}
+
+/** A logger that keeps its lines: level, message and facts. */
+export class RecordingLogger implements Logger {
+  readonly lines: string[];
+  readonly #facts: Facts;
+
+  constructor(lines: string[] = [], facts: Facts = {}) {
+    this.lines = lines;
+    this.#facts = facts;
+  }
+
+  info(message: string, facts?: Facts): void {
+    this.#add("I", message, facts);
+  }
+
+  v(level: number, message: string, facts?: Facts): void {
+    this.#add(`V${level}`, message, facts);
+  }
+
+  warn(message: string, facts?: Facts): void {
+    this.#add("W", message, facts);
+  }
+
+  error(message: string, error: unknown, facts?: Facts): void {
+    this.#add("E", message, error instanceof Error ? { err: error.message, ...facts } : facts);
+  }
+
+  with(facts: Facts): Logger {
+    return new RecordingLogger(this.lines, { ...this.#facts, ...facts });
+  }
+
+  isVerbose(): boolean {
+    return true;
+  }
+
+  #add(level: string, message: string, facts?: Facts): void {
+    this.lines.push(`${level} ${message} ${JSON.stringify({ ...facts, ...this.#facts })}`);
+  }
+}
