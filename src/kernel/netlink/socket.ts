@@ -25,6 +25,8 @@ export interface NetlinkOptions {
 export interface CallOptions {
   /** Rejects with the signal's reason. Before the request is sent nothing happens; later the kernel has already acted. */
   readonly signal?: AbortSignal | undefined;
+  /** The kernel is known to work long on the request (walking a large table): send it from a worker thread. */
+  readonly isSlow?: boolean;
 }
 
 /** What became of an atomic batch. */
@@ -89,7 +91,9 @@ export class NetlinkSocket implements AsyncDisposable {
       const base = this.#takeSequence(messages);
       for (let first = 0; first < messages.count; first += REQUESTS_PER_SEND) {
         const next = Math.min(first + REQUESTS_PER_SEND, messages.count);
-        this.#descriptor.sendNow(messages.bytes.subarray(messages.startOf(first), messages.startOf(next)));
+        const bytes = messages.bytes.subarray(messages.startOf(first), messages.startOf(next));
+        if (options.isSlow === true) await this.#descriptor.send(bytes);
+        else this.#descriptor.sendNow(bytes);
         await this.#readAnswers(messages, base, next - first, errors, onReply, options.signal);
       }
       return errors;

@@ -5,7 +5,8 @@
 import { type IpAddress, type IpFamily, ipFromBytes } from "../../net/ip.ts";
 import { attributes, binary } from "../netlink/attributes.ts";
 import { NETLINK_ROUTE, NLM_F_DUMP } from "../netlink/constants.ts";
-import { isInterrupted, malformed } from "../netlink/errors.ts";
+import { dumpWithRetry } from "../netlink/dump-retry.ts";
+import { malformed } from "../netlink/errors.ts";
 import type { Reply } from "../netlink/frames.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
@@ -16,7 +17,6 @@ const AF_INET = 2;
 const AF_INET6 = 10;
 /** u8 family · u8 prefix length · u8 flags · u8 scope · u32 interface index */
 const IFADDRMSG_BYTES = 8;
-const ATTEMPTS = 5;
 
 const interfaceAddress = attributes({ address: [1, binary], local: [2, binary] });
 
@@ -35,16 +35,12 @@ export const localAddresses: LocalAddresses = async (family, signal) => {
   request.out.u8(family === "IPv4" ? AF_INET : AF_INET6);
   request.out.raw(new Uint8Array(IFADDRMSG_BYTES - 1));
   request.end();
-  for (let attempt = 1; ; attempt++) {
-    const found = new Set<IpAddress>();
-    try {
-      await socket.dump(request, (reply) => collect(reply, found), { signal });
-    } catch (error) {
-      if (!isInterrupted(error)) throw error;
-      if (attempt < ATTEMPTS) continue;
-    }
-    return [...found];
-  }
+  let found = new Set<IpAddress>();
+  await dumpWithRetry(() => {
+    found = new Set();
+    return socket.dump(request, (reply) => collect(reply, found), { signal });
+  });
+  return [...found];
 };
 
 function collect(reply: Reply, found: Set<IpAddress>): void {

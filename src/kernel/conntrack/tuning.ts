@@ -1,0 +1,93 @@
+/** Conntrack's kernel parameters, set once at start: reference server.md §10.1, core.md §13.1. */
+import type { Logger } from "../../logging/logger.ts";
+import { cpuCount } from "../cpu-count.ts";
+import { fileSysctls, type Sysctls } from "../sysctl.ts";
+
+/** Values of 0 or less leave the parameter alone. Times are milliseconds; the kernel gets whole seconds. */
+export interface ConntrackSettings {
+  readonly maxPerCore: number;
+  readonly min: number;
+  readonly tcpEstablishedTimeoutMs: number;
+  readonly tcpCloseWaitTimeoutMs: number;
+  readonly tcpBeLiberal: boolean;
+  readonly udpTimeoutMs: number;
+  readonly udpStreamTimeoutMs: number;
+}
+
+/** A limit above which a node's memory would suffer, whatever `min` says. */
+const GREATEST_MAX = 1_048_576;
+
+/**
+ * The size of the connection table for this many CPUs. Pure.
+ *
+ * @returns `undefined` when the table's size is to be left alone.
+ */
+export function conntrackMax(
+  settings: Pick<ConntrackSettings, "maxPerCore" | "min">,
+  cpus: number,
+): number | undefined {
+  if (settings.maxPerCore <= 0) return undefined;
+  const scaled = settings.maxPerCore * cpus;
+  if (scaled > GREATEST_MAX) return GREATEST_MAX;
+  return Math.max(scaled, settings.min);
+}
+
+export interface ConntrackTuningDeps {
+  readonly log: Logger;
+  /** @default the kernel's own */
+  readonly sysctls?: Sysctls;
+  /** Holds `hashsize`. @default /sys/module/nf_conntrack/parameters */
+  readonly moduleParameters?: Sysctls;
+  /** @default from sysfs */
+  readonly cpus?: number;
+}
+
+const ENTRY = "net/netfilter/nf_conntrack_";
+
+/**
+ * Applies the settings, each only where it differs from the kernel's value, and stops at the first failure: throws an
+ * Error that begins `could not set conntrack parameters from kube-proxy configuration:`.
+ */
+export async function tuneConntrack(settings: ConntrackSettings, deps: ConntrackTuningDeps): Promise<void> {
+  try {
+    const { log, sysctls = fileSysctls() } = deps;
+    await setMax(settings, deps, sysctls);
+    const parameters: readonly (readonly [name: string, isWanted: boolean, value: number])[] = [
+      ["tcp_timeout_established", settings.tcpEstablishedTimeoutMs > 0, seconds(settings.tcpEstablishedTimeoutMs)],
+      ["tcp_timeout_close_wait", settings.tcpCloseWaitTimeoutMs > 0, seconds(settings.tcpCloseWaitTimeoutMs)],
+      ["tcp_be_liberal", settings.tcpBeLiberal, 1],
+      ["udp_timeout", settings.udpTimeoutMs > 0, seconds(settings.udpTimeoutMs)],
+      ["udp_timeout_stream", settings.udpStreamTimeoutMs > 0, seconds(settings.udpStreamTimeoutMs)],
+    ];
+    for (const [name, isWanted, value] of parameters) {
+      if (isWanted) await setIfDifferent(sysctls, log, ENTRY + name, value);
+    }
+  } catch (cause) {
+    const detail = cause instanceof Error ? cause.message : String(cause);
+    throw new Error(`could not set conntrack parameters from kube-proxy configuration: ${detail}`, { cause });
+  }
+}
+
+async function setMax(settings: ConntrackSettings, deps: ConntrackTuningDeps, sysctls: Sysctls): Promise<void> {
+  const max = conntrackMax(settings, deps.cpus ?? cpuCount());
+  if (max === undefined || max <= 0) return;
+  deps.log.info("Setting nf_conntrack_max", { nfConntrackMax: max });
+  await setIfDifferent(sysctls, deps.log, `${ENTRY}max`, max);
+  const parameters = deps.moduleParameters ?? fileSysctls("/sys/module/nf_conntrack/parameters");
+  const hashSize = Math.trunc(max / 4);
+  if ((await parameters.read("hashsize")) >= hashSize) return;
+  deps.log.info("Setting conntrack hashsize", { conntrackHashsize: hashSize });
+  await parameters.write("hashsize", hashSize);
+}
+
+async function setIfDifferent(sysctls: Sysctls, log: Logger, entry: string, value: number): Promise<void> {
+  // An unreadable parameter is written: the write then says what is wrong.
+  const current = await sysctls.read(entry).catch(() => undefined);
+  if (current === value) return;
+  log.info("Set sysctl", { entry, value });
+  await sysctls.write(entry, value);
+}
+
+function seconds(milliseconds: number): number {
+  return Math.trunc(milliseconds / 1000);
+}

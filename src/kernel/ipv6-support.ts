@@ -1,0 +1,21 @@
+/** Whether this network namespace has IPv6 at all: reference core.md §11. */
+import { access } from "node:fs/promises";
+import { fileSysctls, type Sysctls } from "./sysctl.ts";
+
+export interface Ipv6SupportDeps {
+  /** @default the kernel's own */
+  readonly sysctls?: Pick<Sysctls, "read">;
+  /** Exists only where the kernel has IPv6. @default /proc/net/if_inet6 */
+  readonly interfacesFile?: string;
+}
+
+/** Never throws; a `disable_ipv6` that cannot be read does not count as set. */
+export async function isIpv6Supported(deps: Ipv6SupportDeps = {}): Promise<boolean> {
+  try {
+    await access(deps.interfacesFile ?? "/proc/net/if_inet6");
+  } catch {
+    return false;
+  }
+  const disabled = await (deps.sysctls ?? fileSysctls()).read("net/ipv6/conf/all/disable_ipv6").catch(() => 0);
+  return disabled !== 1;
+}

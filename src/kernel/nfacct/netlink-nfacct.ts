@@ -1,0 +1,82 @@
+/** Accounting counters over nfnetlink_acct (reference iptables.md §12.2). */
+import type { Logger } from "../../logging/logger.ts";
+import { attributes, u64be, zstring } from "../netlink/attributes.ts";
+import { NETLINK_NETFILTER, NLM_F_CREATE } from "../netlink/constants.ts";
+import { isNotFound, NetlinkError } from "../netlink/errors.ts";
+import { MessageBuffer } from "../netlink/message-buffer.ts";
+import { beginNfnetlink, NFNL_SUBSYS_ACCT, NFPROTO_UNSPEC, nfnetlinkPayload } from "../netlink/nfnetlink.ts";
+import { NetlinkSocket } from "../netlink/socket.ts";
+import { type AvailableCounters, availableCounters } from "./available-counters.ts";
+import { type AccountingCounters, type CounterValue, checkCounterName, NFACCT_PROBE_NAME } from "./nfacct.ts";
+
+const NFNL_MSG_ACCT_NEW = 0;
+const NFNL_MSG_ACCT_GET = 1;
+
+const counter = attributes({ name: [1, zstring], packets: [2, u64be], bytes: [3, u64be] });
+
+export interface NetlinkCounters extends AccountingCounters, AsyncDisposable {
+  close(): Promise<void>;
+}
+
+/** Opens the counters of this process's network namespace. */
+export function openAccountingCounters(): NetlinkCounters {
+  const socket = NetlinkSocket.open(NETLINK_NETFILTER);
+
+  async function read(name: string): Promise<CounterValue | undefined> {
+    checkCounterName(name);
+    const request = new MessageBuffer(64);
+    writeCounterRequest(request, "get", name);
+    let value: CounterValue | undefined;
+    try {
+      await socket.request(request, (reply) => {
+        const { input, start, end } = nfnetlinkPayload(reply);
+        const { packets = 0, bytes = 0 } = counter.read(input, start, end);
+        value = { packets, bytes };
+      });
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+    }
+    return value;
+  }
+
+  return {
+    read,
+    async probe() {
+      try {
+        await read(NFACCT_PROBE_NAME);
+        return { available: true };
+      } catch (error) {
+        return { available: false, reason: error instanceof Error ? error.message : String(error) };
+      }
+    },
+    async ensure(name) {
+      if ((await read(name)) !== undefined) return;
+      const request = new MessageBuffer(64);
+      writeCounterRequest(request, "create", name);
+      try {
+        await socket.request(request);
+      } catch (error) {
+        // Somebody else was faster.
+        if (!(error instanceof NetlinkError) || error.code !== "EBUSY") throw error;
+      }
+    },
+    close: () => socket.close(),
+    [Symbol.asyncDispose]: () => socket.close(),
+  };
+}
+
+/** The counters of this process's network namespace for as long as it runs; `undefined` when the kernel has none. */
+export async function openNfacct(log: Logger): Promise<AvailableCounters | undefined> {
+  const counters = openAccountingCounters();
+  const available = await availableCounters(counters, log);
+  if (available === undefined) await counters.close();
+  return available;
+}
+
+/** Appends the request to read or create a counter. */
+export function writeCounterRequest(messages: MessageBuffer, verb: "get" | "create", name: string): void {
+  const [message, flags] = verb === "get" ? [NFNL_MSG_ACCT_GET, 0] : [NFNL_MSG_ACCT_NEW, NLM_F_CREATE];
+  beginNfnetlink(messages, NFNL_SUBSYS_ACCT, message, flags, NFPROTO_UNSPEC);
+  counter.write(messages.out, { name });
+  messages.end();
+}
