@@ -1,0 +1,172 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { ObjectEvent } from "../cluster/object-source.ts";
+import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
+import type { IpFamily } from "../net/ip.ts";
+import { DualStackDispatcher, type ProxierSink } from "./dual-stack.ts";
+import { RecordingLogger } from "./testing/recorders.ts";
+import { nodeRecord, serviceRecord, sliceRecord } from "./testing/records.ts";
+
+class RecordingProxier implements ProxierSink {
+  readonly family: IpFamily;
+  readonly #calls: string[];
+
+  constructor(family: IpFamily, calls: string[]) {
+    this.family = family;
+    this.#calls = calls;
+  }
+
+  onService({ kind, object }: ObjectEvent<ServiceRecord>): void {
+    this.#add(`${kind} service ${object.name}`);
+  }
+
+  onEndpointSlice({ kind, object }: ObjectEvent<EndpointSliceRecord>): void {
+    this.#add(`${kind} slice ${object.addressType}`);
+  }
+
+  onServicesSynced(): void {
+    this.#add("services synced");
+  }
+
+  onEndpointSlicesSynced(): void {
+    this.#add("slices synced");
+  }
+
+  onZone(zone: string | undefined): void {
+    this.#add(`zone ${JSON.stringify(zone)}`);
+  }
+
+  onServiceCIDRs(cidrs: readonly string[]): void {
+    this.#add(`cidrs ${cidrs.join(",")}`);
+  }
+
+  sync(): void {
+    this.#add("sync");
+  }
+
+  async run(): Promise<void> {
+    this.#add("run");
+  }
+
+  #add(call: string): void {
+    this.#calls.push(`${this.family} ${call}`);
+  }
+}
+
+function setUp(families: readonly IpFamily[] = ["IPv4", "IPv6"]) {
+  const calls: string[] = [];
+  const log = new RecordingLogger();
+  const nodeSink = {
+    onEvent: (event: { kind: string }) => calls.push(`node ${event.kind}`),
+    onSynced: () => calls.push("nodes synced"),
+  };
+  const proxiers = families.map((family) => new RecordingProxier(family, calls));
+  const dispatcher = new DualStackDispatcher({ proxiers, nodeName: "node", nodeSinks: [nodeSink], log });
+  /** What has been called since the last look. */
+  const take = (): string[] => calls.splice(0);
+  return { dispatcher, log, take };
+}
+
+const slice = (addressType: EndpointSliceRecord["addressType"]) => sliceRecord("a", [], { addressType });
+
+describe("dual-stack dispatcher: reference core.md §11", () => {
+  it("hands services, synced notices, syncs and the loop to IPv4, then IPv6", async () => {
+    const { dispatcher, take } = setUp();
+    dispatcher.onEvent("services", { kind: "add", object: serviceRecord("a") });
+    dispatcher.onSynced("services");
+    dispatcher.onSynced("endpointSlices");
+    dispatcher.sync();
+    await dispatcher.run(new AbortController().signal);
+    const expected = ["add service a", "services synced", "slices synced", "sync", "run"];
+    assert.deepEqual(
+      take(),
+      expected.flatMap((call) => [`IPv4 ${call}`, `IPv6 ${call}`]),
+    );
+  });
+
+  it("hands a slice to the family of its addresses alone", () => {
+    const { dispatcher, take } = setUp();
+    dispatcher.onEvent("endpointSlices", { kind: "add", object: slice("IPv4") });
+    dispatcher.onEvent("endpointSlices", { kind: "update", old: slice("IPv6"), object: slice("IPv6") });
+    dispatcher.onEvent("endpointSlices", { kind: "delete", object: slice("IPv6") });
+    assert.deepEqual(take(), ["IPv4 add slice IPv4", "IPv6 update slice IPv6", "IPv6 delete slice IPv6"]);
+  });
+
+  it("tells both families of a slice that changes from one to the other", () => {
+    const { dispatcher, take } = setUp();
+    dispatcher.onEvent("endpointSlices", { kind: "update", old: slice("IPv4"), object: slice("IPv6") });
+    assert.deepEqual(take(), ["IPv4 update slice IPv6", "IPv6 update slice IPv6"]);
+  });
+
+  it("drops the slices of a family that is not served, without an error", () => {
+    const { dispatcher, log, take } = setUp(["IPv4"]);
+    dispatcher.onEvent("endpointSlices", { kind: "add", object: slice("IPv6") });
+    assert.deepEqual([take(), log.lines], [[], []]);
+  });
+
+  it("logs an error that names a slice of host names", () => {
+    const { dispatcher, log, take } = setUp();
+    dispatcher.onEvent("endpointSlices", { kind: "add", object: slice("FQDN") });
+    assert.deepEqual(take(), []);
+    assert.deepEqual(log.lines, [
+      'E EndpointSlice is ignored: its address type is not supported {"endpointSlice":"ns/a-1","addressType":"FQDN"}',
+    ]);
+  });
+});
+
+describe("dual-stack dispatcher: topology (core.md §8.5)", () => {
+  it("tells of the zone when it appears, changes or disappears, and of an empty one", () => {
+    const { dispatcher, take } = setUp(["IPv4"]);
+    for (const zone of [undefined, "x", "x", "y", undefined, ""]) {
+      dispatcher.onEvent("nodes", { kind: "add", object: nodeRecord("node", { zone }) });
+    }
+    assert.deepEqual(
+      take().filter((call) => call !== "node add"),
+      ['IPv4 zone "x"', 'IPv4 zone "y"', "IPv4 zone undefined", 'IPv4 zone ""'],
+    );
+  });
+
+  it("keeps the zone of a node that is deleted, but tells the others who watch it", () => {
+    const { dispatcher, take } = setUp(["IPv4"]);
+    const object = nodeRecord("node", { zone: "x" });
+    dispatcher.onEvent("nodes", { kind: "add", object });
+    dispatcher.onEvent("nodes", { kind: "delete", object });
+    dispatcher.onSynced("nodes");
+    assert.deepEqual(take(), ["node add", 'IPv4 zone "x"', "node delete", "nodes synced"]);
+  });
+
+  it("ignores other nodes", () => {
+    const { dispatcher, take } = setUp(["IPv4"]);
+    dispatcher.onEvent("nodes", { kind: "add", object: nodeRecord("other", { zone: "x" }) });
+    assert.deepEqual(take(), []);
+  });
+});
+
+describe("dual-stack dispatcher: ServiceCIDRs (core.md §1)", () => {
+  it("tells the sorted union after every event and once after the initial ones", () => {
+    const { dispatcher, take } = setUp(["IPv4"]);
+    const first = { name: "first", cidrs: ["10.96.0.0/12", "fd00::/108"] };
+    const second = { name: "second", cidrs: ["10.0.0.0/16"] };
+    dispatcher.onEvent("serviceCIDRs", { kind: "add", object: first });
+    dispatcher.onSynced("serviceCIDRs");
+    dispatcher.onEvent("serviceCIDRs", { kind: "add", object: second });
+    dispatcher.onEvent("serviceCIDRs", { kind: "update", old: second, object: { ...second, cidrs: ["10.1.0.0/16"] } });
+    dispatcher.onEvent("serviceCIDRs", { kind: "delete", object: first });
+    assert.deepEqual(take(), [
+      "IPv4 cidrs 10.96.0.0/12,fd00::/108",
+      "IPv4 cidrs 10.96.0.0/12,fd00::/108",
+      "IPv4 cidrs 10.0.0.0/16,10.96.0.0/12,fd00::/108",
+      "IPv4 cidrs 10.1.0.0/16,10.96.0.0/12,fd00::/108",
+      "IPv4 cidrs 10.1.0.0/16",
+    ]);
+  });
+
+  it("keeps a prefix that a second object still has", () => {
+    const { dispatcher, take } = setUp(["IPv4"]);
+    const cidrs = ["10.96.0.0/12"];
+    dispatcher.onEvent("serviceCIDRs", { kind: "add", object: { name: "a", cidrs } });
+    dispatcher.onEvent("serviceCIDRs", { kind: "add", object: { name: "b", cidrs } });
+    dispatcher.onEvent("serviceCIDRs", { kind: "delete", object: { name: "a", cidrs } });
+    assert.deepEqual(new Set(take()), new Set(["IPv4 cidrs 10.96.0.0/12"]));
+  });
+});

@@ -1,0 +1,80 @@
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import { silentLogger } from "../logging/logger.ts";
+import { ProxyState } from "../model/proxy-state.ts";
+import { parseIpAddress } from "../net/ip.ts";
+import type { UdpFlow } from "./observers.ts";
+import { deleteStaleUdpFlows } from "./stale-flows.ts";
+import { FakeConntrack } from "./testing/recorders.ts";
+import { endpointRecord, serviceRecord, sliceRecord } from "./testing/records.ts";
+
+const NEVER = new AbortController().signal;
+
+function flow(destination: string, replier: string, sourcePort: number): UdpFlow {
+  const ip = (text: string) => parseIpAddress(text) ?? assert.fail(text);
+  return {
+    sourceIP: ip("10.9.9.9"),
+    sourcePort,
+    destinationIP: ip(destination),
+    destinationPort: 80,
+    replySourceIP: ip(replier),
+    replySourcePort: 8080,
+    replyDestinationIP: ip("10.9.9.9"),
+    replyDestinationPort: sourcePort,
+  };
+}
+
+/** A UDP service 10.0.0.1:80 whose only endpoint is 10.1.0.1:8080. */
+function served(isServing: boolean): ProxyState {
+  const log = silentLogger;
+  const state = new ProxyState({ family: "IPv4", nodeName: "", allowExternalIPs: true, now: () => 0, log });
+  const ports = [{ name: "p", protocol: "UDP", port: 80, nodePort: 0 }] as const;
+  state.onService({ kind: "add", object: serviceRecord("a", { ports }) });
+  const endpoints = [endpointRecord("10.1.0.1", { ready: isServing, serving: isServing })];
+  const slice = sliceRecord("a", [], { endpoints, ports: [{ name: "p", protocol: "UDP", port: 8080 }] });
+  state.onEndpointSlice({ kind: "add", object: slice });
+  state.applyChanges();
+  return state;
+}
+
+const good = flow("10.0.0.1", "10.1.0.1", 1);
+const gone = flow("10.0.0.1", "10.1.0.2", 2);
+const black = flow("10.0.0.1", "10.0.0.1", 3);
+const other = flow("10.0.0.2", "10.1.0.2", 4);
+
+it("deletes the flows to endpoints that are gone and those never sent to one, and keeps all others", async () => {
+  const table = new FakeConntrack();
+  table.flows = [good, gone, black, other];
+  assert.deepEqual(await deleteStaleUdpFlows(table, "IPv4", served(true), NEVER), { deleted: 2, errors: [] });
+  assert.deepEqual(table.flows, [good, other]);
+});
+
+it("goes on after a flow that cannot be deleted and says why", async () => {
+  const table = new FakeConntrack();
+  table.flows = [gone, black];
+  table.stuck.add(gone);
+  const { deleted, errors } = await deleteStaleUdpFlows(table, "IPv4", served(true), NEVER);
+  assert.equal(deleted, 1);
+  assert.match(String(errors), /flow from port 2 cannot be deleted/);
+  assert.deepEqual(table.flows, [gone]);
+});
+
+it("does not read the table when no UDP service has a serving endpoint", async () => {
+  const table = new FakeConntrack();
+  table.flows = [gone];
+  assert.deepEqual(await deleteStaleUdpFlows(table, "IPv4", served(false), NEVER), { deleted: 0, errors: [] });
+  assert.deepEqual([table.dumps, table.flows.length], [0, 1]);
+});
+
+it("deletes nothing more once the signal aborts", async () => {
+  const table = new FakeConntrack();
+  table.flows = [gone];
+  assert.equal((await deleteStaleUdpFlows(table, "IPv4", served(true), AbortSignal.abort())).deleted, 0);
+  assert.deepEqual(table.flows, [gone]);
+});
+
+it("rejects when the table cannot be read", async () => {
+  const table = new FakeConntrack();
+  table.dumpError = new Error("not permitted");
+  await assert.rejects(deleteStaleUdpFlows(table, "IPv4", served(true), NEVER), /not permitted/);
+});
