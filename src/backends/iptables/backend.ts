@@ -32,8 +32,9 @@ const SLICE_MS = 10;
 
 /** The measurements of this mode (reference iptables.md §14), one family. */
 export interface IptablesMetrics {
-  countRestoreFailure(): void;
-  countPartialRestoreFailure(): void;
+  /** Refused or failed iptables-restore. */
+  readonly restoreFailures: { inc(): void };
+  readonly partialRestoreFailures: { inc(): void };
   setTotal(table: "filter" | "nat", rules: number): void;
   setLast(table: "filter" | "nat", rules: number): void;
 }
@@ -162,8 +163,8 @@ export class IptablesBackend implements Backend {
       return { failures: [], noLocalEndpoints: { internal: this.#totals.internal, external: this.#totals.external } };
     } catch (error) {
       this.#staticText = undefined;
-      this.#options.metrics.countRestoreFailure();
-      this.#options.metrics.countPartialRestoreFailure();
+      this.#options.metrics.restoreFailures.inc();
+      this.#options.metrics.partialRestoreFailures.inc();
       if (!(error instanceof IptablesRestoreError) || error.code === "lock_held" || error.code === "missing_tool")
         throw error;
       this.#options.log.error("Partial sync was refused, rewriting all rules", error);
@@ -201,7 +202,7 @@ export class IptablesBackend implements Backend {
         unplanned,
         staleChains: [...existing],
         onRefused: (error) => {
-          metrics.countRestoreFailure();
+          metrics.restoreFailures.inc();
           this.#options.log.error("Failed to execute iptables-restore", error);
         },
       });
@@ -217,7 +218,7 @@ export class IptablesBackend implements Backend {
       return this.#outcome(result.failures);
     } catch (error) {
       if (error instanceof IptablesRestoreError && (error.code === "lock_held" || error.code === "missing_tool")) {
-        metrics.countRestoreFailure();
+        metrics.restoreFailures.inc();
       }
       throw error;
     }

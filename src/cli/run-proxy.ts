@@ -1,0 +1,275 @@
+/**
+ * The daemon: from a checked configuration to running proxiers. The order of the steps is upstream's (reference
+ * server.md §1, steps 11 to 25), because each may end the process before the next touches the node.
+ */
+import { hostname } from "node:os";
+import { createManifestsSource } from "../cluster/manifests/index.ts";
+import type { ObjectSource } from "../cluster/object-source.ts";
+import type { KubeProxyConfig } from "../config/config.ts";
+import { type GateState, setFeatureGates } from "../config/feature-gates.ts";
+import { toV1Alpha1 } from "../config/v1alpha1-encode.ts";
+import { type ConfigFileWatch, watchConfigFile } from "../config/watch-config-file.ts";
+import { openConntrack } from "../kernel/conntrack/netlink-conntrack.ts";
+import { tuneConntrack } from "../kernel/conntrack/tuning.ts";
+import { applyOomScore } from "../kernel/oom-score.ts";
+import { localAddresses } from "../kernel/route/addresses.ts";
+import type { Logger } from "../logging/logger.ts";
+import { detectorFor } from "../model/local-traffic-detector.ts";
+import { nodeNameFrom } from "../model/node-identity.ts";
+import { nodePortAddresses, nodePortIPs } from "../model/node-port-addresses.ts";
+import type { IpFamily } from "../net/ip.ts";
+import { startHealthServer } from "../server/health-server.ts";
+import { createMetrics, type FeatureState, type ProxyMetrics } from "../server/metrics.ts";
+import { startMetricsServer } from "../server/metrics-server.ts";
+import { ProxyHealth } from "../server/proxy-health.ts";
+import { createServiceHealth } from "../server/service-health.ts";
+import { type Clock, systemClock } from "../sync/clock.ts";
+import { DualStackDispatcher, type NodeSink } from "../sync/dual-stack.ts";
+import { NodeManager } from "../sync/node-manager.ts";
+import type { ServiceHealthPorts } from "../sync/observers.ts";
+import { Proxier } from "../sync/proxier.ts";
+import { DeferredSink } from "./deferred-sink.ts";
+import { CommandError } from "./exit.ts";
+import { type NodeSetup, setUpNode } from "./node-setup.ts";
+import { IMPLEMENTED_MODES, loadProxyMode, type ProxyModeFactory } from "./proxy-modes.ts";
+import { buildInfo } from "./version.ts";
+
+/** What the command line adds to the configuration. */
+export interface RunOptions {
+  readonly config: KubeProxyConfig;
+  /** Folder of manifests; undefined means the API server. */
+  readonly manifests: string | undefined;
+  /** Watched for changes, which end the process. */
+  readonly configFile: string | undefined;
+  readonly initOnly: boolean;
+  /** Every flag and its value, for /flagz. */
+  readonly flags: ReadonlyMap<string, string>;
+  /** `v1.36.2`, perhaps with a suffix. */
+  readonly version: string;
+  readonly setVerbosity: (level: number) => void;
+  readonly log: Logger;
+}
+
+/**
+ * Runs until the signal aborts. @throws Error when the program cannot start, or must end because what it was built on
+ * has changed.
+ */
+export async function runProxy(options: RunOptions, signal: AbortSignal): Promise<void> {
+  const { config, log } = options;
+  const watch = options.configFile === undefined ? undefined : watchConfigFile(options.configFile);
+  const stop = new AbortController();
+  const fatal = (error: Error): void => stop.abort(error);
+  const ended = AbortSignal.any([signal, stop.signal]);
+  try {
+    const mode = await loadProxyMode(config.mode);
+    await cleanUpOtherModes(config, log);
+    const nodeName = nodeNameFrom(config.hostnameOverride, hostname());
+    const clock = systemClock;
+    const nodes = new NodeManager({
+      nodeName,
+      needsPodCIDRs: config.detectLocalMode === "NodeCIDR",
+      // All that a folder will ever say at the start is there once it has been read.
+      ...(options.manifests === undefined ? {} : { maxWaitMs: 0 }),
+      clock,
+      log,
+      onFatal: fatal,
+    });
+    const health = new ProxyHealth({ clock, syncPeriodMs: config.syncPeriodMs });
+    const sink = new DeferredSink([nodes, nodeHealth(health)]);
+    const running = objectSource(options)
+      .run(sink, ended)
+      .catch((error: unknown) => fatal(error instanceof Error ? error : new Error(String(error))));
+    const setup = await setUpNode(config, await startNode(nodes, ended), mode, log);
+    await tuneConntrack(config.conntrack, { log });
+    const metrics = createMetrics();
+    const context: ProxierContext = { ...options, mode, nodeName, setup, health, metrics, clock };
+    const proxiers = await createProxiers(context);
+    if (options.initOnly) {
+      for (const ipFamily of setup.families) log.info("System initialized and --init-only specified", { ipFamily });
+      stop.abort(new Finished());
+      await running;
+      return;
+    }
+    await serve({ ...context, proxiers, fatal, watch, sink, ended });
+    await running;
+  } finally {
+    watch?.close();
+    stop.abort(new Finished());
+  }
+  if (stop.signal.reason instanceof Error && !(stop.signal.reason instanceof Finished)) throw stop.signal.reason;
+}
+
+/** The reason for stopping when nothing is wrong. */
+class Finished extends Error {}
+
+/** Waiting for the node ends with what made the program stop, when something does. */
+async function startNode(nodes: NodeManager, ended: AbortSignal) {
+  const facts = await nodes.start(ended);
+  ended.throwIfAborted();
+  return facts;
+}
+
+function objectSource({ manifests, log }: RunOptions): ObjectSource {
+  if (manifests !== undefined) return createManifestsSource({ dir: manifests, log });
+  throw new CommandError(
+    "reading from an API server is not implemented yet: name a folder of manifests with --manifests DIR",
+  );
+}
+
+function nodeHealth(health: ProxyHealth): NodeSink {
+  return {
+    onEvent(event) {
+      if (event.kind !== "delete") health.onNode(event.object);
+    },
+    onSynced() {},
+  };
+}
+
+/** Rules of a mode that ran here before must not stay beside ours; failures only log (reference server.md §11). */
+async function cleanUpOtherModes(config: KubeProxyConfig, log: Logger): Promise<void> {
+  for (const other of IMPLEMENTED_MODES) {
+    const { isReplacedBy, cleanUp } = await loadProxyMode(other);
+    if (isReplacedBy(config.mode)) await cleanUp(log);
+  }
+}
+
+interface ProxierContext extends RunOptions {
+  readonly mode: ProxyModeFactory;
+  readonly nodeName: string;
+  readonly setup: NodeSetup;
+  readonly health: ProxyHealth;
+  readonly metrics: ProxyMetrics;
+  readonly clock: Clock;
+}
+
+interface FamilyProxier {
+  readonly proxier: Proxier;
+  readonly serviceHealth: ServiceHealthPorts;
+}
+
+async function createProxiers(context: ProxierContext): Promise<readonly FamilyProxier[]> {
+  const { config, mode, log } = context;
+  log.info(mode.startMessage);
+  const gates = setFeatureGates(config.featureGates);
+  const allowExternalIPs = !gates.ok || gates.gates.isEnabled("AllowServiceExternalIPs");
+  const conntrack = openConntrack();
+  const proxiers: FamilyProxier[] = [];
+  for (const family of context.setup.families) {
+    proxiers.push(await createProxier(context, family, { conntrack, allowExternalIPs }));
+  }
+  return proxiers;
+}
+
+interface SharedParts {
+  readonly conntrack: ReturnType<typeof openConntrack>;
+  readonly allowExternalIPs: boolean;
+}
+
+async function createProxier(context: ProxierContext, family: IpFamily, shared: SharedParts): Promise<FamilyProxier> {
+  const { config, setup, health, metrics, clock, nodeName } = context;
+  const log = context.log.with({ ipFamily: family });
+  const { detector, reason } = detectorFor(family, {
+    mode: config.detectLocalMode,
+    clusterCIDRs: config.detectLocal.clusterCIDRs,
+    podCIDRs: setup.podCIDRs,
+    bridgeInterface: config.detectLocal.bridgeInterface,
+    interfaceNamePrefix: config.detectLocal.interfaceNamePrefix,
+  });
+  if (reason !== undefined && family === setup.addresses.primaryFamily) log.info(reason.message, reason.facts);
+  const addresses = nodePortAddresses(family, setup.nodePortAddresses);
+  const backend = await context.mode.createBackend({
+    config,
+    family,
+    nodeName,
+    nodeIP: setup.addresses.ips[family],
+    detector,
+    nodePortAddresses: addresses,
+    metrics,
+    clock,
+    log,
+  });
+  const serviceHealth = createServiceHealth({
+    family,
+    addresses: await listenAddresses(addresses, log),
+    isProxyHealthy: () => config.healthzBindAddress === "" || health.isHealthy(),
+    log,
+    onListenFailure: (service, port, error) =>
+      log.error("Failed to start healthcheck", error, { node: nodeName, service, port }),
+  });
+  const proxier = new Proxier({
+    nodeName,
+    backend,
+    metrics: metrics.syncMetrics(family),
+    health,
+    serviceHealth,
+    conntrack: shared.conntrack,
+    periods: { minMs: config.minSyncPeriodMs, syncMs: config.syncPeriodMs },
+    allowExternalIPs: shared.allowExternalIPs,
+    clock,
+    log: context.log,
+    onFailures: (failures) => health.setFailures(family, failures),
+  });
+  return { proxier, serviceHealth };
+}
+
+/** Resolved once, as upstream does (reference core.md §14); without an answer, everywhere. */
+async function listenAddresses(addresses: ReturnType<typeof nodePortAddresses>, log: Logger) {
+  if (addresses.matchesAll) return "all" as const;
+  try {
+    const found = nodePortIPs(addresses, await localAddresses(addresses.family));
+    return found.kind === "all" ? ("all" as const) : found.ips;
+  } catch (error) {
+    log.error("Failed to get local addresses: health-check node ports listen on all of them", error);
+    return "all" as const;
+  }
+}
+
+interface ServeContext extends ProxierContext {
+  readonly proxiers: readonly FamilyProxier[];
+  readonly fatal: (error: Error) => void;
+  readonly watch: ConfigFileWatch | undefined;
+  readonly sink: DeferredSink;
+  readonly ended: AbortSignal;
+}
+
+/** Opens the ports, lets the events in, and runs the sync loops until the end. */
+async function serve(context: ServeContext): Promise<void> {
+  const { config, log, clock, metrics, health, proxiers, fatal, ended, nodeName } = context;
+  log.info("Version info", { version: context.version });
+  log.info("Runtime settings", { node: process.version, execArgv: process.execArgv.join(" ") });
+  metrics.setBuildInfo(buildInfo(context.version));
+  const gates = setFeatureGates(config.featureGates);
+  if (gates.ok) metrics.setFeatures(gates.gates.list().map(featureState));
+  await applyOomScore(config.oomScoreAdj, { log });
+  const listening = { log, clock, signal: ended, isBindHardFail: config.bindAddressHardFail };
+  const healthServer = startHealthServer({
+    ...listening,
+    address: config.healthzBindAddress,
+    health,
+    metrics,
+    onHardFail: (reason) => fatal(new Error(reason)),
+  });
+  const metricsServer = startMetricsServer({
+    ...listening,
+    address: config.metricsBindAddress,
+    families: metrics.families,
+    mode: config.mode,
+    configz: toV1Alpha1(config),
+    flags: context.flags,
+    version: context.version,
+    ...(config.enableProfiling ? { setVerbosity: context.setVerbosity } : {}),
+    onHardFail: (reason) => fatal(new Error(reason)),
+  });
+  context.watch?.updated.then((message) => fatal(new Error(message)), fatal);
+  const dispatcher = new DualStackDispatcher({ proxiers: proxiers.map(({ proxier }) => proxier), nodeName, log });
+  context.sink.attach(dispatcher);
+  await dispatcher.run(ended);
+  await Promise.all(proxiers.map(({ serviceHealth }) => serviceHealth.close()));
+  await Promise.all([healthServer?.closed, metricsServer?.closed]);
+}
+
+const STAGES = { Alpha: "ALPHA", Beta: "BETA", GA: "", Deprecated: "DEPRECATED" } as const;
+
+function featureState({ name, stage, enabled }: GateState): FeatureState {
+  return { name, stage: STAGES[stage], isEnabled: enabled };
+}
