@@ -42,7 +42,7 @@ export async function* readDocuments(text: string, isJson: boolean): AsyncGenera
 
 /** The parser is not meant to throw, but nesting can exhaust the stack: that ends the file with an error. */
 function* composeDocuments(text: string, lines: LineCounter): Generator<Document.Parsed | Error> {
-  const composer = new Composer({ prettyErrors: false });
+  const composer = new Composer({ prettyErrors: false, logLevel: "error" });
   try {
     for (const token of new Parser(lines.addNewLine).parse(text)) yield* composer.next(token);
     yield* composer.end();

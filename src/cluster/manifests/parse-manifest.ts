@@ -66,7 +66,8 @@ function addBrokenDocument(draft: Draft, file: string, document: ManifestDocumen
   draft.isIncomplete = true;
   const guess = projectObject(document.raw);
   const object = guess.title === "document" ? "" : guess.title;
-  const message = `cannot be parsed: ${error}`;
+  // Parsers quote the text around, line breaks included.
+  const message = `cannot be parsed: ${error.replaceAll(/\s+/g, " ")}`;
   const { number, line } = document;
   draft.problems.push({ severity: "error", file, document: number, line, object, field: "", message });
 }

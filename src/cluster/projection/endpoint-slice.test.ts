@@ -1,0 +1,182 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { projectEndpointSlice } from "./endpoint-slice.ts";
+import { formatProblem } from "./findings.ts";
+
+type Json = Record<string, unknown>;
+
+function slice(fields: Json, metadata: Json = {}): Json {
+  return {
+    metadata: {
+      name: "web-abc.1",
+      namespace: "shop",
+      resourceVersion: "7",
+      labels: { "kubernetes.io/service-name": "web" },
+      ...metadata,
+    },
+    addressType: "IPv4",
+    ports: [{ name: "http", port: 8080 }],
+    endpoints: [{ addresses: ["10.1.0.1"] }],
+    ...fields,
+  };
+}
+
+function accepted(raw: unknown) {
+  const result = projectEndpointSlice(raw);
+  assert.ok(result.ok, result.ok ? "" : result.problems.map(formatProblem).join("; "));
+  return result;
+}
+
+function refusal(raw: unknown): string {
+  const result = projectEndpointSlice(raw);
+  assert.ok(!result.ok, "the object must be refused");
+  return result.problems.map(formatProblem).join("; ");
+}
+
+test("a slice gets the defaults and the nil rules of conditions", () => {
+  const { record } = accepted(slice({ ports: [{ port: 8080 }] }));
+  assert.deepEqual(record, {
+    namespace: "shop",
+    name: "web-abc.1",
+    serviceName: "web",
+    addressType: "IPv4",
+    ports: [{ name: "", protocol: "TCP", port: 8080 }],
+    endpoints: [
+      {
+        addresses: ["10.1.0.1"],
+        nodeName: "",
+        ready: true,
+        serving: true,
+        terminating: false,
+        zoneHints: undefined,
+        nodeHints: undefined,
+      },
+    ],
+    lastChangeTriggerTime: "",
+    resourceVersion: "7",
+  });
+  assert.ok(Object.isFrozen(record.endpoints) && Object.isFrozen(record.endpoints[0]));
+});
+
+test("serving is true when unset, also on an unready endpoint", () => {
+  const { record } = accepted(slice({ endpoints: [{ addresses: ["10.1.0.1"], conditions: { ready: false } }] }));
+  assert.equal(record.endpoints[0]?.ready, false);
+  assert.equal(record.endpoints[0]?.serving, true);
+});
+
+test("hints, node, trigger time and a given version are taken over", () => {
+  const endpoint = {
+    addresses: ["10.1.0.1"],
+    nodeName: "node-a.example",
+    conditions: { ready: false, serving: true, terminating: true },
+    hints: { forZones: [{ name: "Zone_1" }, { name: "zone-2" }], forNodes: [{ name: "node-a" }] },
+  };
+  const annotations = { "endpoints.kubernetes.io/last-change-trigger-time": "2026-01-01T00:00:00Z" };
+  const result = projectEndpointSlice(slice({ endpoints: [endpoint] }, { annotations }), "digest");
+  assert.ok(result.ok);
+  assert.equal(result.record.lastChangeTriggerTime, "2026-01-01T00:00:00Z");
+  assert.equal(result.record.resourceVersion, "digest");
+  assert.deepEqual(result.record.endpoints[0], {
+    addresses: ["10.1.0.1"],
+    nodeName: "node-a.example",
+    ready: false,
+    serving: true,
+    terminating: true,
+    zoneHints: ["Zone_1", "zone-2"],
+    nodeHints: ["node-a"],
+  });
+});
+
+test("empty hints are no hints", () => {
+  const { record } = accepted(slice({ endpoints: [{ addresses: ["10.1.0.1"], hints: { forZones: [] } }] }));
+  assert.equal(record.endpoints[0]?.zoneHints, undefined);
+});
+
+test("a port without number stays as null, port 0 becomes null with a warning, the others count", () => {
+  const { record, warnings } = accepted(
+    slice({ ports: [{ name: "a" }, { name: "b", port: 0 }, { name: "c", port: 65535 }] }),
+  );
+  assert.deepEqual(
+    record.ports.map((port) => port.port),
+    [null, null, 65535],
+  );
+  assert.deepEqual(
+    warnings.map((warning) => warning.field),
+    ["ports[1].port"],
+  );
+});
+
+test("endpoints without a usable first address are left out with a warning, the others stay", () => {
+  const addresses = [["10.1.0.1"], ["fd00::1"], ["10.1.0.256"], [], ["10.1.0.1 -j ACCEPT"], ["010.001.000.002", "x"]];
+  const { record, warnings } = accepted(slice({ endpoints: addresses.map((list) => ({ addresses: list })) }));
+  assert.deepEqual(
+    record.endpoints.map((endpoint) => endpoint.addresses),
+    [["10.1.0.1"], ["010.001.000.002"]],
+  );
+  assert.deepEqual(
+    warnings.map((warning) => warning.field),
+    [
+      "endpoints[1].addresses[0]",
+      "endpoints[2].addresses[0]",
+      "endpoints[3].addresses",
+      "endpoints[4].addresses[0]",
+      "endpoints[5].addresses[1]",
+    ],
+  );
+});
+
+test("an IPv4-mapped address is IPv4", () => {
+  const { record } = accepted(slice({ endpoints: [{ addresses: ["::ffff:10.1.0.1"] }] }));
+  assert.equal(record.endpoints.length, 1);
+});
+
+test("an FQDN slice is kept without endpoints", () => {
+  const { record } = accepted(slice({ addressType: "FQDN", endpoints: [{ addresses: ["a.example"] }] }));
+  assert.deepEqual([record.addressType, record.endpoints], ["FQDN", []]);
+});
+
+test("a slice without the service label has no service", () => {
+  assert.equal(accepted(slice({}, { labels: {} })).record.serviceName, "");
+});
+
+const REFUSED: readonly { name: string; raw: unknown; says: string }[] = [
+  {
+    name: "port 65536",
+    raw: slice({ ports: [{ port: 65536 }] }),
+    says: "ports[0].port must be a whole number from 1 to 65535, got 65536",
+  },
+  { name: "no address type", raw: slice({ addressType: undefined }), says: "addressType must be IPv4, IPv6 or FQDN" },
+  { name: "an unknown address type", raw: slice({ addressType: "ipv4" }), says: 'got "ipv4"' },
+  {
+    name: "a condition in words",
+    raw: slice({ endpoints: [{ addresses: ["10.1.0.1"], conditions: { ready: "no" } }] }),
+    says: "endpoints[0].conditions.ready must be true or false",
+  },
+  {
+    name: "an endpoint that is a text",
+    raw: slice({ endpoints: ["10.1.0.1"] }),
+    says: "endpoints[0] must be an object",
+  },
+  {
+    name: "one address instead of a list",
+    raw: slice({ endpoints: [{ addresses: "10.1.0.1" }] }),
+    says: "endpoints[0].addresses must be a list",
+  },
+];
+
+for (const { name, raw, says } of REFUSED) {
+  test(`refused: ${name}`, () => assert.ok(refusal(raw).includes(says), refusal(raw)));
+}
+
+for (const text of ["a b", 'a"', "a\nb", "--flush -j", "a'b", "a\tb", "a\u0007", "a;b"]) {
+  test(`nothing is smuggled in as ${JSON.stringify(text)}`, () => {
+    const endpoint = (fields: Json) => slice({ endpoints: [{ addresses: ["10.1.0.1"], ...fields }] });
+    assert.match(refusal(slice({}, { name: text })), /metadata\.name/);
+    assert.match(refusal(slice({}, { namespace: text })), /metadata\.namespace/);
+    assert.match(refusal(slice({}, { labels: { "kubernetes.io/service-name": text } })), /service-name/);
+    assert.match(refusal(slice({ ports: [{ name: text, port: 1 }] })), /ports\[0\]\.name/);
+    assert.match(refusal(endpoint({ nodeName: text })), /endpoints\[0\]\.nodeName/);
+    assert.match(refusal(endpoint({ hints: { forZones: [{ name: text }] } })), /forZones\[0\]\.name/);
+    assert.match(refusal(endpoint({ hints: { forNodes: [{ name: text }] } })), /forNodes\[0\]\.name/);
+  });
+}

@@ -1,0 +1,39 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isEndpointSliceSelected, isEndpointsSelected, isServiceSelected } from "./selectors.ts";
+
+test("a Service with the proxy-name label is another proxy's, whatever the value", () => {
+  const withLabels = (labels: unknown) => isServiceSelected({ metadata: { labels }, spec: { clusterIP: "10.0.0.1" } });
+  assert.equal(withLabels({}), true);
+  assert.equal(withLabels({ "service.kubernetes.io/service-proxy-name": "other" }), false);
+  assert.equal(withLabels({ "service.kubernetes.io/service-proxy-name": "" }), false);
+  assert.equal(withLabels({ "service.kubernetes.io/service-proxy-name": null }), false);
+});
+
+test("a headless Service is not shown", () => {
+  assert.equal(isServiceSelected({ spec: { clusterIP: "None" } }), false);
+  assert.equal(isServiceSelected({ spec: { clusterIPs: ["None"] } }), false);
+  assert.equal(isServiceSelected({ spec: { clusterIP: "" } }), true);
+  assert.equal(isServiceSelected({ metadata: { labels: { "service.kubernetes.io/headless": "" } } }), true);
+});
+
+test("a slice with the headless label is not shown", () => {
+  assert.equal(isEndpointSliceSelected({ metadata: { labels: { "service.kubernetes.io/headless": "" } } }), false);
+  assert.equal(isEndpointSliceSelected({ metadata: { labels: {} } }), true);
+});
+
+test("Endpoints that ask not to be mirrored, and locks, are not shown", () => {
+  const labelled = (value: string) =>
+    isEndpointsSelected({ metadata: { labels: { "endpointslice.kubernetes.io/skip-mirror": value } } });
+  assert.equal(labelled("true"), false);
+  assert.equal(labelled("false"), true);
+  const annotations = { "control-plane.alpha.kubernetes.io/leader": "{}" };
+  assert.equal(isEndpointsSelected({ metadata: { annotations } }), false);
+});
+
+test("nonsense is somebody else's to judge", () => {
+  for (const raw of [null, 1, "x", [], { metadata: 1, spec: 2 }]) {
+    assert.equal(isServiceSelected(raw), true);
+    assert.equal(isEndpointSliceSelected(raw), true);
+  }
+});
