@@ -429,6 +429,24 @@ describe("proxier: the end", () => {
     assert.doesNotMatch(bench.log.lines.join("\n"), /Sync failed/);
   });
 
+  it("waits for a sync that no loop started, too", async () => {
+    const bench = new ProxierBench();
+    bench.serviceHealth.syncServices = () => bench.clock.sleep(5, new AbortController().signal);
+    const { loop } = await bench.start();
+    await bench.clock.advance(1);
+    assert.equal(bench.proxier.status.isSyncing, true);
+    bench.stop.abort();
+    let hasEnded = false;
+    const end = loop.then(() => {
+      hasEnded = true;
+    });
+    await bench.clock.settle();
+    assert.equal(hasEnded, false);
+    await bench.clock.advance(5);
+    assert.equal(hasEnded, true);
+    await end;
+  });
+
   it("refuses a shortest period above the full-sync period", () => {
     assert.throws(() => new ProxierBench({ minMs: 3_600_001 }), RangeError);
   });
