@@ -191,7 +191,12 @@ class ExecIptables implements Iptables {
   }
 
   async #check(table: IptablesTable, chain: string, args: readonly string[]): Promise<readonly [string, ExecResult]> {
-    return await this.#rule("-C", table, chain, args);
+    if (this.#capabilities.hasCheck) return await this.#rule("-C", table, chain, args);
+    const [command, saved] = await this.#run(this.#binaries.save, ["-t", table], {});
+    if (saved.status !== 0) return [command, saved];
+    const { hasSavedRule } = await import("./saved-rule-lookup.ts");
+    const status = hasSavedRule(saved.stdout, this.family, chain, args) ? 0 : 1;
+    return [command, { status, stdout: "", stderr: "" }];
   }
 
   async #mustSucceed(operation: string, table: IptablesTable, chain: string, args: readonly string[]): Promise<void> {
