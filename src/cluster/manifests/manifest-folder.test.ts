@@ -1,9 +1,17 @@
 import assert from "node:assert/strict";
-import { appendFileSync, chmodSync, mkdirSync, renameSync, symlinkSync, truncateSync } from "node:fs";
+import { appendFileSync, chmodSync, mkdirSync, renameSync, symlinkSync, truncateSync, utimesSync } from "node:fs";
 import { test } from "node:test";
 import fc from "fast-check";
+import { ManifestFolder } from "./manifest-folder.ts";
 import { readManifests } from "./read-manifests.ts";
-import { endpointsYaml, ManifestBench, serviceYaml, sliceYaml } from "./testing/manifest-bench.ts";
+import {
+  endpointsYaml,
+  ManifestBench,
+  RecordingLogger,
+  serviceYaml,
+  sliceYaml,
+  TempFolder,
+} from "./testing/manifest-bench.ts";
 
 async function bench(files: Record<string, string>): Promise<ManifestBench> {
   const made = new ManifestBench();
@@ -240,6 +248,22 @@ test("links that lead in a circle or nowhere do no harm", async () => {
   symlinkSync("c.yaml", it.temp.at("c.yaml"));
   it.temp.write("z.yaml", serviceYaml("z"));
   assert.deepEqual(await it.settle(), ["add services/default/z"]);
+  const [problem, ...more] = it.problems();
+  assert.match(problem ?? "", /ELOOP.*c\.yaml/);
+  assert.deepEqual(more, [], "each directory is read once");
+});
+
+test("a file written just before the first reading is read once more, an older one is not", async () => {
+  using temp = new TempFolder();
+  temp.write("a.yaml", serviceYaml("a"));
+  const fresh = new ManifestFolder(temp.path, new RecordingLogger());
+  await fresh.load();
+  assert.equal((await fresh.refresh(0)).isUnsettled, true);
+  assert.deepEqual(await fresh.refresh(1000), { isChanged: false, isUnsettled: false });
+  utimesSync(temp.at("a.yaml"), 1, 1);
+  const old = new ManifestFolder(temp.path, new RecordingLogger());
+  await old.load();
+  assert.equal((await old.refresh(0)).isUnsettled, false);
 });
 
 test("losing the folder throws and deletes nothing, and it is picked up when it is back", async () => {
