@@ -7,6 +7,9 @@
  */
 import type { Quantity } from "./quantity.ts";
 
+export const API_VERSION = "kubeproxy.config.k8s.io/v1alpha1";
+export const KIND = "KubeProxyConfiguration";
+
 /** The modes that kube-proxy v1.36 knows on Linux. */
 export const PROXY_MODES = ["iptables", "ipvs", "nftables"] as const;
 export type ProxyMode = (typeof PROXY_MODES)[number];

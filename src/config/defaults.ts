@@ -5,8 +5,9 @@
  */
 import { familyOf, parseIpAddress } from "../net/ip.ts";
 import { appendPortIfNeeded } from "./bind-address.ts";
-import { type DraftConfig, type LoggingConfig, NODE_PORT_ADDRESSES_PRIMARY } from "./config.ts";
+import { API_VERSION, type DraftConfig, KIND, type LoggingConfig, NODE_PORT_ADDRESSES_PRIMARY } from "./config.ts";
 import { durationToMs } from "./duration.ts";
+import { ZERO_QUANTITY } from "./quantity.ts";
 import type { ConfigurationDocument } from "./v1alpha1-schema.ts";
 
 const SECOND_MS = 1000;
@@ -17,6 +18,61 @@ export const METRICS_PORT = 10249;
 const SYNC_PERIOD_MS = 30 * SECOND_MS;
 const MIN_SYNC_PERIOD_MS = SECOND_MS;
 const MASQUERADE_BIT = 14;
+
+const NO_PERIODS = { syncPeriod: 0n, minSyncPeriod: 0n };
+const NO_OUTPUT = { splitStream: false, infoBufferSize: ZERO_QUANTITY };
+
+/**
+ * The document in which nothing is set, as decoding one with only kind and version gives it; written out so that a
+ * start without a configuration file loads neither the schema nor the YAML library.
+ */
+export const EMPTY_DOCUMENT: ConfigurationDocument = {
+  kind: KIND,
+  apiVersion: API_VERSION,
+  featureGates: {},
+  clientConnection: { kubeconfig: "", acceptContentTypes: "", contentType: "", qps: 0, burst: 0 },
+  logging: {
+    format: "",
+    flushFrequency: { nanoseconds: 0n, asText: true },
+    verbosity: 0,
+    vmodule: [],
+    options: { text: NO_OUTPUT, json: NO_OUTPUT },
+  },
+  hostnameOverride: "",
+  bindAddress: "",
+  healthzBindAddress: "",
+  metricsBindAddress: "",
+  bindAddressHardFail: false,
+  enableProfiling: false,
+  showHiddenMetricsForVersion: "",
+  mode: "",
+  iptables: { ...NO_PERIODS, masqueradeAll: false },
+  ipvs: {
+    ...NO_PERIODS,
+    scheduler: "",
+    excludeCIDRs: [],
+    strictARP: false,
+    tcpTimeout: 0n,
+    tcpFinTimeout: 0n,
+    udpTimeout: 0n,
+  },
+  nftables: { ...NO_PERIODS, masqueradeAll: false },
+  winkernel: {
+    networkName: "",
+    sourceVip: "",
+    enableDSR: false,
+    rootHnsEndpointName: "",
+    forwardHealthCheckVip: false,
+  },
+  detectLocalMode: "",
+  detectLocal: { bridgeInterface: "", interfaceNamePrefix: "" },
+  clusterCIDR: "",
+  nodePortAddresses: [],
+  conntrack: { tcpBeLiberal: false, udpTimeout: 0n, udpStreamTimeout: 0n },
+  configSyncPeriod: 0n,
+  portRange: "",
+  windowsRunAsService: false,
+};
 
 /** Applies the defaults to a document and merges its mode sections into one set of values. Pure. */
 export function resolveDocument(document: ConfigurationDocument): DraftConfig {

@@ -3,14 +3,13 @@
  * Reference server.md §3.1.
  */
 import * as v from "valibot";
+import { API_VERSION, KIND } from "./config.ts";
 import { quoteGo } from "./go-text.ts";
 import {
-  API_VERSION,
   type ConfigurationDocument,
   configurationSchema,
   elementOf,
   jsonKind,
-  KIND,
   type StructInfo,
   structOf,
 } from "./v1alpha1-schema.ts";

@@ -4,9 +4,8 @@
  *
  * The sections of inactive modes have lost their periods by now and are written as `0s`.
  */
-import type { DraftConfig, LoggingConfig, LogOutput } from "./config.ts";
+import { API_VERSION, type DraftConfig, KIND, type LoggingConfig, type LogOutput } from "./config.ts";
 import { durationFromMs, formatMs } from "./duration.ts";
-import { API_VERSION, KIND } from "./v1alpha1-schema.ts";
 
 type PlainValue = null | boolean | number | string | readonly PlainValue[] | PlainObject;
 interface PlainObject {

@@ -11,9 +11,6 @@ import { parseDuration } from "./duration.ts";
 import { quoteGo, toFloat32 } from "./go-text.ts";
 import { parseQuantity, type Quantity, ZERO_QUANTITY } from "./quantity.ts";
 
-export const API_VERSION = "kubeproxy.config.k8s.io/v1alpha1";
-export const KIND = "KubeProxyConfiguration";
-
 /** What upstream calls a nested object, and its fields: needed for error texts and for finding unknown fields. */
 export interface StructInfo {
   readonly goName: string;

@@ -1,0 +1,23 @@
+/** How a command ends: the statuses and the two kinds of errors. Reference server.md §1, §2.1. */
+
+export const EXIT_SUCCESS = 0;
+/** The only failure status that kube-proxy chooses itself. */
+export const EXIT_FAILURE = 1;
+
+/**
+ * A command line that cannot be used. It is printed as `Error: …` on standard error, after the usage text and a blank
+ * line when `showUsage` is set; nothing is logged, because logging is not set up yet.
+ */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+  readonly showUsage: boolean;
+  constructor(message: string, showUsage: boolean) {
+    super(message);
+    this.showUsage = showUsage;
+  }
+}
+
+/** A start-up step that failed after the command line was read: logged as `"command failed" err="<message>"`. */
+export class CommandError extends Error {
+  override readonly name = "CommandError";
+}

@@ -1,0 +1,72 @@
+/** What one command-line flag is. Its value is a function of the texts it was given, so nothing here has state. Pure. */
+import type { DraftConfig } from "../config/config.ts";
+import type { FlagType } from "./flags-types.ts";
+
+/** A flag without regard to the type of its value: what reading a command line and printing help need. */
+export interface AnyFlag {
+  readonly name: string;
+  readonly shorthand: string | undefined;
+  readonly word: string;
+  /** The text that stands for the flag given without a value; `undefined` when it always takes one. */
+  readonly bareText: string | undefined;
+  readonly defaultText: string;
+  readonly help: string;
+  /** The notice printed when the flag is used; such a flag is not in the help. */
+  readonly deprecated: string | undefined;
+  /** Whether the flag is ours and not upstream's. */
+  readonly isExtension: boolean;
+  /** @returns why a further text is refused after these, or `undefined`. */
+  refusal(texts: readonly string[], text: string): string | undefined;
+  /** The value after these texts, as text. */
+  shown(texts: readonly string[]): string;
+  /** The configuration with the value of these texts in the field that the flag stands for, if it has one. */
+  overlay(config: DraftConfig, texts: readonly string[]): DraftConfig;
+}
+
+/** A flag whose value is a `T`. */
+export interface Flag<T> extends AnyFlag {
+  /** The value after these texts, which must have passed {@link AnyFlag.refusal}. */
+  read(texts: readonly string[]): T;
+}
+
+/** How a flag is declared. */
+export interface FlagSpec<T> {
+  readonly name: string;
+  readonly type: FlagType<T>;
+  readonly initial: T;
+  readonly help: string;
+  readonly shorthand?: string;
+  readonly deprecated?: string;
+  readonly isExtension?: boolean;
+  readonly overlay?: (config: DraftConfig, value: T) => DraftConfig;
+}
+
+/** Makes a flag from its declaration. */
+export function flag<T>(spec: FlagSpec<T>): Flag<T> {
+  const { type, initial } = spec;
+  const read = (texts: readonly string[]): T => {
+    let value = initial;
+    for (const text of texts) {
+      const next = type.read(text, value);
+      if (next.ok) value = next.value;
+    }
+    return value;
+  };
+  return {
+    name: spec.name,
+    shorthand: spec.shorthand,
+    word: type.word,
+    bareText: type.bareText,
+    defaultText: type.format(initial),
+    help: spec.help,
+    deprecated: spec.deprecated,
+    isExtension: spec.isExtension ?? false,
+    read,
+    refusal: (texts, text) => {
+      const next = type.read(text, read(texts));
+      return next.ok ? undefined : next.error;
+    },
+    shown: (texts) => type.format(read(texts)),
+    overlay: (config, texts) => spec.overlay?.(config, read(texts)) ?? config,
+  };
+}
