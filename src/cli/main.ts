@@ -1,0 +1,39 @@
+/**
+ * The program. Without a subcommand it is kube-proxy: same flags, same exit statuses. Each command is loaded only when
+ * it is asked for.
+ */
+
+import { EXIT_FAILURE, UsageError } from "./exit.ts";
+import type { Output } from "./render.ts";
+
+const output: Output = {
+  out: (text) => void process.stdout.write(text),
+  err: (text) => void process.stderr.write(text),
+};
+
+/** Commands beside kube-proxy's own command line. Each takes the arguments after its name and gives the exit status. */
+const COMMANDS: Readonly<Record<string, (argv: readonly string[]) => Promise<number>>> = {
+  render: async (argv) => await (await import("./render.ts")).render(argv, output),
+  demo: async (argv) => await (await import("../demo/run-demo.ts")).runDemo(argv),
+};
+
+async function main(argv: readonly string[]): Promise<number> {
+  const [name = "", ...rest] = argv;
+  const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+  if (command !== undefined) return await command(rest);
+  return await (await import("./proxy-command.ts")).proxyCommand(argv, output);
+}
+
+// Whoever reads our output may stop reading (`| head`): that is no failure of ours.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  process.exit(error.code === "EPIPE" ? 0 : EXIT_FAILURE);
+});
+
+try {
+  process.exitCode = await main(process.argv.slice(2));
+} catch (error) {
+  if (!(error instanceof UsageError)) throw error;
+  const usage = error.showUsage ? `${(await import("./flags-help.ts")).usageText()}\n\n` : "";
+  output.err(`${usage}Error: ${error.message}\n`);
+  process.exitCode = EXIT_FAILURE;
+}

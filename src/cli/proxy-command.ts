@@ -1,0 +1,112 @@
+/**
+ * kube-proxy's own command: flags and configuration file to a running daemon, or to one of the actions `--version`,
+ * `--write-config-to`, `--cleanup`, `--init-only`. The order of the steps is upstream's (reference server.md §1).
+ */
+import { readFile, writeFile } from "node:fs/promises";
+import type { KubeProxyConfig } from "../config/config.ts";
+import { createLogger, type RootLogger } from "../logging/create-logger.ts";
+import { CommandError, EXIT_FAILURE, EXIT_SUCCESS } from "./exit.ts";
+import { parseCommandLine } from "./flags.ts";
+import { type CompletedOptions, completeOptions, requireConfig, requireLogging } from "./flags-complete.ts";
+import { loadAllModes } from "./proxy-modes.ts";
+import type { Output } from "./render.ts";
+
+/** How long a stop may take before the process ends anyway; the rules stay in the kernel either way. */
+const STOP_LIMIT_MS = 5_000;
+
+/** Runs the command. @returns the exit status. @throws UsageError for a command line that cannot be read. */
+export async function proxyCommand(argv: readonly string[], output: Output): Promise<number> {
+  const command = parseCommandLine(argv);
+  for (const line of command.stderrLines) output.err(`${line}\n`);
+  if (command.kind === "print") {
+    output.out(command.text);
+    return EXIT_SUCCESS;
+  }
+  let log = createLogger();
+  try {
+    const options = await completeOptions(command.flags, { readFile: (path) => readFile(path, "utf8") });
+    for (const { level, message, facts } of options.notices) {
+      if (level === "warning") log.warn(message, facts);
+      else log.info(message, facts);
+    }
+    requireLogging(options);
+    log = configuredLogger(options);
+    for (const [name, value] of options.flagSnapshot) log.v(1, `FLAG: --${name}=${JSON.stringify(value)}`);
+    const config = requireConfig(options);
+    return await act(config, options, command.gitVersion, log);
+  } catch (error) {
+    log.error("command failed", error instanceof CommandError ? new Error(error.message) : error);
+    return EXIT_FAILURE;
+  }
+}
+
+function configuredLogger({ config: { logging } }: CompletedOptions): RootLogger {
+  const format = logging.format === "json" ? "json" : "text";
+  return createLogger({
+    format,
+    verbosity: logging.verbosity,
+    vmodule: logging.vmodule,
+    splitStream: logging.options[format].splitStream,
+  });
+}
+
+async function act(
+  config: KubeProxyConfig,
+  { actions, flagSnapshot }: CompletedOptions,
+  version: string,
+  log: RootLogger,
+): Promise<number> {
+  if (actions.writeConfigTo !== "") {
+    const { encodeYaml } = await import("../config/v1alpha1-encode.ts");
+    await writeFile(actions.writeConfigTo, await encodeYaml(config));
+    log.info("Wrote configuration", { file: actions.writeConfigTo });
+    return EXIT_SUCCESS;
+  }
+  if (actions.cleanup) return await cleanUp(log);
+  const { runProxy } = await import("./run-proxy.ts");
+  const stop = stopSignal(log);
+  try {
+    await runProxy(
+      {
+        config,
+        manifests: actions.manifests === "" ? undefined : actions.manifests,
+        configFile: actions.configFile === "" ? undefined : actions.configFile,
+        initOnly: actions.initOnly,
+        flags: new Map(flagSnapshot),
+        version,
+        setVerbosity: (level) => log.setVerbosity(level),
+        log,
+      },
+      stop,
+    );
+    return EXIT_SUCCESS;
+  } catch (error) {
+    if (stop.aborted) return EXIT_SUCCESS;
+    log.error("Error running ProxyServer", error);
+    throw error;
+  }
+}
+
+async function cleanUp(log: RootLogger): Promise<number> {
+  let succeeded = true;
+  for (const [, mode] of await loadAllModes()) succeeded = (await mode.cleanUp(log)) && succeeded;
+  if (succeeded) return EXIT_SUCCESS;
+  throw new CommandError("encountered an error while tearing down rules");
+}
+
+/**
+ * Aborts on SIGTERM and SIGINT, so that the process ends cleanly also as PID 1, which has no default actions. A second
+ * signal, or a stop that takes too long, ends it at once.
+ */
+function stopSignal(log: RootLogger): AbortSignal {
+  const stop = new AbortController();
+  const onSignal = (name: NodeJS.Signals): void => {
+    if (stop.signal.aborted) process.exit(EXIT_FAILURE);
+    log.info("Stopping; the rules stay in place", { signal: name });
+    stop.abort();
+    setTimeout(() => process.exit(EXIT_SUCCESS), STOP_LIMIT_MS).unref();
+  };
+  process.on("SIGTERM", onSignal);
+  process.on("SIGINT", onSignal);
+  return stop.signal;
+}
