@@ -1,6 +1,5 @@
 /**
- * The plan of a network as data, and the one that the demo and most kernel tests use. The node under test has the
- * addresses of the conformance cases' node.
+ * The plan of a network as data, and the one that the demo and most kernel tests use.
  */
 import { type Cidr, parseCidr } from "../net/ip.ts";
 
@@ -43,23 +42,41 @@ export interface TopologySpec {
   readonly pods: readonly PodSpec[];
 }
 
-/** Two nodes, one off-node client whose routes go through node-a, and one client pod on node-a. */
+/** The node under test, with the addresses of the conformance cases' node. */
+export const nodeA: NodeSpec = {
+  name: "node-a",
+  lan: { ipv4: "10.200.0.2/24", ipv6: "fd00:200::2/64" },
+  bridge: { ipv4: "10.180.0.1/24", ipv6: "fd00:10:180::1/80" },
+};
+
+/** A neighbour whose pods are remote for {@link nodeA}. */
+export const nodeB: NodeSpec = {
+  name: "node-b",
+  lan: { ipv4: "10.200.0.3/24", ipv6: "fd00:200::3/64" },
+  bridge: { ipv4: "10.180.1.1/24", ipv6: "fd00:10:180:0:1::1/80" },
+};
+
+/** An off-node client whose routes go through {@link nodeA}. */
+export const client: HostSpec = {
+  name: "client",
+  lan: { ipv4: "10.200.0.100/24", ipv6: "fd00:200::100/64" },
+  gateway: nodeA.name,
+};
+
+/** A pod of {@link nodeA} that serves nothing. */
+export const clientPod = {
+  name: "client-pod",
+  node: nodeA.name,
+  ipv4: "10.180.0.250",
+  ipv6: "fd00:10:180::250",
+} satisfies PodSpec;
+
+/** Two nodes, one off-node client and one client pod. */
 export const defaultTopology: TopologySpec = {
   lan: { ipv4: "10.200.0.1/24", ipv6: "fd00:200::1/64" },
-  nodes: [
-    {
-      name: "node-a",
-      lan: { ipv4: "10.200.0.2/24", ipv6: "fd00:200::2/64" },
-      bridge: { ipv4: "10.180.0.1/24", ipv6: "fd00:10:180::1/80" },
-    },
-    {
-      name: "node-b",
-      lan: { ipv4: "10.200.0.3/24", ipv6: "fd00:200::3/64" },
-      bridge: { ipv4: "10.180.1.1/24", ipv6: "fd00:10:180:0:1::1/80" },
-    },
-  ],
-  hosts: [{ name: "client", lan: { ipv4: "10.200.0.100/24", ipv6: "fd00:200::100/64" }, gateway: "node-a" }],
-  pods: [{ name: "client-pod", node: "node-a", ipv4: "10.180.0.250", ipv6: "fd00:10:180::250" }],
+  nodes: [nodeA, nodeB],
+  hosts: [client],
+  pods: [clientPod],
 };
 
 /** `clusterCIDR` of the configuration that fits {@link defaultTopology}. */

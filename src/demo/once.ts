@@ -1,0 +1,40 @@
+/** `--once`: verify everything one time and say how it went. */
+
+import { type Block, totalsOf } from "./results.ts";
+import type { Session } from "./session.ts";
+import { type Line, segment } from "./styled-line.ts";
+import { failureLines, summaryLine, tableLines } from "./table.ts";
+
+/** Starting the program and the first sync take a second; a busy machine gets more. */
+const FIRST_SYNC_TIMEOUT_MS = 30_000;
+
+/** Rejects with an error that shows the proxy's log when there is no first sync. @returns when it was, Unix milliseconds. */
+export async function firstSync(session: Session, signal: AbortSignal): Promise<number> {
+  const syncedAt = await session.proxy.waitForSync(0, FIRST_SYNC_TIMEOUT_MS, signal);
+  if (syncedAt !== undefined || signal.aborted) return syncedAt ?? 0;
+  const log = session.proxy.log.slice(-15).join("\n");
+  throw new Error(`kube-proxy has not synced both families in ${FIRST_SYNC_TIMEOUT_MS / 1000} s. It logged:\n${log}`);
+}
+
+/** The whole table as text lines for printing. */
+export function reportLines(blocks: readonly Block[], problems: readonly string[]): Line[] {
+  const { head, body } = tableLines(blocks);
+  return [head, ...body, [], ...failureLines(blocks), ...problemLines(problems), summaryLine(blocks)];
+}
+
+/** One line for each problem. */
+export function problemLines(problems: readonly string[]): Line[] {
+  return problems.map((problem) => [segment("! ", "yellow", "bold"), segment(problem)]);
+}
+
+/** @returns the exit status: 0 when every request met what it must and every manifest is good. */
+export async function runOnce(session: Session, write: (line: Line) => void, signal: AbortSignal): Promise<number> {
+  await firstSync(session, signal);
+  const blocks = session.newTable();
+  await session.fill(blocks, () => {}, signal);
+  session.proxy.assertRunning();
+  if (signal.aborted) return 1;
+  for (const line of reportLines(blocks, session.problems)) write(line);
+  const { wrong, pending } = totalsOf(blocks);
+  return wrong + pending + session.problems.length > 0 ? 1 : 0;
+}

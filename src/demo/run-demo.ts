@@ -1,0 +1,98 @@
+/** `kube-proxy demo`: a node, pods and a client in namespaces, the real proxy, and a table of what requests meet. */
+import { stat } from "node:fs/promises";
+import { relative, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type DemoOptions, helpText, parseDemoArguments } from "./arguments.ts";
+import { missingForTopology } from "./kernel-capabilities.ts";
+import { runLive } from "./live.ts";
+import { pictureOf, printSettled, throttled } from "./live-view.ts";
+import { runOnce } from "./once.ts";
+import { Screen } from "./screen.ts";
+import { Session } from "./session.ts";
+import { type Line, printLine } from "./styled-line.ts";
+
+// The same place relative to src/demo and dist/demo.
+const examples = fileURLToPath(new URL("../../examples", import.meta.url));
+
+/**
+ * Runs the demo to its end: until Ctrl-C, or with `--once` until everything is verified. Removes everything it made.
+ *
+ * @param argv the arguments after the command's name.
+ * @returns the exit status: 0, or 1 for bad arguments, something missing, a failure, or (`--once`) a wrong answer.
+ */
+export async function runDemo(argv: readonly string[]): Promise<number> {
+  const parsed = parseDemoArguments(argv);
+  if (parsed.kind === "help") {
+    process.stdout.write(helpText);
+    return 0;
+  }
+  if (parsed.kind === "error") return fail(parsed.message);
+  const { options } = parsed;
+  const manifests = resolve(options.manifests ?? examples);
+  if ((await stat(manifests).catch(() => undefined)) === undefined) {
+    return fail(`--manifests ${options.manifests}: there is no such file or folder`);
+  }
+  const missing = await missingForTopology();
+  if (missing.length > 0) return fail(cannotRunText(missing, manifests));
+
+  const stop = new AbortController();
+  const onSignal = (): void => stop.abort();
+  const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+  for (const signal of signals) process.on(signal, onSignal);
+  try {
+    return await runIn(options, manifests, stop);
+  } catch (error) {
+    return fail(error instanceof Error ? error.message : String(error));
+  } finally {
+    for (const signal of signals) process.off(signal, onSignal);
+  }
+}
+
+function fail(message: string): number {
+  process.stderr.write(`demo: ${message}\n`);
+  return 1;
+}
+
+function cannotRunText(missing: readonly string[], manifests: string): string {
+  return [
+    "this machine cannot run the demo:",
+    ...missing.map((line) => `  - ${line}`),
+    "What the proxy would program can be shown anywhere, without root:",
+    `  bin/kube-proxy render -f ${relative(process.cwd(), manifests) || "."}`,
+  ].join("\n");
+}
+
+async function runIn(options: DemoOptions, manifests: string, stop: AbortController): Promise<number> {
+  const output = process.stdout;
+  if (output.isTTY) output.write("building a node, pods and a client in network namespaces…");
+  let session: Session;
+  try {
+    session = await Session.start({ mode: options.mode, manifests });
+  } finally {
+    if (output.isTTY) output.write("\r\x1b[K");
+  }
+  let screen: Screen | undefined;
+  try {
+    if (options.once) return await runOnce(session, writeLine, stop.signal);
+    if (output.isTTY) {
+      const opened = new Screen(output, process.stdin, () => stop.abort());
+      screen = opened;
+      await runLive(
+        session,
+        throttled((view) => opened.show(pictureOf(view, session))),
+        stop.signal,
+      );
+    } else {
+      await runLive(session, printSettled(session, writeLine), stop.signal);
+    }
+    return 0;
+  } finally {
+    screen?.close();
+    await session.end();
+    if (!options.once) output.write("The demo's namespaces, processes and rules are gone.\n");
+  }
+}
+
+function writeLine(line: Line): void {
+  process.stdout.write(`${printLine(line, process.stdout.isTTY && process.stdout.hasColors())}\n`);
+}

@@ -1,0 +1,83 @@
+/**
+ * The demo while it runs: cluster, proxy and the latest results. `once.ts` and `live.ts` drive it; this file knows
+ * nothing of terminals.
+ */
+import { type ClusterView, clusterViewOf } from "./cluster-view.ts";
+import { DemoNetwork } from "./demo-network.ts";
+import { ManifestFolder } from "./manifest-folder.ts";
+import { type DemoMode, demoModes } from "./modes.ts";
+import { ProxyProcess } from "./proxy-process.ts";
+import type { Block } from "./results.ts";
+import { blocksOf, runPass } from "./verification.ts";
+
+export interface SessionOptions {
+  readonly mode: DemoMode;
+  /** Folder or file. */
+  readonly manifests: string;
+}
+
+/** Always end it with {@link Session.end}. */
+export class Session {
+  readonly options: SessionOptions;
+  readonly network: DemoNetwork;
+  readonly proxy: ProxyProcess;
+  readonly #folder: ManifestFolder;
+  #view: ClusterView;
+  #problems: readonly string[] = [];
+
+  private constructor(options: SessionOptions, network: DemoNetwork, proxy: ProxyProcess, folder: ManifestFolder) {
+    this.options = options;
+    this.network = network;
+    this.proxy = proxy;
+    this.#folder = folder;
+    this.#view = clusterViewOf([]);
+  }
+
+  /** Builds everything and starts the proxy. Rejects, with nothing left behind, when any of it fails. */
+  static async start(options: SessionOptions): Promise<Session> {
+    const folder = new ManifestFolder(options.manifests);
+    // Before anything is built: a folder that cannot be read is the commonest mistake.
+    await folder.read();
+    const network = await DemoNetwork.create();
+    let session: Session | undefined;
+    try {
+      const { mode, manifests } = options;
+      const proxy = await ProxyProcess.start(network.nodeNamespace, network.probers.node, mode, manifests);
+      session = new Session(options, network, proxy, folder);
+      await session.reload();
+      return session;
+    } catch (error) {
+      await session?.proxy.stop();
+      await network.destroy();
+      throw error;
+    }
+  }
+
+  /** Manifests that are broken and pods that cannot be, one line each. */
+  get problems(): readonly string[] {
+    return this.#problems;
+  }
+
+  /** Reads the manifests again and starts what they newly name. */
+  async reload(): Promise<void> {
+    const { objects, problems } = await this.#folder.read();
+    this.#view = clusterViewOf(objects);
+    this.#problems = [...problems, ...(await this.network.follow(this.#view))];
+  }
+
+  /** An empty table of the present cluster. */
+  newTable(): Block[] {
+    return blocksOf(this.#view, demoModes[this.options.mode]);
+  }
+
+  /** Fills the table's open cells; see {@link runPass}. */
+  fill(blocks: readonly Block[], onProgress: () => void, signal: AbortSignal): Promise<void> {
+    return runPass(blocks, { view: this.#view, probers: this.network.probers, onProgress, signal });
+  }
+
+  /** Ends the proxy and removes the network. Safe to call twice. */
+  async end(): Promise<void> {
+    await this.proxy.stop();
+    await this.network.destroy();
+  }
+}

@@ -1,0 +1,116 @@
+/** One pass over every address of every service port: asks from everywhere and fills in the results as they come. */
+import { isProbeable, probeCell } from "./cell-probe.ts";
+import type { ClusterView, DemoEndpoint, DemoService } from "./cluster-view.ts";
+import { networkFacts, nodeAddresses } from "./demo-network.ts";
+import { expectationOf, type Position, type Target } from "./expectations.ts";
+import type { ProbeProtocol } from "./messages.ts";
+import type { ModeTraits } from "./modes.ts";
+import type { Prober } from "./prober-process.ts";
+import type { Block, Cell, Row } from "./results.ts";
+import { positionsOf, targetsOf } from "./targets.ts";
+import { nodeA } from "./topology-spec.ts";
+
+function traitsOf(service: DemoService): string[] {
+  return [
+    service.type,
+    ...(service.externalLocal && service.type !== "ClusterIP" ? ["external Local"] : []),
+    ...(service.internalLocal ? ["internal Local"] : []),
+    ...(service.isSticky ? ["ClientIP affinity"] : []),
+    ...(service.sourceRanges.length > 0 ? [`only ${service.sourceRanges.join(" ")}`] : []),
+  ];
+}
+
+function stateOf(endpoint: DemoEndpoint): string {
+  if (endpoint.isReady) return "";
+  return endpoint.isServingTerminating ? "terminating" : "not ready";
+}
+
+/** The empty table for a cluster. Pure. */
+export function blocksOf(view: ClusterView, traits: ModeTraits): Block[] {
+  const blocks = new Map<string, Block & { rows: Row[] }>();
+  for (const target of targetsOf(view, nodeAddresses, traits)) {
+    const { service, port } = target;
+    const name = port.name === "" ? service.key : `${service.key}:${port.name}`;
+    const key = `${name} ${port.protocol}`;
+    let block = blocks.get(key);
+    if (block === undefined) {
+      const note = isProbeable(port.protocol) ? "" : `${port.protocol} is not asked: Node.js has no sockets for it`;
+      const title = `${name}  ${port.protocol} ${port.port}`;
+      block = { title, traits: traitsOf(service), rows: [], pods: new Map(), note };
+      blocks.set(key, block);
+    }
+    for (const endpoint of view.endpointsOf(service, port, target.family)) {
+      const place = endpoint.nodeName === nodeA.name ? "" : endpoint.nodeName;
+      block.pods.set(endpoint.pod, { place, state: stateOf(endpoint), answers: 0 });
+    }
+    const positions = block.note === "" ? positionsOf(target.kind) : [];
+    const cells = new Map(
+      positions.map((position): [Position, Cell] => [
+        position,
+        { judgement: undefined, previous: undefined, requests: 0 },
+      ]),
+    );
+    block.rows.push({ target, cells });
+  }
+  return [...blocks.values()];
+}
+
+/** What a pass needs. */
+export interface PassDeps {
+  readonly view: ClusterView;
+  readonly probers: Readonly<Record<Position, Prober>>;
+  /** Called after each cell. */
+  onProgress(): void;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Asks for every cell that has no judgement yet; resolves when all are judged, or soon after an abort with the rest
+ * pending. Rejects when a client has ended.
+ */
+export async function runPass(blocks: readonly Block[], deps: PassDeps): Promise<void> {
+  await Promise.all(
+    blocks.flatMap((block) => sequencesOf(block).map((sequence) => runSequence(block, sequence, deps))),
+  );
+}
+
+interface Ask {
+  readonly target: Target;
+  readonly protocol: ProbeProtocol;
+  readonly position: Position;
+  readonly cell: Cell;
+}
+
+/**
+ * Cells that must not overlap. With affinity, requests of one client to different addresses of a service port share the
+ * memory of which pod it had, so they are made one after the other; everything else runs side by side.
+ */
+function sequencesOf(block: Block): Ask[][] {
+  const asks: Ask[] = [];
+  for (const { target, cells } of block.rows) {
+    const { protocol } = target.port;
+    if (!isProbeable(protocol)) continue;
+    for (const [position, cell] of cells) {
+      if (cell.judgement === undefined) asks.push({ target, protocol, position, cell });
+    }
+  }
+  const isSticky = block.rows[0]?.target.service.isSticky === true;
+  if (!isSticky) return asks.map((ask) => [ask]);
+  return Object.values(Object.groupBy(asks, ({ position }) => position)).filter((group) => group !== undefined);
+}
+
+async function runSequence(block: Block, asks: readonly Ask[], deps: PassDeps): Promise<void> {
+  for (const { target, protocol, position, cell } of asks) {
+    if (deps.signal.aborted) return;
+    const expected = expectationOf(deps.view, target, position, networkFacts[target.family]);
+    const { judgement, answers } = await probeCell(deps.probers[position], target, protocol, expected);
+    if (deps.signal.aborted) return;
+    cell.judgement = judgement;
+    cell.requests += answers.length;
+    for (const answer of answers) {
+      const pod = answer.ok ? block.pods.get(answer.pod) : undefined;
+      if (pod !== undefined) pod.answers += 1;
+    }
+    deps.onProgress();
+  }
+}
