@@ -122,7 +122,9 @@ test("a vmodule pattern raises the level of the files it matches only", () => {
   matching.v(4, "shown");
   matching.v(5, "hidden");
   assert.deepEqual([matching.isVerbose(4), matching.isVerbose(5)], [true, false]);
-  logger({ vmodule: [{ filePattern: "create", verbosity: 9 }] }).v(1, "hidden");
+  for (const filePattern of ["create", "logger.test", "create-logger?test.*"]) {
+    logger({ vmodule: [{ filePattern, verbosity: 9 }] }).v(1, "hidden");
+  }
   logger({ vmodule: [{ filePattern: "logging/create-logger.tes?", verbosity: 1 }] }).v(1, "by path");
   assert.deepEqual(
     lines.map(({ text }) => /"(.*)"/.exec(text)?.[1]),

@@ -105,7 +105,9 @@ class StructuredLogger implements RootLogger {
     sourceLocation: SourceLocation | undefined,
     error: unknown,
   ): void {
-    const record: Omit<VerboseRecord, "category"> = {
+    // LogTape copies a record that does not name its category, property by property: 4 µs for each line.
+    const record: VerboseRecord = {
+      category: this.#core.tape.category,
       level,
       verbosity,
       message: [message],

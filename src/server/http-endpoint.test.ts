@@ -183,6 +183,19 @@ test("abort lets a running request finish, closes idle connections and frees the
   agent.destroy();
 });
 
+test("a request that does not end is cut a second after abort", async () => {
+  const clock = new FakeClock();
+  const entered = Promise.withResolvers<void>();
+  const endpoint = start({ clock, handler: () => entered.resolve() });
+  const isCut = assert.rejects(ask(await portOf(endpoint), "/"), /socket hang up|ECONNRESET/);
+  await entered.promise;
+  stop.abort();
+  await clock.advance(1_000);
+  await isCut;
+  await endpoint.closed;
+  assert.equal(clock.timerCount, 0);
+});
+
 test("a handler that fails answers 500 and is logged with the path", async () => {
   const log = memoryLog();
   const endpoint = start({

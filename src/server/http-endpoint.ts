@@ -56,15 +56,14 @@ function listen(server: Server, target: ListenTarget): Promise<AddressInfo> {
   });
 }
 
-/** Stops accepting, lets running requests finish for a second, then cuts what is left. */
-function closeServer(server: Server): Promise<void> {
+/** Stops accepting and closes idle connections, lets running requests finish for a second, then cuts what is left. */
+function closeServer(server: Server, clock: Clock): Promise<void> {
   return new Promise((resolve) => {
-    const cut = setTimeout(() => server.closeAllConnections(), DRAIN_MS);
+    const cut = clock.setTimer(DRAIN_MS, () => server.closeAllConnections());
     server.close(() => {
-      clearTimeout(cut);
+      cut.cancel();
       resolve();
     });
-    server.closeIdleConnections();
   });
 }
 
@@ -117,7 +116,7 @@ export function startHttpEndpoint(options: HttpEndpointOptions): HttpEndpoint {
   const listening = listenUntilItWorks();
   async function closeWithSignal(): Promise<void> {
     await aborted(signal);
-    if ((await listening) !== undefined) await closeServer(server);
+    if ((await listening) !== undefined) await closeServer(server, clock);
   }
   return { listening, closed: closeWithSignal() };
 }

@@ -10,8 +10,7 @@ const MAX_LEVEL = 2 ** 31 - 1;
 async function readBody(request: IncomingMessage): Promise<string | undefined> {
   const chunks: Buffer[] = [];
   let size = 0;
-  // The connection must survive an early end, or the refusal could not be sent.
-  for await (const chunk of request.iterator({ destroyOnReturn: false })) {
+  for await (const chunk of request) {
     const bytes = Buffer.from(chunk);
     size += bytes.length;
     if (size > MAX_BODY_BYTES) return undefined;
