@@ -33,7 +33,7 @@ try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {
   if (!(error instanceof UsageError)) throw error;
-  const usage = error.showUsage ? `${(await import("./flags-help.ts")).usageText()}\n\n` : "";
+  const usage = error.showUsage ? `${(await import("./flags-help.ts")).usageText()}\n` : "";
   output.err(`${usage}Error: ${error.message}\n`);
   process.exitCode = EXIT_FAILURE;
 }
