@@ -92,6 +92,11 @@ export interface MatchTypes {
     /** Entries older than `seconds` are dropped on the way. */
     readonly reap: boolean;
     readonly mask: IpAddress;
+    /**
+     * Whether `mask` is the default because none was given. Prints the same, but is another rule for IPv4: the tools then
+     * leave the unused bytes of the structure all ones, and `-D` compares them.
+     */
+    readonly hasDefaultMask: boolean;
     readonly side: "source" | "destination";
   };
   readonly nfacct: { readonly kind: "nfacct"; readonly counter: string };

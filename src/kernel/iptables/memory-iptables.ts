@@ -64,7 +64,7 @@ export class MemoryIptables implements Iptables {
   async ensureRule(table: IptablesTable, chain: string, args: readonly string[]): Promise<void> {
     this.#change("-I", table, (draft) => {
       const stored = storedRuleOfWords(args, this.family);
-      if (!draft.hasRule(chain, stored.text)) draft.addRule(chain, stored, 0);
+      if (!draft.hasRule(chain, stored.identity)) draft.addRule(chain, stored, 0);
     });
   }
 
@@ -75,8 +75,8 @@ export class MemoryIptables implements Iptables {
 
   async deleteRule(table: IptablesTable, chain: string, args: readonly string[]): Promise<void> {
     this.#change("-D", table, (draft) => {
-      const { text } = storedRuleOfWords(args, this.family);
-      if (draft.hasRule(chain, text)) draft.deleteRule(chain, text);
+      const { identity } = storedRuleOfWords(args, this.family);
+      if (draft.hasRule(chain, identity)) draft.deleteRule(chain, identity);
     });
   }
 
@@ -133,8 +133,8 @@ export class MemoryIptables implements Iptables {
   }
 
   #hasRule(table: IptablesTable, chain: string, args: readonly string[]): boolean {
-    const { text } = storedRuleOfWords(args, this.family);
-    return this.#tables[table].get(chain)?.rules.some((stored) => stored.text === text) ?? false;
+    const { identity } = storedRuleOfWords(args, this.family);
+    return this.#tables[table].get(chain)?.rules.some((stored) => stored.identity === identity) ?? false;
   }
 
   #begin(table: IptablesTable): TableDraft {

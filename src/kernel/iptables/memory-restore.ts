@@ -1,8 +1,9 @@
 /** Runs the text of iptables-restore on the in-memory kernel, line by line. */
 import type { IpFamily } from "../../net/ip.ts";
 import { IptablesRestoreError, type IptablesTable } from "./iptables.ts";
+import type { KernelRule } from "./kernel-rule.ts";
 import { Refusal, type StoredRule, type TableDraft } from "./memory-table.ts";
-import { checkChainName, parseRule, parseRuleText, printRule } from "./rule-syntax.ts";
+import { checkChainName, parseRule, parseRuleText, printRule, ruleIdentity } from "./rule-syntax.ts";
 import { RuleSyntaxError } from "./rule-words.ts";
 
 /** Where the text takes effect. */
@@ -26,23 +27,25 @@ export function storedRule(text: string, family: IpFamily): StoredRule {
   const cache = caches[family];
   const known = cache.get(text);
   if (known !== undefined) return known;
-  const rule = parseRuleText(text, family);
-  const stored = intern({ rule, text: printRule(rule) }, cache);
+  const stored = intern(storedOf(parseRuleText(text, family)), cache);
   cache.set(text, stored);
   return stored;
 }
 
 /** A rule by its unquoted words. Throws RuleSyntaxError. */
 export function storedRuleOfWords(words: readonly string[], family: IpFamily): StoredRule {
-  const rule = parseRule(words, family);
-  return { rule, text: printRule(rule) };
+  return storedOf(parseRule(words, family));
+}
+
+function storedOf(rule: KernelRule): StoredRule {
+  return { rule, text: printRule(rule), identity: ruleIdentity(rule) };
 }
 
 function intern(stored: StoredRule, cache: Map<string, StoredRule>): StoredRule {
   if (cache.size >= CACHE_LIMIT) cache.clear();
-  const known = cache.get(stored.text);
+  const known = cache.get(stored.identity);
   if (known !== undefined) return known;
-  cache.set(stored.text, stored);
+  cache.set(stored.identity, stored);
   return stored;
 }
 
@@ -135,7 +138,7 @@ class RestoreRun {
       }
       case "-D":
         if (/^\d+[ \t]*$/.test(rest)) draft.deleteRuleAt(chain, Number(rest) - 1);
-        else draft.deleteRule(chain, storedRule(rest, family).text);
+        else draft.deleteRule(chain, storedRule(rest, family).identity);
         return;
       case "-N":
         draft.createChain(chain);

@@ -14,10 +14,11 @@ export const BUILT_IN: Readonly<Record<IptablesTable, readonly Hook[]>> = {
   mangle: ["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"],
 };
 
-/** A rule with its print, by which it is compared. Shared between chains and transactions; never changed. */
+/** A rule with its print and what it is compared by. Shared between chains and transactions; never changed. */
 export interface StoredRule {
   readonly rule: KernelRule;
   readonly text: string;
+  readonly identity: string;
 }
 
 export interface StoredChain {
@@ -117,15 +118,15 @@ export class TableDraft {
     this.#refer(stored.rule, 1);
   }
 
-  hasRule(name: string, text: string): boolean {
-    return this.#chains.get(name)?.rules.some((stored) => stored.text === text) ?? false;
+  hasRule(name: string, identity: string): boolean {
+    return this.#chains.get(name)?.rules.some((stored) => stored.identity === identity) ?? false;
   }
 
-  /** Deletes the first rule with this print. */
-  deleteRule(name: string, text: string): void {
+  /** Deletes the first such rule. */
+  deleteRule(name: string, identity: string): void {
     const chain = this.#chains.get(name);
     if (chain === undefined) throw new Refusal(NO_CHAIN, "both");
-    const position = chain.rules.findIndex((stored) => stored.text === text);
+    const position = chain.rules.findIndex((stored) => stored.identity === identity);
     if (position < 0) throw new Refusal("Bad rule (does a matching rule exist in that chain?)", "both");
     this.#removeAt(name, position);
   }

@@ -194,6 +194,7 @@ function buildRecent(given: GivenOptions, { family }: RuleContext): MatchTypes["
     throw given.error(`list name ${JSON.stringify(list)} is not valid`);
   }
   const mask: IpAddress = parseAddress(given.get("--mask")?.value ?? ALL_ONES[family], family);
+  const hasDefaultMask = family === "IPv4" ? !given.has("--mask") : mask === ALL_ONES.IPv6;
   return {
     kind: "recent",
     action: RECENT_ACTIONS[action],
@@ -203,6 +204,7 @@ function buildRecent(given: GivenOptions, { family }: RuleContext): MatchTypes["
     hitCount: hitCount && parseNumber("hit count", hitCount.value, 255),
     reap: given.has("--reap"),
     mask,
+    hasDefaultMask,
     side: given.has("--rdest") ? "destination" : "source",
   };
 }

@@ -1,6 +1,7 @@
 /**
  * iptables rules between text and typed form: `parseRule` reads what the tools accept, `printRule` writes what
- * iptables-save prints (reference iptables.md §16.2), so two texts mean the same rule when their prints are equal. Pure.
+ * iptables-save prints (reference iptables.md §16.2), and two texts mean the same rule when {@link ruleIdentity} is equal.
+ * Pure.
  */
 import type { IpFamily } from "../../net/ip.ts";
 import { isZeroCidr } from "../../net/ip.ts";
@@ -269,7 +270,7 @@ export function parseRuleText(text: string, family: IpFamily): KernelRule {
   return parseRule(splitWords(text), family);
 }
 
-/** The words of a rule as iptables-save prints them after `-A CHAIN`. Pure; equal for equal rules only. */
+/** The words of a rule as iptables-save prints them after `-A CHAIN`. Pure. */
 export function printRule(rule: KernelRule): string {
   const parts: string[] = [];
   const { source, destination, inInterface, outInterface, protocol } = rule;
@@ -282,4 +283,14 @@ export function printRule(rule: KernelRule): string {
   const target = printTarget(rule.target);
   if (target !== "") parts.push(target);
   return parts.join(" ");
+}
+
+/**
+ * Equal for two rules exactly when `-D` and `-C` of the real tools take one for the other: the print, and what does not
+ * show in it. Pure.
+ */
+export function ruleIdentity(rule: KernelRule): string {
+  const text = printRule(rule);
+  const hidden = rule.matches.some((match) => match.kind === "recent" && match.hasDefaultMask);
+  return hidden ? `${text} (default mask)` : text;
 }
