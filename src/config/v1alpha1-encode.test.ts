@@ -1,0 +1,267 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import type { DraftConfig, LogOutput } from "./config.ts";
+import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "./defaults.ts";
+import { toFloat32 } from "./go-text.ts";
+import { parseQuantity } from "./quantity.ts";
+import { decodeConfiguration } from "./v1alpha1-decode.ts";
+import { encodeConfigz, encodeYaml } from "./v1alpha1-encode.ts";
+
+const HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
+const DEFAULTS = applyPlatformDefaults(resolveDocument(EMPTY_DOCUMENT));
+
+const DEFAULT_YAML = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
+bindAddress: 0.0.0.0
+bindAddressHardFail: false
+clientConnection:
+  acceptContentTypes: ""
+  burst: 10
+  contentType: application/vnd.kubernetes.protobuf
+  kubeconfig: ""
+  qps: 5
+clusterCIDR: ""
+configSyncPeriod: 15m0s
+conntrack:
+  maxPerCore: 32768
+  min: 131072
+  tcpBeLiberal: false
+  tcpCloseWaitTimeout: 1h0m0s
+  tcpEstablishedTimeout: 24h0m0s
+  udpStreamTimeout: 0s
+  udpTimeout: 0s
+detectLocal:
+  bridgeInterface: ""
+  interfaceNamePrefix: ""
+detectLocalMode: ClusterCIDR
+enableProfiling: false
+healthzBindAddress: 0.0.0.0:10256
+hostnameOverride: ""
+iptables:
+  localhostNodePorts: true
+  masqueradeAll: false
+  masqueradeBit: 14
+  minSyncPeriod: 1s
+  syncPeriod: 30s
+ipvs:
+  excludeCIDRs: null
+  minSyncPeriod: 0s
+  scheduler: ""
+  strictARP: false
+  syncPeriod: 0s
+  tcpFinTimeout: 0s
+  tcpTimeout: 0s
+  udpTimeout: 0s
+kind: KubeProxyConfiguration
+logging:
+  flushFrequency: 5s
+  format: text
+  options:
+    json:
+      infoBufferSize: "0"
+    text:
+      infoBufferSize: "0"
+  verbosity: 0
+metricsBindAddress: 127.0.0.1:10249
+mode: iptables
+nftables:
+  masqueradeAll: false
+  masqueradeBit: 14
+  minSyncPeriod: 0s
+  syncPeriod: 0s
+nodePortAddresses: null
+oomScoreAdj: -999
+portRange: ""
+showHiddenMetricsForVersion: ""
+winkernel:
+  enableDSR: false
+  forwardHealthCheckVip: false
+  networkName: ""
+  rootHnsEndpointName: ""
+  sourceVip: ""
+`;
+
+describe("encodeYaml", () => {
+  it("writes the defaults exactly as upstream does", async () => {
+    assert.equal(await encodeYaml(DEFAULTS), DEFAULT_YAML);
+  });
+
+  it("writes the periods of nftables mode into its section alone", async () => {
+    const { document } = decodeConfiguration(`${HEAD}mode: nftables\n`);
+    const expected = DEFAULT_YAML.replace("mode: iptables", "mode: nftables")
+      .replace("minSyncPeriod: 1s\n  syncPeriod: 30s", "minSyncPeriod: 0s\n  syncPeriod: 0s")
+      .replace(
+        /(nftables:\n.*\n.*\n) {2}minSyncPeriod: 0s\n {2}syncPeriod: 0s/,
+        "$1  minSyncPeriod: 1s\n  syncPeriod: 30s",
+      )
+      .replace("nodePortAddresses: null", "nodePortAddresses:\n- primary");
+    assert.equal(await encodeYaml(applyPlatformDefaults(resolveDocument(document))), expected);
+  });
+
+  it("writes what is left out by default only when it is set, and quotes as upstream quotes", async () => {
+    const { document } = decodeConfiguration(`${HEAD}bindAddress: "::"
+featureGates: {WinDSR: true, AllAlpha: false}
+hostnameOverride: "yes"
+clusterCIDR: "1:30"
+windowsRunAsService: true
+logging:
+  flushFrequency: 7
+  vmodule: [{filePattern: "a*", verbosity: 3}]
+  options: {json: {splitStream: true, infoBufferSize: 2048}}
+`);
+    const text = await encodeYaml(resolveDocument(document));
+    for (const part of [
+      "bindAddress: '::'\n",
+      "healthzBindAddress: '[::]:10256'\n",
+      "featureGates:\n  AllAlpha: false\n  WinDSR: true\n",
+      'hostnameOverride: "yes"\n',
+      'clusterCIDR: "1:30"\n',
+      "windowsRunAsService: true\n",
+      "  flushFrequency: 7\n",
+      "  vmodule:\n  - filePattern: a*\n    verbosity: 3\n",
+      '    json:\n      infoBufferSize: "2048"\n      splitStream: true\n',
+    ]) {
+      assert.ok(text.includes(part), `${part} in ${text}`);
+    }
+  });
+});
+
+describe("encodeConfigz", () => {
+  it("keeps the order of the API type", () => {
+    const text = encodeConfigz(DEFAULTS);
+    assert.match(
+      text,
+      /^\{"kubeproxy\.config\.k8s\.io":\{"kind":"KubeProxyConfiguration","apiVersion":"kubeproxy\.config\.k8s\.io\/v1alpha1","clientConnection":/,
+    );
+    const names = [
+      ...text.matchAll(/"(logging|mode|iptables|ipvs|nftables|winkernel|detectLocalMode|conntrack|portRange)":/g),
+    ];
+    assert.deepEqual(
+      names.map((match) => match[1]),
+      ["logging", "mode", "iptables", "ipvs", "nftables", "winkernel", "detectLocalMode", "conntrack", "portRange"],
+    );
+    assert.match(
+      text,
+      /"masqueradeBit":14,"masqueradeAll":false,"localhostNodePorts":true,"syncPeriod":"30s","minSyncPeriod":"1s"/,
+    );
+    assert.match(text, /"nodePortAddresses":null,"oomScoreAdj":-999/);
+  });
+});
+
+const words = fc.oneof(
+  fc.string(),
+  fc.string({ unit: "grapheme" }),
+  fc.constantFrom(
+    "",
+    "yes",
+    "null",
+    "~",
+    "0x10",
+    "1:30",
+    "- a",
+    "a: b",
+    "#",
+    "'",
+    '"',
+    "[::]:1",
+    "a\nb",
+    " x ",
+    "<<",
+    "2001-01-01",
+  ),
+);
+const nonEmpty = words.filter((text) => text !== "");
+const wholeMs = fc.integer({ min: 1, max: 10 ** 10 });
+const bit = fc.integer({ min: -100, max: 100 });
+const output: fc.Arbitrary<LogOutput> = fc.record({
+  splitStream: fc.boolean(),
+  infoBufferSize: fc.nat().map((bytes) => {
+    const read = parseQuantity(`${bytes}`);
+    return read.ok ? read.value : { text: "0", bytes: 0 };
+  }),
+});
+const float32 = fc.float({ noNaN: true, noDefaultInfinity: true }).filter((value) => value !== 0);
+
+/** Any configuration that a file can give: fields with a default are never zero, addresses are complete. */
+const anyConfig: fc.Arbitrary<DraftConfig> = fc.record({
+  featureGates: fc.dictionary(fc.stringMatching(/^[A-Z][A-Za-z]*$/), fc.boolean(), { noNullPrototype: true }),
+  clientConnection: fc.record({
+    kubeconfig: words,
+    acceptContentTypes: words,
+    contentType: nonEmpty,
+    qps: float32.map(toFloat32),
+    burst: fc.integer().filter((value) => value !== 0),
+  }),
+  logging: fc.record({
+    format: nonEmpty,
+    flushFrequencyMs: wholeMs,
+    flushFrequencyAsText: fc.boolean(),
+    verbosity: fc.nat(),
+    vmodule: fc.array(fc.record({ filePattern: words, verbosity: fc.nat() }), { maxLength: 2 }),
+    options: fc.record({ text: output, json: output }),
+  }),
+  hostnameOverride: words,
+  bindAddress: fc.oneof(fc.ipV4(), fc.constantFrom("::", "fd00::1", "x")),
+  healthzBindAddress: fc.constantFrom("1.2.3.4:5", "[::]:10256", "nonsense"),
+  metricsBindAddress: fc.constantFrom("127.0.0.1:1", "[::1]:2"),
+  bindAddressHardFail: fc.boolean(),
+  enableProfiling: fc.boolean(),
+  showHiddenMetricsForVersion: words,
+  mode: fc.constantFrom("iptables", "ipvs", "nftables", "other"),
+  syncPeriodMs: wholeMs,
+  minSyncPeriodMs: wholeMs,
+  masqueradeAll: fc.boolean(),
+  iptables: fc.record({ masqueradeBit: bit, localhostNodePorts: fc.boolean() }),
+  ipvs: fc.record({
+    scheduler: words,
+    excludeCIDRs: fc.array(words, { maxLength: 3 }),
+    strictARP: fc.boolean(),
+    tcpTimeoutMs: fc.integer(),
+    tcpFinTimeoutMs: fc.integer(),
+    udpTimeoutMs: fc.integer(),
+  }),
+  nftables: fc.record({ masqueradeBit: bit }),
+  winkernel: fc.record({
+    networkName: words,
+    sourceVip: words,
+    enableDSR: fc.boolean(),
+    rootHnsEndpointName: words,
+    forwardHealthCheckVip: fc.boolean(),
+  }),
+  detectLocalMode: words,
+  detectLocal: fc.record({
+    bridgeInterface: words,
+    interfaceNamePrefix: words,
+    clusterCIDRs: fc.array(fc.constantFrom("10.0.0.0/8", " fd00::/8", "zz"), { maxLength: 3 }),
+  }),
+  nodePortAddresses: fc.array(words, { maxLength: 3 }),
+  oomScoreAdj: fc.integer(),
+  conntrack: fc.record({
+    maxPerCore: fc.integer(),
+    min: fc.integer(),
+    tcpEstablishedTimeoutMs: fc.integer(),
+    tcpCloseWaitTimeoutMs: fc.integer(),
+    tcpBeLiberal: fc.boolean(),
+    udpTimeoutMs: fc.integer(),
+    udpStreamTimeoutMs: fc.integer(),
+  }),
+  configSyncPeriodMs: wholeMs,
+  windowsRunAsService: fc.boolean(),
+});
+
+describe("encoding and decoding", () => {
+  it("gives every configuration back, through YAML and through JSON", async () => {
+    await fc.assert(
+      fc.asyncProperty(anyConfig, async (config) => {
+        // The generator makes objects without a prototype.
+        const expected = structuredClone(config);
+        const fromYaml = decodeConfiguration(await encodeYaml(config));
+        assert.equal(fromYaml.strictError, undefined);
+        assert.deepEqual(resolveDocument(fromYaml.document), expected);
+        const inner = encodeConfigz(config).slice('{"kubeproxy.config.k8s.io":'.length, -1);
+        assert.deepEqual(resolveDocument(decodeConfiguration(inner).document), expected);
+      }),
+      { numRuns: 60 },
+    );
+  });
+});
