@@ -45,13 +45,14 @@ function complaintLines(log: readonly string[]): Line[] {
 
 /** The picture of a view. */
 export function pictureOf(view: LiveView, session: Session): Picture {
-  const { head, body } = tableLines(view.blocks);
+  const { head, body, firstChange } = tableLines(view.blocks);
   const failures = failureLines(view.blocks);
   const hidden = failures.length - MAX_FAILURE_LINES;
   const { clientNamespace } = session.network;
   return {
     head: [titleLine(view, session), summaryLine(view.blocks), head],
-    body: body.slice(1),
+    body,
+    focus: firstChange,
     foot: [
       [],
       ...failures.slice(0, MAX_FAILURE_LINES),

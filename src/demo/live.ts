@@ -26,6 +26,7 @@ export async function runLive(session: Session, show: (view: LiveView) => void, 
   let blocks = session.newTable();
   show({ blocks, syncedAt: 0, isSettling: true });
   let syncedAt = await firstSync(session, signal);
+  session.proxy.forgetLog();
   const changes = new ChangeSignal(session.options.manifests);
   try {
     let changedAt: number | undefined = syncedAt;
@@ -41,13 +42,14 @@ export async function runLive(session: Session, show: (view: LiveView) => void, 
       await session.fill(next, news, passSignal);
       if (isChange) await retryWrong(session, next, news, passSignal);
       session.proxy.assertRunning();
+      if (signal.aborted) return;
       if (!passSignal.aborted || isChange) blocks = next;
-      syncedAt = (await session.proxy.waitForSync(0, 0, signal)) ?? syncedAt;
+      syncedAt = (await session.proxy.waitForSync(2, 0, 0, signal)) ?? syncedAt;
       show({ blocks, syncedAt, isSettling: false });
       changedAt = await changes.wait(PAUSE_BETWEEN_PASSES_MS, signal);
       if (changedAt === undefined) continue;
       await session.reload();
-      syncedAt = (await session.proxy.waitForSync(changedAt, SYNC_TIMEOUT_MS, signal)) ?? syncedAt;
+      syncedAt = (await session.proxy.waitForSync(1, changedAt, SYNC_TIMEOUT_MS, signal)) ?? syncedAt;
     }
   } finally {
     changes.close();

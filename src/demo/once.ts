@@ -10,7 +10,7 @@ const FIRST_SYNC_TIMEOUT_MS = 30_000;
 
 /** Rejects with an error that shows the proxy's log when there is no first sync. @returns when it was, Unix milliseconds. */
 export async function firstSync(session: Session, signal: AbortSignal): Promise<number> {
-  const syncedAt = await session.proxy.waitForSync(0, FIRST_SYNC_TIMEOUT_MS, signal);
+  const syncedAt = await session.proxy.waitForSync(2, 0, FIRST_SYNC_TIMEOUT_MS, signal);
   if (syncedAt !== undefined || signal.aborted) return syncedAt ?? 0;
   const log = session.proxy.log.slice(-15).join("\n");
   throw new Error(`kube-proxy has not synced both families in ${FIRST_SYNC_TIMEOUT_MS / 1000} s. It logged:\n${log}`);
@@ -19,7 +19,7 @@ export async function firstSync(session: Session, signal: AbortSignal): Promise<
 /** The whole table as text lines for printing. */
 export function reportLines(blocks: readonly Block[], problems: readonly string[]): Line[] {
   const { head, body } = tableLines(blocks);
-  return [head, ...body, [], ...failureLines(blocks), ...problemLines(problems), summaryLine(blocks)];
+  return [head, [], ...body, [], ...failureLines(blocks), ...problemLines(problems), summaryLine(blocks)];
 }
 
 /** One line for each problem. */

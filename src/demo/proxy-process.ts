@@ -94,6 +94,11 @@ export class ProxyProcess {
     return this.#log;
   }
 
+  /** Lets go of what was logged so far, which was about starting. */
+  forgetLog(): void {
+    this.#log = [];
+  }
+
   /** Throws {@link ProxyEndedError} when the proxy has ended without being told to. */
   assertRunning(): void {
     if (this.#ended === undefined || this.#isStopping) return;
@@ -101,18 +106,24 @@ export class ProxyProcess {
   }
 
   /**
-   * Waits until both families have synced at or after a time.
+   * Waits until so many families have synced at or after a time: two at the start, one after a change, which may concern
+   * one family only.
    *
    * @param sinceMs Unix milliseconds.
-   * @returns the later of the two sync times, or `undefined` when the time-out or the signal came first.
+   * @returns the latest sync time, or `undefined` when the time-out or the signal came first.
    */
-  async waitForSync(sinceMs: number, timeoutMs: number, signal: AbortSignal): Promise<number | undefined> {
+  async waitForSync(
+    families: 1 | 2,
+    sinceMs: number,
+    timeoutMs: number,
+    signal: AbortSignal,
+  ): Promise<number | undefined> {
     const deadline = Date.now() + timeoutMs;
     for (;;) {
       this.assertRunning();
       const { body } = await this.#prober.fetch(`http://${METRICS_ADDRESS}/metrics`, 1000);
-      const times = [...lastSyncTimes(body).values()];
-      if (times.length === 2 && times.every((time) => time >= sinceMs)) return Math.max(...times);
+      const times = [...lastSyncTimes(body).values()].filter((time) => time >= sinceMs);
+      if (times.length >= families) return Math.max(...times);
       if (Date.now() >= deadline || signal.aborted) return undefined;
       await sleep(25);
     }

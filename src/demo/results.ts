@@ -26,6 +26,10 @@ export interface Block {
   readonly pods: Map<string, { readonly place: string; readonly state: string; answers: number }>;
   /** Why the port cannot be asked; empty when it can. */
   readonly note: string;
+  /** Differs whenever the service port or its endpoints do. */
+  readonly fingerprint: string;
+  /** Whether it differs from what it was before the last change; false at the start. */
+  isChanged: boolean;
 }
 
 export interface Totals {
@@ -55,9 +59,19 @@ function cellKey(block: Block, { target }: Row, position: Position): string {
   return `${block.title} ${target.kind} ${target.address} ${target.number} ${position}`;
 }
 
-/** Gives the cells of a new table what the last one knew of them. @returns the new table. */
+/**
+ * Gives the cells of a new table what the last one knew of them, and marks the blocks that changed; without any change
+ * the marks stay as they were. @returns the new table.
+ */
 export function keepPrevious(blocks: Block[], last: readonly Block[]): Block[] {
   const known = new Map<string, Judgement | undefined>();
+  const prints = new Map(last.map(({ title, fingerprint }) => [title, fingerprint]));
+  const marks = new Map(last.map(({ title, isChanged }) => [title, isChanged]));
+  const isSame =
+    blocks.length === last.length && blocks.every((block) => prints.get(block.title) === block.fingerprint);
+  for (const block of blocks) {
+    block.isChanged = isSame ? marks.get(block.title) === true : prints.get(block.title) !== block.fingerprint;
+  }
   for (const block of last) {
     for (const row of block.rows) {
       for (const [position, cell] of row.cells)

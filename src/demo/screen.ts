@@ -9,6 +9,8 @@ export interface Picture {
   readonly head: readonly Line[];
   readonly body: readonly Line[];
   readonly foot: readonly Line[];
+  /** Line of the body to bring into view when it becomes another one than before. */
+  readonly focus?: number | undefined;
 }
 
 const ENTER = "\x1b[?1049h\x1b[?25l";
@@ -16,6 +18,9 @@ const LEAVE = "\x1b[?25h\x1b[?1049l";
 // Terminals that know synchronised output show a redraw as a whole; the others ignore these.
 const BEGIN_FRAME = "\x1b[?2026h\x1b[H";
 const END_FRAME = "\x1b[J\x1b[?2026l";
+
+/** Lines of a focused block that must be in view, or it is scrolled to the top. */
+const FOCUS_MARGIN = 8;
 
 const scrollSteps: Readonly<Record<string, (page: number) => number>> = {
   "\x1b[A": () => -1,
@@ -65,6 +70,11 @@ export class Screen {
 
   /** Shows a picture in place of the last. */
   show(picture: Picture): void {
+    const { focus } = picture;
+    if (focus !== undefined && focus !== this.#picture.focus) {
+      const room = bodyRows(picture, this.#output.rows);
+      if (focus < this.#scroll || focus > this.#scroll + room - FOCUS_MARGIN) this.#scroll = focus - 1;
+    }
     this.#picture = picture;
     this.#draw();
   }

@@ -42,16 +42,24 @@ function podSegments({ pods, rows }: Block): Segment[] {
 }
 
 function titleLine(block: Block): Line {
-  const { title, traits, note } = block;
+  const { title, traits, note, isChanged } = block;
   return [
     segment(title, "bold"),
+    segment(isChanged ? "  changed" : "", "yellow"),
     segment(`   ${traits.join(" · ")}   `, "dim"),
     ...(note === "" ? podSegments(block) : [segment(note, "yellow")]),
   ];
 }
 
-/** The head of the table, and its body. Columns are as wide as their widest text, which the head shares. */
-export function tableLines(blocks: readonly Block[]): { readonly head: Line; readonly body: readonly Line[] } {
+export interface Table {
+  readonly head: Line;
+  readonly body: readonly Line[];
+  /** Index in the body of the first changed block's title; `undefined` when nothing changed. */
+  readonly firstChange: number | undefined;
+}
+
+/** The table. Columns are as wide as their widest text, which the head shares. */
+export function tableLines(blocks: readonly Block[]): Table {
   const head: Line[] = [
     [segment("  ADDRESS", "dim")],
     [segment("")],
@@ -61,8 +69,14 @@ export function tableLines(blocks: readonly Block[]): { readonly head: Line; rea
   const all = [head, ...rows.flatMap((item) => item.rows)];
   const widths = head.map((_, column) => Math.max(...all.map((cells) => widthOf(cells[column] ?? []))) + GAP);
   const join = (cells: readonly Line[]): Line => cells.flatMap((cell, column) => padLine(cell, widths[column] ?? 0));
-  const body = rows.flatMap((item) => [[], titleLine(item.block), ...item.rows.map(join)]);
-  return { head: join(head), body };
+  const body: Line[] = [];
+  let firstChange: number | undefined;
+  for (const item of rows) {
+    if (body.length > 0) body.push([]);
+    if (item.block.isChanged) firstChange ??= body.length;
+    body.push(titleLine(item.block), ...item.rows.map(join));
+  }
+  return { head: join(head), body, firstChange };
 }
 
 /** One line for each cell that is not as it must be. */

@@ -36,7 +36,10 @@ export function blocksOf(view: ClusterView, traits: ModeTraits): Block[] {
     if (block === undefined) {
       const note = isProbeable(port.protocol) ? "" : `${port.protocol} is not asked: Node.js has no sockets for it`;
       const title = `${name}  ${port.protocol} ${port.port}`;
-      block = { title, traits: traitsOf(service), rows: [], pods: new Map(), note };
+      const endpoints = [view.endpointsOf(service, port, "IPv4"), view.endpointsOf(service, port, "IPv6")];
+      const fingerprint = JSON.stringify([service, port, endpoints]);
+      const rows: Row[] = [];
+      block = { title, traits: traitsOf(service), rows, pods: new Map(), note, fingerprint, isChanged: false };
       blocks.set(key, block);
     }
     for (const endpoint of view.endpointsOf(service, port, target.family)) {
