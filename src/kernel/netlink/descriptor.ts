@@ -2,13 +2,13 @@
  * One open netlink file descriptor: the system calls, their errors as exceptions, and nothing else.
  * `socket.ts` builds requests and answers on top.
  */
-import { closeSync, write, writeSync } from "node:fs";
+import { closeSync, readSync, write, writeSync } from "node:fs";
 import { constants } from "node:os";
 import type { ByteReader } from "./attributes.ts";
 import { byteReader } from "./attributes.ts";
 import { HOST_IS_LITTLE_ENDIAN } from "./constants.ts";
 import { NetlinkError, systemError } from "./errors.ts";
-import { type Libc, libc } from "./libc.ts";
+import { type Libc, libc, reliableErrno } from "./libc.ts";
 
 const AF_NETLINK = 16;
 const SOCK_RAW_CLOEXEC = 3 | 0o2000000;
@@ -21,13 +21,11 @@ const SOL_NETLINK = 270;
 const NETLINK_ADD_MEMBERSHIP = 1;
 const NETLINK_CAP_ACK = 10;
 const NETLINK_EXT_ACK = 11;
-const MSG_TRUNC = 0x20;
-const MSG_DONTWAIT = 0x40;
 const EFD_FLAGS = 0o2000000 | 0o4000;
 const POLLIN = 1;
 /** The kernel needs this much of the send buffer for itself (reference nfnetlink.md §3). */
 const SEND_OVERHEAD_BYTES = 32;
-const { EAGAIN, EINTR, ENOBUFS, EPERM } = constants.errno;
+const { EBADF, ENOBUFS } = constants.errno;
 
 /** Dump datagrams have up to 32 KiB; notifications of many set elements may be larger. */
 export const RECEIVE_CAPACITY = 65536;
@@ -43,7 +41,10 @@ export class NetlinkDescriptor {
   readonly #libc: Libc;
   #fd: number;
   readonly #wakeFd: number;
+  /** For waiting: this descriptor and the one that ends the wait. */
   readonly #pollFds: Buffer;
+  /** For looking: this descriptor alone. */
+  readonly #ownPollFd: Buffer;
   readonly #buffer: Buffer;
   readonly #wake = (): void => this.wake();
   #closed = false;
@@ -53,24 +54,29 @@ export class NetlinkDescriptor {
 
   constructor(protocol: number, options: DescriptorOptions = {}) {
     this.#libc = libc();
-    this.#fd = this.#libc.socket(AF_NETLINK, SOCK_RAW_CLOEXEC, protocol);
-    if (this.#fd < 0) throw systemError(`socket(AF_NETLINK, protocol ${protocol})`, this.#libc.errno());
+    const open = (): number => this.#libc.socket(AF_NETLINK, SOCK_RAW_CLOEXEC, protocol);
+    this.#fd = open();
+    if (this.#fd < 0) {
+      throw systemError(`socket(AF_NETLINK, protocol ${protocol})`, reliableErrno(this.#libc, open));
+    }
     this.#buffer = Buffer.alloc(RECEIVE_CAPACITY);
     this.input = byteReader(this.#buffer);
     this.#pollFds = Buffer.alloc(16);
+    this.#ownPollFd = Buffer.alloc(8);
+    putPollFd(this.#ownPollFd, 0, this.#fd);
     this.#wakeFd = options.groups === undefined ? -1 : this.#libc.eventfd(0, EFD_FLAGS);
     try {
       const address = Buffer.alloc(12); // family, port 0 (the kernel picks one), no groups
       if (HOST_IS_LITTLE_ENDIAN) address.writeUInt16LE(AF_NETLINK);
       else address.writeUInt16BE(AF_NETLINK);
-      if (this.#libc.bind(this.#fd, address, address.length) < 0) throw systemError("bind", this.#libc.errno());
+      const bind = (): number => this.#libc.bind(this.#fd, address, address.length);
+      if (bind() < 0) throw systemError("bind", reliableErrno(this.#libc, bind));
       this.#setOption(SOL_NETLINK, NETLINK_CAP_ACK, 1);
       this.#setOption(SOL_NETLINK, NETLINK_EXT_ACK, 1);
       if (options.receiveBufferBytes !== undefined) this.#growReceiveBuffer(options.receiveBufferBytes);
       for (const group of options.groups ?? []) {
-        if (!this.#setOption(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, group)) {
-          throw systemError(`join multicast group ${group}`, this.#libc.errno());
-        }
+        const join = (): number => (this.#setOption(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, group) ? 0 : -1);
+        if (join() < 0) throw systemError(`join multicast group ${group}`, reliableErrno(this.#libc, join));
       }
       this.#sendLimit = this.#getOption(SO_SNDBUF) - SEND_OVERHEAD_BYTES;
     } catch (error) {
@@ -102,10 +108,10 @@ export class NetlinkDescriptor {
 
   /** Sends one datagram on this thread: the kernel handles it before this returns. */
   sendNow(data: Uint8Array): void {
-    for (;;) {
-      if (this.#libc.send(this.#fd, data, data.length, 0) >= 0) return;
-      const errno = this.#libc.errno();
-      if (errno !== EINTR) throw systemError(`send of ${data.length} bytes`, errno);
+    try {
+      writeSync(this.#fd, data);
+    } catch (error) {
+      throw fromFileError(`send of ${data.length} bytes`, error);
     }
   }
 
@@ -114,7 +120,7 @@ export class NetlinkDescriptor {
     return new Promise((resolve, reject) => {
       write(this.#fd, data, 0, data.length, null, (error) => {
         if (error === null) resolve();
-        else reject(systemError(`send of ${data.length} bytes`, Math.abs(error.errno ?? EPERM)));
+        else reject(fromFileError(`send of ${data.length} bytes`, error));
       });
     });
   }
@@ -126,39 +132,29 @@ export class NetlinkDescriptor {
    * when the datagram exceeds the buffer.
    */
   receive(): number {
-    for (;;) {
-      const length = this.#libc.recv(this.#fd, this.#buffer, this.#buffer.length, MSG_DONTWAIT | MSG_TRUNC);
-      if (length > this.#buffer.length) {
-        throw new NetlinkError("malformed", `netlink: datagram of ${length} bytes, the limit is ${RECEIVE_CAPACITY}`);
-      }
-      if (length >= 0) return length;
-      const errno = this.#libc.errno();
-      if (errno === EAGAIN) return -1;
-      if (errno === ENOBUFS) {
-        throw new NetlinkError("overrun", "netlink: receive buffer overrun, the kernel dropped messages", { errno });
-      }
-      if (errno !== EINTR) throw systemError("recv", errno);
+    if (this.#libc.pollNow(this.#ownPollFd, 1) === 0) return -1;
+    let length: number;
+    try {
+      length = readSync(this.#fd, this.#buffer, 0, this.#buffer.length, null);
+    } catch (error) {
+      const problem = fromFileError("recv", error);
+      if (problem.facts.errno !== ENOBUFS) throw problem;
+      throw new NetlinkError("overrun", "netlink: receive buffer overrun, the kernel dropped messages", problem.facts);
     }
+    if (length === this.#buffer.length) {
+      throw new NetlinkError("malformed", `netlink: datagram of ${length} bytes or more, the limit is ${length - 1}`);
+    }
+    return length;
   }
 
   /** Waits on a worker thread until something can be received, {@link wake} is called or the time is over (-1: no limit). */
   async readable(timeoutMs: number): Promise<boolean> {
-    const fds = this.#pollFds;
-    const put = (at: number, fd: number): void => {
-      if (HOST_IS_LITTLE_ENDIAN) {
-        fds.writeInt32LE(fd, at);
-        fds.writeUInt32LE(POLLIN, at + 4);
-      } else {
-        fds.writeInt32BE(fd, at);
-        fds.writeUInt32BE(POLLIN << 16, at + 4);
-      }
-    };
-    put(0, this.#fd);
-    put(8, this.#wakeFd);
+    putPollFd(this.#pollFds, 0, this.#fd);
+    putPollFd(this.#pollFds, 8, this.#wakeFd);
     // A worker thread in poll() would hold up the end of the process.
     process.once("exit", this.#wake);
     try {
-      return (await this.#libc.poll(fds, this.#wakeFd < 0 ? 1 : 2, timeoutMs)) > 0;
+      return (await this.#libc.poll(this.#pollFds, this.#wakeFd < 0 ? 1 : 2, timeoutMs)) > 0;
     } finally {
       process.removeListener("exit", this.#wake);
     }
@@ -180,6 +176,7 @@ export class NetlinkDescriptor {
     closeSync(this.#fd);
     // The number may be given to another file at once: never use it again.
     this.#fd = -1;
+    putPollFd(this.#ownPollFd, 0, -1);
     if (this.#wakeFd >= 0) closeSync(this.#wakeFd);
   }
 
@@ -201,4 +198,17 @@ export class NetlinkDescriptor {
     }
     return value[0] ?? 0;
   }
+}
+
+/** i32 descriptor · i16 wanted events · i16 events that happened */
+function putPollFd(bytes: Buffer, at: number, fd: number): void {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  view.setInt32(at, fd, HOST_IS_LITTLE_ENDIAN);
+  view.setInt16(at + 4, POLLIN, HOST_IS_LITTLE_ENDIAN);
+  view.setInt16(at + 6, 0, HOST_IS_LITTLE_ENDIAN);
+}
+
+function fromFileError(call: string, error: unknown): NetlinkError {
+  const errno = error instanceof Error && "errno" in error && typeof error.errno === "number" ? -error.errno : EBADF;
+  return systemError(call, errno);
 }

@@ -1,25 +1,42 @@
 /**
- * The handful of libc calls that Node lacks, for netlink: everything else (large writes, close) goes through `node:fs`.
+ * The handful of libc calls that Node lacks, for netlink. Reading, writing and closing go through `node:fs`, which also
+ * reports their errors reliably: between a call here and `errno()` the JavaScript engine may make calls of its own.
  * The FFI package is loaded on the first use, so that a program that never opens a netlink socket does not pay for it
  * (about 1.5 MB of private memory, 6 MB of resident file pages).
  */
 import { createRequire } from "node:module";
 
-/** Results are as in C: -1 means failure, with the cause in `errno()` right after the call. */
+/** Results are as in C: -1 means failure. */
 export interface Libc {
   socket(domain: number, type: number, protocol: number): number;
   bind(fd: number, address: Uint8Array, length: number): number;
   setsockopt(fd: number, level: number, option: number, value: Uint8Array, length: number): number;
   getsockopt(fd: number, level: number, option: number, value: Uint8Array, length: Uint8Array): number;
-  send(fd: number, data: Uint8Array, length: number, flags: number): number;
-  recv(fd: number, data: Uint8Array, capacity: number, flags: number): number;
   eventfd(initial: number, flags: number): number;
+  /** `poll` without waiting. */
+  pollNow(fds: Uint8Array, count: number): number;
   /** `poll` on a worker thread; resolves to its result. The bytes must stay untouched until then. */
   poll(fds: Uint8Array, count: number, timeoutMs: number): Promise<number>;
+  /** The cause of the last failure, most of the time: see {@link reliableErrno}. */
   errno(): number;
 }
 
 type Koffi = typeof import("koffi");
+
+/** The engine rarely gets between twice in a row. */
+const ERRNO_ATTEMPTS = 5;
+
+/** The cause for which `call` fails, by repeating it until the same is seen twice running. It must be safe to repeat. */
+export function reliableErrno(calls: Libc, call: () => number): number {
+  let errno = -1;
+  for (let attempt = 0; attempt < ERRNO_ATTEMPTS; attempt++) {
+    if (call() >= 0) return errno;
+    const seen = calls.errno();
+    if (seen === errno) return errno;
+    errno = seen;
+  }
+  return errno;
+}
 
 let loaded: Libc | undefined;
 
@@ -39,9 +56,8 @@ function load(): Libc {
     bind: library.func("int bind(int fd, uint8_t *address, uint32_t length)"),
     setsockopt: library.func("int setsockopt(int fd, int level, int option, uint8_t *value, uint32_t length)"),
     getsockopt: library.func("int getsockopt(int fd, int level, int option, uint8_t *value, uint8_t *length)"),
-    send: library.func("intptr_t send(int fd, uint8_t *data, uintptr_t length, int flags)"),
-    recv: library.func("intptr_t recv(int fd, uint8_t *data, uintptr_t capacity, int flags)"),
     eventfd: library.func("int eventfd(unsigned int initial, int flags)"),
+    pollNow: (fds, count) => poll(fds, count, 0),
     poll: (fds, count, timeoutMs) =>
       new Promise((resolve, reject) => {
         poll.async(fds, count, timeoutMs, (error: Error | null, result: number) => {

@@ -1,0 +1,146 @@
+/** nf_tables of one network namespace: commits batches, and reads back what the kernel holds (reference nfnetlink.md §10). */
+import type { Codec } from "../attributes.ts";
+import { NETLINK_NETFILTER, NLM_F_DUMP } from "../constants.ts";
+import { dumpWithRetry } from "../dump-retry.ts";
+import { NetlinkError } from "../errors.ts";
+import { MessageBuffer } from "../message-buffer.ts";
+import { beginNfnetlink, NFNL_SUBSYS_NFTABLES, NFPROTO_UNSPEC, nfnetlinkPayload } from "../nfnetlink.ts";
+import { type CallOptions, NetlinkSocket } from "../socket.ts";
+import type { NftBatch } from "./batch.ts";
+import * as nft from "./constants.ts";
+import { explainFailure, type NftFailure } from "./failure.ts";
+import {
+  chain,
+  elements,
+  generation,
+  type NftChainObject,
+  type NftElementObject,
+  type NftElementsObject,
+  type NftGeneration,
+  type NftRuleObject,
+  type NftSetObject,
+  type NftTableObject,
+  rule,
+  set,
+  table,
+} from "./objects.ts";
+
+/** What became of a batch. */
+export type CommitResult =
+  | { readonly committed: true }
+  | {
+      readonly committed: false;
+      readonly failures: readonly NftFailure[];
+      /** The ruleset's generation was not the one that the batch was made for. */
+      readonly isStale: boolean;
+      /** There are more failures than the kernel could report. */
+      readonly isTruncated: boolean;
+    };
+
+/**
+ * Dumps are repeated while the ruleset changes under them, up to 5 times; then the last result counts. Methods throw a
+ * NetlinkError when the kernel refuses: `ENOENT` for a missing table or set.
+ */
+export interface NftablesClient extends AsyncDisposable {
+  /** Applies the batch: all of it, or nothing. Finishes it if that has not been done. */
+  commit(batch: NftBatch, options?: CallOptions): Promise<CommitResult>;
+  /** Counts the commits of the namespace, whoever makes them. */
+  generation(options?: CallOptions): Promise<NftGeneration>;
+  tables(family: number, options?: CallOptions): Promise<NftTableObject[]>;
+  chains(family: number, tableName: string, options?: CallOptions): Promise<NftChainObject[]>;
+  /** All rules of the table, or of one chain, in order. */
+  rules(family: number, tableName: string, chainName?: string, options?: CallOptions): Promise<NftRuleObject[]>;
+  /** Named and anonymous ones; the latter have NFT_SET_ANONYMOUS among their flags. */
+  sets(family: number, tableName: string, options?: CallOptions): Promise<NftSetObject[]>;
+  elements(family: number, tableName: string, setName: string, options?: CallOptions): Promise<NftElementObject[]>;
+  close(): Promise<void>;
+}
+
+/** Large rulesets are read in datagrams of 32 KiB, and a refused batch may have thousands of errors. */
+const RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024;
+
+/** Opens nf_tables of this process's network namespace. */
+export function openNftables(): NftablesClient {
+  const socket = NetlinkSocket.open(NETLINK_NETFILTER, { receiveBufferBytes: RECEIVE_BUFFER_BYTES });
+
+  async function dump<T>(
+    family: number,
+    message: number,
+    codec: Codec<T>,
+    filter: T,
+    options: CallOptions | undefined,
+  ): Promise<T[]> {
+    const request = new MessageBuffer(128);
+    beginNfnetlink(request, NFNL_SUBSYS_NFTABLES, message, NLM_F_DUMP, family);
+    codec.write(request.out, filter);
+    request.end();
+    let objects: T[] = [];
+    await dumpWithRetry(async () => {
+      objects = [];
+      let first: number | undefined;
+      let isMixed = false;
+      await socket.dump(
+        request,
+        (reply) => {
+          const { input, start, end, resourceId } = nfnetlinkPayload(reply);
+          // Element dumps never set DUMP_INTR; the generation in each message tells as much.
+          first ??= resourceId;
+          if (resourceId !== first) isMixed = true;
+          objects.push(codec.read(input, start, end));
+        },
+        options,
+      );
+      if (isMixed) throw new NetlinkError("interrupted", "netlink: the ruleset changed during the dump: repeat it");
+    });
+    return objects;
+  }
+
+  return {
+    async commit(batch, options) {
+      batch.finish();
+      const result = await socket.transact(batch.messages, options);
+      if (result.committed) return result;
+      const failures = result.errors.map((error) => explainFailure(batch.messages, error));
+      const isStale = result.errors.some((error) => error.code === "ERESTART");
+      return { committed: false, failures, isStale, isTruncated: result.isTruncated };
+    },
+
+    async generation(options) {
+      const request = new MessageBuffer(64);
+      beginNfnetlink(request, NFNL_SUBSYS_NFTABLES, nft.NFT_MSG_GETGEN, 0, NFPROTO_UNSPEC);
+      request.end();
+      let found: NftGeneration = {};
+      await socket.request(
+        request,
+        (reply) => {
+          const { input, start, end } = nfnetlinkPayload(reply);
+          found = generation.read(input, start, end);
+        },
+        options,
+      );
+      return found;
+    },
+
+    tables: (family, options) => dump(family, nft.NFT_MSG_GETTABLE, table, {}, options),
+
+    async chains(family, tableName, options) {
+      // The kernel ignores the table here.
+      const all = await dump(family, nft.NFT_MSG_GETCHAIN, chain, {}, options);
+      return all.filter((found) => found.table === tableName);
+    },
+
+    rules: (family, tableName, chainName, options) =>
+      dump(family, nft.NFT_MSG_GETRULE, rule, { table: tableName, chain: chainName }, options),
+
+    sets: (family, tableName, options) => dump(family, nft.NFT_MSG_GETSET, set, { table: tableName }, options),
+
+    async elements(family, tableName, setName, options) {
+      const filter: NftElementsObject = { table: tableName, set: setName };
+      const parts = await dump(family, nft.NFT_MSG_GETSETELEM, elements, filter, options);
+      return parts.flatMap((part) => part.elements ?? []);
+    },
+
+    close: () => socket.close(),
+    [Symbol.asyncDispose]: () => socket.close(),
+  };
+}

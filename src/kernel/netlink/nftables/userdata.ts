@@ -1,0 +1,89 @@
+/**
+ * What `nft` stores beside objects to print them: comments, and how keys are to be read. Type, length, value; no padding
+ * (reference nfnetlink.md §8). Unknown entries are kept as bytes.
+ */
+import { hostU32 } from "./data.ts";
+
+/** The kernel's limit for the user data of one object. */
+const USERDATA_LIMIT = 256;
+const COMMENT = 0;
+const SET_KEY_BYTE_ORDER = 0;
+const SET_DATA_BYTE_ORDER = 1;
+const SET_COMMENT = 7;
+
+/** How `nft` shows a key or value: as it lies in memory, or swapped. Concatenations and single bytes have none. */
+export type ByteOrder = "none" | "host" | "big";
+const BYTE_ORDERS: Readonly<Record<ByteOrder, number>> = { none: 0, host: 1, big: 2 };
+
+export interface SetUserdata {
+  readonly keyByteOrder?: ByteOrder;
+  readonly dataByteOrder?: ByteOrder;
+  readonly comment?: string | undefined;
+}
+
+/** User data of a table, chain, rule or element with this comment. Text that exceeds the limit is cut. Pure. */
+export function commentUserdata(comment: string): Uint8Array {
+  return entry(COMMENT, text(comment, USERDATA_LIMIT - 2));
+}
+
+/** User data of a set or map. Pure. */
+export function setUserdata(options: SetUserdata): Uint8Array {
+  const parts: Uint8Array[] = [];
+  if (options.keyByteOrder !== undefined) {
+    parts.push(entry(SET_KEY_BYTE_ORDER, hostU32(BYTE_ORDERS[options.keyByteOrder])));
+  }
+  if (options.dataByteOrder !== undefined) {
+    parts.push(entry(SET_DATA_BYTE_ORDER, hostU32(BYTE_ORDERS[options.dataByteOrder])));
+  }
+  if (options.comment !== undefined) {
+    const room = parts.reduce((left, part) => left - part.length, USERDATA_LIMIT) - 2;
+    parts.push(entry(SET_COMMENT, text(options.comment, room)));
+  }
+  return Buffer.concat(parts);
+}
+
+/** The entries by type; what is cut short is left out. Pure. */
+export function parseUserdata(bytes: Uint8Array): ReadonlyMap<number, Uint8Array> {
+  const entries = new Map<number, Uint8Array>();
+  let at = 0;
+  while (at + 2 <= bytes.length) {
+    const [type = 0, length = 0] = bytes.subarray(at, at + 2);
+    if (at + 2 + length > bytes.length) break;
+    entries.set(type, bytes.subarray(at + 2, at + 2 + length));
+    at += 2 + length;
+  }
+  return entries;
+}
+
+/** The comment of a table, chain, rule or element. Pure. */
+export function commentOf(userdata: Uint8Array | undefined): string | undefined {
+  return textOf(userdata, COMMENT);
+}
+
+/** The comment of a set or map. Pure. */
+export function setCommentOf(userdata: Uint8Array | undefined): string | undefined {
+  return textOf(userdata, SET_COMMENT);
+}
+
+function textOf(userdata: Uint8Array | undefined, type: number): string | undefined {
+  const value = userdata === undefined ? undefined : parseUserdata(userdata).get(type);
+  // nft ignores a comment without its terminator.
+  if (value === undefined || value.at(-1) !== 0) return undefined;
+  return Buffer.from(value.subarray(0, -1)).toString("utf8");
+}
+
+/** Text with its terminator in at most `room` bytes (and what the length byte can say), cut between characters. */
+function text(value: string, room: number): Uint8Array {
+  const limit = Math.min(room, 255) - 1;
+  let bytes: Buffer = Buffer.from(value, "utf8");
+  if (bytes.length > limit) {
+    let end = limit;
+    while (end > 0 && ((bytes[end] ?? 0) & 0xc0) === 0x80) end--;
+    bytes = bytes.subarray(0, end);
+  }
+  return Buffer.concat([bytes, Uint8Array.of(0)]);
+}
+
+function entry(type: number, value: Uint8Array): Uint8Array {
+  return Buffer.concat([Uint8Array.of(type, value.length), value]);
+}
