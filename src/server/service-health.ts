@@ -87,6 +87,7 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
     });
   });
   http.timeout = IDLE_MS;
+  http.keepAliveTimeout = IDLE_MS;
 
   function accept(entry: Entry, socket: Socket): void {
     entry.connections.add(socket);
