@@ -168,26 +168,29 @@ class ExecIptables implements Iptables {
 
   restore(payload: Iterable<string>, options: { readonly table?: IptablesTable } = {}): Promise<void> {
     return this.#serialise(async () => {
-      const { restoreWaitArgs } = this.#capabilities;
-      if (restoreWaitArgs !== undefined) return await this.#restore(payload, restoreWaitArgs, options.table);
-      const { takeXtablesLocks } = await import("./xtables-locks.ts");
-      await using _locks = await takeXtablesLocks(this.#binaries.restore, this.#lockPath);
-      await this.#restore(payload, [], options.table);
+      try {
+        await this.#restore(payload, options.table);
+      } catch (error) {
+        if (!(error instanceof IptablesError) || error instanceof IptablesRestoreError) throw error;
+        const { code, status, output } = error;
+        throw new IptablesRestoreError(code, this.#binaries.restore, status, output, undefined, { cause: error });
+      }
     });
   }
 
-  async #restore(payload: Iterable<string>, wait: readonly string[], table: IptablesTable | undefined): Promise<void> {
-    const args = [...wait, ...(table === undefined ? [] : ["-T", table]), "--noflush", "--counters"];
+  async #restore(payload: Iterable<string>, table: IptablesTable | undefined): Promise<void> {
+    const { restoreWaitArgs } = this.#capabilities;
+    await using _locks = restoreWaitArgs === undefined ? await this.#takeLocks() : undefined;
+    const onlyTable = table === undefined ? [] : ["-T", table];
+    const args = [...(restoreWaitArgs ?? []), ...onlyTable, "--noflush", "--counters"];
     const commits = new CommitLines();
-    try {
-      const [command, result] = await this.#run(this.#binaries.restore, args, { stdin: commits.watch(payload) });
-      if (result.status !== 0) throw restoreError(command, result, commits.lines);
-    } catch (error) {
-      if (!(error instanceof IptablesError) || error instanceof IptablesRestoreError) throw error;
-      throw new IptablesRestoreError(error.code, this.#binaries.restore, error.status, error.output, undefined, {
-        cause: error,
-      });
-    }
+    const [command, result] = await this.#run(this.#binaries.restore, args, { stdin: commits.watch(payload) });
+    if (result.status !== 0) throw restoreError(command, result, commits.lines);
+  }
+
+  async #takeLocks(): Promise<AsyncDisposable> {
+    const { takeXtablesLocks } = await import("./xtables-locks.ts");
+    return await takeXtablesLocks(this.#binaries.restore, this.#lockPath);
   }
 
   async #check(table: IptablesTable, chain: string, args: readonly string[]): Promise<readonly [string, ExecResult]> {

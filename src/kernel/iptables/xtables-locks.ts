@@ -69,19 +69,23 @@ async function takeFileLock(command: string, path: string): Promise<number> {
 }
 
 async function takeSocketLock(command: string): Promise<Server> {
+  let held: Server | undefined;
+  await poll(async () => {
+    held = await bound();
+    return held !== undefined;
+  });
+  if (held === undefined) throw lockHeld(command, "old", "@xtables");
+  return held;
+}
+
+/** A server on the name, or undefined when another process has it. */
+function bound(): Promise<Server | undefined> {
   const server = createServer((connection) => void connection.destroy());
   server.unref();
-  const listen = (): Promise<boolean> =>
-    new Promise((resolve) => {
-      const refused = (): void => resolve(false);
-      server.once("error", refused);
-      server.listen(OLD_LOCK, () => {
-        server.off("error", refused);
-        resolve(true);
-      });
-    });
-  if (await poll(listen)) return server;
-  throw lockHeld(command, "old", "@xtables");
+  return new Promise((resolve) => {
+    server.once("error", () => resolve(undefined));
+    server.listen(OLD_LOCK, () => resolve(server));
+  });
 }
 
 async function poll(attempt: () => boolean | Promise<boolean>): Promise<boolean> {
