@@ -1,13 +1,12 @@
 /** nf_tables of one network namespace: commits batches, and reads back what the kernel holds (reference nfnetlink.md §10). */
 import type { Codec } from "../attributes.ts";
-import { NETLINK_NETFILTER, NLM_F_DUMP } from "../constants.ts";
-import { dumpWithRetry } from "../dump-retry.ts";
-import { NetlinkError } from "../errors.ts";
+import { NETLINK_NETFILTER } from "../constants.ts";
 import { MessageBuffer } from "../message-buffer.ts";
 import { beginNfnetlink, NFNL_SUBSYS_NFTABLES, NFPROTO_UNSPEC, nfnetlinkPayload } from "../nfnetlink.ts";
 import { type CallOptions, NetlinkSocket } from "../socket.ts";
 import type { NftBatch } from "./batch.ts";
 import * as nft from "./constants.ts";
+import { dumpObjects } from "./dump.ts";
 import { explainFailure, type NftFailure } from "./failure.ts";
 import {
   chain,
@@ -63,36 +62,8 @@ const RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024;
 export function openNftables(): NftablesClient {
   const socket = NetlinkSocket.open(NETLINK_NETFILTER, { receiveBufferBytes: RECEIVE_BUFFER_BYTES });
 
-  async function dump<T>(
-    family: number,
-    message: number,
-    codec: Codec<T>,
-    filter: T,
-    options: CallOptions | undefined,
-  ): Promise<T[]> {
-    const request = new MessageBuffer(128);
-    beginNfnetlink(request, NFNL_SUBSYS_NFTABLES, message, NLM_F_DUMP, family);
-    codec.write(request.out, filter);
-    request.end();
-    let objects: T[] = [];
-    await dumpWithRetry(async () => {
-      objects = [];
-      let first: number | undefined;
-      let isMixed = false;
-      await socket.dump(
-        request,
-        (reply) => {
-          const { input, start, end, resourceId } = nfnetlinkPayload(reply);
-          // Element dumps never set DUMP_INTR; the generation in each message tells as much.
-          first ??= resourceId;
-          if (resourceId !== first) isMixed = true;
-          objects.push(codec.read(input, start, end));
-        },
-        options,
-      );
-      if (isMixed) throw new NetlinkError("interrupted", "netlink: the ruleset changed during the dump: repeat it");
-    });
-    return objects;
+  function dump<T>(family: number, message: number, codec: Codec<T>, filter: T, options?: CallOptions): Promise<T[]> {
+    return dumpObjects(socket, { family, message, codec, filter }, options);
   }
 
   return {
