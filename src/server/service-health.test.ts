@@ -178,7 +178,7 @@ test("close cuts connections and refuses later syncs", CLOSE_LIMIT, async () => 
   assert.equal(await isRefused(port), true);
 });
 
-test("a process that closed its servers ends by itself, even with clients still connected", CLOSE_LIMIT, async () => {
+test("a process that closed its servers ends by itself, even with clients still connected", CLOSE_LIMIT, async (context) => {
   const port = await freePort();
   const from = (file: string) => JSON.stringify(new URL(file, import.meta.url).href);
   const script = `
@@ -199,6 +199,7 @@ test("a process that closed its servers ends by itself, even with clients still 
     });
     console.log("ready");`;
   const child = spawn(process.execPath, ["--input-type=module", "-e", script], { stdio: ["pipe", "pipe", "inherit"] });
+  context.after(() => child.kill("SIGKILL"));
   await new Promise((resolve) => child.stdout.once("data", resolve));
   const agent = new Agent({ keepAlive: true });
   await ask(port, "/", { agent });
