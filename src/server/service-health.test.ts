@@ -178,7 +178,7 @@ test("close cuts connections and refuses later syncs", CLOSE_LIMIT, async () => 
   assert.equal(await isRefused(port), true);
 });
 
-test("a process that closed its servers ends by itself, even with clients still connected", CLOSE_LIMIT, async (context) => {
+test("a process that closed its servers ends, even with clients connected", CLOSE_LIMIT, async (context) => {
   const port = await freePort();
   const from = (file: string) => JSON.stringify(new URL(file, import.meta.url).href);
   const script = `
