@@ -69,7 +69,8 @@ describe("Go's texts", () => {
     });
     fc.assert(
       fc.property(fc.float({ noNaN: true, noDefaultInfinity: true }), (value) => {
-        assert.equal(Math.fround(toFloat32(value)), value);
+        // Adding 0 makes a negative zero the ordinary one, which is how it is read.
+        assert.equal(Math.fround(toFloat32(value)), value + 0);
       }),
     );
   });

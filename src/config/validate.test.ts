@@ -1,0 +1,179 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { applyPlatformDefaults, resolveDocument } from "./defaults.ts";
+import { decodeConfiguration } from "./v1alpha1-decode.ts";
+import { checkConfig, configErrors } from "./validate.ts";
+
+const HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
+const config = (body: string) => applyPlatformDefaults(resolveDocument(decodeConfiguration(HEAD + body).document));
+
+/** The common text of the errors of a file, without the prefix that all paths share. */
+const errors = (body: string): string => {
+  const checked = checkConfig(config(body));
+  return checked.ok ? "" : checked.message.replaceAll("KubeProxyConfiguration.", "");
+};
+
+const CONNTRACK = "KubeProxyLinuxConfiguration.KubeProxyConntrackConfiguration";
+const PAIR = "must be a either a single CIDR or dual-stack pair of CIDRs (e.g. [10.100.0.0/16, fde4:8dba:82e1::/48]";
+const CIDR_BLOCK = "must be a valid CIDR block (e.g. 10.100.0.0/16 or fde4:8dba:82e1::/48)";
+
+describe("checkConfig", () => {
+  it("narrows the modes of a right configuration", () => {
+    const checked = checkConfig(config("mode: ipvs"));
+    assert.ok(checked.ok);
+    assert.deepEqual([checked.config.mode, checked.config.detectLocalMode], ["ipvs", "ClusterCIDR"]);
+  });
+
+  it("refuses single wrong settings with upstream's path and words", () => {
+    const cases: readonly (readonly [string, string])[] = [
+      ["featureGates: {Foo: true}", 'featureGates: Invalid value: {"Foo":true}: unrecognized feature gate: Foo'],
+      [
+        "iptables: {masqueradeBit: 32}",
+        "KubeProxyIPTablesConfiguration.MasqueradeBit: Invalid value: 32: must be within the range [0, 31]",
+      ],
+      [
+        "mode: nftables\niptables: {masqueradeBit: -1}",
+        "KubeProxyIPTablesConfiguration.MasqueradeBit: Invalid value: -1: must be within the range [0, 31]",
+      ],
+      [
+        "mode: nftables\nnftables: {masqueradeBit: 99}",
+        "KubeProxyNFTablesConfiguration.MasqueradeBit: Invalid value: 99: must be within the range [0, 31]",
+      ],
+      ["nftables: {masqueradeBit: 99}", ""],
+      [
+        "mode: ipvs\nipvs: {tcpTimeout: -1s}",
+        'KubeProxyIPVSConfiguration.TCPTimeout: Invalid value: "-1s": must be greater than or equal to 0',
+      ],
+      [
+        "mode: ipvs\nipvs: {excludeCIDRs: [10.0.0.0/8, x]}",
+        'KubeProxyIPVSConfiguration.ExcludeCidrs[1]: Invalid value: "x": must be a valid CIDR',
+      ],
+      ["ipvs: {excludeCIDRs: [x], udpTimeout: -1s}", ""],
+      ["conntrack: {min: -1}", `${CONNTRACK}.Min: Invalid value: -1: must be greater than or equal to 0`],
+      [
+        "conntrack: {udpStreamTimeout: -90s}",
+        `${CONNTRACK}.UDPStreamTimeout: Invalid value: "-1m30s": must be greater than or equal to 0`,
+      ],
+      [
+        "oomScoreAdj: 1001",
+        "KubeProxyLinuxConfiguration.OOMScoreAdj: Invalid value: 1001: must be within the range [-1000, 1000]",
+      ],
+      [
+        "mode: userspace",
+        'Mode.ProxyMode: Invalid value: "userspace": must be iptables, ipvs, nftables or blank (blank means the best-available proxy [currently iptables])',
+      ],
+      [
+        "mode: IPVS",
+        'Mode.ProxyMode: Invalid value: "IPVS": must be iptables, ipvs, nftables or blank (blank means the best-available proxy [currently iptables])',
+      ],
+      [
+        "clientConnection: {burst: -5}",
+        "ClientConnection.Burst: Invalid value: -5: must be greater than or equal to 0",
+      ],
+      ["configSyncPeriod: -1s", 'ConfigSyncPeriod: Invalid value: "-1s": must be greater than 0'],
+      [
+        "iptables: {minSyncPeriod: 1m}",
+        'SyncPeriod: Invalid value: "1m0s": must be greater than or equal to MinSyncPeriod',
+      ],
+      ["iptables: {minSyncPeriod: -1s}", 'MinSyncPeriod: Invalid value: "-1s": must be greater than or equal to 0'],
+      ["bindAddress: x", 'BindAddress: Invalid value: "x": not a valid textual representation of an IP address'],
+      ["healthzBindAddress: nowhere", 'HealthzBindAddress: Invalid value: "nowhere": must be IP:port'],
+      ["healthzBindAddress: host:80", 'HealthzBindAddress: Invalid value: "host": must be a valid IP'],
+      ["metricsBindAddress: 1.2.3.4:0", 'MetricsBindAddress: Invalid value: "0": must be a valid port'],
+      ["metricsBindAddress: '[::1]:65536'", 'MetricsBindAddress: Invalid value: "65536": must be a valid port'],
+      ["nodePortAddresses: [a, 10.0.0.0/8]", 'NodePortAddresses[0]: Invalid value: "a": must be a valid CIDR'],
+      [
+        "nodePortAddresses: [10.0.0.0/8, primary, a]",
+        `NodePortAddresses[1]: Invalid value: "primary": can't use both 'primary' and CIDRs`,
+      ],
+      [
+        "showHiddenMetricsForVersion: '1.2'",
+        `ShowHiddenMetricsForVersion: Invalid value: "1.2": invalid showHiddenMetricsForVersion: showHiddenMetricsForVersion: Invalid value: "1.2": must be omitted or have the value '1.35'; only the previous minor version is allowed`,
+      ],
+      [
+        "detectLocalMode: foo",
+        'DetectLocalMode: Unsupported value: "foo": supported values: "ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix", ""',
+      ],
+      [
+        "detectLocalMode: BridgeInterface",
+        'DetectLocalConfiguration.InterfaceName: Invalid value: "": must not be empty',
+      ],
+      [
+        "detectLocalMode: InterfaceNamePrefix",
+        'DetectLocalConfiguration.InterfacePrefix: Invalid value: "": must not be empty',
+      ],
+      [
+        'clusterCIDR: "10.0.0.0/8, fd00::/8"',
+        `DetectLocalConfiguration.ClusterCIDRs[1]: Invalid value: " fd00::/8": ${CIDR_BLOCK}`,
+      ],
+      [
+        "clusterCIDR: 10.0.0.0/8,11.0.0.0/8",
+        `DetectLocalConfiguration.ClusterCIDRs: Invalid value: ["10.0.0.0/8","11.0.0.0/8"]: ${PAIR}`,
+      ],
+      ["clusterCIDR: a,b,c", `DetectLocalConfiguration.ClusterCIDRs: Invalid value: ["a","b","c"]: ${PAIR}`],
+      ["clusterCIDR: a,b,c\ndetectLocalMode: NodeCIDR", ""],
+    ];
+    for (const [body, expected] of cases) assert.equal(errors(body), expected, body);
+  });
+
+  it("accepts legal settings that look odd", () => {
+    for (const body of [
+      "bindAddress: 010.001.0.1",
+      "nodePortAddresses: [primary]",
+      "nodePortAddresses: [010.0.0.0/08]",
+      "clusterCIDR: fd00::/8,10.0.0.0/8",
+      "showHiddenMetricsForVersion: '1.35'",
+      "conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s}",
+      "ipvs: {scheduler: no-such-scheduler}\nmode: ipvs",
+    ]) {
+      assert.equal(errors(body), "", body);
+    }
+  });
+
+  it("skips an empty health address but never an empty metrics address", () => {
+    const draft = { ...config(""), healthzBindAddress: "", metricsBindAddress: "" };
+    assert.deepEqual(configErrors(draft), [
+      'KubeProxyConfiguration.MetricsBindAddress: Invalid value: "": must be IP:port',
+    ]);
+  });
+
+  it("lists several errors in upstream's order", () => {
+    assert.equal(
+      errors("oomScoreAdj: 5000\nbindAddress: x\nmode: zz\niptables: {masqueradeBit: 40}\nlogging: {format: xml}"),
+      "[KubeProxyIPTablesConfiguration.MasqueradeBit: Invalid value: 40: must be within the range [0, 31], " +
+        "KubeProxyLinuxConfiguration.OOMScoreAdj: Invalid value: 5000: must be within the range [-1000, 1000], " +
+        'Mode.ProxyMode: Invalid value: "zz": must be iptables, ipvs, nftables or blank (blank means the best-available proxy [currently iptables]), ' +
+        'BindAddress: Invalid value: "x": not a valid textual representation of an IP address, ' +
+        'logging.format: Invalid value: "xml": Unsupported log format]',
+    );
+  });
+
+  it("checks the logging section", () => {
+    const disabled = "Forbidden: Feature LoggingAlphaOptions is disabled";
+    const cases: readonly (readonly [string, string])[] = [
+      ["{flushFrequency: -1s}", 'logging.flushFrequency: Invalid value: "-1s": Must be greater than zero'],
+      ["{verbosity: 2147483648}", "logging.verbosity: Invalid value: 2147483648: Must be <= 2147483647"],
+      [
+        "{format: json, vmodule: [{filePattern: a, verbosity: 1}]}",
+        "logging.vmodule: Forbidden: Only supported for text log format",
+      ],
+      ["{vmodule: [{verbosity: 1}]}", "logging.vmodule[0]: Required value: File pattern must not be empty"],
+      [
+        "{vmodule: [{filePattern: 'a=b'}]}",
+        'logging.vmodule[0]: Invalid value: "a=b": File pattern must not contain equal sign or comma',
+      ],
+      [
+        "{options: {json: {splitStream: true, infoBufferSize: 1}}}",
+        `[logging.options.json.splitStream: ${disabled}, logging.options.json.infoBufferSize: ${disabled}]`,
+      ],
+      ["{format: json}", ""],
+    ];
+    for (const [logging, expected] of cases) assert.equal(errors(`logging: ${logging}`), expected, logging);
+    const split = "logging: {options: {text: {splitStream: true}}}\n";
+    assert.equal(errors(`${split}featureGates: {LoggingAlphaOptions: true}`), "");
+    assert.equal(
+      errors("logging: {format: json}\nfeatureGates: {LoggingBetaOptions: false}"),
+      "logging.format: Forbidden: Log format json is disabled, see LoggingBetaOptions feature",
+    );
+  });
+});
