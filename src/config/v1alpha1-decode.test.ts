@@ -120,7 +120,8 @@ describe("decodeConfiguration: types", () => {
   });
 
   it("reports the problem that its sorted keys meet first, as upstream does", () => {
-    assert.match(failureOf("mode: 1\nbindAddress: 2\n"), /KubeProxyConfiguration\.bindAddress/);
+    assert.match(failureOf("mode: 1\nconntrack: 2\n"), /KubeProxyConfiguration\.conntrack/);
+    assert.match(failureOf("nodePortAddresses: [a, 1]\nnftables: 3\n"), /KubeProxyConfiguration\.nftables/);
     assert.match(failureOf("iptables: {syncPeriod: 1, masqueradeBit: a}"), /masqueradeBit/);
   });
 
