@@ -43,6 +43,12 @@ export interface SyncOutcome {
   readonly noLocalEndpoints: { readonly internal: number; readonly external: number };
 }
 
+/** Rules that somebody else destroyed, as far as the mode can tell. */
+export interface LostRules {
+  /** Keys of the service ports whose rules must be written again; nothing else was touched. */
+  readonly ports: ReadonlySet<string>;
+}
+
 /** One proxy mode for one family. Calls of `sync` never overlap. */
 export interface Backend {
   readonly family: IpFamily;
@@ -51,10 +57,10 @@ export interface Backend {
   /** Brings the kernel to the state that `input` describes. Rejects when nothing could be programmed. */
   sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome>;
   /**
-   * Watches for other programs destroying our rules until the signal aborts; calls `onLost` when a full sync is due.
-   * Optional: a mode without it has nothing to watch.
+   * Watches for other programs destroying our rules until the signal aborts; calls `onLost` with what must be written
+   * again, or with nothing when a full sync is due. Optional: a mode without it has nothing to watch.
    */
-  monitor?(onLost: () => void, signal: AbortSignal): Promise<void>;
+  monitor?(onLost: (lost?: LostRules) => void, signal: AbortSignal): Promise<void>;
   /** Overrides whether the periodic full sync may be skipped (iptables large-cluster mode). */
   readonly skipsPeriodicFullSync?: boolean;
   /** Whether the rules depend on {@link SyncInput.serviceCIDRs}, so that a change of them calls for a full sync. */

@@ -12,7 +12,7 @@ import { formatMs } from "../config/duration.ts";
 import type { Logger } from "../logging/logger.ts";
 import { type AppliedChanges, ProxyState } from "../model/proxy-state.ts";
 import type { IpFamily } from "../net/ip.ts";
-import type { Backend, SyncFailure, SyncInput, SyncOutcome } from "./backend.ts";
+import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "./backend.ts";
 import { BoundedRunner } from "./bounded-runner.ts";
 import type { Clock } from "./clock.ts";
 import type { ConntrackTable, HealthReporter, ServiceHealthPorts, SyncMetrics } from "./observers.ts";
@@ -75,6 +75,8 @@ export class Proxier {
   #lastFullSyncMs = Number.NEGATIVE_INFINITY;
   /** Changed ports that a failed sync leaves to the next. */
   #unfinishedPorts: ReadonlySet<string> = new Set();
+  /** Ports whose rules somebody else destroyed since the last sync began. */
+  #lostPorts: ReadonlySet<string> = new Set();
   /** A failed sync leaves stale flows to the next. */
   #leavesStaleFlows = false;
   #wasQueuedWhileSyncing = false;
@@ -192,8 +194,9 @@ export class Proxier {
 
   async #watch(signal: AbortSignal): Promise<void> {
     const { backend, clock, periods } = this.#options;
-    const onLost = (): void => {
-      this.#needsFullSync = true;
+    const onLost = (lost?: LostRules): void => {
+      if (lost === undefined) this.#needsFullSync = true;
+      else this.#lostPorts = new Set([...this.#lostPorts, ...lost.ports]);
       this.#syncDirectly();
     };
     while (!signal.aborted) {
@@ -254,8 +257,10 @@ export class Proxier {
     const applied = this.state.applyChanges();
     serviceChanges.setPending(0);
     endpointChanges.resetPending();
-    if (this.#unfinishedPorts.size === 0) this.#unfinishedPorts = applied.changedPorts;
-    else this.#unfinishedPorts = new Set([...this.#unfinishedPorts, ...applied.changedPorts]);
+    const carried = [...this.#unfinishedPorts, ...this.#lostPorts];
+    this.#unfinishedPorts =
+      carried.length === 0 ? applied.changedPorts : new Set([...carried, ...applied.changedPorts]);
+    this.#lostPorts = new Set();
     this.#leavesStaleFlows ||= applied.conntrackCleanupRequired;
     return applied;
   }

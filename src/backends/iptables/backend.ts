@@ -10,6 +10,7 @@ import { FrontEndIndex } from "../../model/front-ends.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { Backend, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import { TimeSlice } from "../../sync/time-slice.ts";
 import { CHAINS, isServiceChain } from "./chain-names.ts";
 import type { OwnerChange, WrittenRules } from "./payload.ts";
 import { COUNTERS, LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
@@ -26,9 +27,6 @@ import {
 } from "./port-rules.ts";
 import { chainsOf } from "./saved-rules.ts";
 import { applyDelta, applyFull, type DesiredPort } from "./transactions.ts";
-
-/** Planning gives way to health and metrics requests after this long. */
-const SLICE_MS = 10;
 
 /** The measurements of this mode (reference iptables.md §14), one family. */
 export interface IptablesMetrics {
@@ -297,17 +295,4 @@ export class IptablesBackend implements Backend {
 function staticTextOf(plan: StaticPlan): string {
   const rules: readonly Rule[] = [...plan.filterHead, ...plan.filterTail, ...plan.natHead, ...plan.natTail];
   return appendLines(rules);
-}
-
-/** Gives the event loop a turn between slices of planning. */
-class TimeSlice {
-  #end = performance.now() + SLICE_MS;
-  isOver(): boolean {
-    return performance.now() >= this.#end;
-  }
-  async next(signal: AbortSignal): Promise<void> {
-    await new Promise((resolve) => setImmediate(resolve));
-    signal.throwIfAborted();
-    this.#end = performance.now() + SLICE_MS;
-  }
 }

@@ -34,8 +34,8 @@ function map(name: string, key: readonly NftKeyType[], comment: string): NftSet 
 
 const NODE_PORT_IPS = set(SETS.nodePortIPs, ["address"], "IPs that accept NodePort traffic");
 
-/** In upstream's order of creation, which is the order of `nft list`. */
-const SHARED_SETS: readonly NftSet[] = [
+/** Every set and map that services share, in upstream's order of creation, which is the order of `nft list`. */
+export const SHARED_SETS: readonly NftSet[] = [
   set(SETS.hairpinConnections, ["address", "address", "protocol", "port"], "service hairpin connections"),
   set(SETS.clusterIPs, ["address"], "Active ClusterIPs"),
   NODE_PORT_IPS,

@@ -1,0 +1,103 @@
+/**
+ * One nf_tables table of one family as the program sees it. Two implementations, the kernel over netlink and an in-memory
+ * one, pass one contract test. Knows chains, rules, sets and elements; knows nothing of Services.
+ */
+import type { NftChain, NftElement, NftFamily, NftHook, NftKeyType, NftRule, NftSet, NftValue } from "./ruleset.ts";
+
+/** A chain without its rules. */
+export type NftChainHead = Omit<NftChain, "rules">;
+
+/** One step of a transaction. Adding what exists is no error, as long as it is the same kind of thing. */
+export type NftOperation =
+  | { readonly kind: "add-table"; readonly comment: string }
+  | { readonly kind: "delete-table" }
+  | { readonly kind: "add-chain"; readonly chain: NftChainHead }
+  | { readonly kind: "flush-chain"; readonly chain: string }
+  /** The chain must be empty and nothing may refer to it any more. */
+  | { readonly kind: "delete-chain"; readonly chain: string }
+  /** Appends. Chains and sets that the rule names must exist. */
+  | { readonly kind: "add-rule"; readonly chain: string; readonly rule: NftRule }
+  | { readonly kind: "add-set"; readonly set: NftSet }
+  | { readonly kind: "flush-set"; readonly set: NftSet }
+  | { readonly kind: "delete-set"; readonly set: string }
+  /** A key that is there with another verdict is an error: delete it first. */
+  | { readonly kind: "add-elements"; readonly set: NftSet; readonly elements: readonly NftElement[] }
+  | { readonly kind: "delete-elements"; readonly set: NftSet; readonly keys: readonly (readonly NftValue[])[] };
+
+/** What the kernel holds of a chain. A rule that this program wrote is known by its digest; a foreign one has none. */
+export interface NftChainContent {
+  /** Undefined for a regular chain. */
+  readonly hook: NftHook | undefined;
+  readonly ruleDigests: readonly (string | undefined)[];
+}
+
+/** What the kernel holds of a set. Elements that packets made are left out (`timeoutSeconds` sets). */
+export interface NftSetContent {
+  /** Undefined when it is not made of types that this program uses. */
+  readonly key: readonly NftKeyType[] | undefined;
+  readonly isMap: boolean;
+  readonly timeoutSeconds: number | undefined;
+  readonly elements: readonly NftElement[];
+}
+
+/** A whole table, read in one consistent generation. */
+export interface NftTableContent {
+  /** Generation of the ruleset that this was read in. */
+  readonly generation: number;
+  readonly chains: ReadonlyMap<string, NftChainContent>;
+  readonly sets: ReadonlyMap<string, NftSetContent>;
+}
+
+/** A change that somebody else made to the table. */
+export interface NftForeignChange {
+  /** Chains whose rules were touched, or that were deleted. */
+  readonly chains: ReadonlySet<string>;
+  /** Sets that were touched; elements are not listed. */
+  readonly sets: ReadonlySet<string>;
+  /** The table itself was deleted, or notifications were lost: anything may have changed. */
+  readonly isTotal: boolean;
+  /** The process that did it, where the kernel says so. */
+  readonly by: { readonly pid: number; readonly name: string } | undefined;
+}
+
+export interface Nftables {
+  readonly family: NftFamily;
+  /**
+   * Carries out the operations in order, all or none. Throws {@link NftError}.
+   *
+   * @param options `generation`: refuse with `conflict` when the ruleset is not in this generation any more.
+   */
+  transact(operations: readonly NftOperation[], options?: { readonly generation?: number }): Promise<void>;
+  /** Reads the table; undefined when there is none. */
+  read(): Promise<NftTableContent | undefined>;
+  /** Calls `onChange` for changes that others commit, until the signal aborts. Rejects when it cannot watch (any more). */
+  watch(onChange: (change: NftForeignChange) => void, signal: AbortSignal): Promise<void>;
+}
+
+export type NftErrorCode =
+  /** Something that the operation names does not exist. */
+  | "not_found"
+  | "exists"
+  /** Still referred to. */
+  | "busy"
+  /** The generation has moved on. */
+  | "conflict"
+  /** No CAP_NET_ADMIN. */
+  | "denied"
+  /** The kernel lacks an expression or a feature. */
+  | "unsupported"
+  | "too_large"
+  | "failed";
+
+/** A transaction was refused; nothing of it is in the kernel. */
+export class NftError extends Error {
+  override readonly name = "NftError";
+  readonly code: NftErrorCode;
+  /** Index of the operation that was refused, where the kernel named one. */
+  readonly operation: number | undefined;
+  constructor(code: NftErrorCode, message: string, operation: number | undefined, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+    this.operation = operation;
+  }
+}
