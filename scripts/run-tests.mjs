@@ -74,9 +74,10 @@ const stream = run({
   ...(patterns.length > 0 && { testNamePatterns: patterns }),
 });
 stream.on("test:pass", ({ skip, name, file }) => {
-  const isKernelTest = file !== undefined && relative(root, file).startsWith(`test${sep}`);
-  if (skip !== undefined && missing.length === 0 && isKernelTest)
-    wronglySkipped.push(`${relative(root, file)}: ${name}`);
+  if (skip === undefined || missing.length > 0 || file === undefined) return;
+  const path = relative(root, file);
+  const isKernelTest = path.startsWith(`test${sep}`) || String(skip).startsWith("kernel");
+  if (isKernelTest) wronglySkipped.push(`${path}: ${name}`);
 });
 stream.on("test:summary", ({ file, counts }) => {
   if (file !== undefined) return;

@@ -37,7 +37,7 @@ export interface ConnectRequest {
   readonly port: number;
   /** Default 1. */
   readonly count?: number;
-  /** One after the other instead of all at once; session affinity needs it. */
+  /** One after the other instead of all at once, up to the first that fails; session affinity needs it. */
   readonly sequential?: boolean;
   readonly timeoutMs: number;
   /** UDP only: send from this port, so that repeated requests are one flow to the kernel. */

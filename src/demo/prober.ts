@@ -90,7 +90,7 @@ async function probe(request: ConnectRequest): Promise<ConnectReply> {
     return { id: request.id, answers: await Promise.all(Array.from({ length: count }, () => once(request))) };
   }
   const answers: ProbeAnswer[] = [];
-  for (let made = 0; made < count; made++) answers.push(await once(request));
+  while (answers.length < count && answers.at(-1)?.ok !== false) answers.push(await once(request));
   return { id: request.id, answers };
 }
 

@@ -1,0 +1,27 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { parseDemoArguments } from "./arguments.ts";
+
+test("without arguments the demo is live, in iptables mode, on the examples", () => {
+  const options = { once: false, mode: "iptables", manifests: undefined };
+  assert.deepEqual(parseDemoArguments([]), { kind: "run", options });
+});
+
+test("options are read in both spellings", () => {
+  const options = { once: true, mode: "iptables", manifests: "dir" };
+  assert.deepEqual(parseDemoArguments(["--once", "--mode=iptables", "--manifests", "dir"]), { kind: "run", options });
+  assert.deepEqual(parseDemoArguments(["-h"]), { kind: "help" });
+});
+
+test("a mode that cannot be shown is refused with those that can", () => {
+  for (const mode of ["userspace", "kernelspace"]) {
+    const parsed = parseDemoArguments(["--mode", mode]);
+    assert.ok(parsed.kind === "error");
+    assert.match(parsed.message, new RegExp(`--mode ${mode} .*there is: .*iptables`));
+  }
+});
+
+test("unknown options and stray words are refused", () => {
+  for (const argv of [["--ounce"], ["word"], ["--mode"]])
+    assert.equal(parseDemoArguments(argv).kind, "error", argv.join());
+});

@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { kernelSkip } from "../../test/support/topology.ts";
+
+const module = fileURLToPath(new URL("./run-demo.ts", import.meta.url));
+
+interface Outcome {
+  readonly status: number;
+  readonly output: string;
+  readonly pid: number | undefined;
+}
+
+/** Runs the demo in a process of its own, as its command does. */
+function demo(...args: string[]): Promise<Outcome> {
+  const code = `import { runDemo } from ${JSON.stringify(module)}; process.exitCode = await runDemo(process.argv.slice(1));`;
+  return new Promise((resolve) => {
+    const child = execFile(process.execPath, ["--input-type=module", "-e", code, "--", ...args], (error, out, err) => {
+      resolve({ status: typeof error?.code === "number" ? error.code : 0, output: out + err, pid: child.pid });
+    });
+  });
+}
+
+function namespacesOf({ pid }: Outcome): string[] {
+  return readdirSync("/run/netns").filter((name) => name.startsWith(`kpts-demo-${pid}.`));
+}
+
+test("every request of the examples meets what it must, and nothing is left", { skip: kernelSkip }, async () => {
+  const outcome = await demo("--once");
+  assert.equal(outcome.status, 0, outcome.output);
+  assert.match(outcome.output, /✓ \d{3} as expected · \d+ requests\n$/);
+  assert.deepEqual(namespacesOf(outcome), []);
+});
+
+test("a service that another one shadows is found out, and the exit status says so", {
+  skip: kernelSkip,
+}, async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-shadow-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const objects = ["first", "second"].flatMap((name, index) => [
+    { apiVersion: "v1", kind: "Service", metadata: { name }, spec: { clusterIP: "10.96.0.1", ports: [{ port: 80 }] } },
+    {
+      apiVersion: "discovery.k8s.io/v1",
+      kind: "EndpointSlice",
+      metadata: { name, labels: { "kubernetes.io/service-name": name } },
+      addressType: "IPv4",
+      ports: [{ port: 80 }],
+      endpoints: [{ addresses: [`10.180.0.${index + 10}`], nodeName: "node-a", targetRef: { name: `pod-of-${name}` } }],
+    },
+  ]);
+  writeFileSync(join(folder, "all.json"), JSON.stringify({ apiVersion: "v1", kind: "List", items: objects }));
+  const outcome = await demo("--once", "--manifests", folder);
+  assert.equal(outcome.status, 1, outcome.output);
+  assert.match(
+    outcome.output,
+    /✗ default\/\w+ {2}TCP 80 cluster IP 10\.96\.0\.1:80 from a pod: expected answers from pod-of/,
+  );
+  assert.deepEqual(namespacesOf(outcome), []);
+});
