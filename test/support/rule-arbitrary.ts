@@ -47,7 +47,7 @@ const match: fc.Arbitrary<KernelMatch> = fc.oneof(
     action: fc.constantFrom("rcheck" as const, "update" as const),
     negated,
     list: chainName,
-    seconds: u32,
+    seconds: fc.nat(0x7fffffff),
     hitCount: maybe(fc.nat(255)),
     reap: fc.boolean(),
     mask: ipv4,
@@ -79,6 +79,10 @@ const target: fc.Arbitrary<KernelTarget> = fc.oneof(
   }),
 );
 
+function hasOnePortsMatch(matches: readonly KernelMatch[]): boolean {
+  return matches.filter(({ kind }) => kind === "tcp").length <= 1;
+}
+
 /** An IPv4 rule for TCP with any matches and any target. */
 export const ruleArbitrary: fc.Arbitrary<KernelRule> = fc.record({
   source: maybe(fc.record({ cidr, negated })),
@@ -86,6 +90,6 @@ export const ruleArbitrary: fc.Arbitrary<KernelRule> = fc.record({
   inInterface: maybe(fc.record({ name: interfaceName, negated })),
   outInterface: maybe(fc.record({ name: interfaceName, negated })),
   protocol: fc.constant({ protocol: "tcp" as const, negated: false }),
-  matches: fc.array(match, { maxLength: 4 }),
+  matches: fc.array(match, { maxLength: 4 }).filter(hasOnePortsMatch),
   target,
 });

@@ -36,8 +36,8 @@ export function emptyTable(table: IptablesTable): TableState {
   return new Map(BUILT_IN[table].map((name) => [name, { policy: "ACCEPT", rules: [], references: 0 }]));
 }
 
-/** Whose error message names the line at fault: the nf_tables tools', the legacy ones', or both. */
-export type NamedBy = "both" | "legacy" | "nft";
+/** Whose error message names the line at fault: the nf_tables tools', the legacy ones', both, or neither for sure. */
+export type NamedBy = "both" | "legacy" | "nft" | "neither";
 
 /** The kernel or the tool says no. */
 export class Refusal extends Error {
@@ -189,12 +189,12 @@ export class TableDraft {
     for (const { rule } of this.#chains.get(name)?.rules ?? []) {
       const { target } = rule;
       if (target.kind === "jump" || target.kind === "goto") {
-        if (path.has(target.chain)) throw new Refusal(refusedRule("Too many links", name), "nft");
+        if (path.has(target.chain)) throw new Refusal(refusedRule("Too many links", name), "neither");
         if (!done.has(target.chain)) this.#walk(hook, target.chain, path, done);
       } else if (target.kind !== "none") {
         const { hooks } = TARGETS[target.kind];
         if (hooks !== undefined && !hooks.includes(hook)) {
-          throw new Refusal(refusedRule("Invalid argument", name), "nft");
+          throw new Refusal(refusedRule("Invalid argument", name), "neither");
         }
       }
     }

@@ -200,7 +200,7 @@ function buildRecent(given: GivenOptions, { family }: RuleContext): MatchTypes["
     action: RECENT_ACTIONS[action],
     negated: given.require(action).negated,
     list,
-    seconds: seconds && parseNumber("seconds", seconds.value, 0xffffffff),
+    seconds: seconds && parseNumber("seconds", seconds.value, 0x7fffffff),
     hitCount: hitCount && parseNumber("hit count", hitCount.value, 255),
     reap: given.has("--reap"),
     mask,

@@ -168,6 +168,9 @@ class RuleReader {
 
   #load(name: string): LoadedMatch {
     if (!isMatchName(name)) throw new RuleSyntaxError("unknown_match", `match ${JSON.stringify(name)} is not known`);
+    // A rule has one match for its protocol's ports, however often it is asked for.
+    const ports = isPortProtocol(name) ? this.matches.find((match) => match.name === name) : undefined;
+    if (ports !== undefined) return ports;
     const { options, aliases = {}, invertible = [] } = MATCHES[name];
     const loaded = { name, options, aliases, invertible, given: new GivenOptions(name) };
     this.matches.push(loaded);
@@ -190,10 +193,14 @@ class RuleReader {
     if (loaded !== undefined) return loaded;
     if (this.target !== undefined && knows(this.target)) return this.target;
     const implied = this.protocol?.protocol;
-    if (implied !== "tcp" && implied !== "udp" && implied !== "sctp") return undefined;
+    if (implied === undefined || !isPortProtocol(implied)) return undefined;
     const { options, aliases = {} } = MATCHES[implied];
     return Object.hasOwn(options, aliases[word] ?? word) ? this.#load(implied) : undefined;
   }
+}
+
+function isPortProtocol(name: string): name is "tcp" | "udp" | "sctp" {
+  return name === "tcp" || name === "udp" || name === "sctp";
 }
 
 function interfaceMatch(name: string, negated: boolean): InterfaceMatch | undefined {
