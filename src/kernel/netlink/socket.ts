@@ -117,11 +117,11 @@ export class NetlinkSocket implements AsyncDisposable {
   /**
    * Sends an nfnetlink batch (from BATCH_BEGIN to BATCH_END) as the one datagram that the kernel requires: all of it is
    * applied, or nothing. Acknowledgements are asked for the last message and the end marker, whichever the kernel
-   * supports, as proof that the batch was understood at all.
+   * supports, as proof that the batch was understood at all. Without the end marker the kernel only checks it.
    */
   transact(batch: MessageBuffer, options: CallOptions = {}): Promise<BatchResult> {
     return this.#run(options, async () => {
-      if (batch.count < 3) return { committed: true };
+      if (batch.count < 2) return { committed: true };
       batch.addFlags(batch.count - 1, NLM_F_ACK);
       batch.addFlags(batch.count - 2, NLM_F_ACK);
       const base = this.#takeSequence(batch);

@@ -59,6 +59,11 @@ export class NftBatch {
     return this.messages.count - (this.#isFinished ? 2 : 1);
   }
 
+  /** Whether {@link finish} was called. */
+  get isFinished(): boolean {
+    return this.#isFinished;
+  }
+
   /** Bytes so far: what the send buffer has to hold. */
   get byteLength(): number {
     return this.messages.bytes.length;

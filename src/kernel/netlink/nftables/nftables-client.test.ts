@@ -133,6 +133,22 @@ inNetns(import.meta.url, { name: "nftclient" }, () => {
       assert.equal((await client.rules(NFPROTO_IPV4, TABLE, "service")).length, 2);
     });
 
+    test("a check says what a commit would, and changes nothing", async () => {
+      assert.deepEqual(await client.check(example()), { committed: true });
+      assert.equal(list(), "");
+      const bad = example();
+      bad.delete("chain", { table: TABLE, name: "never-was" });
+      assert.equal(refused(await client.check(bad)).failures[0]?.chain, "never-was");
+      bad.finish();
+      assert.throws(() => client.check(bad), /would be applied/);
+    });
+
+    test("an empty batch is not sent", async () => {
+      const { id } = await client.generation();
+      assert.deepEqual(await client.commit(new NftBatch(NFPROTO_IPV4)), { committed: true });
+      assert.equal((await client.generation()).id, id);
+    });
+
     test("a batch planned for an older generation is refused as stale", async () => {
       const { id = 0 } = await client.generation();
       execFileSync("nft", ["add", "table", "ip", "foreign"]);

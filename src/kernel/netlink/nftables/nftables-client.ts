@@ -41,8 +41,10 @@ export type CommitResult =
  * NetlinkError when the kernel refuses: `ENOENT` for a missing table or set.
  */
 export interface NftablesClient extends AsyncDisposable {
-  /** Applies the batch: all of it, or nothing. Finishes it if that has not been done. */
+  /** Applies the batch: all of it, or nothing. Finishes it if that has not been done. An empty one is not sent. */
   commit(batch: NftBatch, options?: CallOptions): Promise<CommitResult>;
+  /** Asks whether the kernel would take the batch; nothing is applied. For probing what it can do. */
+  check(batch: NftBatch, options?: CallOptions): Promise<CommitResult>;
   /** Counts the commits of the namespace, whoever makes them. */
   generation(options?: CallOptions): Promise<NftGeneration>;
   tables(family: number, options?: CallOptions): Promise<NftTableObject[]>;
@@ -66,14 +68,24 @@ export function openNftables(): NftablesClient {
     return dumpObjects(socket, { family, message, codec, filter }, options);
   }
 
+  async function send(batch: NftBatch, options?: CallOptions): Promise<CommitResult> {
+    if (batch.size === 0) return { committed: true };
+    const result = await socket.transact(batch.messages, options);
+    if (result.committed) return result;
+    const failures = result.errors.map((error) => explainFailure(batch.messages, error));
+    const isStale = result.errors.some((error) => error.code === "ERESTART");
+    return { committed: false, failures, isStale, isTruncated: result.isTruncated };
+  }
+
   return {
-    async commit(batch, options) {
+    commit(batch, options) {
       batch.finish();
-      const result = await socket.transact(batch.messages, options);
-      if (result.committed) return result;
-      const failures = result.errors.map((error) => explainFailure(batch.messages, error));
-      const isStale = result.errors.some((error) => error.code === "ERESTART");
-      return { committed: false, failures, isStale, isTruncated: result.isTruncated };
+      return send(batch, options);
+    },
+
+    check(batch, options) {
+      if (batch.isFinished) throw new Error("nf_tables: a finished batch would be applied and not only checked");
+      return send(batch, options);
     },
 
     async generation(options) {
