@@ -27,22 +27,16 @@ function build(node) {
   return result.status === 0;
 }
 
-/** Replaces this process where Node.js can; otherwise stays as a shell would: forwards signals, hands on the status. */
-function become(file, args) {
-  if (typeof process.execve === "function") {
-    try {
-      process.removeAllListeners("warning");
-      process.on("warning", () => {});
-      process.execve(file, [file, ...args], process.env);
-    } catch {
-      // Not available on this platform: go on as a parent.
-    }
-  }
+/** Runs the command as a shell would: forwards signals, hands on the exit status. */
+function runCommand(file, args) {
   const child = spawn(file, args, { stdio: "inherit" });
   // The terminal sends Ctrl-C to the child as well; it decides when the end is.
   process.on("SIGINT", () => {});
   process.on("SIGTERM", () => child.kill("SIGTERM"));
   process.on("SIGHUP", () => child.kill("SIGHUP"));
+  // npm ends only the shell between itself and this process, which then has another parent.
+  const parent = process.ppid;
+  setInterval(() => process.ppid === parent || child.kill("SIGTERM"), 250).unref();
   child.on("error", (error) => {
     console.error(`${file}: ${error.message}`);
     process.exit(1);
@@ -61,7 +55,7 @@ try {
   ensureSystemTools(command);
   if (!build(node) && entry.mustBuild) throw new Error("the build failed: see the errors above");
   process.chdir(root);
-  become(node, [join(root, entry.script), ...entry.args, ...rest]);
+  runCommand(node, [join(root, entry.script), ...entry.args, ...rest]);
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
   process.exit(1);

@@ -24,7 +24,10 @@ function isInstalled(root) {
 }
 
 function npm(root, args) {
-  const result = spawnSync("npm", [...args, "--no-audit", "--no-fund"], { cwd: root, encoding: "utf8" });
+  const result = spawnSync("npm", [...args, "--no-audit", "--no-fund", "--loglevel=error"], {
+    cwd: root,
+    encoding: "utf8",
+  });
   if (result.error !== undefined) throw new Error(`npm could not be started: ${result.error.message}`);
   return result;
 }
