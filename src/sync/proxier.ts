@@ -18,7 +18,7 @@ import type { Clock } from "./clock.ts";
 import type { ConntrackTable, HealthReporter, ServiceHealthPorts, SyncMetrics } from "./observers.ts";
 import { SharedTurns } from "./shared-turns.ts";
 import { deleteStaleUdpFlows } from "./stale-flows.ts";
-import { incompleteSyncError, refusedServices } from "./sync-failures.ts";
+import { IncompleteSyncError, refusedServices } from "./sync-failures.ts";
 
 const HOUR_MS = 3_600_000;
 
@@ -237,7 +237,8 @@ export class Proxier {
       const outcome = await backend.sync(this.#inputOf(isFullSync), signal);
       await this.#finish(outcome, applied, isFullSync);
     } catch (error) {
-      this.#needsFullSync = true;
+      // Parts that were refused are the backend's to try again; when nothing is known of the kernel, all must be written.
+      if (!(error instanceof IncompleteSyncError)) this.#needsFullSync = true;
       if (!signal.aborted) this.#reportFailure(error);
       throw error;
     } finally {
@@ -301,7 +302,7 @@ export class Proxier {
     if (!isComplete || hadFailures) onFailures?.(failures);
     await this.#syncServiceHealth();
     if (this.#leavesStaleFlows) await this.#cleanStaleFlows();
-    if (!isComplete) throw incompleteSyncError(failures);
+    if (!isComplete) throw new IncompleteSyncError(failures);
     this.#unfinishedPorts = new Set();
     this.#leavesStaleFlows = false;
   }

@@ -4,12 +4,15 @@ import type { SyncFailure } from "./backend.ts";
 /** So many refused parts are named in the error of their sync. */
 const NAMED_FAILURES = 10;
 
-/** The error of a sync that programmed everything but these parts; it names the first of them. Pure. */
-export function incompleteSyncError(failures: readonly SyncFailure[]): Error {
-  const named = failures.slice(0, NAMED_FAILURES).map(({ subject, reason }) => `${subject} (${reason})`);
-  const left = failures.length - named.length;
-  const others = left === 0 ? "" : ` and ${left} more`;
-  return new Error(`the kernel refused a part of the rules: ${named.join(", ")}${others}`);
+/** A sync that programmed everything but these parts; the message names the first of them. */
+export class IncompleteSyncError extends Error {
+  override readonly name = "IncompleteSyncError";
+  constructor(failures: readonly SyncFailure[]) {
+    const named = failures.slice(0, NAMED_FAILURES).map(({ subject, reason }) => `${subject} (${reason})`);
+    const left = failures.length - named.length;
+    const others = left === 0 ? "" : ` and ${left} more`;
+    super(`the kernel refused a part of the rules: ${named.join(", ")}${others}`);
+  }
 }
 
 /** The services, as `namespace/name`, that have a refused part. Pure. */

@@ -12,7 +12,7 @@ import type { ServicePort } from "../../model/service-port.ts";
 import type { Backend, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { TimeSlice } from "../../sync/time-slice.ts";
 import { CHAINS, isServiceChain } from "./chain-names.ts";
-import type { OwnerChange, WrittenRules } from "./payload.ts";
+import { type OwnerChange, removalOf, staleChainOf, type WrittenRules } from "./payload.ts";
 import { COUNTERS, LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
 import { JUMP_RULES, planStatic, type StaticPlan } from "./plan-static.ts";
@@ -26,7 +26,7 @@ import {
   spellPlan,
 } from "./port-rules.ts";
 import { chainsOf } from "./saved-rules.ts";
-import { applyDelta, applyFull, type DesiredPort } from "./transactions.ts";
+import { applyDelta, applyFull, type DesiredPort, isAttributable } from "./transactions.ts";
 
 /** The measurements of this mode (reference iptables.md §14), one family. */
 export interface IptablesMetrics {
@@ -70,6 +70,8 @@ export class IptablesBackend implements Backend {
   /** Text of the static rules in the kernel; undefined when the kernel is not known to match memory. */
   #staticText: string | undefined;
   #staticCounts: WrittenRules = { filter: 0, nat: 0 };
+  /** By owner: parts that the kernel refused in the last sync, and why. */
+  #refused = new Map<string, SyncFailure>();
   #counters = { ctStateInvalid: false, localhostNodePorts: false };
   #isLargeCluster = false;
 
@@ -143,6 +145,7 @@ export class IptablesBackend implements Backend {
       const port = input.services.get(key);
       if (port === undefined) {
         if (before !== undefined) changes.push({ owner: key, before });
+        else this.#refused.delete(key);
         continue;
       }
       let after: PortRules;
@@ -154,19 +157,46 @@ export class IptablesBackend implements Backend {
       }
       changes.push(before === undefined ? { owner: key, after } : { owner: key, before, after });
     }
+    for (const owner of this.#refused.keys()) {
+      const chain = staleChainOf(owner);
+      if (chain !== undefined) changes.push(removalOf(chain));
+    }
     try {
-      const written = await applyDelta(this.#options.iptables, changes);
-      for (const { owner, after } of changes) this.#remember(owner, after === undefined ? undefined : installed(after));
-      this.#report(written);
-      return { failures: [], noLocalEndpoints: { internal: this.#totals.internal, external: this.#totals.external } };
+      const written = await this.#applyPartial(changes);
+      this.#report(input, written);
+      return this.#outcome([...this.#refused.values()]);
     } catch (error) {
       this.#staticText = undefined;
       this.#options.metrics.restoreFailures.inc();
       this.#options.metrics.partialRestoreFailures.inc();
-      if (!(error instanceof IptablesRestoreError) || error.code === "lock_held" || error.code === "missing_tool")
-        throw error;
+      if (!isAttributable(error)) throw error;
       this.#options.log.error("Partial sync was refused, rewriting all rules", error);
       return undefined;
+    }
+  }
+
+  /**
+   * Ports that were refused before are tried once more with the others. If that does not work, the others go without
+   * them: one bad service must not make every later change a rewriting of the whole cluster.
+   */
+  async #applyPartial(changes: readonly OwnerChange[]): Promise<WrittenRules> {
+    const { iptables, metrics } = this.#options;
+    const commit = async (some: readonly OwnerChange[]) => {
+      const written = await applyDelta(iptables, some);
+      for (const { owner, after } of some) {
+        this.#remember(owner, after === undefined ? undefined : installed(after));
+        this.#refused.delete(owner);
+      }
+      return written;
+    };
+    const others = changes.filter(({ owner }) => !this.#refused.has(owner));
+    if (others.length === changes.length) return await commit(changes);
+    try {
+      return await commit(changes);
+    } catch (error) {
+      if (!isAttributable(error)) throw error;
+      metrics.restoreFailures.inc();
+      return await commit(others);
     }
   }
 
@@ -211,13 +241,12 @@ export class IptablesBackend implements Backend {
         filter: plan.filterHead.length + plan.filterTail.length,
         nat: plan.natHead.length + plan.natTail.length,
       };
-      this.#staticText = result.failures.length === 0 ? staticTextOf(plan) : undefined;
-      this.#report(result.written);
-      return this.#outcome(result.failures);
+      this.#refused = result.failures;
+      this.#staticText = staticTextOf(plan);
+      this.#report(input, result.written);
+      return this.#outcome([...result.failures.values()]);
     } catch (error) {
-      if (error instanceof IptablesRestoreError && (error.code === "lock_held" || error.code === "missing_tool")) {
-        metrics.restoreFailures.inc();
-      }
+      if (error instanceof IptablesRestoreError && !isAttributable(error)) metrics.restoreFailures.inc();
       throw error;
     }
   }
@@ -244,7 +273,13 @@ export class IptablesBackend implements Backend {
     if (rules.lacksExternal) this.#totals.external += sign;
   }
 
-  #report(written: WrittenRules): void {
+  #report(input: SyncInput, written: WrittenRules): void {
+    this.#options.log.v(2, "Reloading service iptables data", {
+      numServices: input.services.size,
+      numEndpoints: input.endpointCount,
+      numFilterRules: written.filter,
+      numNATRules: written.nat,
+    });
     for (const table of ["filter", "nat"] as const) {
       this.#options.metrics.setTotal(table, this.#totals[table] + this.#staticCounts[table]);
       this.#options.metrics.setLast(table, written[table]);

@@ -56,7 +56,27 @@ const append = (joined: string) => commandLines("-A", listOf(joined));
 
 /** The owner name of a stale chain in parts and failures. Pure. */
 export function staleChainOwner(chain: string): string {
-  return `chain ${chain}`;
+  return STALE_CHAIN + chain;
+}
+
+const STALE_CHAIN = "chain ";
+
+/** The stale chain that an owner name stands for; undefined for service ports. Pure. */
+export function staleChainOf(owner: string): string | undefined {
+  return owner.startsWith(STALE_CHAIN) ? owner.slice(STALE_CHAIN.length) : undefined;
+}
+
+/** The step that deletes a stale chain. Pure. */
+export function removalOf(chain: string): OwnerChange {
+  const before: InstalledRules = {
+    filterShared: "",
+    natShared: "",
+    ownChains: chain,
+    ownRuleCount: 0,
+    lacksInternal: false,
+    lacksExternal: false,
+  };
+  return { owner: staleChainOwner(chain), before };
 }
 
 /** Builds the payload that leaves exactly these rules. Pure. */

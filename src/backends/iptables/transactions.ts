@@ -12,6 +12,7 @@ import {
   type OwnerChange,
   ownerOfLine,
   type Payload,
+  removalOf,
   staleChainOwner,
   type WrittenRules,
 } from "./payload.ts";
@@ -30,7 +31,8 @@ export interface DesiredPort {
 
 /** What the kernel holds after a transaction that got somewhere. */
 export interface TransactionResult {
-  readonly failures: readonly SyncFailure[];
+  /** By owner. */
+  readonly failures: Map<string, SyncFailure>;
   /** By owner; owners that failed have what was kept of them, or nothing. */
   readonly installed: Map<string, InstalledRules>;
   readonly written: WrittenRules;
@@ -47,7 +49,7 @@ function* texts(payload: Payload): Iterable<string> {
 }
 
 /** Whether a failure may be the fault of single rules, so that leaving them out can help. */
-function isAttributable(error: unknown): error is IptablesRestoreError {
+export function isAttributable(error: unknown): error is IptablesRestoreError {
   return error instanceof IptablesRestoreError && error.code !== "lock_held" && error.code !== "missing_tool";
 }
 
@@ -114,7 +116,7 @@ class FullAttempt {
     const written = await send(this.#iptables, this.#payload);
     const result = this.#keptInstalled();
     for (const [owner, rules] of ports) result.set(owner, installed(rules));
-    return { failures: [...this.#failures.values()], installed: result, written };
+    return { failures: this.#failures, installed: result, written };
   }
 
   /** Leaves an owner out of later attempts, with its last good rules in place. */
@@ -156,7 +158,7 @@ class FullAttempt {
     const result = this.#keptInstalled();
     await this.#applyHalving(changes, result);
     await this.#applyHalving(stale.map(removalOf), result);
-    return { failures: [...this.#failures.values()], installed: result, written };
+    return { failures: this.#failures, installed: result, written };
   }
 
   async #applyHalving(changes: readonly OwnerChange[], result: Map<string, InstalledRules>): Promise<void> {
@@ -200,16 +202,4 @@ class FullAttempt {
     this.#saved ??= new SavedRules(await this.#iptables.save("filter"), await this.#iptables.save("nat"));
     return this.#saved;
   }
-}
-
-function removalOf(chain: string): OwnerChange {
-  const before: InstalledRules = {
-    filterShared: "",
-    natShared: "",
-    ownChains: chain,
-    ownRuleCount: 0,
-    lacksInternal: false,
-    lacksExternal: false,
-  };
-  return { owner: staleChainOwner(chain), before };
 }
