@@ -1,6 +1,6 @@
 /**
- * An iptables rule as data: what the planners make, the restore payload spells (`rule-text.ts`), `iptables-save` is parsed
- * into (`rule-syntax.ts`) and the tracer interprets. Matches stand in the order in which they are spelled.
+ * A rule of ours as data: what the planners make and the restore payload spells (`rule-text.ts`). Matches stand in the order
+ * in which they are spelled. Rules of any author, as `iptables-save` prints them, are `KernelRule`s (`kernel-rule.ts`).
  */
 import type { Cidr, IpAddress } from "../../net/ip.ts";
 
