@@ -1,6 +1,6 @@
 /** The real proxy, started in the demo's node as a user would start it, and watched through its metrics. */
 import type { ChildProcess } from "node:child_process";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 import type { DemoMode } from "./modes.ts";
 import type { NetworkNamespace } from "./network-namespace.ts";
 import type { Prober } from "./prober-process.ts";
+import { isLeftover } from "./run-name.ts";
 import { defaultClusterCidr, nodeA } from "./topology-spec.ts";
 
 const METRICS_ADDRESS = "127.0.0.1:10249";
@@ -35,6 +36,12 @@ function configText(mode: DemoMode): string {
     conntrack: { maxPerCore: 0, min: 0, tcpEstablishedTimeout: "0s", tcpCloseWaitTimeout: "0s" },
   };
   return `${JSON.stringify(config, null, 2)}\n`;
+}
+
+/** Removes the configuration of runs that were killed. */
+async function removeLeftoverFolders(): Promise<void> {
+  const leftovers = (await readdir(tmpdir())).filter((name) => isLeftover(name));
+  await Promise.all(leftovers.map((name) => rm(join(tmpdir(), name), { recursive: true, force: true })));
 }
 
 /** When the last successful sync of each family was, in Unix milliseconds. Pure. */
@@ -80,6 +87,7 @@ export class ProxyProcess {
     mode: DemoMode,
     manifests: string,
   ): Promise<ProxyProcess> {
+    await removeLeftoverFolders();
     const folder = await mkdtemp(join(tmpdir(), `${namespace.name}-`));
     const config = join(folder, "config.yaml");
     await writeFile(config, configText(mode));
