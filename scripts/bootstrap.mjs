@@ -16,7 +16,7 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const entries = {
   start: { script: "dist/cli/main.js", args: ["demo"], mustBuild: true },
   test: { script: "scripts/run-tests.mjs", args: [], mustBuild: false },
-  bench: { script: "bench/main.ts", args: [], mustBuild: true },
+  bench: { script: "bench/run.ts", args: [], mustBuild: false },
 };
 
 function build(node) {

@@ -1,0 +1,73 @@
+/**
+ * A made-up cluster: plain ClusterIP services with one TCP port each, the shape of upstream's own scale tests. Everything
+ * is a function of the numbers, so two runs send the same text.
+ */
+import type { EndpointRecord, EndpointSliceRecord, ServiceRecord } from "../src/cluster/objects.ts";
+
+const PORT_NAME = "http";
+const SERVICE_NET = 10 * 2 ** 24 + 96 * 2 ** 16; // 10.96.0.0/12
+const POD_NET = 10 * 2 ** 24 + 128 * 2 ** 16; // 10.128.0.0/10: endpoints of the start
+const LATER_POD_NET = 10 * 2 ** 24 + 192 * 2 ** 16; // 10.192.0.0/10: endpoints that replace others
+
+function dotted(address: number): string {
+  return [24, 16, 8, 0].map((shift) => (address >>> shift) & 255).join(".");
+}
+
+/** Service number `index`, from 0. Pure. */
+export function benchService(index: number): ServiceRecord {
+  const clusterIP = dotted(SERVICE_NET + index + 1);
+  return {
+    namespace: `team-${index % 97}`,
+    name: `service-${index}`,
+    type: "ClusterIP",
+    clusterIP,
+    clusterIPs: [clusterIP],
+    ipFamilies: ["IPv4"],
+    ports: [{ name: PORT_NAME, protocol: "TCP", port: 80, nodePort: 0 }],
+    externalIPs: [],
+    loadBalancerSourceRanges: [],
+    loadBalancerIngress: [],
+    sessionAffinity: "None",
+    sessionAffinityTimeoutSeconds: 0,
+    internalTrafficPolicy: "Cluster",
+    externalTrafficPolicy: "Cluster",
+    healthCheckNodePort: 0,
+  };
+}
+
+function benchEndpoint(address: string): EndpointRecord {
+  return {
+    addresses: [address],
+    nodeName: "another-node",
+    ready: true,
+    serving: true,
+    terminating: false,
+    zoneHints: undefined,
+    nodeHints: undefined,
+  };
+}
+
+/**
+ * The one slice of service number `index`. Pure.
+ *
+ * @param generation 0 for the endpoints of the start; each later one has another first endpoint.
+ */
+export function benchSlice(index: number, endpointsEach: number, generation = 0): EndpointSliceRecord {
+  const { namespace, name } = benchService(index);
+  const endpoints: EndpointRecord[] = [];
+  for (let at = 0; at < endpointsEach; at += 1) {
+    const isReplaced = at === 0 && generation > 0;
+    const number = isReplaced ? index * 16 + (generation % 16) : index * endpointsEach + at;
+    endpoints.push(benchEndpoint(dotted((isReplaced ? LATER_POD_NET : POD_NET) + number + 1)));
+  }
+  return {
+    namespace,
+    name: `${name}-slice`,
+    serviceName: name,
+    addressType: "IPv4",
+    ports: [{ name: PORT_NAME, protocol: "TCP", port: 8080 }],
+    endpoints,
+    lastChangeTriggerTime: "",
+    resourceVersion: String(generation + 1),
+  };
+}

@@ -1,0 +1,62 @@
+/** What the worker tells the bench: one JSON line per step. */
+import type { Memory } from "./memory.ts";
+
+/** One sync, split. Milliseconds unless named otherwise. */
+export interface SyncFigures {
+  readonly wallMs: number;
+  /** From the first event of the change until the model has it; 0 for full syncs. */
+  readonly modelMs: number;
+  /** Tools other than iptables-restore: jumps and chains ensured, chains listed. */
+  readonly otherToolsMs: number;
+  /** Rules planned and spelled. */
+  readonly planMs: number;
+  /** From the last service planned to the start of iptables-restore: the payload put together. */
+  readonly payloadMs: number;
+  /** Life of the iptables-restore processes. */
+  readonly restoreMs: number;
+  /** Our processor time meanwhile: the payload written. */
+  readonly writeCpuMs: number;
+  /** Everything but iptables-restore: `wallMs + modelMs - restoreMs + writeCpuMs`. */
+  readonly ownMs: number;
+  /** Given to iptables-restore. */
+  readonly bytes: number;
+}
+
+/** Several runs of the same step. */
+export interface RepeatedFigures {
+  readonly count: number;
+  /** Of each figure by itself. */
+  readonly median: SyncFigures;
+  readonly ownP90Ms: number;
+}
+
+export type SmallChange = "endpoint replaced" | "service added" | "service removed";
+
+export type StepReport =
+  | { readonly step: "load"; readonly wallMs: number; readonly before: Memory; readonly after: Memory }
+  | { readonly step: "full"; readonly figures: SyncFigures; readonly after: Memory; readonly settled: Memory }
+  | { readonly step: "change"; readonly change: SmallChange; readonly figures: RepeatedFigures }
+  | { readonly step: "restart"; readonly figures: SyncFigures; readonly after: Memory }
+  /** One-endpoint changes without a tool: what planning costs. */
+  | { readonly step: "planning"; readonly figures: RepeatedFigures }
+  | { readonly step: "cut off"; readonly what: string; readonly reason: string }
+  | { readonly step: "failed"; readonly what: string; readonly reason: string };
+
+/** The worker's task, as its only argument. */
+export interface WorkerTask {
+  readonly backEnd: BackEnd;
+  readonly services: number;
+  readonly endpointsEach: number;
+  readonly limitMs: number;
+  /** Repetitions of each small change with the real tool, and of planning without. */
+  readonly changes: number;
+  readonly plannings: number;
+  /** Pretend to run the tools from the start. */
+  readonly onlyOwnWork: boolean;
+  /** Write the payload of the full sync to this file and do nothing else. */
+  readonly textFile?: string;
+}
+
+export type BackEnd = "legacy" | "nft";
+
+export const BACK_ENDS: readonly BackEnd[] = ["legacy", "nft"];

@@ -1,0 +1,122 @@
+/** The tables of a run. Pure. */
+import type { SyncFigures } from "./figures.ts";
+import { reportOf, reportsOf, type SizeResult } from "./size-result.ts";
+import { median } from "./statistics.ts";
+import { megabytes, ms, size, table } from "./table.ts";
+
+/** All tables of one back end. */
+export function tablesOf(results: readonly SizeResult[], limitMs: number): string {
+  const parts = [
+    "Full sync, ms. own: everything but iptables-restore. alone: iptables-restore fed the same text by itself, median.",
+    fullSyncs(results, limitMs),
+    "",
+    "Small changes, ms, medians.",
+    smallChanges(results),
+    "",
+    "Memory, MB.",
+    memory(results),
+  ];
+  const ends = results.flatMap(endsOf);
+  if (ends.length > 0) parts.push("", ...ends);
+  return parts.join("\n");
+}
+
+function fullSyncs(results: readonly SizeResult[], limitMs: number): string {
+  const head = [
+    "services",
+    "",
+    "sent",
+    "tools",
+    "plan",
+    "payload",
+    "write",
+    "own",
+    "restore",
+    "alone",
+    "own/alone",
+    "sync",
+  ];
+  const rows = results.flatMap((result) => {
+    const full = reportOf(result, "full");
+    const restart = reportOf(result, "restart");
+    return [
+      ...(full === undefined ? [] : [fullSyncRow(result, "first", full.figures, limitMs)]),
+      ...(restart === undefined ? [] : [fullSyncRow(result, "restart", restart.figures, undefined)]),
+    ];
+  });
+  return table(head, rows);
+}
+
+/** @param limitMs undefined where the time alone, in an empty namespace, is nothing to compare with. */
+function fullSyncRow(result: SizeResult, what: string, figures: SyncFigures, limitMs: number | undefined): string[] {
+  const isCutOff = result.aloneMs.length === 0;
+  const aloneMs = isCutOff ? (limitMs ?? 0) : median(result.aloneMs);
+  const pretended = figures.restoreMs < 1;
+  return [
+    String(result.services),
+    what,
+    size(figures.bytes),
+    pretended ? "-" : ms(figures.otherToolsMs),
+    ms(figures.planMs),
+    ms(figures.payloadMs),
+    ms(figures.writeCpuMs),
+    ms(figures.ownMs),
+    pretended ? "-" : ms(figures.restoreMs),
+    limitMs === undefined ? "" : `${isCutOff ? "> " : ""}${ms(aloneMs)}`,
+    limitMs === undefined ? "" : `${isCutOff ? "< " : ""}${(figures.ownMs / aloneMs).toFixed(2)}`,
+    pretended ? "-" : ms(figures.wallMs),
+  ];
+}
+
+function smallChanges(results: readonly SizeResult[]): string {
+  const head = ["services", "change", "times", "sent", "model", "plan", "payload", "own", "own p90", "restore"];
+  const rows = results.flatMap((result) =>
+    [...reportsOf(result, "change"), ...reportsOf(result, "planning")].map((report) => {
+      const { count, median: figures, ownP90Ms } = report.figures;
+      return [
+        String(result.services),
+        report.step === "change" ? report.change : "planning only",
+        String(count),
+        size(figures.bytes),
+        ms(figures.modelMs),
+        ms(figures.planMs),
+        ms(figures.payloadMs),
+        ms(figures.ownMs),
+        ms(ownP90Ms),
+        report.step === "change" ? ms(figures.restoreMs) : "-",
+      ];
+    }),
+  );
+  return table(head, rows);
+}
+
+function memory(results: readonly SizeResult[]): string {
+  const head = ["services", "start", "model", "peak in sync", "after sync", "settled", "heap settled", "after restart"];
+  const rows = results.flatMap((result) => {
+    const load = reportOf(result, "load");
+    const full = reportOf(result, "full");
+    if (load === undefined || full === undefined) return [];
+    const restart = reportOf(result, "restart");
+    return [
+      [
+        String(result.services),
+        megabytes(load.before.rssMb),
+        megabytes(load.after.rssMb),
+        megabytes(full.after.peakMb),
+        megabytes(full.after.rssMb),
+        megabytes(full.settled.rssMb),
+        full.settled.heapMb.toFixed(1),
+        restart === undefined ? "" : megabytes(restart.after.rssMb),
+      ],
+    ];
+  });
+  return table(head, rows);
+}
+
+function endsOf(result: SizeResult): string[] {
+  return result.reports.flatMap((report) =>
+    report.step === "cut off" || report.step === "failed"
+      ? [`${result.services} services: ${report.what} ${report.step}: ${report.reason}`]
+      : [],
+  );
+}

@@ -1,0 +1,109 @@
+/**
+ * `npm run bench`: what a sync of the iptables mode costs, by size and back end, next to iptables-restore alone in the same
+ * run. See docs/performance.md.
+ */
+import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type BenchArguments, readArguments, USAGE } from "./arguments.ts";
+import type { BackEnd, StepReport, WorkerTask } from "./figures.ts";
+import { removeNamespaces, withNamespace } from "./namespace.ts";
+import { tablesOf } from "./report.ts";
+import { restoreAlone } from "./restore-alone.ts";
+import { runWorker } from "./run-worker.ts";
+import type { SizeResult } from "./size-result.ts";
+import { judge } from "./targets.ts";
+
+/** A restore that took longer is not repeated. */
+const LONG_RESTORE_MS = 10_000;
+
+async function measureSize(
+  args: BenchArguments,
+  backEnd: BackEnd,
+  services: number,
+  textFile: string,
+): Promise<SizeResult> {
+  const { endpointsEach, limitMs, repeats } = args;
+  const { changes, plannings } = repeats;
+  const task: WorkerTask = { backEnd, services, endpointsEach, limitMs, changes, plannings, onlyOwnWork: false };
+  const reports: StepReport[] = [];
+  const keep = (report: StepReport): void => void reports.push(report);
+  const work = (wanted: WorkerTask) => withNamespace((space) => runWorker(space, wanted, 10 * limitMs, keep));
+
+  await work({ ...task, textFile });
+  const aloneMs: number[] = [];
+  let isCutOff = false;
+  const alone = async (times: number) => {
+    for (let round = 0; round < times && !isCutOff; round += 1) {
+      const ms = await withNamespace((space) => restoreAlone(space, backEnd, textFile, limitMs));
+      if (ms !== undefined) aloneMs.push(ms);
+      isCutOff = ms === undefined;
+      if (isCutOff || (ms !== undefined && ms > LONG_RESTORE_MS)) break;
+    }
+  };
+  // Half before and half after, so that a machine that gets busier shows in both.
+  await alone(Math.ceil(repeats.alone / 2));
+  if (isCutOff) {
+    const reason = `no end after ${limitMs / 1000} s; the sync is measured without tools`;
+    keep({ step: "cut off", what: "iptables-restore alone", reason });
+  }
+  await work({ ...task, onlyOwnWork: isCutOff });
+  if (Math.max(0, ...aloneMs) < LONG_RESTORE_MS) await alone(Math.floor(repeats.alone / 2));
+  return { backEnd, services, endpointsEach, textBytes: statSync(textFile).size, aloneMs, reports };
+}
+
+async function measureAll(args: BenchArguments): Promise<SizeResult[]> {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-bench-"));
+  const results: SizeResult[] = [];
+  const endMs = performance.now() + args.totalLimitMs;
+  try {
+    for (const backEnd of args.backEnds) {
+      console.log(`\n── ${backEnd} ──`);
+      const own: SizeResult[] = [];
+      for (const services of args.sizes) {
+        if (performance.now() > endMs) {
+          console.log(`${services} services: left out, the bench has run for ${args.totalLimitMs / 1000} s`);
+          continue;
+        }
+        process.stderr.write(`measuring ${services} services × ${args.endpointsEach} endpoints with ${backEnd}…\n`);
+        own.push(await measureSize(args, backEnd, services, join(folder, "payload")));
+      }
+      console.log(tablesOf(own, args.limitMs));
+      results.push(...own);
+    }
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+  return results;
+}
+
+async function main(): Promise<number> {
+  const args = readArguments(process.argv.slice(2));
+  if (args === "help") {
+    console.log(USAGE);
+    return 0;
+  }
+  if (process.getuid?.() !== 0) throw new Error("network namespaces need root: run the bench as root");
+  const results = await measureAll(args);
+  console.log("");
+  const verdicts = judge(results, args.limitMs);
+  for (const { passed, text } of verdicts) console.log(`${passed ? "PASS" : "FAIL"}  ${text}`);
+  if (args.jsonFile !== undefined) {
+    writeFileSync(args.jsonFile, `${JSON.stringify({ node: process.version, results, verdicts }, null, 2)}\n`);
+  }
+  return args.isChecking && verdicts.some(({ passed }) => !passed) ? 1 : 0;
+}
+
+for (const signal of ["SIGINT", "SIGTERM"] as const) {
+  process.on(signal, () => {
+    removeNamespaces();
+    process.exit(1);
+  });
+}
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error);
+  process.exitCode = 2;
+}

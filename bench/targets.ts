@@ -1,0 +1,69 @@
+/** What the project promises about cost, judged by measurement. Pure. */
+import type { SizeResult } from "./size-result.ts";
+import { reportOf } from "./size-result.ts";
+import { median } from "./statistics.ts";
+
+/** Planning a one-endpoint change may cost this many times what it costs in the cheapest other size. */
+export const PLANNING_GROWTH = 1.5;
+/** Of the time of iptables-restore alone. */
+export const OWN_WORK_PART = 0.25;
+/** From this many services on: below, starting the other tools is most of a sync, whoever does it. */
+export const OWN_WORK_FROM = 1000;
+
+export interface Verdict {
+  readonly passed: boolean;
+  readonly text: string;
+}
+
+/** @param limitMs at which iptables-restore alone was cut off. */
+export function judge(results: readonly SizeResult[], limitMs: number): Verdict[] {
+  return [
+    ...judgePlanning(results),
+    ...results.flatMap((result) => judgeOwnWork(result, limitMs)),
+    ...judgeEnds(results),
+  ];
+}
+
+function judgePlanning(results: readonly SizeResult[]): Verdict[] {
+  return ["legacy", "nft"].flatMap((backEnd) => {
+    const plannings = results.flatMap((result) => {
+      const report = result.backEnd === backEnd ? reportOf(result, "planning") : undefined;
+      return report === undefined ? [] : [{ services: result.services, ms: report.figures.median.ownMs }];
+    });
+    const largest = plannings.reduce(
+      (most, item) => (item.services > most.services ? item : most),
+      plannings[0] ?? { services: 0, ms: 0 },
+    );
+    const others = plannings.filter((item) => item !== largest);
+    if (others.length === 0) return [];
+    const cheapest = others.reduce((least, item) => (item.ms < least.ms ? item : least));
+    const growth = largest.ms / cheapest.ms;
+    const text = `${backEnd}: planning a one-endpoint change takes ${milliseconds(largest.ms)} with ${largest.services} services, ${growth.toFixed(2)} times that with ${cheapest.services} (at most ${PLANNING_GROWTH})`;
+    return [{ passed: growth <= PLANNING_GROWTH, text }];
+  });
+}
+
+function judgeOwnWork(result: SizeResult, limitMs: number): Verdict[] {
+  const full = reportOf(result, "full");
+  if (full === undefined || result.services < OWN_WORK_FROM) return [];
+  const isCutOff = result.aloneMs.length === 0;
+  const aloneMs = isCutOff ? limitMs : median(result.aloneMs);
+  const part = full.figures.ownMs / aloneMs;
+  const alone = `${isCutOff ? "more than " : ""}${milliseconds(aloneMs)}`;
+  const text = `${result.backEnd}: a full sync of ${result.services} services works ${milliseconds(full.figures.ownMs)} itself, ${(100 * part).toFixed(0)}% of iptables-restore's ${alone} (under ${100 * OWN_WORK_PART}%)`;
+  return [{ passed: part < OWN_WORK_PART, text }];
+}
+
+function judgeEnds(results: readonly SizeResult[]): Verdict[] {
+  return results.flatMap(({ backEnd, services, reports }) =>
+    reports.flatMap((report) =>
+      report.step === "failed"
+        ? [{ passed: false, text: `${backEnd}: ${report.what} with ${services} services failed: ${report.reason}` }]
+        : [],
+    ),
+  );
+}
+
+function milliseconds(ms: number): string {
+  return `${ms < 10 ? ms.toFixed(2) : ms.toFixed(0)} ms`;
+}
