@@ -117,6 +117,8 @@ export class Topology {
     await nodeNamespace.configure([
       `link add ${link} type veth peer name eth0 netns ${namespace.name}`,
       `link set ${link} master cni0 up`,
+      // With br_netfilter, what a pod sends to its own service is bridged back to it. CNI plugins do the same.
+      `link set ${link} type bridge_slave hairpin on`,
     ]);
     await namespace.configure([
       "link set eth0 up",

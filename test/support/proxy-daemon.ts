@@ -27,6 +27,8 @@ export interface DaemonOptions {
   /** More arguments. */
   readonly args?: readonly string[];
   readonly env?: NodeJS.ProcessEnv;
+  /** A program with its arguments that starts it, such as `unshare`. */
+  readonly wrapper?: readonly [string, ...string[]];
 }
 
 export class ProxyDaemon {
@@ -78,10 +80,11 @@ export class ProxyDaemon {
 
   /** Starts the process (again); does not wait. */
   spawn(): void {
-    const { hostnameOverride, args = [], env } = this.#options;
+    const { hostnameOverride, args = [], env, wrapper } = this.#options;
+    const program: [string, ...string[]] = wrapper === undefined ? [KUBE_PROXY] : [...wrapper, KUBE_PROXY];
     const child = this.namespace.spawn(
       [
-        KUBE_PROXY,
+        ...program,
         `--config=${join(this.folder, "config.json")}`,
         `--manifests=${this.manifests}`,
         `--hostname-override=${hostnameOverride}`,

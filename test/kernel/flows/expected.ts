@@ -1,0 +1,100 @@
+/**
+ * What a connection must meet, from the packet table of reference iptables.md §15 alone: written for these tests, so that
+ * it shares no code and no mistake with the planners. Pure.
+ */
+import { bareAddress, client, clientPod, type DualAddress, nodeA, nodeB } from "../../../src/demo/topology-spec.ts";
+import { type Family, type ServingPod, servingPods } from "./cluster-objects.ts";
+import { type Mode, traitsOf } from "./modes.ts";
+
+export const DESTINATIONS = ["cluster IP", "node port", "external IP", "load balancer"] as const;
+export type Destination = (typeof DESTINATIONS)[number];
+
+/** `endpoint pod` is a pod that serves as well: local-1. */
+export const POSITIONS = ["pod", "endpoint pod", "node", "off-node client"] as const;
+export type Position = (typeof POSITIONS)[number];
+
+/** The namespace of each client. */
+export const namespaceAt: Readonly<Record<Position, string>> = {
+  pod: clientPod.name,
+  "endpoint pod": servingPods["local-1"].name,
+  node: nodeA.name,
+  "off-node client": client.name,
+};
+
+const ownAddress: Readonly<Record<Position, DualAddress>> = {
+  pod: clientPod,
+  "endpoint pod": servingPods["local-1"],
+  node: nodeA.lan,
+  "off-node client": client.lan,
+};
+
+export type Policy = "Cluster" | "Local";
+
+/** What of a service decides; every endpoint is ready. */
+export interface ServiceFacts {
+  readonly external: Policy;
+  readonly internal: Policy;
+  readonly pods: readonly ServingPod[];
+}
+
+export type Expected =
+  /** Every pod named answers now and then, and sees this source address. */
+  | { readonly kind: "answers"; readonly peers: ReadonlyMap<ServingPod, string> }
+  | { readonly kind: "refused" }
+  | { readonly kind: "silence" }
+  /** The proxy leaves the packets alone: no pod answers. */
+  | { readonly kind: "nothing" };
+
+function addressIn(family: Family, { ipv4, ipv6 }: DualAddress): string {
+  return bareAddress(family === "IPv4" ? ipv4 : ipv6);
+}
+
+/** A client's own address. */
+export function sourceAddress(position: Position, family: Family): string {
+  return addressIn(family, ownAddress[position]);
+}
+
+/** The address in place of a masqueraded one: that of the interface by which the node reaches the pod. */
+export function masqueradeAddress(pod: ServingPod, family: Family): string {
+  return addressIn(family, servingPods[pod].node === nodeB.name ? nodeA.lan : nodeA.bridge);
+}
+
+/** The outcome when these pods are to answer; `isKept` says whether they see the client's own address. */
+export function answersOf(
+  pods: readonly ServingPod[],
+  isKept: boolean,
+  position: Position,
+  family: Family,
+): Expected & { kind: "answers" } {
+  const peers = pods.map((pod): [ServingPod, string] => {
+    const isHairpin = servingPods[pod].name === namespaceAt[position];
+    const peer = isKept && !isHairpin ? sourceAddress(position, family) : masqueradeAddress(pod, family);
+    return [pod, peer];
+  });
+  return { kind: "answers", peers: new Map(peers) };
+}
+
+/** Who asks for what, and how. */
+export interface Question {
+  readonly to: Destination;
+  readonly from: Position;
+  readonly family: Family;
+}
+
+/** The cell of the table. */
+export function expected(mode: Mode, service: ServiceFacts, { to, from, family }: Question): Expected {
+  if (service.pods.length === 0) {
+    const isForeign = to === "external IP" || to === "load balancer";
+    const isRefused = from !== "node" || !isForeign || traitsOf[mode].refusesNodeAtExternalAddresses;
+    return { kind: isRefused ? "refused" : "nothing" };
+  }
+  const isPod = from === "pod" || from === "endpoint pod";
+  const isInternal = to === "cluster IP";
+  const policy = isInternal ? service.internal : service.external;
+  // Inside the node a Local policy of the outside does not restrict: pods and the node reach the whole cluster.
+  const isRestricted = policy === "Local" && (isInternal || from === "off-node client");
+  const pods = isRestricted ? service.pods.filter((pod) => servingPods[pod].node === nodeA.name) : service.pods;
+  if (pods.length === 0) return { kind: "silence" };
+  const isKept = isInternal ? isPod : policy === "Local" && from !== "node";
+  return answersOf(pods, isKept, from, family);
+}

@@ -1,0 +1,62 @@
+/** The network, the serving pods, the clients and the real daemon of a flow test, all removed with the test. */
+import type { TestContext } from "node:test";
+import type { Prober } from "../../../src/demo/prober-process.ts";
+import type { Topology } from "../../../src/demo/topology.ts";
+import { bareAddress, defaultClusterCidr, nodeA } from "../../../src/demo/topology-spec.ts";
+import { type DaemonOptions, ProxyDaemon } from "../../support/proxy-daemon.ts";
+import { addServingPod, probersFor, topologyFor } from "../../support/topology.ts";
+import type { Address } from "./asking.ts";
+import {
+  addressesOf,
+  clusterOf,
+  type Family,
+  PROTOCOLS,
+  type Protocol,
+  SERVICE_PORT,
+  type ServiceSpec,
+  servingPods,
+  TARGET_PORTS,
+} from "./cluster-objects.ts";
+import { type Destination, namespaceAt, POSITIONS, type Position } from "./expected.ts";
+import type { Mode } from "./modes.ts";
+
+export interface FlowNetwork {
+  readonly topology: Topology;
+  readonly probers: Readonly<Record<Position, Prober>>;
+  readonly daemon: ProxyDaemon;
+}
+
+/** Extra configuration and arguments of the daemon. */
+export type DaemonExtras = Pick<DaemonOptions, "config" | "args" | "wrapper">;
+
+/** Builds everything and waits for the daemon's first sync. */
+export async function flowNetwork(
+  t: Pick<TestContext, "after">,
+  mode: Mode,
+  services: readonly ServiceSpec[],
+  extras: DaemonExtras = {},
+): Promise<FlowNetwork> {
+  const topology = await topologyFor(t);
+  const listen = PROTOCOLS.map((protocol) => ({ protocol, port: TARGET_PORTS[protocol] }));
+  const [daemon] = await Promise.all([
+    ProxyDaemon.start(topology.namespace(nodeA.name), {
+      hostnameOverride: nodeA.name,
+      objects: clusterOf(services),
+      ...extras,
+      config: { mode, clusterCIDR: defaultClusterCidr, ...extras.config },
+    }),
+    ...Object.values(servingPods).map((pod) => addServingPod(topology, pod, listen)),
+  ]);
+  t.after(() => daemon.dispose());
+  const byNamespace = probersFor(topology, Object.values(namespaceAt));
+  const probers = Object.fromEntries(POSITIONS.map((position) => [position, byNamespace[namespaceAt[position]]]));
+  return { topology, probers: probers as Record<Position, Prober>, daemon };
+}
+
+/** An address of a service's port. Node ports are asked on the node's own address. */
+export function addressOf(service: number, to: Destination, protocol: Protocol, family: Family): Address {
+  const addresses = addressesOf(service);
+  if (to !== "node port") return { protocol, address: addresses[to][family], port: SERVICE_PORT };
+  const address = bareAddress(family === "IPv4" ? nodeA.lan.ipv4 : nodeA.lan.ipv6);
+  return { protocol, address, port: addresses.nodePort };
+}
