@@ -9,6 +9,7 @@ import { dirname, join, relative, resolve, sep } from "node:path";
 import { run } from "node:test";
 import { fileURLToPath } from "node:url";
 import { missingForTopology } from "../src/demo/kernel-capabilities.ts";
+import { ensureNextNode, NEXT_NODE } from "./next-node.mjs";
 import report from "./test-report.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -20,9 +21,9 @@ const checks = {
 };
 
 /** Runs a check; prints its output only when it fails. @returns whether it passed. */
-function check(title, args) {
+function check(title, args, node = process.execPath) {
   return new Promise((done) => {
-    const child = spawn(process.execPath, args, { cwd: root, stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawn(node, args, { cwd: root, stdio: ["ignore", "pipe", "pipe"] });
     let output = "";
     for (const stream of [child.stdout, child.stderr]) stream.on("data", (text) => (output += text));
     child.on("close", (status) => {
@@ -86,6 +87,19 @@ stream.on("test:summary", ({ file, counts }) => {
   total.skipped += counts.skipped + counts.todo;
 });
 for await (const text of stream.compose(report)) process.stdout.write(text);
+/** The unit tests once more, on the Node.js release that comes after the pinned one. */
+async function checkNextNode() {
+  const title = `unit tests on Node.js ${NEXT_NODE}`;
+  try {
+    const units = files.filter((file) => relative(root, file).startsWith(`src${sep}`));
+    return await check(title, ["--test", "--test-concurrency=2", ...units], ensureNextNode(root));
+  } catch (error) {
+    console.log(`✗ ${title}: ${error.message}`);
+    return false;
+  }
+}
+if (args.length === 0) total[(await checkNextNode()) ? "passed" : "failed"] += 1;
+
 for (const title of wronglySkipped) console.log(`✗ skipped although this machine can run it: ${title}`);
 total.skipped -= wronglySkipped.length;
 total.failed += wronglySkipped.length;
