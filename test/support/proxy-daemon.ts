@@ -140,15 +140,19 @@ export class ProxyDaemon {
     return stdout.replaceAll(/^#.*\n/gm, "").replaceAll(/ \[\d+:\d+\]$/gm, "");
   }
 
-  /** Sends a signal and waits for the end. @returns the exit status, or the signal that ended it. */
-  async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<number | NodeJS.Signals | null> {
+  /** Waits for the end of the process. @returns the exit status, or the signal that ended it; null without one. */
+  async ended(): Promise<number | NodeJS.Signals | null> {
     const child = this.#child;
-    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return child?.exitCode ?? null;
-    const ended = new Promise<number | NodeJS.Signals | null>((resolve) =>
-      child.once("exit", (code, by) => resolve(code ?? by)),
-    );
-    child.kill(signal);
-    return await ended;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) {
+      return child?.exitCode ?? child?.signalCode ?? null;
+    }
+    return await new Promise((resolve) => child.once("exit", (code, by) => resolve(code ?? by)));
+  }
+
+  /** Sends a signal and waits for the end, as {@link ProxyDaemon.ended} does. */
+  async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<number | NodeJS.Signals | null> {
+    this.#child?.kill(signal);
+    return await this.ended();
   }
 
   /** Ends everything and removes the folder; the namespace is the caller's. */

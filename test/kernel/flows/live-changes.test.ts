@@ -1,0 +1,213 @@
+/** Changes of the cluster while the daemon runs: new connections follow at once, the others are left alone. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { kernelSkip } from "../../support/topology.ts";
+import { type Address, outcomes } from "./asking.ts";
+import {
+  addressesOf,
+  clusterOf,
+  FAMILIES,
+  type Family,
+  PROTOCOLS,
+  type Protocol,
+  type ServiceSpec,
+  type ServingPod,
+  TARGET_PORTS,
+} from "./cluster-objects.ts";
+import type { Destination, Position } from "./expected.ts";
+import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
+import { HeldConnection } from "./held-connection.ts";
+import { MODES } from "./modes.ts";
+
+/** A change must be effective within a second of its file on a quiet machine; the rest is for a busy one. */
+const EFFECT_LIMIT_MS = 4000;
+const ATTEMPT_MS = 300;
+/** Over IPv6, TCP may hear of a refusal with its second SYN only, a second after the first. */
+const REFUSAL_MS = 2500;
+
+/** The cluster as it is now, and the services that the tests change side by side. */
+class LiveCluster {
+  readonly network: FlowNetwork;
+  readonly #services: Map<string, ServiceSpec>;
+
+  constructor(network: FlowNetwork, services: readonly ServiceSpec[]) {
+    this.network = network;
+    this.#services = new Map(services.map((service) => [service.name, service]));
+  }
+
+  set(service: ServiceSpec): void {
+    this.#services.set(service.name, service);
+    this.#write();
+  }
+
+  remove(name: string): void {
+    this.#services.delete(name);
+    this.#write();
+  }
+
+  #write(): void {
+    this.network.daemon.writeObjects(clusterOf([...this.#services.values()]));
+  }
+
+  /** Asks a few times. @returns the distinct outcomes, pods by their name alone. */
+  async pods(from: Position, target: Address, count: number, timeoutMs = ATTEMPT_MS): Promise<string[]> {
+    const answers = await this.network.probers[from].connect({ ...target, count, timeoutMs });
+    return [...new Set(answers.map((answer) => (answer.ok ? answer.pod : answer.error)))].sort();
+  }
+
+  /** Waits until requests, over both protocols and families, meet exactly these pods; then they must go on to. */
+  async follows(from: Position, number: number, to: Destination, wanted: readonly string[]): Promise<void> {
+    await Promise.all(
+      FAMILIES.flatMap((family) =>
+        PROTOCOLS.map((protocol) => this.#follows(from, { number, to, protocol, family }, wanted)),
+      ),
+    );
+  }
+
+  async #follows(
+    from: Position,
+    { number, to, protocol, family }: { number: number; to: Destination; protocol: Protocol; family: Family },
+    wanted: readonly string[],
+  ): Promise<void> {
+    const target = addressOf(number, to, protocol, family);
+    const end = Date.now() + EFFECT_LIMIT_MS;
+    const ask = () => this.pods(from, target, 20, wanted.includes("refused") ? REFUSAL_MS : ATTEMPT_MS);
+    let got = await ask();
+    while (got.join() !== wanted.join() && Date.now() < end) {
+      await sleep(20);
+      got = await ask();
+    }
+    assert.deepEqual(
+      got,
+      wanted,
+      `${from} to ${to}, ${protocol} over ${family}, ${EFFECT_LIMIT_MS} ms after the change`,
+    );
+  }
+}
+
+const service = (number: number, endpoints: readonly ServingPod[], spec = {}): ServiceSpec => ({
+  name: `service-${number}`,
+  number,
+  endpoints,
+  spec,
+});
+const initial = [
+  service(1, ["local-1"]),
+  service(3, ["local-1"]),
+  service(4, ["local-1"]),
+  service(5, ["local-1", "remote-1"]),
+  service(7, ["local-1"]),
+];
+
+async function endpointChanges(cluster: LiveCluster): Promise<void> {
+  for (const [pods, to] of [
+    [["local-1", "remote-1"], "cluster IP"],
+    [["remote-1"], "load balancer"],
+    [["local-2"], "node port"],
+    [[], "external IP"],
+  ] as const) {
+    cluster.set(service(1, pods));
+    await cluster.follows("off-node client", 1, to, pods.length === 0 ? ["refused"] : pods);
+  }
+}
+
+async function serviceComesAndGoes(cluster: LiveCluster): Promise<void> {
+  cluster.set(service(2, ["local-2"]));
+  await cluster.follows("pod", 2, "external IP", ["local-2"]);
+  cluster.remove("service-2");
+  await cluster.follows("pod", 2, "external IP", ["timeout"]);
+}
+
+async function portChanges(cluster: LiveCluster): Promise<void> {
+  const ports = PROTOCOLS.map((protocol) => ({
+    name: protocol.toLowerCase(),
+    protocol,
+    port: 81,
+    nodePort: addressesOf(6).nodePort,
+    targetPort: TARGET_PORTS[protocol],
+  }));
+  cluster.set(service(3, ["local-1"], { ports }));
+  await cluster.follows("pod", 6, "node port", ["local-1"]);
+  const { address, protocol } = addressOf(3, "load balancer", "TCP", "IPv4");
+  assert.deepEqual(await cluster.pods("pod", { address, protocol, port: 81 }, 2), ["local-1"]);
+  assert.deepEqual(await cluster.pods("pod", { address, protocol, port: 80 }, 2), ["timeout"]);
+}
+
+/** Requests from one UDP port are one flow to the kernel, as long as they keep coming. */
+async function askFromPort(cluster: LiveCluster, family: Family, number: number, sourcePort: number): Promise<string> {
+  const target = addressOf(number, "cluster IP", "UDP", family);
+  const [answer] = await cluster.network.probers.pod.connect({ ...target, sourcePort, timeoutMs: ATTEMPT_MS });
+  if (answer === undefined) throw new Error("a request has an answer");
+  return answer.ok ? answer.pod : (outcomes([answer])[0] ?? "");
+}
+
+async function flowUntil(cluster: LiveCluster, family: Family, number: number, sourcePort: number, pod: string) {
+  const end = Date.now() + EFFECT_LIMIT_MS;
+  let got = await askFromPort(cluster, family, number, sourcePort);
+  while (got !== pod && Date.now() < end) {
+    await sleep(20);
+    got = await askFromPort(cluster, family, number, sourcePort);
+  }
+  assert.equal(got, pod, `flow from port ${sourcePort} over ${family}`);
+}
+
+async function staleUdpFlow(cluster: LiveCluster): Promise<void> {
+  await Promise.all(FAMILIES.map((family) => flowUntil(cluster, family, 4, 40004, "local-1")));
+  cluster.set(service(4, ["remote-1"]));
+  await Promise.all(FAMILIES.map((family) => flowUntil(cluster, family, 4, 40004, "remote-1")));
+}
+
+async function liveUdpFlows(cluster: LiveCluster): Promise<void> {
+  const ports = Array.from({ length: 12 }, (_, index) => 40100 + index);
+  const before = await Promise.all(ports.map((port) => askFromPort(cluster, "IPv4", 5, port)));
+  assert.deepEqual([...new Set(before)].sort(), ["local-1", "remote-1"]);
+  cluster.set(service(5, ["local-1"]));
+  await Promise.all(ports.map((port) => flowUntil(cluster, "IPv4", 5, port, "local-1")));
+  cluster.set(service(5, ["local-1", "local-2"]));
+  await cluster.follows("pod", 5, "cluster IP", ["local-1", "local-2"]);
+  cluster.set(service(5, ["local-1", "local-2", "remote-1"]));
+  await cluster.follows("pod", 5, "cluster IP", ["local-1", "local-2", "remote-1"]);
+  const after = await Promise.all(ports.map((port) => askFromPort(cluster, "IPv4", 5, port)));
+  assert.deepEqual([...new Set(after)], ["local-1"]);
+}
+
+async function flowBeforeService(cluster: LiveCluster): Promise<void> {
+  // Nobody refuses it and nobody answers: the kernel remembers a flow that is not translated.
+  for (const family of FAMILIES) assert.equal(await askFromPort(cluster, family, 8, 40008), "timeout");
+  cluster.set(service(8, ["local-2"]));
+  await Promise.all(FAMILIES.map((family) => flowUntil(cluster, family, 8, 40008, "local-2")));
+}
+
+async function heldTcpConnection(cluster: LiveCluster): Promise<void> {
+  const { topology } = cluster.network;
+  const held = await Promise.all(
+    FAMILIES.flatMap((family) =>
+      (["client-pod", "client"] as const).map((from) =>
+        HeldConnection.open(topology.namespace(from), addressOf(7, "cluster IP", "TCP", family)),
+      ),
+    ),
+  );
+  cluster.set(service(7, ["remote-1"]));
+  await cluster.follows("pod", 7, "cluster IP", ["remote-1"]);
+  assert.deepEqual(
+    await Promise.all(held.map((connection) => connection.use())),
+    held.map(() => "local-1"),
+  );
+}
+
+for (const mode of MODES) {
+  test(`${mode}: live changes`, { skip: kernelSkip, concurrency: true }, async (t) => {
+    const cluster = new LiveCluster(await flowNetwork(t, mode, initial), initial);
+    const check = (title: string, run: (cluster: LiveCluster) => Promise<void>) => t.test(title, () => run(cluster));
+    await Promise.all([
+      check("new connections follow added, removed and replaced endpoints", endpointChanges),
+      check("a new service answers, a deleted one does not", serviceComesAndGoes),
+      check("a service answers at its new ports and no longer at the old ones", portChanges),
+      check("a UDP flow moves when its pod is gone", staleUdpFlow),
+      check("UDP flows stay where their pods stay", liveUdpFlows),
+      check("a UDP flow that is older than its service is translated after all", flowBeforeService),
+      check("an established TCP connection outlives its endpoint", heldTcpConnection),
+    ]);
+  });
+}

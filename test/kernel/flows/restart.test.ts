@@ -1,0 +1,130 @@
+/** The daemon dies at any moment and comes back: the rules stay, connections live, nothing is lost or doubled. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { kernelSkip } from "../../support/topology.ts";
+import { outcomes } from "./asking.ts";
+import { clusterOf, FAMILIES, PROTOCOLS, type ServiceSpec } from "./cluster-objects.ts";
+import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
+import { HeldConnection } from "./held-connection.ts";
+import { MODES, type Mode, traitsOf } from "./modes.ts";
+
+const STABLE = 1;
+const stable: ServiceSpec = { name: "stable", number: STABLE, endpoints: ["local-1", "remote-1"] };
+/** Enough services that a sync takes a while. */
+const others = Array.from(
+  { length: 60 },
+  (_, index): ServiceSpec => ({
+    name: `other-${index}`,
+    number: index + 2,
+    endpoints: ["local-1", "local-2", "remote-1"],
+  }),
+);
+const home = [stable, ...others];
+/** Clusters that differ from each other in services, endpoints and kinds of rules. */
+const variants: readonly (readonly ServiceSpec[])[] = [
+  [stable, ...others.slice(0, 30)],
+  [stable, ...others.map((service) => ({ ...service, endpoints: ["local-2"] as const }))],
+  [stable, ...others.map((service) => ({ ...service, spec: { sessionAffinity: "ClientIP" } }))],
+  [stable],
+  [stable, ...others.map((service) => ({ ...service, endpoints: [] }))],
+];
+
+/** Asks the stable service all the time until told to stop. @returns what it met but answers, each once. */
+function askSteadily({ probers }: FlowNetwork): () => Promise<string[]> {
+  const troubles = new Set<string>();
+  let asked = 0;
+  let isRunning = true;
+  const streams = FAMILIES.flatMap((family) =>
+    PROTOCOLS.map(async (protocol) => {
+      const target = addressOf(STABLE, "cluster IP", protocol, family);
+      while (isRunning) {
+        const answers = await probers.pod.connect({ ...target, count: 2, timeoutMs: 8000 });
+        for (const trouble of outcomes(answers.filter(({ ok }) => !ok)))
+          troubles.add(`${protocol} ${family} ${trouble}`);
+        asked += answers.length;
+        await sleep(5);
+      }
+    }),
+  );
+  return async () => {
+    isRunning = false;
+    await Promise.all(streams);
+    assert.ok(asked > 100, `only ${asked} requests were made`);
+    return [...troubles];
+  };
+}
+
+async function holdConnections({ topology }: FlowNetwork): Promise<HeldConnection[]> {
+  const places = ["cluster IP", "node port"] as const;
+  return await Promise.all(
+    FAMILIES.flatMap((family) =>
+      places.map((to) => HeldConnection.open(topology.namespace("client"), addressOf(STABLE, to, "TCP", family))),
+    ),
+  );
+}
+
+async function assertAlive(held: readonly HeldConnection[]): Promise<void> {
+  for (const pod of await Promise.all(held.map((connection) => connection.use())))
+    assert.match(pod, /^(local|remote)-1$/);
+}
+
+async function killAndRestart(network: FlowNetwork, mode: Mode): Promise<void> {
+  const { daemon } = network;
+  const rules = traitsOf[mode].rules;
+  const before = await rules(daemon);
+  const usedWhileDown = await holdConnections(network);
+  const usedAfterwards = await holdConnections(network);
+  const stopAsking = askSteadily(network);
+  assert.equal(await daemon.stop("SIGKILL"), "SIGKILL");
+  await sleep(100);
+  assert.equal(await rules(daemon), before, "rules right after the kill");
+  await assertAlive(usedWhileDown);
+  const startedAt = Date.now();
+  daemon.spawn();
+  await daemon.synced(startedAt);
+  assert.equal(await rules(daemon), before, "rules after the restart");
+  await assertAlive(usedAfterwards);
+  assert.deepEqual(await stopAsking(), []);
+}
+
+/** Kills at moments spread over start and syncs, each time with another cluster in the folder. */
+async function killAtAnyMoment(network: FlowNetwork, mode: Mode): Promise<void> {
+  const { daemon } = network;
+  const { rules } = traitsOf[mode];
+  const expected = await rules(daemon);
+  const held = await holdConnections(network);
+  const stopAsking = askSteadily(network);
+  const moments: number[] = [];
+  for (const variant of variants) {
+    // While it runs, then in its next start.
+    daemon.writeObjects(clusterOf(variant));
+    for (const limit of [400, 1200]) {
+      const moment = Math.round(Math.random() * limit);
+      moments.push(moment);
+      await sleep(moment);
+      await daemon.stop("SIGKILL");
+      daemon.spawn();
+    }
+  }
+  daemon.writeObjects(clusterOf(home));
+  await daemon.stop("SIGKILL");
+  const startedAt = Date.now();
+  daemon.spawn();
+  await daemon.synced(startedAt);
+  assert.equal(await rules(daemon), expected, `killed ${moments.join(", ")} ms after each start or change`);
+  await assertAlive(held);
+  assert.deepEqual(await stopAsking(), [], `killed ${moments.join(", ")} ms after each start or change`);
+}
+
+for (const mode of MODES) {
+  test(`${mode}: sudden death`, { skip: kernelSkip }, async (t) => {
+    const network = await flowNetwork(t, mode, home);
+    await t.test("rules and connections outlive a killed daemon and its successor's start", () =>
+      killAndRestart(network, mode),
+    );
+    await t.test("killed at any moment, it loses and doubles no rule, and no connection fails", () =>
+      killAtAnyMoment(network, mode),
+    );
+  });
+}
