@@ -1,0 +1,75 @@
+/** What another program does to the table in tests: on a kernel in memory, or on a real one with the `nft` program. */
+import type { Nftables, NftOperation } from "../nftables.ts";
+import type { NftFamily, NftRule, NftSet, NftValue } from "../ruleset.ts";
+
+export type ForeignCommand =
+  | { readonly kind: "delete-table" }
+  | { readonly kind: "flush-chain"; readonly chain: string }
+  | { readonly kind: "delete-chain"; readonly chain: string }
+  /** A rule `drop`; the chain is made if need be. */
+  | { readonly kind: "add-rule"; readonly chain: string }
+  /** A rule that jumps to another chain; the chain is made if need be. */
+  | { readonly kind: "add-jump"; readonly chain: string; readonly to: string }
+  | { readonly kind: "delete-set"; readonly set: NftSet }
+  | { readonly kind: "delete-element"; readonly set: NftSet; readonly key: readonly NftValue[] }
+  | { readonly kind: "add-element"; readonly set: NftSet; readonly key: readonly NftValue[] };
+
+/** Does it with a handle of another program's on a kernel in memory. */
+export async function foreignInMemory(nft: Nftables, command: ForeignCommand): Promise<void> {
+  await nft.transact(operationsOf(command));
+}
+
+function operationsOf(command: ForeignCommand): NftOperation[] {
+  switch (command.kind) {
+    case "delete-table":
+    case "flush-chain":
+    case "delete-chain":
+      return [command];
+    case "add-rule":
+      return ruleIn(command.chain, { statements: [{ kind: "verdict", verdict: { kind: "drop" } }] });
+    case "add-jump":
+      return ruleIn(command.chain, { statements: [{ kind: "verdict", verdict: { kind: "jump", chain: command.to } }] });
+    case "delete-set":
+      return [{ kind: "delete-set", set: command.set.name }];
+    case "delete-element":
+      return [{ kind: "delete-elements", set: command.set, keys: [command.key] }];
+    case "add-element": {
+      const element = command.set.isMap
+        ? { key: command.key, verdict: { kind: "drop" } as const }
+        : { key: command.key };
+      return [{ kind: "add-elements", set: command.set, elements: [element] }];
+    }
+  }
+}
+
+function ruleIn(chain: string, rule: NftRule): NftOperation[] {
+  return [
+    { kind: "add-chain", chain: { name: chain } },
+    { kind: "add-rule", chain, rule },
+  ];
+}
+
+/** The same as text for `nft -f -`. Pure. */
+export function foreignNftText(family: NftFamily, table: string, command: ForeignCommand): string {
+  const at = (name: string) => `${family} ${table} ${name}`;
+  switch (command.kind) {
+    case "delete-table":
+      return `delete table ${family} ${table}\n`;
+    case "flush-chain":
+      return `flush chain ${at(command.chain)}\n`;
+    case "delete-chain":
+      return `delete chain ${at(command.chain)}\n`;
+    case "add-rule":
+      return `add chain ${at(command.chain)}\nadd rule ${at(command.chain)} drop\n`;
+    case "add-jump":
+      return `add chain ${at(command.chain)}\nadd rule ${at(command.chain)} jump ${command.to}\n`;
+    case "delete-set":
+      return `delete ${command.set.isMap ? "map" : "set"} ${at(command.set.name)}\n`;
+    case "delete-element":
+      return `delete element ${at(command.set.name)} { ${command.key.join(" . ")} }\n`;
+    case "add-element": {
+      const verdict = command.set.isMap ? " : drop" : "";
+      return `add element ${at(command.set.name)} { ${command.key.join(" . ")}${verdict} }\n`;
+    }
+  }
+}
