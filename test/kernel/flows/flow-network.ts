@@ -26,24 +26,28 @@ export interface FlowNetwork {
   readonly daemon: ProxyDaemon;
 }
 
-/** Extra configuration and arguments of the daemon. */
-export type DaemonExtras = Pick<DaemonOptions, "config" | "args" | "wrapper">;
+/** What a test wants beyond the usual. */
+export interface FlowExtras extends Pick<DaemonOptions, "config" | "wrapper"> {
+  /** Changes the network before the daemon starts. */
+  prepare?(topology: Topology): Promise<void>;
+}
 
 /** Builds everything and waits for the daemon's first sync. */
 export async function flowNetwork(
   t: Pick<TestContext, "after">,
   mode: Mode,
   services: readonly ServiceSpec[],
-  extras: DaemonExtras = {},
+  { prepare, config, ...options }: FlowExtras = {},
 ): Promise<FlowNetwork> {
   const topology = await topologyFor(t);
+  await prepare?.(topology);
   const listen = PROTOCOLS.map((protocol) => ({ protocol, port: TARGET_PORTS[protocol] }));
   const [daemon] = await Promise.all([
     ProxyDaemon.start(topology.namespace(nodeA.name), {
       hostnameOverride: nodeA.name,
       objects: clusterOf(services),
-      ...extras,
-      config: { mode, clusterCIDR: defaultClusterCidr, ...extras.config },
+      ...options,
+      config: { mode, clusterCIDR: defaultClusterCidr, ...config },
     }),
     ...Object.values(servingPods).map((pod) => addServingPod(topology, pod, listen)),
   ]);

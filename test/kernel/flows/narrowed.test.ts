@@ -1,0 +1,108 @@
+/** A daemon that is told to serve less: node ports on listed addresses only, no external IPs, no node port on localhost. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { bareAddress, type DualAddress, nodeA } from "../../../src/demo/topology-spec.ts";
+import { kernelSkip } from "../../support/topology.ts";
+import { differenceFrom } from "./asking.ts";
+import { addressesOf, FAMILIES, PROTOCOLS, type ServiceSpec } from "./cluster-objects.ts";
+import { answersOf, type Expected, type Position } from "./expected.ts";
+import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
+import { MODES } from "./modes.ts";
+
+const service: ServiceSpec = {
+  name: "narrowed",
+  number: 1,
+  endpoints: ["local-1", "remote-1"],
+  spec: { externalTrafficPolicy: "Local", healthCheckNodePort: 32001 },
+};
+/** More addresses of the node, one inside the list and one outside. */
+const listed: DualAddress = { ipv4: "10.201.0.5/32", ipv6: "fd00:201::5/128" };
+const unlisted: DualAddress = { ipv4: "10.202.0.5/32", ipv6: "fd00:202::5/128" };
+const nodePortAddresses = ["10.200.0.0/24", "10.201.0.0/24", "fd00:200::/64", "fd00:201::/64"];
+
+/** Asserts what a client gets at the node port of one of the node's addresses. */
+async function expectNodePort(
+  { probers }: FlowNetwork,
+  from: Position,
+  at: DualAddress,
+  wanted: "served" | "refused",
+): Promise<void> {
+  const { nodePort: port } = addressesOf(service.number);
+  for (const family of FAMILIES) {
+    const address = bareAddress(family === "IPv4" ? at.ipv4 : at.ipv6);
+    const pods = from === "off-node client" ? (["local-1"] as const) : (["local-1", "remote-1"] as const);
+    const expected: Expected =
+      wanted === "refused" ? { kind: "refused" } : answersOf(pods, from !== "node", from, family);
+    for (const protocol of PROTOCOLS) {
+      const difference = await differenceFrom(expected, probers[from], { protocol, address, port });
+      assert.equal(difference, undefined, `${from} to ${address} ${protocol}: ${difference}`);
+    }
+  }
+}
+
+async function externalIPs({ probers }: FlowNetwork): Promise<void> {
+  const cells = FAMILIES.flatMap((family) =>
+    PROTOCOLS.flatMap((protocol) => [
+      differenceFrom(
+        { kind: "nothing" },
+        probers["off-node client"],
+        addressOf(service.number, "external IP", protocol, family),
+      ),
+      differenceFrom(
+        answersOf(["local-1"], true, "off-node client", family),
+        probers["off-node client"],
+        addressOf(service.number, "load balancer", protocol, family),
+      ),
+    ]),
+  );
+  assert.deepEqual(
+    (await Promise.all(cells)).filter((line) => line !== undefined),
+    [],
+  );
+}
+
+async function healthCheckPort({ probers }: FlowNetwork): Promise<void> {
+  for (const [{ ipv4, ipv6 }, status] of [
+    [nodeA.lan, 200],
+    [unlisted, 0],
+  ] as const) {
+    for (const host of [bareAddress(ipv4), `[${bareAddress(ipv6)}]`]) {
+      const answer = await probers["off-node client"].fetch(`http://${host}:32001/`, 8000);
+      assert.equal(answer.status, status, `${host}: ${answer.body}`);
+    }
+  }
+}
+
+for (const mode of MODES) {
+  test(`${mode}: narrowed by configuration`, { skip: kernelSkip, concurrency: true }, async (t) => {
+    const network = await flowNetwork(t, mode, [service], {
+      config: { nodePortAddresses, featureGates: { AllowServiceExternalIPs: false } },
+      async prepare(topology) {
+        const addresses = [listed, unlisted].flatMap(({ ipv4, ipv6 }) => [
+          // Not on eth0, where masquerading might choose them.
+          `addr add ${ipv4} dev lo`,
+          `addr add ${ipv6} dev lo nodad`,
+        ]);
+        await topology.namespace(nodeA.name).configure(addresses);
+      },
+    });
+    await Promise.all([
+      t.test("node ports answer on every listed address of the node", async () => {
+        await Promise.all(
+          [nodeA.lan, listed].flatMap((at) =>
+            (["off-node client", "pod", "node"] as const).map((from) => expectNodePort(network, from, at, "served")),
+          ),
+        );
+      }),
+      t.test("node ports do not answer on other addresses, localhost included", async () => {
+        await Promise.all([
+          expectNodePort(network, "off-node client", unlisted, "refused"),
+          expectNodePort(network, "pod", nodeA.bridge, "refused"),
+          expectNodePort(network, "node", { ipv4: "127.0.0.1", ipv6: "::1" }, "refused"),
+        ]);
+      }),
+      t.test("with the gate off external IPs are not served, and load balancers are", () => externalIPs(network)),
+      t.test("the health-check node port listens where node ports do", () => healthCheckPort(network)),
+    ]);
+  });
+}
