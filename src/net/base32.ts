@@ -17,3 +17,22 @@ export function base32(bytes: Uint8Array): string {
   }
   return bits > 0 ? text + ALPHABET[(pending << (5 - bits)) & 31] : text;
 }
+
+const PAIRS: readonly string[] = Array.from({ length: 1024 }, (_, bits) => base32Pair(bits));
+
+function base32Pair(bits: number): string {
+  return `${ALPHABET[bits >>> 5]}${ALPHABET[bits & 31]}`;
+}
+
+/**
+ * The same for bytes that come as hexadecimal text, several times as fast: digests are had as text for a fraction of what
+ * a buffer costs. Pure. @param hex its length must be a multiple of five digits, which are four characters of base32.
+ */
+export function base32FromHex(hex: string): string {
+  let text = "";
+  for (let at = 0; at < hex.length; at += 5) {
+    const bits = Number.parseInt(hex.slice(at, at + 5), 16);
+    text += `${PAIRS[bits >>> 10]}${PAIRS[bits & 1023]}`;
+  }
+  return text;
+}

@@ -6,7 +6,7 @@ import { hash } from "node:crypto";
 import type { ChainName } from "../../kernel/iptables/rule.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
-import { base32 } from "../../net/base32.ts";
+import { base32FromHex } from "../../net/base32.ts";
 
 /** Chains that exist once. The same word names different chains in `filter` and `nat`. */
 export const CHAINS = {
@@ -43,7 +43,7 @@ export interface ServicePortChains {
 
 /** First 16 characters of the base32 text of SHA-256: ten bytes. */
 function shortHash(text: string): string {
-  return base32(hash("sha256", text, "buffer").subarray(0, 10));
+  return base32FromHex(hash("sha256", text, "hex").slice(0, 20));
 }
 
 /** The four service chains of a port; they share one hash. Pure. */

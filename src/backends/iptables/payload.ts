@@ -49,10 +49,11 @@ export interface FullPayloadInput {
 }
 
 const chainLine = (name: string) => `:${name} - [0:0]\n`;
-const chainLines = (joined: string) => listOf(joined).map(chainLine).join("");
 const commandLines = (command: string, specs: readonly string[]) =>
   specs.map((spec) => `${command} ${spec}\n`).join("");
-const append = (joined: string) => commandLines("-A", listOf(joined));
+// Whole lists at once: a full payload has a hundred thousand entries.
+const chainLines = (joined: string) => (joined === "" ? "" : chainLine(joined.replaceAll("\n", " - [0:0]\n:")));
+const append = (joined: string) => (joined === "" ? "" : `-A ${joined.replaceAll("\n", "\n-A ")}\n`);
 
 /** The owner name of a stale chain in parts and failures. Pure. */
 export function staleChainOwner(chain: string): string {

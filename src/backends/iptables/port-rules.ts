@@ -41,18 +41,16 @@ export function spellPlan(plan: ServicePortPlan): PortRules {
 }
 
 function sharedSpecs(plan: ServicePortPlan, table: "filter" | "nat"): string {
-  let text = "";
-  for (const shared of plan.shared) {
-    if (shared.table === table) text += `${text === "" ? "" : "\n"}${ruleSpec(shared.rule)}`;
-  }
-  return text;
+  const specs: string[] = [];
+  for (const shared of plan.shared) if (shared.table === table) specs.push(ruleSpec(shared.rule));
+  return specs.join("\n");
 }
 
 /** `-A` lines for rules, each ended by a line feed. Pure. */
 export function appendLines(rules: readonly Rule[]): string {
-  let text = "";
-  for (const rule of rules) text += `-A ${ruleSpec(rule)}\n`;
-  return text;
+  const lines: string[] = [];
+  for (const rule of rules) lines.push(`-A ${ruleSpec(rule)}\n`);
+  return lines.join("");
 }
 
 /** The part of spelled rules worth remembering. Pure. */
