@@ -11,7 +11,8 @@ import { NetlinkError, systemError } from "./errors.ts";
 import { type Libc, libc, reliableErrno } from "./libc.ts";
 
 const AF_NETLINK = 16;
-const SOCK_RAW_CLOEXEC = 3 | 0o2000000;
+/** SOCK_RAW, close-on-exec, and non-blocking: reading must never hold the event loop. */
+const SOCKET_TYPE = 3 | 0o2000000 | 0o4000;
 const SOL_SOCKET = 1;
 const SO_SNDBUF = 7;
 const SO_RCVBUF = 8;
@@ -23,9 +24,12 @@ const NETLINK_CAP_ACK = 10;
 const NETLINK_EXT_ACK = 11;
 const EFD_FLAGS = 0o2000000 | 0o4000;
 const POLLIN = 1;
+/** u16 family · u16 padding · u32 port · u32 groups */
+const SOCKADDR_BYTES = 12;
+const PORT_AT = 4;
 /** The kernel needs this much of the send buffer for itself (reference nfnetlink.md §3). */
 const SEND_OVERHEAD_BYTES = 32;
-const { EBADF, ENOBUFS } = constants.errno;
+const { EAGAIN, EBADF, ENOBUFS } = constants.errno;
 
 /** Dump datagrams have up to 32 KiB; notifications of many set elements may be larger. */
 export const RECEIVE_CAPACITY = 65536;
@@ -49,12 +53,14 @@ export class NetlinkDescriptor {
   readonly #wake = (): void => this.wake();
   #closed = false;
   #sendLimit: number;
+  /** The number under which the kernel knows this socket: it stands in what the socket causes others to be told. */
+  readonly portId: number;
   /** The last received datagram's bytes; overwritten by the next `receive`. */
   readonly input: ByteReader;
 
   constructor(protocol: number, options: DescriptorOptions = {}) {
     this.#libc = libc();
-    const open = (): number => this.#libc.socket(AF_NETLINK, SOCK_RAW_CLOEXEC, protocol);
+    const open = (): number => this.#libc.socket(AF_NETLINK, SOCKET_TYPE, protocol);
     this.#fd = open();
     if (this.#fd < 0) {
       throw systemError(`socket(AF_NETLINK, protocol ${protocol})`, reliableErrno(this.#libc, open));
@@ -66,7 +72,7 @@ export class NetlinkDescriptor {
     putPollFd(this.#ownPollFd, 0, this.#fd);
     this.#wakeFd = options.groups === undefined ? -1 : this.#libc.eventfd(0, EFD_FLAGS);
     try {
-      const address = Buffer.alloc(12); // family, port 0 (the kernel picks one), no groups
+      const address = Buffer.alloc(SOCKADDR_BYTES); // port 0 (the kernel picks one), no groups
       if (HOST_IS_LITTLE_ENDIAN) address.writeUInt16LE(AF_NETLINK);
       else address.writeUInt16BE(AF_NETLINK);
       const bind = (): number => this.#libc.bind(this.#fd, address, address.length);
@@ -79,6 +85,7 @@ export class NetlinkDescriptor {
         if (join() < 0) throw systemError(`join multicast group ${group}`, reliableErrno(this.#libc, join));
       }
       this.#sendLimit = this.#getOption(SO_SNDBUF) - SEND_OVERHEAD_BYTES;
+      this.portId = this.#ownPort();
     } catch (error) {
       this.close();
       throw error;
@@ -132,12 +139,14 @@ export class NetlinkDescriptor {
    * when the datagram exceeds the buffer.
    */
   receive(): number {
-    if (this.#libc.pollNow(this.#ownPollFd, 1) === 0) return -1;
+    // Cheaper than an exception for "nothing there". Negative: a signal came (a child process ended) while looking.
+    if (this.#libc.pollNow(this.#ownPollFd, 1) <= 0) return -1;
     let length: number;
     try {
       length = readSync(this.#fd, this.#buffer, 0, this.#buffer.length, null);
     } catch (error) {
       const problem = fromFileError("recv", error);
+      if (problem.facts.errno === EAGAIN) return -1;
       if (problem.facts.errno !== ENOBUFS) throw problem;
       throw new NetlinkError("overrun", "netlink: receive buffer overrun, the kernel dropped messages", problem.facts);
     }
@@ -178,6 +187,14 @@ export class NetlinkDescriptor {
     this.#fd = -1;
     putPollFd(this.#ownPollFd, 0, -1);
     if (this.#wakeFd >= 0) closeSync(this.#wakeFd);
+  }
+
+  #ownPort(): number {
+    const address = Buffer.alloc(SOCKADDR_BYTES);
+    const length = new Uint8Array(Uint32Array.of(SOCKADDR_BYTES).buffer);
+    const name = (): number => this.#libc.getsockname(this.#fd, address, length);
+    if (name() < 0) throw systemError("getsockname", reliableErrno(this.#libc, name));
+    return HOST_IS_LITTLE_ENDIAN ? address.readUInt32LE(PORT_AT) : address.readUInt32BE(PORT_AT);
   }
 
   #growReceiveBuffer(sizeBytes: number): void {

@@ -1,0 +1,14 @@
+/** For signals.test.ts: asks the kernel again and again while the parent showers this process with signals. */
+import { localAddresses } from "../../route/addresses.ts";
+
+const DURATION_MS = 1_500;
+
+process.on("SIGUSR2", () => {});
+process.stdout.write("ready\n");
+const end = performance.now() + DURATION_MS;
+while (performance.now() < end) {
+  await localAddresses("IPv4");
+  await new Promise((resolve) => setImmediate(resolve));
+}
+process.stdout.write("done\n");
+process.exit(0);
