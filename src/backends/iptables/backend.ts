@@ -12,7 +12,8 @@ import type { ServicePort } from "../../model/service-port.ts";
 import type { Backend, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { TimeSlice } from "../../sync/time-slice.ts";
 import { CHAINS, isServiceChain } from "./chain-names.ts";
-import { type OwnerChange, removalOf, staleChainOf, type WrittenRules } from "./payload.ts";
+import { applyHalving } from "./halving.ts";
+import { deltaPayload, type OwnerChange, removalOf, staleChainOf, type WrittenRules } from "./payload.ts";
 import { COUNTERS, LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
 import { JUMP_RULES, planStatic, type StaticPlan } from "./plan-static.ts";
@@ -25,8 +26,12 @@ import {
   type PortRules,
   spellPlan,
 } from "./port-rules.ts";
+import { isAttributable, send } from "./restore.ts";
 import { chainsOf } from "./saved-rules.ts";
-import { applyDelta, applyFull, type DesiredPort, isAttributable } from "./transactions.ts";
+import { applyFull, type DesiredPort, readSaved, type SavedText, STATIC_RULES } from "./transactions.ts";
+
+/** Refused restores that one partial sync puts up with while it tries refused parts again. */
+const MAX_REFUSALS = 32;
 
 /** The measurements of this mode (reference iptables.md §14), one family. */
 export interface IptablesMetrics {
@@ -88,7 +93,7 @@ export class IptablesBackend implements Backend {
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     this.#isLargeCluster = input.endpointCount > (this.#options.largeClusterEndpoints ?? LARGE_CLUSTER_ENDPOINTS);
     const conflicted = this.#updateFrontEnds(input);
-    const mayBePartial = !input.isFullSync && this.#staticText !== undefined && !conflicted;
+    const mayBePartial = !input.isFullSync && this.#staticText !== undefined && !conflicted && !this.#hasRefusedRival();
     if (mayBePartial) {
       const outcome = await this.#partialSync(input);
       if (outcome !== undefined) return outcome;
@@ -120,6 +125,12 @@ export class IptablesBackend implements Backend {
     return conflicted;
   }
 
+  /** A refused port stands behind the others; once accepted it must be where the order of all ports wants it. */
+  #hasRefusedRival(): boolean {
+    for (const owner of this.#refused.keys()) if (this.#frontEnds.conflictsOf(owner).length > 0) return true;
+    return false;
+  }
+
   async #facts(input: SyncInput): Promise<PlanFacts> {
     const nodePortIPs = await this.#options.nodePortIPs();
     return {
@@ -140,7 +151,13 @@ export class IptablesBackend implements Backend {
     const facts = await this.#facts(input);
     if (staticTextOf(planStatic(this.#options.config, facts)) !== this.#staticText) return undefined;
     const changes: OwnerChange[] = [];
-    for (const key of input.changedPorts) {
+    // A full sync may have been refused parts that nobody had asked to change.
+    for (const key of new Set([...input.changedPorts, ...this.#refused.keys()])) {
+      const chain = staleChainOf(key);
+      if (chain !== undefined) {
+        changes.push(removalOf(chain));
+        continue;
+      }
       const before = this.#known.get(key);
       const port = input.services.get(key);
       if (port === undefined) {
@@ -157,10 +174,6 @@ export class IptablesBackend implements Backend {
       }
       changes.push(before === undefined ? { owner: key, after } : { owner: key, before, after });
     }
-    for (const owner of this.#refused.keys()) {
-      const chain = staleChainOf(owner);
-      if (chain !== undefined) changes.push(removalOf(chain));
-    }
     try {
       const written = await this.#applyPartial(changes);
       this.#report(input, written);
@@ -176,28 +189,29 @@ export class IptablesBackend implements Backend {
   }
 
   /**
-   * Ports that were refused before are tried once more with the others. If that does not work, the others go without
-   * them: one bad service must not make every later change a rewriting of the whole cluster.
+   * Parts that were refused before are tried once more, after the others and apart from them: one bad service must not
+   * make every later change a rewriting of the whole cluster.
    */
   async #applyPartial(changes: readonly OwnerChange[]): Promise<WrittenRules> {
     const { iptables, metrics } = this.#options;
-    const commit = async (some: readonly OwnerChange[]) => {
-      const written = await applyDelta(iptables, some);
-      for (const { owner, after } of some) {
-        this.#remember(owner, after === undefined ? undefined : installed(after));
-        this.#refused.delete(owner);
-      }
-      return written;
-    };
     const others = changes.filter(({ owner }) => !this.#refused.has(owner));
-    if (others.length === changes.length) return await commit(changes);
-    try {
-      return await commit(changes);
-    } catch (error) {
-      if (!isAttributable(error)) throw error;
-      metrics.restoreFailures.inc();
-      return await commit(others);
+    const written = await send(iptables, deltaPayload(others));
+    for (const { owner, after } of others) this.#remember(owner, after === undefined ? undefined : installed(after));
+    if (others.length === changes.length) return written;
+    const again = changes.filter(({ owner }) => this.#refused.has(owner));
+    const result = await applyHalving(iptables, again, {
+      onRefused: () => metrics.restoreFailures.inc(),
+      maxRefusals: MAX_REFUSALS,
+    });
+    for (const [owner, rules] of result.states) this.#remember(owner, rules);
+    for (const owner of result.accepted) this.#refused.delete(owner);
+    for (const [owner, reason] of result.refused) {
+      const subject = this.#refused.get(owner)?.subject ?? owner;
+      // To the end, so that those that were not tried for want of patience come first next time.
+      this.#refused.delete(owner);
+      this.#refused.set(owner, { subject, reason });
     }
+    return { filter: written.filter + result.written.filter, nat: written.nat + result.written.nat };
   }
 
   async #fullSync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
@@ -206,7 +220,8 @@ export class IptablesBackend implements Backend {
     await this.#ensureJumps();
     await this.#ensureCounters();
     const facts = await this.#facts(input);
-    const existing = await this.#existingServiceChains();
+    const saved = await this.#savedText();
+    const existing = new Set(saved === undefined ? [] : chainsOf(saved.nat).filter(isServiceChain));
     const plan = planStatic(config, facts);
     const ports = new Map<string, DesiredPort>();
     const unplanned = new Map<string, { name: ServicePort["name"]; reason: string }>();
@@ -229,6 +244,7 @@ export class IptablesBackend implements Backend {
         ports,
         unplanned,
         staleChains: [...existing],
+        saved,
         onRefused: (error) => {
           metrics.restoreFailures.inc();
           this.#options.log.error("Failed to execute iptables-restore", error);
@@ -242,7 +258,7 @@ export class IptablesBackend implements Backend {
         nat: plan.natHead.length + plan.natTail.length,
       };
       this.#refused = result.failures;
-      this.#staticText = staticTextOf(plan);
+      this.#staticText = result.failures.has(STATIC_RULES) ? undefined : staticTextOf(plan);
       this.#report(input, result.written);
       return this.#outcome([...result.failures.values()]);
     } catch (error) {
@@ -305,12 +321,12 @@ export class IptablesBackend implements Backend {
   }
 
   /** Failing to read is no reason not to program: stale chains then wait for the next full sync (iptables.md §18.46). */
-  async #existingServiceChains(): Promise<Set<string>> {
+  async #savedText(): Promise<SavedText | undefined> {
     try {
-      return new Set(chainsOf(await this.#options.iptables.save("nat")).filter(isServiceChain));
+      return await readSaved(this.#options.iptables);
     } catch (error) {
       this.#options.log.error("Failed to execute iptables-save: stale chains will not be deleted", error);
-      return new Set();
+      return undefined;
     }
   }
 

@@ -46,6 +46,8 @@ export interface FullPayloadInput {
   readonly kept?: readonly KeptOwner[];
   /** nat chains of ours that nobody needs any more. */
   readonly staleChains?: readonly string[];
+  /** The same, but somebody else's rule jumps there: they are only emptied. */
+  readonly heldChains?: readonly string[];
 }
 
 const chainLine = (name: string) => `:${name} - [0:0]\n`;
@@ -81,7 +83,7 @@ export function removalOf(chain: string): OwnerChange {
 }
 
 /** Builds the payload that leaves exactly these rules. Pure. */
-export function fullPayload({ plan, ports, kept = [], staleChains = [] }: FullPayloadInput): Payload {
+export function fullPayload({ plan, ports, kept = [], staleChains = [], heldChains = [] }: FullPayloadInput): Payload {
   const filter: PayloadPart[] = [];
   const chains: PayloadPart[] = [];
   const nat: PayloadPart[] = [];
@@ -107,7 +109,7 @@ export function fullPayload({ plan, ports, kept = [], staleChains = [] }: FullPa
     ...filter,
     own(`${appendLines(plan.filterTail)}COMMIT\n*nat\n${plan.natChains.map(chainLine).join("")}`),
     ...chains,
-    ...staleChains.map((chain) => ({ owner: staleChainOwner(chain), text: chainLine(chain) })),
+    ...[...staleChains, ...heldChains].map((chain) => ({ owner: staleChainOwner(chain), text: chainLine(chain) })),
     own(appendLines(plan.natHead)),
     ...nat,
     ...staleChains.map((chain) => ({ owner: staleChainOwner(chain), text: `-X ${chain}\n` })),

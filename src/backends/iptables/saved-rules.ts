@@ -13,6 +13,16 @@ const SHARED_CHAINS: ReadonlySet<string> = new Set([
   CHAINS.proxyFirewall,
 ]);
 
+/** What an owner has that has nothing. */
+export const NO_RULES: InstalledRules = {
+  filterShared: "",
+  natShared: "",
+  ownChains: "",
+  ownRuleCount: 0,
+  lacksInternal: false,
+  lacksExternal: false,
+};
+
 /** The names of all chains in the text of `iptables-save`. Pure. */
 export function chainsOf(saved: string): string[] {
   const names: string[] = [];
@@ -30,6 +40,7 @@ export class SavedRules {
   readonly #targets = new Map<string, string[]>();
   readonly #ruleCounts = new Map<string, number>();
   readonly #chains: ReadonlySet<string>;
+  readonly #asked = new Map<string, InstalledRules | undefined>();
 
   /** @param filter text of `iptables-save -t filter`. @param nat the same for nat. */
   constructor(filter: string, nat: string) {
@@ -42,7 +53,25 @@ export class SavedRules {
   /** What the kernel has for a service port; undefined when it has nothing. */
   of(name: ServicePortName): InstalledRules | undefined {
     const owner = ownerText(name.text, name.protocol);
-    const healthCheck = this.#filterShared.get(ownerText(name.text, "")) ?? [];
+    if (!this.#asked.has(owner)) this.#asked.set(owner, this.#find(name, owner));
+    return this.#asked.get(owner);
+  }
+
+  /** Entries of shared chains that belong to none of the ports that were asked for: by their names. */
+  rest(): Map<string, InstalledRules> {
+    const rest = new Map<string, InstalledRules>();
+    for (const owner of new Set([...this.#filterShared.keys(), ...this.#natShared.keys()])) {
+      if (this.#asked.has(owner)) continue;
+      const filterShared = this.#filterShared.get(owner)?.join("\n") ?? "";
+      const natShared = this.#natShared.get(owner)?.join("\n") ?? "";
+      if (filterShared + natShared !== "") rest.set(owner, { ...NO_RULES, filterShared, natShared });
+    }
+    return rest;
+  }
+
+  #find(name: ServicePortName, owner: string): InstalledRules | undefined {
+    // Ports of one name and two protocols have one such rule each, and the rules look the same.
+    const healthCheck = this.#filterShared.get(ownerText(name.text, ""))?.splice(0, 1) ?? [];
     const filterShared = [...(this.#filterShared.get(owner) ?? []), ...healthCheck];
     const natShared = this.#natShared.get(owner) ?? [];
     const chains = servicePortChains(name);
@@ -52,12 +81,11 @@ export class SavedRules {
     let ownRuleCount = 0;
     for (const chain of own) ownRuleCount += this.#ruleCounts.get(chain) ?? 0;
     return {
+      ...NO_RULES,
       filterShared: filterShared.join("\n"),
       natShared: natShared.join("\n"),
       ownChains: [...own].join("\n"),
       ownRuleCount,
-      lacksInternal: false,
-      lacksExternal: false,
     };
   }
 

@@ -2,26 +2,31 @@
  * Puts payloads into the kernel and, when one is refused, finds out whose fault it was: the others are programmed, the
  * culprits keep their last good rules and are named.
  */
-import { type Iptables, IptablesRestoreError } from "../../kernel/iptables/iptables.ts";
+import type { Iptables, IptablesRestoreError } from "../../kernel/iptables/iptables.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import type { SyncFailure } from "../../sync/backend.ts";
+import { applyHalving } from "./halving.ts";
 import {
-  deltaPayload,
   fullPayload,
   type KeptOwner,
   type OwnerChange,
   ownerOfLine,
   type Payload,
   removalOf,
+  staleChainOf,
   staleChainOwner,
   type WrittenRules,
 } from "./payload.ts";
 import type { StaticPlan } from "./plan-static.ts";
 import { type InstalledRules, installed, type PortRules } from "./port-rules.ts";
+import { isAttributable, send } from "./restore.ts";
 import { SavedRules } from "./saved-rules.ts";
 
 /** How many culprits are excluded one by one on the tool's word before halving takes over. */
 const MAX_NAMED_CULPRITS = 8;
+
+/** Whose failure it is when the rules that belong to no service could not be rewritten: their owner, and its name. */
+export const STATIC_RULES = "rules that belong to no service";
 
 /** A port to be programmed by a full transaction. */
 export interface DesiredPort {
@@ -38,24 +43,10 @@ export interface TransactionResult {
   readonly written: WrittenRules;
 }
 
-/** Sends a payload; resolves to its counts. Throws {@link IptablesRestoreError}. */
-async function send(iptables: Iptables, payload: Payload): Promise<WrittenRules> {
-  if (payload.parts.length > 0) await iptables.restore(texts(payload));
-  return payload.written;
-}
-
-function* texts(payload: Payload): Iterable<string> {
-  for (const part of payload.parts) yield part.text;
-}
-
-/** Whether a failure may be the fault of single rules, so that leaving them out can help. */
-export function isAttributable(error: unknown): error is IptablesRestoreError {
-  return error instanceof IptablesRestoreError && error.code !== "lock_held" && error.code !== "missing_tool";
-}
-
-/** Applies the changes in one transaction, all or nothing. Throws what `restore` throws. */
-export async function applyDelta(iptables: Iptables, changes: readonly OwnerChange[]): Promise<WrittenRules> {
-  return await send(iptables, deltaPayload(changes));
+/** The output of `iptables-save`, by table. */
+export interface SavedText {
+  readonly filter: string;
+  readonly nat: string;
 }
 
 /** The input of {@link applyFull}. */
@@ -67,13 +58,15 @@ export interface FullTransaction {
   readonly unplanned: ReadonlyMap<string, { readonly name: ServicePortName; readonly reason: string }>;
   /** nat chains of ours that exist and that no port of this transaction owns. */
   readonly staleChains: readonly string[];
+  /** What the kernel held before, if it could be read: where last good rules are found. */
+  readonly saved: SavedText | undefined;
   readonly onRefused: (error: IptablesRestoreError) => void;
 }
 
 /**
  * Rewrites all our rules. When the kernel refuses, leaves out the owners that the tool names, then, if it names nobody,
- * halves its way to the culprits. Rejects with the tool's error when not even the static rules are accepted, the lock is
- * held, or the tool is missing: the kernel then holds what it held, table by table.
+ * halves its way to the culprits. Rejects with the tool's error when nothing is accepted, the lock is held, or the tool
+ * is missing: the kernel then holds what it held, table by table.
  */
 export async function applyFull(iptables: Iptables, full: FullTransaction): Promise<TransactionResult> {
   const attempt = new FullAttempt(iptables, full);
@@ -90,6 +83,11 @@ export async function applyFull(iptables: Iptables, full: FullTransaction): Prom
   }
 }
 
+/** Reads both tables that service ports have rules in. */
+export async function readSaved(iptables: Iptables): Promise<SavedText> {
+  return { filter: await iptables.save("filter"), nat: await iptables.save("nat") };
+}
+
 /** The state of one full transaction across its attempts. */
 class FullAttempt {
   readonly #iptables: Iptables;
@@ -97,11 +95,13 @@ class FullAttempt {
   readonly #failures = new Map<string, SyncFailure>();
   readonly #kept = new Map<string, InstalledRules | undefined>();
   #saved: SavedRules | undefined;
+  #savedText: SavedText | undefined;
   #payload: Payload | undefined;
 
   constructor(iptables: Iptables, full: FullTransaction) {
     this.#iptables = iptables;
     this.#full = full;
+    this.#savedText = full.saved;
   }
 
   async run(): Promise<TransactionResult> {
@@ -112,6 +112,7 @@ class FullAttempt {
       ports,
       kept: this.#keptOwners(),
       staleChains: this.#staleChains(),
+      heldChains: [...this.#failures.keys()].flatMap((owner) => staleChainOf(owner) ?? []),
     });
     const written = await send(this.#iptables, this.#payload);
     const result = this.#keptInstalled();
@@ -135,51 +136,77 @@ class FullAttempt {
   }
 
   /**
-   * First leaves everything as it is but the static rules; if even that is refused, nobody in particular is to blame.
-   * Then brings owners in, halving every group that is refused.
+   * First leaves everything as it is but the static rules, then brings owners in, halving every group that is refused.
+   * Rejects with the original error when nothing at all is accepted: nobody in particular is to blame then.
    */
   async bisect(original: IptablesRestoreError): Promise<TransactionResult> {
+    const fixed = await this.#rewriteStaticRules();
+    // A table that was refused holds whatever an earlier attempt left there.
+    if (fixed.refused) this.#saved = undefined;
     const saved = await this.#savedRules();
     const changes: OwnerChange[] = [];
     for (const [owner, { name, rules }] of this.#full.ports) {
-      if (this.#kept.has(owner)) continue;
       const before = saved.of(name);
+      if (this.#kept.has(owner)) continue;
       this.#kept.set(owner, before);
       changes.push(before === undefined ? { owner, after: rules } : { owner, before, after: rules });
     }
-    const stale = this.#staleChains();
-    let written: WrittenRules;
-    try {
-      const kept = this.#keptOwners();
-      written = await send(this.#iptables, fullPayload({ plan: this.#full.plan, ports: [], kept }));
-    } catch {
-      throw original;
+    // New entries go to the head of a chain, so the last owner comes first.
+    changes.reverse();
+    if (fixed.refused) {
+      for (const { name } of this.#full.unplanned.values()) saved.of(name);
+      for (const [owner, before] of saved.rest()) changes.push({ owner, before });
+    }
+    changes.push(...this.#staleChains().map(removalOf));
+    const { onRefused } = this.#full;
+    const { accepted, refused, states, written } = await applyHalving(this.#iptables, changes, { onRefused });
+    if (fixed.refused) {
+      if (fixed.filter + fixed.nat + accepted.length === 0) throw original;
+      this.#failures.set(STATIC_RULES, { subject: STATIC_RULES, reason: original.output });
+    }
+    for (const [owner, reason] of refused) {
+      this.#failures.set(owner, { subject: this.#full.ports.get(owner)?.name.text ?? owner, reason });
     }
     const result = this.#keptInstalled();
-    await this.#applyHalving(changes, result);
-    await this.#applyHalving(stale.map(removalOf), result);
-    return { failures: this.#failures, installed: result, written };
+    for (const [owner, rules] of states) {
+      if (rules !== undefined && this.#full.ports.has(owner)) result.set(owner, rules);
+    }
+    return {
+      failures: this.#failures,
+      installed: result,
+      written: { filter: fixed.filter + written.filter, nat: fixed.nat + written.nat },
+    };
   }
 
-  async #applyHalving(changes: readonly OwnerChange[], result: Map<string, InstalledRules>): Promise<void> {
-    if (changes.length === 0) return;
+  /** Rewrites the static rules, table by table, with everything else as it is. Resolves to the rules written. */
+  async #rewriteStaticRules(): Promise<WrittenRules & { readonly refused: boolean }> {
+    const saved = await this.#savedRules();
+    const kept = this.#keptOwners();
+    for (const [owner, { name }] of this.#full.ports) {
+      const rules = this.#kept.has(owner) ? undefined : saved.of(name);
+      if (rules !== undefined) kept.push({ owner, rules });
+    }
+    const { parts, written } = fullPayload({ plan: this.#full.plan, ports: [], kept });
+    const text = parts.map((part) => part.text).join("");
+    const nat = text.indexOf("*nat\n");
+    const isFilterDone = await this.#isAccepted(text.slice(0, nat));
+    const isNatDone = await this.#isAccepted(text.slice(nat));
+    return {
+      filter: isFilterDone ? written.filter : 0,
+      nat: isNatDone ? written.nat : 0,
+      refused: !isFilterDone || !isNatDone,
+    };
+  }
+
+  async #isAccepted(text: string): Promise<boolean> {
     try {
-      await send(this.#iptables, deltaPayload(changes));
+      await this.#iptables.restore([text]);
+      return true;
     } catch (error) {
       if (!isAttributable(error)) throw error;
       this.#full.onRefused(error);
-      const [only] = changes;
-      if (changes.length === 1 && only !== undefined) {
-        const subject = this.#full.ports.get(only.owner)?.name.text ?? only.owner;
-        this.#failures.set(only.owner, { subject, reason: error.output });
-        return;
-      }
-      const middle = changes.length >> 1;
-      await this.#applyHalving(changes.slice(0, middle), result);
-      await this.#applyHalving(changes.slice(middle), result);
-      return;
+      return false;
     }
-    for (const { owner, after } of changes) if (after !== undefined) result.set(owner, installed(after));
   }
 
   #keptOwners(): KeptOwner[] {
@@ -199,7 +226,10 @@ class FullAttempt {
   }
 
   async #savedRules(): Promise<SavedRules> {
-    this.#saved ??= new SavedRules(await this.#iptables.save("filter"), await this.#iptables.save("nat"));
+    if (this.#saved !== undefined) return this.#saved;
+    const { filter, nat } = this.#savedText ?? (await readSaved(this.#iptables));
+    this.#savedText = undefined;
+    this.#saved = new SavedRules(filter, nat);
     return this.#saved;
   }
 }
