@@ -1,0 +1,215 @@
+/** A history of one address family: the objects as a source holds them, the model, the backend, and what must be there. */
+import { IptablesBackend } from "../../src/backends/iptables/backend.ts";
+import { COUNTERS, type PlanConfig } from "../../src/backends/iptables/plan-options.ts";
+import type { ObjectEvent } from "../../src/cluster/object-source.ts";
+import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../../src/cluster/objects.ts";
+import type { Iptables } from "../../src/kernel/iptables/iptables.ts";
+import { MemoryIptables } from "../../src/kernel/iptables/memory-iptables.ts";
+import { silentLogger } from "../../src/logging/logger.ts";
+import type { NodePortIPs } from "../../src/model/node-port-addresses.ts";
+import { ProxyState } from "../../src/model/proxy-state.ts";
+import type { ServicePortName } from "../../src/model/service-port-name.ts";
+import { ip } from "../../src/model/testing/records.ts";
+import type { Cidr, IpFamily } from "../../src/net/ip.ts";
+import type { SyncOutcome } from "../../src/sync/backend.ts";
+import { NODE_NAME, type Step } from "./cluster-arbitrary.ts";
+
+/** What varies among histories but not within one. */
+export interface HistoryOptions {
+  readonly family: IpFamily;
+  readonly detector: "cidr" | "interface" | "none";
+  readonly masqueradeAll: boolean;
+  readonly localhostNodePorts: boolean;
+  readonly hasCounters: boolean;
+  /** Small, so that histories cross it; undefined for upstream's. */
+  readonly largeClusterEndpoints: number | undefined;
+}
+
+export const COUNTER_NAMES: ReadonlySet<string> = new Set(Object.values(COUNTERS));
+
+const NODE_ADDRESSES = {
+  IPv4: { node: "10.200.0.2", loopback: "127.0.0.1", pods: "10.180.0.0/16" },
+  IPv6: { node: "fd00:200::2", loopback: "::1", pods: "fd00:180::/32" },
+} as const;
+
+function configOf(options: HistoryOptions, hasRandomFully: boolean): PlanConfig {
+  const { family, detector, masqueradeAll } = options;
+  const { node, pods } = NODE_ADDRESSES[family];
+  return {
+    family,
+    nodeName: NODE_NAME,
+    nodeIP: ip(node),
+    masqueradeMark: 1 << 14,
+    masqueradeAll,
+    detector:
+      detector === "cidr"
+        ? { kind: "cidr", cidr: pods as Cidr }
+        : detector === "interface"
+          ? { kind: "interface", name: "cni0" }
+          : { kind: "none" },
+    localhostNodePorts: family === "IPv4" && options.localhostNodePorts,
+    hasRandomFully,
+    conntrackLiberal: false,
+  };
+}
+
+interface RuleTotals {
+  filter: number;
+  nat: number;
+}
+
+/** The events that a source makes of writes and deletes. */
+class Objects<T extends { readonly namespace: string; readonly name: string }> {
+  readonly byKey = new Map<string, T>();
+
+  write(object: T): ObjectEvent<T> {
+    const key = objectKeyText(object);
+    const old = this.byKey.get(key);
+    this.byKey.set(key, object);
+    return old === undefined ? { kind: "add", object } : { kind: "update", old, object };
+  }
+
+  deleteAt(index: number): ObjectEvent<T> | undefined {
+    const keys = [...this.byKey.keys()];
+    const key = keys[index % keys.length];
+    const object = key === undefined ? undefined : this.byKey.get(key);
+    if (key === undefined || object === undefined) return undefined;
+    this.byKey.delete(key);
+    return { kind: "delete", object };
+  }
+}
+
+export class ClusterHistory {
+  readonly #options: HistoryOptions;
+  readonly #iptables: Iptables;
+  readonly #services = new Objects<ServiceRecord>();
+  readonly #slices = new Objects<EndpointSliceRecord>();
+  readonly #state: ProxyState;
+  readonly #backend: IptablesBackend;
+  #zone: string | undefined;
+  #addresses = 0;
+  #needsFullSync = true;
+  /** As the proxier does: what a failed sync was given is given again. */
+  #unfinishedPorts: ReadonlySet<string> = new Set();
+  /** Latest of the gauges `…_iptables_total`. */
+  readonly totals: RuleTotals = { filter: 0, nat: 0 };
+  /** What the backend reported as refused, of all syncs. */
+  restoreFailures = 0;
+  readonly #signal = new AbortController().signal;
+
+  constructor(options: HistoryOptions, iptables: Iptables) {
+    this.#options = options;
+    this.#iptables = iptables;
+    this.#state = this.#newState();
+    this.#backend = this.#newBackend(iptables, this.totals);
+  }
+
+  /** Does everything but syncs. */
+  apply(step: Exclude<Step, { kind: "sync" }>): void {
+    switch (step.kind) {
+      case "write-service":
+        this.#state.onService(this.#services.write(step.object));
+        return;
+      case "delete-service": {
+        const event = this.#services.deleteAt(step.index);
+        if (event !== undefined) this.#state.onService(event);
+        return;
+      }
+      case "write-slice":
+        this.#state.onEndpointSlice(this.#slices.write(step.object));
+        return;
+      case "delete-slice": {
+        const event = this.#slices.deleteAt(step.index);
+        if (event !== undefined) this.#state.onEndpointSlice(event);
+        return;
+      }
+      case "zone":
+        this.#needsFullSync ||= step.zone !== this.#zone;
+        this.#zone = step.zone;
+        return;
+      case "addresses":
+        this.#addresses = step.index;
+    }
+  }
+
+  /** The tables were flushed: the monitor would say so. */
+  loseRules(): void {
+    this.#needsFullSync = true;
+  }
+
+  /** One turn of the proxier. Rejects when nothing could be programmed. */
+  async sync(isFullSync: boolean): Promise<SyncOutcome> {
+    const { changedPorts } = this.#state.applyChanges();
+    this.#unfinishedPorts = new Set([...this.#unfinishedPorts, ...changedPorts]);
+    const isFull = isFullSync || this.#needsFullSync;
+    this.#needsFullSync = true;
+    const outcome = await this.#backend.sync(this.#input(this.#state, isFull, this.#unfinishedPorts), this.#signal);
+    this.#needsFullSync = false;
+    if (outcome.failures.length === 0) this.#unfinishedPorts = new Set();
+    return outcome;
+  }
+
+  /** What one full sync of the same objects leaves in an empty kernel; with the counts that it reports. */
+  async fromScratch(): Promise<{ readonly kernel: MemoryIptables; readonly totals: RuleTotals }> {
+    const state = this.#newState();
+    for (const object of this.#services.byKey.values()) state.onService({ kind: "add", object });
+    for (const object of this.#slices.byKey.values()) state.onEndpointSlice({ kind: "add", object });
+    const { changedPorts } = state.applyChanges();
+    const kernel = this.newKernel();
+    const totals: RuleTotals = { filter: 0, nat: 0 };
+    const outcome = await this.#newBackend(kernel, totals).sync(this.#input(state, true, changedPorts), this.#signal);
+    if (outcome.failures.length > 0) throw new Error(`refused from scratch: ${JSON.stringify(outcome.failures)}`);
+    return { kernel, totals };
+  }
+
+  newKernel(backEnd: "nft" | "legacy" = "nft"): MemoryIptables {
+    const { family, hasCounters } = this.#options;
+    const counters = hasCounters ? COUNTER_NAMES : new Set<string>();
+    return new MemoryIptables(family, { counters, backEnd, hasRandomFully: this.#iptables.hasRandomFully });
+  }
+
+  /** The service ports that must be served now. */
+  get servicePorts(): readonly ServicePortName[] {
+    return [...this.#state.services.values()].map(({ name }) => name);
+  }
+
+  #input(state: ProxyState, isFullSync: boolean, changedPorts: ReadonlySet<string>) {
+    const { services, endpoints, endpointCount } = state;
+    return { isFullSync, services, endpoints, endpointCount, changedPorts, zone: this.#zone, serviceCIDRs: [] };
+  }
+
+  #newState(): ProxyState {
+    const { family } = this.#options;
+    return new ProxyState({ family, nodeName: NODE_NAME, allowExternalIPs: true, now: () => 0, log: silentLogger });
+  }
+
+  #nodePortIPs(): NodePortIPs {
+    const { node, loopback } = NODE_ADDRESSES[this.#options.family];
+    return this.#addresses === 0 ? { kind: "all" } : { kind: "ips", ips: [ip(loopback), ip(node)] };
+  }
+
+  #newBackend(iptables: Iptables, totals: RuleTotals): IptablesBackend {
+    const { hasCounters, largeClusterEndpoints } = this.#options;
+    return new IptablesBackend({
+      config: configOf(this.#options, iptables.hasRandomFully),
+      iptables,
+      counters: hasCounters ? { ensure: async () => true } : undefined,
+      nodePortIPs: async () => this.#nodePortIPs(),
+      metrics: {
+        restoreFailures: {
+          inc: () => {
+            this.restoreFailures += 1;
+          },
+        },
+        partialRestoreFailures: { inc() {} },
+        setTotal(table, rules) {
+          totals[table] = rules;
+        },
+        setLast() {},
+      },
+      monitor: async () => {},
+      log: silentLogger,
+      ...(largeClusterEndpoints === undefined ? {} : { largeClusterEndpoints }),
+    });
+  }
+}
