@@ -3,7 +3,12 @@
  * read back from the kernel at the start and whenever it is in doubt; both take the path of an ordinary full sync, which
  * writes nothing where nothing differs. Reference nftables.md §11.
  */
-import { type Nftables, NftError, type NftForeignChange } from "../../kernel/nftables/nftables.ts";
+import {
+  type Nftables,
+  NftError,
+  type NftForeignChange,
+  type NftTableContent,
+} from "../../kernel/nftables/nftables.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { FrontEndIndex } from "../../model/front-ends.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
@@ -11,22 +16,27 @@ import type { ServicePort } from "../../model/service-port.ts";
 import { type Cidr, familyOf, parseCidr } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { TimeSlice } from "../../sync/time-slice.ts";
+import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
-import { isServiceChain } from "./names.ts";
+import { assessDamage } from "./foreign-damage.ts";
+import { type KeptPortHint, keptPorts } from "./kept-ports.ts";
+import { applyPiecemeal, isAttributable, type PortChange } from "./piecemeal.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
 import { planStatic } from "./plan-static.ts";
-import { type DesiredPort, desiredPort } from "./port-objects.ts";
+import { type DesiredPort, desiredPort, type InstalledPort } from "./port-objects.ts";
+import { hasOurShape, type Reconciliation, reconcile, type WantedTable } from "./reconcile.ts";
 import { TableState } from "./table-state.ts";
 
 /** How often a full sync starts again because somebody else changed the ruleset while it was being worked out. */
 const MAX_CONFLICTS = 5;
-/** How many service ports may be found guilty one by one before the sync gives up for now. */
-const MAX_CULPRITS = 64;
 
 /** The measurements of this mode (reference nftables.md §12), one family. */
 export interface NftablesMetrics {
+  /** Syncs of which the kernel refused something. */
   readonly syncFailures: { inc(): void };
+  /** Refused deletions of what is not in use any more. */
+  readonly cleanupFailures: { inc(): void };
 }
 
 export interface NftablesBackendOptions {
@@ -36,6 +46,8 @@ export interface NftablesBackendOptions {
   readonly nodePortIPs: () => Promise<NodePortIPs | undefined>;
   readonly metrics: NftablesMetrics;
   readonly log: Logger;
+  /** Monotonic. @default performance.now */
+  readonly nowMs?: () => number;
 }
 
 export class NftablesBackend implements Backend {
@@ -43,49 +55,66 @@ export class NftablesBackend implements Backend {
   readonly family;
   readonly usesServiceCIDRs = true;
   readonly #options: NftablesBackendOptions;
+  readonly #committer: Committer;
   readonly #frontEnds = new FrontEndIndex();
-  readonly #state = new TableState();
+  #state = new TableState();
+  /** Of the last full sync; undefined when the kernel is not known to match memory. */
   #facts: PlanFacts | undefined;
-  /** Chains of service ports that others have touched since they were last written. */
-  #damagedChains = new Set<string>();
+  /** Service ports whose rules the kernel refused in the last sync: they have their last good ones, or none. */
+  #refused = new Map<string, SyncFailure>();
+  /** Chains of service ports that others have touched since the last sync began. */
+  #damagedChains: ReadonlySet<string> = new Set();
+  #wasWatched = false;
 
   constructor(options: NftablesBackendOptions) {
+    const { nft, metrics, log } = options;
     this.#options = options;
     this.family = options.config.family;
+    const nowMs = options.nowMs ?? (() => performance.now());
+    this.#committer = new Committer({ nft, cleanupFailures: metrics.cleanupFailures, log, nowMs });
   }
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
+    const { syncFailures } = this.#options.metrics;
     this.#reportConflicts(input);
-    if (!input.isFullSync && this.#facts !== undefined) {
-      const outcome = await this.#partialSync(input, this.#facts);
-      if (outcome !== undefined) return outcome;
+    try {
+      await this.#committer.deletePostponed();
+      const isDone = !input.isFullSync && this.#facts !== undefined && (await this.#partialSync(input, this.#facts));
+      if (!isDone) await this.#fullSync(input, signal);
+    } catch (error) {
+      this.#facts = undefined;
+      syncFailures.inc();
+      throw error;
     }
-    return await this.#fullSync(input, signal);
+    if (this.#refused.size > 0) syncFailures.inc();
+    return { failures: [...this.#refused.values()], noLocalEndpoints: this.#state.lacking };
   }
 
   /** Sees what other programs do to the table, as it happens. */
   async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal): Promise<void> {
-    await this.#options.nft.watch((change) => onLost(this.#assess(change)), signal);
+    const watching = this.#options.nft.watch((change) => this.#onForeignChange(change, onLost), signal);
+    // Whatever happened since the watch broke off was not seen.
+    if (this.#wasWatched) onLost();
+    this.#wasWatched = true;
+    await watching;
   }
 
-  /** Damage that is confined to chains of known service ports is repaired by rewriting those; all else by a full sync. */
-  #assess(change: NftForeignChange): LostRules | undefined {
-    const { by, chains, sets, isTotal } = change;
+  #onForeignChange(change: NftForeignChange, onLost: (lost?: LostRules) => void): void {
+    const damage = assessDamage(change, this.#state.ports);
+    if (damage === undefined) return;
     this.#options.log.warn("Somebody else changed our nftables rules; repairing them", {
-      chains: [...chains].join(", "),
-      sets: [...sets].join(", "),
-      wholeTable: isTotal,
-      pid: by?.pid,
-      process: by?.name,
+      chains: [...change.chains].join(", "),
+      sets: [...change.sets].join(", "),
+      wholeTable: change.isTotal,
+      pid: change.by?.pid,
+      process: change.by?.name,
     });
-    if (isTotal || sets.size > 0 || [...chains].some((chain) => !isServiceChain(chain))) return undefined;
-    const ports = new Set<string>();
-    for (const owner of this.#state.owners()) {
-      const installed = this.#state.installed(owner);
-      if ([...chains].some((chain) => installed?.chains.has(chain) === true)) ports.add(owner);
+    if (damage.kind === "total") {
+      onLost();
+      return;
     }
-    for (const chain of chains) this.#damagedChains.add(chain);
-    return ports.size > 0 ? { ports } : undefined;
+    this.#damagedChains = new Set([...this.#damagedChains, ...change.chains]);
+    onLost({ ports: damage.ports });
   }
 
   #reportConflicts(input: SyncInput): void {
@@ -107,70 +136,127 @@ export class NftablesBackend implements Backend {
     return desiredPort(planServicePort(port, endpoints, this.#options.config, facts));
   }
 
-  /** Commits the changed ports only. Resolves to undefined when a full sync must take over. */
-  async #partialSync(input: SyncInput, facts: PlanFacts): Promise<SyncOutcome | undefined> {
-    const draft = new TransactionDraft();
-    for (const key of input.changedPorts) {
-      const port = input.services.get(key);
-      const desired = port === undefined ? undefined : this.#plan(port, input, facts);
-      this.#state.change(draft, key, desired, this.#damagedChains);
-    }
-    try {
-      await this.#commit(draft);
-    } catch (error) {
-      this.#facts = undefined;
-      this.#options.metrics.syncFailures.inc();
-      if (!isAttributable(error)) throw error;
-      this.#options.log.error("nftables partial sync was refused, comparing all rules with the kernel's", error);
-      return undefined;
-    }
-    this.#damagedChains = new Set();
-    return { failures: [], noLocalEndpoints: this.#state.lacking };
+  #changeOf(owner: string, input: SyncInput, facts: PlanFacts): PortChange {
+    const port = input.services.get(owner);
+    return { owner, desired: port === undefined ? undefined : this.#plan(port, input, facts) };
   }
 
-  async #fullSync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
+  /**
+   * Commits the changed ports only. Ports that were refused before are tried after the others: one bad service must not
+   * cost the others anything. Resolves to false when a full sync must take over.
+   */
+  async #partialSync(input: SyncInput, facts: PlanFacts): Promise<boolean> {
+    const damaged = this.#damagedChains;
+    this.#damagedChains = new Set();
+    const draft = new TransactionDraft();
+    const before: (readonly [string, InstalledPort | undefined])[] = [];
+    for (const key of input.changedPorts) {
+      if (this.#refused.has(key)) continue;
+      before.push([key, this.#state.installed(key)]);
+      this.#state.change(draft, key, this.#changeOf(key, input, facts).desired, damaged);
+    }
+    try {
+      await this.#committer.commit(draft);
+    } catch (error) {
+      for (const [owner, installed] of before.reverse()) this.#state.put(owner, installed);
+      if (!isAttributable(error)) throw error;
+      this.#options.metrics.syncFailures.inc();
+      this.#options.log.error("nftables partial sync was refused, comparing all rules with the kernel's", error);
+      return false;
+    }
+    const again = [...this.#refused.keys()].map((owner) => this.#changeOf(owner, input, facts));
+    await this.#applyPiecemeal(again, input, damaged);
+    // What is damaged of a port that is still refused is written when its new rules are accepted.
+    if (this.#refused.size > 0) this.#damagedChains = new Set([...this.#damagedChains, ...damaged]);
+    return true;
+  }
+
+  async #fullSync(input: SyncInput, signal: AbortSignal): Promise<void> {
     this.#facts = undefined;
     const facts = await this.#readFacts(input);
-    const plan = planStatic(this.#options.config, facts);
     const ports = new Map<string, DesiredPort>();
     const slice = new TimeSlice();
     for (const key of [...input.services.keys()].sort()) {
-      const port = input.services.get(key);
-      if (port !== undefined) ports.set(key, this.#plan(port, input, facts));
+      const { desired } = this.#changeOf(key, input, facts);
+      if (desired !== undefined) ports.set(key, desired);
       if (slice.isOver()) await slice.next(signal);
     }
-    const failures = new Map<string, SyncFailure>();
-    for (let conflicts = 0; ; ) {
-      const content = await this.#options.nft.read();
-      const draft = this.#state.reconcile(content, plan, facts, ports);
+    const wanted: WantedTable = { plan: planStatic(this.#options.config, facts), facts, ports, kept: new Map() };
+    for (let conflicts = 0; ; conflicts += 1) {
       try {
-        await this.#commit(draft, content?.generation);
+        await this.#commitWhole(wanted, input, signal);
         break;
       } catch (error) {
-        if (error instanceof NftError && error.code === "conflict" && conflicts < MAX_CONFLICTS) {
-          conflicts += 1;
-          continue;
-        }
-        this.#options.metrics.syncFailures.inc();
-        this.#options.log.error("nftables sync failed", error);
-        if (!isAttributable(error) || failures.size >= MAX_CULPRITS) throw error;
-        const owner = error.operation === undefined ? undefined : draft.ownerOf(error.operation);
-        const culprit = owner === undefined ? undefined : ports.get(owner);
-        if (owner === undefined || culprit === undefined) throw error;
-        // Without its own part the rest may well be accepted. What the kernel has for it is removed with the rest that
-        // nobody wants: a chain that cannot be written must not be reachable half-written.
-        ports.delete(owner);
-        failures.set(owner, { subject: input.services.get(owner)?.name.text ?? owner, reason: error.message });
+        if (!(error instanceof NftError) || error.code !== "conflict" || conflicts >= MAX_CONFLICTS) throw error;
       }
     }
-    this.#damagedChains = new Set();
     this.#facts = facts;
-    return { failures: [...failures.values()], noLocalEndpoints: this.#state.lacking };
   }
 
-  async #commit(draft: TransactionDraft, generation?: number): Promise<void> {
-    if (draft.size === 0) return;
-    await this.#options.nft.transact(draft.operations(), generation === undefined ? {} : { generation });
+  /** Rejects with `conflict` when somebody else changed the ruleset meanwhile. */
+  async #commitWhole(wanted: WantedTable, input: SyncInput, signal: AbortSignal): Promise<void> {
+    // What others have done until now will be seen in the kernel itself.
+    this.#damagedChains = new Set();
+    const content = await this.#options.nft.read();
+    const options = { postponed: this.#committer.postponed, slice: new TimeSlice(), signal };
+    const whole = await reconcile(content, wanted, options);
+    try {
+      await this.#committer.commit(whole.draft, content?.generation);
+      this.#state = whole.state;
+      this.#refused = new Map();
+      return;
+    } catch (error) {
+      if (!isAttributable(error)) throw error;
+      this.#options.log.error("nftables full sync was refused, looking for the service port that is at fault", error);
+    }
+    const { base, changes } = await this.#setAside(whole, content, wanted, input, options);
+    await this.#committer.commit(base.draft, content?.generation);
+    this.#state = base.state;
+    await this.#applyPiecemeal(changes, input);
+  }
+
+  /** Leaves the service ports that are to be changed as they are: what remains must be acceptable, then each is tried. */
+  async #setAside(
+    whole: Reconciliation,
+    content: NftTableContent | undefined,
+    wanted: WantedTable,
+    input: SyncInput,
+    options: Parameters<typeof reconcile>[2],
+  ): Promise<{ readonly base: Reconciliation; readonly changes: readonly PortChange[] }> {
+    const ports = new Map(wanted.ports);
+    const hints = new Map<string, KeptPortHint>();
+    const changes: PortChange[] = [];
+    for (const owner of whole.draft.owners()) {
+      const desired = ports.get(owner);
+      const name = input.services.get(owner)?.name;
+      if (desired === undefined || name === undefined) continue;
+      ports.delete(owner);
+      changes.push({ owner, desired });
+      hints.set(owner, { name, desired, remembered: this.#state.installed(owner) });
+    }
+    const isUsable = content !== undefined && hasOurShape(content, wanted.plan);
+    const kept = isUsable ? keptPorts(content, hints, options.postponed) : new Map<string, InstalledPort>();
+    return { base: await reconcile(content, { ...wanted, ports, kept }, options), changes };
+  }
+
+  async #applyPiecemeal(
+    changes: readonly PortChange[],
+    input: SyncInput,
+    rewrites: ReadonlySet<string> = new Set(),
+  ): Promise<void> {
+    const before = this.#refused;
+    this.#refused = new Map();
+    await applyPiecemeal(changes, {
+      state: this.#state,
+      commit: (draft) => this.#committer.commit(draft),
+      rewrites,
+      onRefused: (owner, error) => {
+        const servicePort = input.services.get(owner)?.name.text ?? owner;
+        this.#refused.set(owner, { subject: servicePort, reason: error.message });
+        if (before.get(owner)?.reason === error.message) return;
+        this.#options.log.error("The kernel refused a service port; its last good rules stay", error, { servicePort });
+      },
+    });
   }
 
   async #readFacts(input: SyncInput): Promise<PlanFacts> {
@@ -182,9 +268,4 @@ export class NftablesBackend implements Backend {
       serviceCIDRs: cidrs.filter((cidr) => familyOf(cidr) === this.family).sort(),
     };
   }
-}
-
-/** Whether a refusal may be the fault of a part, so that leaving it out, or asking the kernel again, can help. */
-function isAttributable(error: unknown): error is NftError {
-  return error instanceof NftError && error.code !== "denied" && error.code !== "conflict";
 }

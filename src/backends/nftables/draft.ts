@@ -3,8 +3,8 @@
  * what is referred to comes before what refers to it, and is removed after. Pure data.
  */
 import type { NftOperation } from "../../kernel/nftables/nftables.ts";
-import type { NftChain, NftElement, NftSet } from "../../kernel/nftables/ruleset.ts";
-import type { ElementChange } from "./element-claims.ts";
+import type { NftChain, NftSet } from "../../kernel/nftables/ruleset.ts";
+import { type ElementChange, ElementChanges, type Step } from "./element-changes.ts";
 
 const PHASES = [
   "table",
@@ -18,60 +18,94 @@ const PHASES = [
   "delete-sets",
 ] as const;
 
-type Phase = (typeof PHASES)[number];
+type Phase = Exclude<(typeof PHASES)[number], "delete-elements" | "add-elements">;
 
-interface Step {
-  /** Key of a service port; undefined for what belongs to none. */
-  readonly owner: string | undefined;
-  readonly operation: NftOperation;
-}
+/** What is known of a chain that is to be written. */
+export type ChainPresence = "absent" | "empty" | "filled" | "unknown";
+
+/** A deletion that can be put off: nothing refers to the object as far as this program goes. */
+export type Deletion = Extract<NftOperation, { readonly kind: "delete-chain" | "delete-set" }>;
 
 export class TransactionDraft {
-  readonly #steps: Record<Phase, Step[]>;
-
-  constructor() {
-    this.#steps = Object.fromEntries(PHASES.map((phase) => [phase, [] as Step[]])) as Record<Phase, Step[]>; // every phase is there
-  }
+  readonly #phases = new Map<Phase, Step[]>();
+  readonly #elements = new ElementChanges();
 
   add(phase: Phase, operation: NftOperation, owner?: string): void {
-    this.#steps[phase].push({ owner, operation });
+    const steps = this.#phases.get(phase);
+    if (steps === undefined) this.#phases.set(phase, [{ owner, operation }]);
+    else steps.push({ owner, operation });
   }
 
-  /** A chain with exactly these rules, whatever it had before. */
-  writeChain(chain: NftChain, exists: boolean, owner?: string): void {
+  /** A chain with exactly these rules. */
+  writeChain(chain: NftChain, presence: ChainPresence, owner?: string): void {
     const { rules, ...head } = chain;
-    if (exists) this.add("add-chains", { kind: "flush-chain", chain: chain.name }, owner);
-    else this.add("add-chains", { kind: "add-chain", chain: head }, owner);
+    if (presence === "absent" || presence === "unknown") {
+      this.add("add-chains", { kind: "add-chain", chain: head }, owner);
+    }
+    if (presence === "filled" || presence === "unknown") {
+      this.add("add-chains", { kind: "flush-chain", chain: chain.name }, owner);
+    }
     for (const rule of rules) this.add("add-rules", { kind: "add-rule", chain: chain.name, rule }, owner);
   }
 
-  removeChain(chain: string, owner?: string): void {
+  emptyChain(chain: string, owner?: string): void {
     this.add("flush-chains", { kind: "flush-chain", chain }, owner);
+  }
+
+  deleteChain(chain: string, owner?: string): void {
     this.add("delete-chains", { kind: "delete-chain", chain }, owner);
   }
 
-  changeElements(set: NftSet, changes: readonly ElementChange[], owner?: string): void {
-    const keys = changes.flatMap(({ before }) => (before === undefined ? [] : [before.key]));
-    const elements: NftElement[] = changes.flatMap(({ after }) => (after === undefined ? [] : [after]));
-    if (keys.length > 0) this.add("delete-elements", { kind: "delete-elements", set, keys }, owner);
-    if (elements.length > 0) this.add("add-elements", { kind: "add-elements", set, elements }, owner);
+  deleteSet(set: string, owner?: string): void {
+    this.add("delete-sets", { kind: "delete-set", set }, owner);
+  }
+
+  changeElement(set: NftSet, change: ElementChange, owner?: string): void {
+    this.#elements.add(set, change, owner);
   }
 
   /** The operations in the order in which they are carried out. */
   operations(): NftOperation[] {
-    return this.#ordered().map(({ operation }) => operation);
+    return this.#steps().map(({ operation }) => operation);
   }
 
   /** On whose behalf an operation of {@link TransactionDraft.operations} is done. */
   ownerOf(index: number): string | undefined {
-    return this.#ordered()[index]?.owner;
+    return this.#steps()[index]?.owner;
   }
 
-  get size(): number {
-    return PHASES.reduce((sum, phase) => sum + this.#steps[phase].length, 0);
+  /** Service ports for which anything is done. */
+  owners(): Set<string> {
+    const owners = new Set<string>();
+    for (const { owner } of this.#steps()) if (owner !== undefined) owners.add(owner);
+    return owners;
   }
 
-  #ordered(): Step[] {
-    return PHASES.flatMap((phase) => this.#steps[phase]);
+  /** Whether the operation deletes something that may still be referred to by others. */
+  isDeletion(index: number): boolean {
+    const kind = this.#steps()[index]?.operation.kind;
+    return kind === "delete-chain" || kind === "delete-set";
+  }
+
+  /** Leaves all deletions of chains and sets out. Chains are emptied nevertheless. @returns the deletions. */
+  withholdDeletions(): Deletion[] {
+    const steps = [...(this.#phases.get("delete-chains") ?? []), ...(this.#phases.get("delete-sets") ?? [])];
+    this.#phases.delete("delete-chains");
+    this.#phases.delete("delete-sets");
+    return steps.flatMap(({ operation }) =>
+      operation.kind === "delete-chain" || operation.kind === "delete-set" ? [operation] : [],
+    );
+  }
+
+  get isEmpty(): boolean {
+    return this.#phases.size === 0 && this.#elements.size === 0;
+  }
+
+  #steps(): Step[] {
+    return PHASES.flatMap((phase) => {
+      if (phase === "delete-elements") return this.#elements.deletions();
+      if (phase === "add-elements") return this.#elements.additions();
+      return this.#phases.get(phase) ?? [];
+    });
   }
 }

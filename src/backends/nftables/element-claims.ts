@@ -3,27 +3,22 @@
  * its cluster IP, and external IPs may be shared by anybody. The first claimant by name decides the verdict, so that the
  * outcome never depends on history.
  */
-import { elementKey, equalVerdicts, type NftElement } from "../../kernel/nftables/ruleset.ts";
+import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
+import { type ElementChange, sameElement } from "./element-changes.ts";
 import type { SharedElement } from "./plan-service-port.ts";
 
-interface Claim {
+/** An element, and the key of the service port that it is for. */
+export interface Claim {
   readonly owner: string;
   readonly element: NftElement;
-}
-
-/** One key whose element must change. Absent `after`: delete; absent `before`: add; both: delete and add. */
-export interface ElementChange {
-  readonly set: string;
-  readonly before: NftElement | undefined;
-  readonly after: NftElement | undefined;
 }
 
 export class ElementClaims {
   // Almost every key has one claimant: it stands alone then, in a list otherwise (sorted by owner).
   readonly #sets = new Map<string, Map<string, Claim | readonly Claim[]>>();
 
-  /** All elements that shall be in a set. */
-  *wanted(set: string): Iterable<NftElement> {
+  /** All elements that shall be in a set, with whom they are for. */
+  *wanted(set: string): Iterable<Claim> {
     for (const claims of this.#sets.get(set)?.values() ?? []) {
       const winner = winnerOf(claims);
       if (winner !== undefined) yield winner;
@@ -32,7 +27,7 @@ export class ElementClaims {
 
   /** What shall be at a key of a set. */
   wantedAt(set: string, key: string): NftElement | undefined {
-    return winnerOf(this.#sets.get(set)?.get(key));
+    return winnerOf(this.#sets.get(set)?.get(key))?.element;
   }
 
   /**
@@ -86,18 +81,12 @@ export class ElementClaims {
   }
 }
 
-/** Whether the kernel needs no change from one to the other: same verdict and comment. Pure. */
-export function sameElement(a: NftElement | undefined, b: NftElement | undefined): boolean {
-  if (a === undefined || b === undefined) return a === b;
-  return a.comment === b.comment && equalVerdicts(a.verdict, b.verdict);
-}
-
 function listOf(claims: Claim | readonly Claim[]): readonly Claim[] {
   return "owner" in claims ? [claims] : claims;
 }
 
-function winnerOf(claims: Claim | readonly Claim[] | undefined): NftElement | undefined {
-  return claims === undefined ? undefined : listOf(claims)[0]?.element;
+function winnerOf(claims: Claim | readonly Claim[] | undefined): Claim | undefined {
+  return claims === undefined ? undefined : listOf(claims)[0];
 }
 
 function byOwner(a: Claim, b: Claim): number {

@@ -42,7 +42,8 @@ function hashedBase(text: string): string {
   return base.length > BASE_LIMIT ? `${base.slice(0, BASE_LIMIT - 3)}...` : base;
 }
 
-function portText(name: ServicePortName): string {
+/** How names of chains and sets say whose they are: `namespace/name/protocol/port`. Pure. */
+export function portText(name: ServicePortName): string {
   return `${name.namespace}/${name.name}/${name.protocol.toLowerCase()}/${name.port}`;
 }
 
@@ -72,6 +73,15 @@ export function endpointNames(
 ): { readonly chain: string; readonly affinitySet: string } {
   const base = hashedBase(`${portText(name)}__${endpoint.ip.replaceAll(":", ".")}/${endpoint.port}`);
   return { chain: `endpoint-${base}`, affinitySet: `affinity-${base}` };
+}
+
+const OWNED = /^(?:service|local|external|firewall|(endpoint|affinity))-[A-Z2-7]{8}-(.*)$/;
+
+/** The {@link portText} in the name of a chain or affinity set; undefined for other names. Pure. */
+export function portTextOf(name: string): string | undefined {
+  const [, ofEndpoint, text] = OWNED.exec(name) ?? [];
+  // Only what follows the text is ever cut off: two names of 63 characters and a port name leave room for it (§5.4).
+  return ofEndpoint === undefined ? text : text?.slice(0, Math.max(text.indexOf("__"), 0));
 }
 
 /** Whether a chain belongs to some service: only their names have a slash (nftables.md §5). Pure. */

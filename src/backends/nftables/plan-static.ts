@@ -66,7 +66,27 @@ export function planStatic(config: PlanConfig, facts: PlanFacts): StaticPlan {
   };
 }
 
-function baseChain(name: string, type: NftHook["type"], hook: NftHook["hook"], priority: number, rules: NftRule[]) {
+/** Names of the chains at the kernel's hooks. */
+export const BASE_CHAINS = [
+  "filter-prerouting-pre-dnat",
+  "filter-output-pre-dnat",
+  "filter-input",
+  "filter-forward",
+  "filter-output",
+  "nat-prerouting",
+  "nat-output",
+  "nat-postrouting",
+] as const;
+
+type BaseChainName = (typeof BASE_CHAINS)[number];
+
+function baseChain(
+  name: BaseChainName,
+  type: NftHook["type"],
+  hook: NftHook["hook"],
+  priority: number,
+  rules: NftRule[],
+) {
   return { name, hook: { type, hook, priority }, rules };
 }
 

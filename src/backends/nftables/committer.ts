@@ -1,0 +1,81 @@
+/** Commits drafts, and puts off the deletions that the kernel does not accept yet. */
+import type { Nftables, NftOperation } from "../../kernel/nftables/nftables.ts";
+import { NftError } from "../../kernel/nftables/nftables.ts";
+import type { Logger } from "../../logging/logger.ts";
+import type { TransactionDraft } from "./draft.ts";
+import { PostponedDeletions } from "./postponed-deletions.ts";
+
+export interface CommitterOptions {
+  readonly nft: Nftables;
+  /** Counts refused transactions of postponed deletions. */
+  readonly cleanupFailures: { inc(): void };
+  readonly log: Logger;
+  /** Monotonic. */
+  readonly nowMs: () => number;
+}
+
+export class Committer {
+  /** What waits for being deleted. */
+  readonly postponed = new PostponedDeletions();
+  readonly #options: CommitterOptions;
+
+  constructor(options: CommitterOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Carries out a draft; an empty one is not sent. Deletions are not worth a refusal: when one of them is refused because
+   * something still refers to the object, the rest is done without any, and they are tried again later.
+   *
+   * @param generation refuse with `conflict` when the ruleset is not in this generation any more.
+   */
+  async commit(draft: TransactionDraft, generation?: number): Promise<void> {
+    if (draft.isEmpty) return;
+    try {
+      await this.#transact(draft.operations(), generation);
+    } catch (error) {
+      if (!(error instanceof NftError) || error.code !== "busy") throw error;
+      if (error.operation === undefined || !draft.isDeletion(error.operation)) throw error;
+      const deletions = draft.withholdDeletions();
+      this.#options.log.v(2, "Still in use, to be deleted by a later sync", {
+        reason: error.message,
+        deletions: deletions.length,
+      });
+      await this.#transact(draft.operations(), generation);
+      const nowMs = this.#options.nowMs();
+      for (const deletion of deletions) this.postponed.add(deletion, nowMs);
+    }
+  }
+
+  /** Tries the postponed deletions that are old enough. Never rejects for what the kernel refuses. */
+  async deletePostponed(): Promise<void> {
+    const { nft, cleanupFailures, log, nowMs } = this.#options;
+    let due = this.postponed.due(nowMs());
+    while (due.length > 0) {
+      try {
+        await nft.transact(due);
+        for (const deletion of due) this.postponed.forget(deletion);
+        return;
+      } catch (error) {
+        if (!(error instanceof NftError)) throw error;
+        const culprit = error.operation === undefined ? undefined : due[error.operation];
+        if (culprit === undefined || error.code !== "not_found") {
+          cleanupFailures.inc();
+          log.error("Unable to delete stale chains; will retry later", error);
+        }
+        const refused = culprit === undefined ? due : [culprit];
+        for (const deletion of refused) {
+          if (error.code === "not_found") this.postponed.forget(deletion);
+          else this.postponed.add(deletion, nowMs());
+        }
+        due = due.filter((deletion) => !refused.includes(deletion));
+      }
+    }
+  }
+
+  async #transact(operations: readonly NftOperation[], generation: number | undefined): Promise<void> {
+    if (operations.length === 0) return;
+    await this.#options.nft.transact(operations, generation === undefined ? {} : { generation });
+    this.postponed.forgetAdded(operations);
+  }
+}

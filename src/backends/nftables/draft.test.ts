@@ -1,0 +1,97 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { NftElement, NftSet } from "../../kernel/nftables/ruleset.ts";
+import { TransactionDraft } from "./draft.ts";
+import { operationText } from "./testing/backend-rig.ts";
+
+const MAP: NftSet = { name: "ports", key: ["port"], isMap: true };
+const SET: NftSet = { name: "affinity-x", key: ["address"], isMap: false, timeoutSeconds: 1 };
+const at = (port: number, chain: string): NftElement => ({ key: [port], verdict: { kind: "goto", chain } });
+const RULE = { statements: [{ kind: "reject" }] } as const;
+
+function texts(draft: TransactionDraft): string[] {
+  return draft.operations().map(operationText);
+}
+
+test("what is referred to comes first and goes last, whatever the order of the steps", () => {
+  const draft = new TransactionDraft();
+  draft.deleteSet("affinity-old");
+  draft.deleteChain("old");
+  draft.emptyChain("old");
+  draft.changeElement(MAP, { set: MAP.name, before: undefined, after: at(1, "new") });
+  draft.changeElement(MAP, { set: MAP.name, before: at(2, "old"), after: undefined });
+  draft.writeChain({ name: "new", rules: [RULE] }, "absent");
+  draft.add("add-sets", { kind: "add-set", set: SET });
+  draft.add("table", { kind: "add-table", comment: "" });
+  assert.deepEqual(texts(draft), [
+    "add-table",
+    "add-set affinity-x",
+    "add-chain new",
+    "add-rule new",
+    "delete-elements ports 2",
+    "add-elements ports 1",
+    "flush-chain old",
+    "delete-chain old",
+    "delete-set affinity-old",
+  ]);
+});
+
+test("a chain is written at the least cost for what is known of it", () => {
+  const expected = {
+    absent: ["add-chain a", "add-rule a"],
+    empty: ["add-rule a"],
+    filled: ["flush-chain a", "add-rule a"],
+    unknown: ["add-chain a", "flush-chain a", "add-rule a"],
+  } as const;
+  for (const presence of ["absent", "empty", "filled", "unknown"] as const) {
+    const draft = new TransactionDraft();
+    draft.writeChain({ name: "a", rules: [RULE] }, presence);
+    assert.deepEqual(texts(draft), expected[presence]);
+  }
+});
+
+test("a key is deleted once though it changes hands within the draft", () => {
+  const draft = new TransactionDraft();
+  const change = (before: NftElement | undefined, after: NftElement | undefined, owner: string) =>
+    draft.changeElement(MAP, { set: MAP.name, before, after }, owner);
+  change(at(1, "a"), at(1, "b"), "a");
+  change(at(1, "b"), undefined, "b");
+  change(at(2, "a"), at(2, "b"), "a");
+  change(at(2, "b"), at(2, "a"), "b");
+  change(at(3, "a"), at(3, "b"), "a");
+  assert.deepEqual(texts(draft), ["delete-elements ports 1", "delete-elements ports 3", "add-elements ports 3"]);
+});
+
+test("changes that cancel each other out leave an empty draft", () => {
+  const draft = new TransactionDraft();
+  assert.equal(draft.isEmpty, true);
+  draft.changeElement(MAP, { set: MAP.name, before: undefined, after: at(1, "a") });
+  assert.equal(draft.isEmpty, false);
+  draft.changeElement(MAP, { set: MAP.name, before: at(1, "a"), after: undefined });
+  assert.equal(draft.isEmpty, true);
+});
+
+test("every operation is known by its owner", () => {
+  const draft = new TransactionDraft();
+  draft.changeElement(MAP, { set: MAP.name, before: undefined, after: at(1, "a") }, "a");
+  draft.changeElement(MAP, { set: MAP.name, before: undefined, after: at(2, "b") }, "b");
+  draft.writeChain({ name: "b", rules: [RULE] }, "absent", "b");
+  draft.add("table", { kind: "add-table", comment: "" });
+  const owners = draft.operations().map((_, index) => draft.ownerOf(index));
+  assert.deepEqual(owners, [undefined, "b", "b", "a", "b"]);
+  assert.deepEqual(draft.owners(), new Set(["a", "b"]));
+  assert.equal(draft.ownerOf(99), undefined);
+});
+
+test("deletions can be withheld; the chains are emptied nevertheless", () => {
+  const draft = new TransactionDraft();
+  draft.emptyChain("old");
+  draft.deleteChain("old");
+  draft.deleteSet("affinity-old");
+  assert.deepEqual(
+    [0, 1, 2].map((index) => draft.isDeletion(index)),
+    [false, true, true],
+  );
+  assert.deepEqual(draft.withholdDeletions().map(operationText), ["delete-chain old", "delete-set affinity-old"]);
+  assert.deepEqual(texts(draft), ["flush-chain old"]);
+});

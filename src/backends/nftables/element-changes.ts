@@ -1,0 +1,89 @@
+/** Changes of elements of the shared sets and maps, gathered for one transaction. Pure data. */
+import type { NftOperation } from "../../kernel/nftables/nftables.ts";
+import { elementKey, equalVerdicts, type NftElement, type NftSet } from "../../kernel/nftables/ruleset.ts";
+
+/** One key whose element must change. Absent `after`: delete; absent `before`: add; both: delete and add. */
+export interface ElementChange {
+  readonly set: string;
+  readonly before: NftElement | undefined;
+  readonly after: NftElement | undefined;
+}
+
+/** Whether the kernel needs no change from one to the other: same verdict and comment. Pure. */
+export function sameElement(a: NftElement | undefined, b: NftElement | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b;
+  return a.comment === b.comment && equalVerdicts(a.verdict, b.verdict);
+}
+
+/** An operation and the service port on whose behalf it is done; undefined for what belongs to none. */
+export interface Step {
+  readonly owner: string | undefined;
+  readonly operation: NftOperation;
+}
+
+interface OwnedChange extends ElementChange {
+  readonly owner: string | undefined;
+}
+
+/**
+ * At most one change for each key, whoever asks for it: when one service port gives up an address and another first gets it
+ * and then gives it up too, the kernel must see one deletion only.
+ */
+export class ElementChanges {
+  readonly #sets = new Map<string, { readonly set: NftSet; readonly changes: Map<string, OwnedChange> }>();
+
+  add(set: NftSet, { before, after }: ElementChange, owner: string | undefined): void {
+    const key = elementKey((after ?? before)?.key ?? []);
+    let entry = this.#sets.get(set.name);
+    if (entry === undefined) {
+      entry = { set, changes: new Map() };
+      this.#sets.set(set.name, entry);
+    }
+    const earlier = entry.changes.get(key);
+    const original = earlier === undefined ? before : earlier.before;
+    if (sameElement(original, after)) entry.changes.delete(key);
+    else entry.changes.set(key, { set: set.name, before: original, after, owner });
+  }
+
+  /** Number of keys that change. */
+  get size(): number {
+    let sum = 0;
+    for (const { changes } of this.#sets.values()) sum += changes.size;
+    return sum;
+  }
+
+  /** All deletions, one operation for each owner and set. */
+  deletions(): Step[] {
+    return this.#steps(({ before }) => before?.key).map(({ owner, set, items }) => ({
+      owner,
+      operation: { kind: "delete-elements", set, keys: items },
+    }));
+  }
+
+  /** All additions, one operation for each owner and set. */
+  additions(): Step[] {
+    return this.#steps(({ after }) => after).map(({ owner, set, items }) => ({
+      owner,
+      operation: { kind: "add-elements", set, elements: items },
+    }));
+  }
+
+  #steps<T>(pick: (change: OwnedChange) => T | undefined): { owner: string | undefined; set: NftSet; items: T[] }[] {
+    const steps: { owner: string | undefined; set: NftSet; items: T[] }[] = [];
+    for (const { set, changes } of this.#sets.values()) {
+      const byOwner = new Map<string | undefined, T[]>();
+      for (const change of changes.values()) {
+        const item = pick(change);
+        if (item === undefined) continue;
+        const items = byOwner.get(change.owner);
+        if (items !== undefined) items.push(item);
+        else {
+          const first = [item];
+          byOwner.set(change.owner, first);
+          steps.push({ owner: change.owner, set, items: first });
+        }
+      }
+    }
+    return steps;
+  }
+}

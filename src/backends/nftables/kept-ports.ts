@@ -1,0 +1,98 @@
+/**
+ * What the kernel has for service ports whose new rules it refuses: their last good rules stay until it takes new ones.
+ * They are found in the kernel and not only in memory, so that a restart does not lose them. Pure.
+ */
+import type { NftTableContent } from "../../kernel/nftables/nftables.ts";
+import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
+import type { ServicePortName } from "../../model/service-port-name.ts";
+import { portText, portTextOf } from "./names.ts";
+import type { SharedElement } from "./plan-service-port.ts";
+import { SHARED_SETS } from "./plan-static.ts";
+import { chainDigest, type InstalledPort, NOTHING_INSTALLED } from "./port-objects.ts";
+
+/** A service port to look for, with what helps to find its share of the elements. */
+export interface KeptPortHint {
+  readonly name: ServicePortName;
+  /** What this process had installed for it. */
+  readonly remembered: InstalledPort | undefined;
+  /** What it shall have. */
+  readonly desired: InstalledPort;
+}
+
+interface Share {
+  readonly chains: Map<string, string>;
+  readonly affinitySets: Map<string, number>;
+  readonly elements: Map<string, SharedElement>;
+}
+
+/**
+ * @param postponed names of what is only waiting to be deleted.
+ * @returns for each port what of its rules is in the kernel; without those that have nothing.
+ */
+export function keptPorts(
+  content: NftTableContent,
+  hints: ReadonlyMap<string, KeptPortHint>,
+  postponed: { has(name: string): boolean },
+): Map<string, InstalledPort> {
+  const ownersByText = new Map(Array.from(hints, ([owner, { name }]) => [portText(name), owner]));
+  const shares = new Map<string, Share>();
+  for (const owner of hints.keys()) {
+    shares.set(owner, { chains: new Map(), affinitySets: new Map(), elements: new Map() });
+  }
+  const shareByName = (name: string): Share | undefined => shares.get(ownersByText.get(portTextOf(name) ?? "") ?? "");
+  for (const [name, { ruleDigests }] of content.chains) {
+    if (!postponed.has(name)) shareByName(name)?.chains.set(name, chainDigest(ruleDigests));
+  }
+  for (const [name, { timeoutSeconds }] of content.sets) {
+    if (timeoutSeconds !== undefined && !postponed.has(name)) shareByName(name)?.affinitySets.set(name, timeoutSeconds);
+  }
+  // Elements of sets say nothing of whose they are.
+  const bare = new Set<string>();
+  for (const { name: set } of SHARED_SETS) {
+    for (const element of content.sets.get(set)?.elements ?? []) {
+      if (element.verdict === undefined) bare.add(idOf(set, element));
+      const share = shares.get(ownerByComment(element) ?? "") ?? shareByName(targetOf(element) ?? "");
+      share?.elements.set(idOf(set, element), { set, element });
+    }
+  }
+  const kept = new Map<string, InstalledPort>();
+  for (const [owner, { remembered = NOTHING_INSTALLED, desired }] of hints) {
+    const share = shares.get(owner);
+    if (share === undefined) continue;
+    addRemembered(content, share, remembered.elements);
+    for (const { set, element } of desired.elements) {
+      const id = idOf(set, element);
+      if (element.verdict === undefined && bare.has(id)) share.elements.set(id, { set, element });
+    }
+    const { chains, affinitySets, elements } = share;
+    if (chains.size + affinitySets.size + elements.size === 0) continue;
+    const { lacksInternal, lacksExternal } = remembered;
+    kept.set(owner, { chains, affinitySets, elements: [...elements.values()], lacksInternal, lacksExternal });
+  }
+  return kept;
+}
+
+/** Refusals of traffic say in a comment for which port they are; two ports of one name differ in protocol. */
+function ownerByComment({ comment, key }: NftElement): string | undefined {
+  const protocol = key.find((value) => value === "tcp" || value === "udp" || value === "sctp");
+  return comment === undefined || protocol === undefined ? undefined : `${comment}/${String(protocol).toUpperCase()}`;
+}
+
+function targetOf({ verdict }: NftElement): string | undefined {
+  return verdict === undefined || verdict.kind === "drop" ? undefined : verdict.chain;
+}
+
+function idOf(set: string, element: NftElement): string {
+  return `${set} ${elementKey(element.key)}`;
+}
+
+/** What memory knows is kept even where somebody has deleted it from the kernel, as long as it goes somewhere. */
+function addRemembered(content: NftTableContent, { elements }: Share, remembered: readonly SharedElement[]): void {
+  for (const { set, element } of remembered) {
+    const target = targetOf(element);
+    const id = idOf(set, element);
+    if (content.sets.has(set) && (target === undefined || content.chains.has(target)) && !elements.has(id)) {
+      elements.set(id, { set, element });
+    }
+  }
+}

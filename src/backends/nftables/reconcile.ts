@@ -1,0 +1,150 @@
+/**
+ * The difference between what the kernel holds and what shall be there, everything considered. Affinity entries, and
+ * whatever others have put into the table under names that are not ours, stay. No I/O.
+ */
+import type { NftTableContent } from "../../kernel/nftables/nftables.ts";
+import { elementKey, type NftHook, type NftSet } from "../../kernel/nftables/ruleset.ts";
+import type { TimeSlice } from "../../sync/time-slice.ts";
+import { type ChainPresence, TransactionDraft } from "./draft.ts";
+import { sameElement } from "./element-changes.ts";
+import { isAffinitySet, isServiceChain, SETS, TABLE_COMMENT } from "./names.ts";
+import type { PlanFacts } from "./plan-options.ts";
+import { SHARED_SETS, type StaticPlan } from "./plan-static.ts";
+import { chainDigest, type DesiredPort, digestOf, type InstalledPort, installedPort } from "./port-objects.ts";
+import { TableState } from "./table-state.ts";
+
+/** What shall be in the table. A service port is in `ports` or in `kept`. */
+export interface WantedTable {
+  readonly plan: StaticPlan;
+  readonly facts: PlanFacts;
+  readonly ports: ReadonlyMap<string, DesiredPort>;
+  /** Service ports that stay as they are in the kernel for now. */
+  readonly kept: ReadonlyMap<string, InstalledPort>;
+}
+
+export interface Reconciliation {
+  readonly draft: TransactionDraft;
+  /** What is in the kernel once the draft is committed. */
+  readonly state: TableState;
+}
+
+export interface ReconcileOptions {
+  /** Names whose deletion is put off: they are emptied only. */
+  readonly postponed: { has(name: string): boolean };
+  readonly slice: TimeSlice;
+  readonly signal: AbortSignal;
+}
+
+/** @param content undefined when there is no table. Rejects when the signal aborts. */
+export async function reconcile(
+  content: NftTableContent | undefined,
+  wanted: WantedTable,
+  { postponed, slice, signal }: ReconcileOptions,
+): Promise<Reconciliation> {
+  const draft = new TransactionDraft();
+  const { plan, ports, kept } = wanted;
+  const usable = content !== undefined && hasOurShape(content, plan) ? content : undefined;
+  if (content !== undefined && usable === undefined) draft.add("table", { kind: "delete-table" });
+  if (usable === undefined) draft.add("table", { kind: "add-table", comment: TABLE_COMMENT });
+
+  const chains = new Set<string>();
+  const sets = new Set<string>();
+  for (const set of plan.sets) {
+    sets.add(set.name);
+    if (!usable?.sets.has(set.name)) draft.add("add-sets", { kind: "add-set", set });
+  }
+  for (const chain of plan.chains) {
+    chains.add(chain.name);
+    const presence = presenceOf(usable, chain.name, digestOf(chain));
+    if (presence !== undefined) draft.writeChain(chain, presence);
+  }
+  const state = new TableState(fixedElements(wanted.facts));
+  for (const [owner, installed] of kept) {
+    for (const name of installed.chains.keys()) chains.add(name);
+    for (const name of installed.affinitySets.keys()) sets.add(name);
+    state.put(owner, installed);
+  }
+  for (const [owner, desired] of ports) {
+    for (const set of desired.setObjects) {
+      sets.add(set.name);
+      if (usable?.sets.get(set.name)?.timeoutSeconds !== set.timeoutSeconds) {
+        draft.add("add-sets", { kind: "add-set", set }, owner);
+      }
+    }
+    for (const chain of desired.chainObjects) {
+      chains.add(chain.name);
+      const presence = presenceOf(usable, chain.name, desired.chains.get(chain.name));
+      if (presence !== undefined) draft.writeChain(chain, presence, owner);
+    }
+    state.put(owner, installedPort(desired));
+    if (slice.isOver()) await slice.next(signal);
+  }
+  for (const set of plan.sets) {
+    addElementDifference(draft, set, usable, state);
+    if (slice.isOver()) await slice.next(signal);
+  }
+  for (const [name, { ruleDigests }] of usable?.chains ?? []) {
+    if (!isServiceChain(name) || chains.has(name)) continue;
+    if (ruleDigests.length > 0) draft.emptyChain(name);
+    if (!postponed.has(name)) draft.deleteChain(name);
+  }
+  for (const name of usable?.sets.keys() ?? []) {
+    const isOurs = isAffinitySet(name) || SHARED_NAMES.has(name);
+    if (isOurs && !sets.has(name) && !postponed.has(name)) draft.deleteSet(name);
+  }
+  return { draft, state };
+}
+
+const SHARED_NAMES: ReadonlySet<string> = new Set(SHARED_SETS.map(({ name }) => name));
+
+/** How a chain must be written; undefined when the kernel has it as it shall be. */
+function presenceOf(
+  content: NftTableContent | undefined,
+  name: string,
+  digest: string | undefined,
+): ChainPresence | undefined {
+  const present = content?.chains.get(name);
+  if (present === undefined) return "absent";
+  if (chainDigest(present.ruleDigests) === digest) return undefined;
+  return present.ruleDigests.length === 0 ? "empty" : "filled";
+}
+
+function fixedElements({ nodePortIPs }: PlanFacts) {
+  if (nodePortIPs.kind === "all") return [];
+  return nodePortIPs.ips.map((ip) => ({ set: SETS.nodePortIPs, element: { key: [ip] } }));
+}
+
+function addElementDifference(
+  draft: TransactionDraft,
+  set: NftSet,
+  content: NftTableContent | undefined,
+  state: TableState,
+): void {
+  const { name } = set;
+  const left = new Map(content?.sets.get(name)?.elements.map((element) => [elementKey(element.key), element]));
+  for (const { owner, element: after } of state.wantedElements(name)) {
+    const key = elementKey(after.key);
+    const before = left.get(key);
+    left.delete(key);
+    if (!sameElement(before, after)) draft.changeElement(set, { set: name, before, after }, owner || undefined);
+  }
+  for (const before of left.values()) draft.changeElement(set, { set: name, before, after: undefined });
+}
+
+/** A table whose fixed parts are of another kind (an old version's, somebody else's) cannot be changed into ours. */
+export function hasOurShape(content: NftTableContent, plan: StaticPlan): boolean {
+  for (const { name, hook } of plan.chains) {
+    const present = content.chains.get(name);
+    if (present !== undefined && !sameHook(present.hook, hook)) return false;
+  }
+  for (const set of SHARED_SETS) {
+    const present = content.sets.get(set.name);
+    if (present === undefined) continue;
+    if (present.isMap !== set.isMap || present.key?.join() !== set.key.join()) return false;
+  }
+  return true;
+}
+
+function sameHook(a: NftHook | undefined, b: NftHook | undefined): boolean {
+  return a?.type === b?.type && a?.hook === b?.hook && a?.priority === b?.priority;
+}
