@@ -48,6 +48,12 @@ export interface FullPayloadInput {
   readonly staleChains?: readonly string[];
   /** The same, but somebody else's rule jumps there: they are only emptied. */
   readonly heldChains?: readonly string[];
+  /**
+   * Rewrites the own chains of so many ports in a nat transaction by itself, before the one with all the rest. A port
+   * still changes at once, and the shared chains lead to it last. For iptables-nft-restore, whose time grows with the
+   * square of the chains that one transaction names (docs/performance.md). @default one nat transaction for everything
+   */
+  readonly portsPerTransaction?: number;
 }
 
 const chainLine = (name: string) => `:${name} - [0:0]\n`;
@@ -82,8 +88,31 @@ export function removalOf(chain: string): OwnerChange {
   return { owner: staleChainOwner(chain), before };
 }
 
+const own = (text: string): PayloadPart => ({ owner: undefined, text });
+
+/** Transactions with the own chains of some ports each, after one with the static chains that their rules jump to. */
+function* ownChainTransactions(
+  plan: StaticPlan,
+  ports: readonly (readonly [owner: string, rules: PortRules])[],
+  portsPerTransaction: number,
+): Iterable<PayloadPart> {
+  const targets = [...new Set(plan.natHead.map(({ chain }) => chain))];
+  yield own(`*nat\n${targets.map(chainLine).join("")}${appendLines(plan.natHead)}COMMIT\n`);
+  const owning = ports.filter(([, { ownChains }]) => ownChains !== "");
+  for (let first = 0; first < owning.length; first += portsPerTransaction) {
+    const group = owning.slice(first, first + portsPerTransaction);
+    yield own("*nat\n");
+    for (const [owner, { ownChains }] of group) yield { owner, text: chainLines(ownChains) };
+    for (const [owner, { ownText }] of group) yield { owner, text: ownText };
+    yield own("COMMIT\n");
+  }
+}
+
 /** Builds the payload that leaves exactly these rules. Pure. */
-export function fullPayload({ plan, ports, kept = [], staleChains = [], heldChains = [] }: FullPayloadInput): Payload {
+export function fullPayload(input: FullPayloadInput): Payload {
+  const { plan, kept = [], staleChains = [], heldChains = [], portsPerTransaction } = input;
+  const ports = [...input.ports];
+  const isSplit = portsPerTransaction !== undefined;
   const filter: PayloadPart[] = [];
   const chains: PayloadPart[] = [];
   const nat: PayloadPart[] = [];
@@ -91,8 +120,8 @@ export function fullPayload({ plan, ports, kept = [], staleChains = [], heldChai
   let natCount = plan.natHead.length + plan.natTail.length;
   for (const [owner, rules] of ports) {
     if (rules.filterShared !== "") filter.push({ owner, text: append(rules.filterShared) });
-    if (rules.ownChains !== "") chains.push({ owner, text: chainLines(rules.ownChains) });
-    const text = append(rules.natShared) + rules.ownText;
+    if (rules.ownChains !== "" && !isSplit) chains.push({ owner, text: chainLines(rules.ownChains) });
+    const text = append(rules.natShared) + (isSplit ? "" : rules.ownText);
     if (text !== "") nat.push({ owner, text });
     filterCount += countOf(rules.filterShared);
     natCount += countOf(rules.natShared) + rules.ownRuleCount;
@@ -103,11 +132,12 @@ export function fullPayload({ plan, ports, kept = [], staleChains = [], heldChai
     filterCount += countOf(rules.filterShared);
     natCount += countOf(rules.natShared);
   }
-  const own = (text: string): PayloadPart => ({ owner: undefined, text });
   const parts = [
     own(`*filter\n${plan.filterChains.map(chainLine).join("")}${appendLines(plan.filterHead)}`),
     ...filter,
-    own(`${appendLines(plan.filterTail)}COMMIT\n*nat\n${plan.natChains.map(chainLine).join("")}`),
+    own(`${appendLines(plan.filterTail)}COMMIT\n`),
+    ...(isSplit ? ownChainTransactions(plan, ports, portsPerTransaction) : []),
+    own(`*nat\n${plan.natChains.map(chainLine).join("")}`),
     ...chains,
     ...[...staleChains, ...heldChains].map((chain) => ({ owner: staleChainOwner(chain), text: chainLine(chain) })),
     own(appendLines(plan.natHead)),
