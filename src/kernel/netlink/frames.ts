@@ -21,6 +21,8 @@ export interface Reply {
   readonly type: number;
   readonly flags: number;
   readonly sequence: number;
+  /** The socket that a notification is due to; in answers, the one that asked. */
+  readonly portId: number;
   /** The datagram that holds the message. */
   readonly input: ByteReader;
   /** Payload (after the netlink header): `[start, end)` of `input`. */
@@ -35,7 +37,7 @@ export type FrameVisitor = (reply: Reply) => boolean | undefined;
 
 /** Visits each message of the first `length` bytes. Throws `malformed`. */
 export function forEachMessage(input: ByteReader, length: number, visit: FrameVisitor): void {
-  const reply = { type: 0, flags: 0, sequence: 0, input, start: 0, end: 0 };
+  const reply = { type: 0, flags: 0, sequence: 0, portId: 0, input, start: 0, end: 0 };
   let offset = 0;
   while (offset + NLMSG_HDRLEN <= length) {
     const size = input.view.getUint32(offset, HOST_IS_LITTLE_ENDIAN);
@@ -49,6 +51,7 @@ export function forEachMessage(input: ByteReader, length: number, visit: FrameVi
     reply.type = input.view.getUint16(offset + 4, HOST_IS_LITTLE_ENDIAN);
     reply.flags = input.view.getUint16(offset + 6, HOST_IS_LITTLE_ENDIAN);
     reply.sequence = input.view.getUint32(offset + 8, HOST_IS_LITTLE_ENDIAN);
+    reply.portId = input.view.getUint32(offset + 12, HOST_IS_LITTLE_ENDIAN);
     reply.start = offset + NLMSG_HDRLEN;
     reply.end = offset + size;
     if (visit(reply) === false) return;

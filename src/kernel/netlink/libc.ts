@@ -12,6 +12,7 @@ export interface Libc {
   bind(fd: number, address: Uint8Array, length: number): number;
   setsockopt(fd: number, level: number, option: number, value: Uint8Array, length: number): number;
   getsockopt(fd: number, level: number, option: number, value: Uint8Array, length: Uint8Array): number;
+  getsockname(fd: number, address: Uint8Array, length: Uint8Array): number;
   eventfd(initial: number, flags: number): number;
   /** `poll` without waiting. */
   pollNow(fds: Uint8Array, count: number): number;
@@ -56,6 +57,7 @@ function load(): Libc {
     bind: library.func("int bind(int fd, uint8_t *address, uint32_t length)"),
     setsockopt: library.func("int setsockopt(int fd, int level, int option, uint8_t *value, uint32_t length)"),
     getsockopt: library.func("int getsockopt(int fd, int level, int option, uint8_t *value, uint8_t *length)"),
+    getsockname: library.func("int getsockname(int fd, uint8_t *address, uint8_t *length)"),
     eventfd: library.func("int eventfd(unsigned int initial, int flags)"),
     pollNow: (fds, count) => poll(fds, count, 0),
     poll: (fds, count, timeoutMs) =>

@@ -46,6 +46,8 @@ const REQUESTS_PER_SEND = 64;
 const SEND_ELSEWHERE_BYTES = 32 * 1024;
 /** How long a dump may keep the event loop. */
 const DUMP_SLICE_MS = 5;
+/** Notifications of closed descriptors may still be under way. */
+const REMEMBERED_PORTS = 8;
 const ANSWER_TIMEOUT_MS = 5000;
 const WAIT_SLICE_MS = 250;
 
@@ -56,6 +58,8 @@ export class NetlinkSocket implements AsyncDisposable {
   #descriptor: NetlinkDescriptor;
   #isClosed = false;
   #sequence = 1;
+  /** Port ids that this socket has had, newest last: failures make it open a new descriptor. */
+  readonly #portIds: number[] = [];
 
   /** Opens and binds. Throws a {@link NetlinkError} (`EPERM`, `EPROTONOSUPPORT`, …). */
   static open(protocol: number, options: NetlinkOptions = {}): NetlinkSocket {
@@ -68,6 +72,11 @@ export class NetlinkSocket implements AsyncDisposable {
     this.#options = options;
     this.#descriptor = this.#openDescriptor();
     options.signal?.addEventListener("abort", this.#onAbort, { once: true });
+  }
+
+  /** Whether a notification with this port id is due to this socket. */
+  hasPort(portId: number): boolean {
+    return this.#portIds.includes(portId);
   }
 
   readonly #onAbort = (): void => void this.close();
@@ -167,6 +176,8 @@ export class NetlinkSocket implements AsyncDisposable {
       receiveBufferBytes === undefined ? {} : { receiveBufferBytes },
     );
     if (sendBufferBytes !== undefined) descriptor.reserveSend(sendBufferBytes);
+    this.#portIds.push(descriptor.portId);
+    if (this.#portIds.length > REMEMBERED_PORTS) this.#portIds.shift();
     return descriptor;
   }
 

@@ -8,7 +8,7 @@
  *     batch.delete("elements", { table, set });        // flush a set
  */
 import { type Codec, type ValueOf, writeAttribute } from "../attributes.ts";
-import { NLA_F_NESTED, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL } from "../constants.ts";
+import { NLA_F_NESTED, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_NONREC } from "../constants.ts";
 import { MessageBuffer } from "../message-buffer.ts";
 import { beginBatch, beginNfnetlink, endBatch, NFNL_SUBSYS_NFTABLES } from "../nfnetlink.ts";
 import * as nft from "./constants.ts";
@@ -37,6 +37,8 @@ export type NftObject<K extends NftKind> = ValueOf<(typeof KINDS)[K]["codec"]>;
 const ELEMENTS_BYTES_LIMIT = 60_000;
 const NFTA_SET_ELEM_LIST_ELEMENTS = 3;
 const NFTA_LIST_ELEM = 1;
+/** Offset of the value of NFNL_BATCH_GENID in the message that begins a batch: after both headers and the attribute's. */
+const GENERATION_AT = 24;
 
 export class NftBatch {
   readonly messages: MessageBuffer;
@@ -52,6 +54,13 @@ export class NftBatch {
     this.#family = family;
     this.messages = new MessageBuffer(options.capacity ?? 4096);
     beginBatch(this.messages, options.generation);
+  }
+
+  /** Makes the batch one for another generation, to send it again. Only for batches that were made for one. */
+  setGeneration(generation: number): void {
+    const at = this.messages.startOf(0) + GENERATION_AT;
+    if (this.messages.startOf(1) !== at + 4) throw new Error("nf_tables: the batch was made for any generation");
+    this.messages.bytes.writeUInt32BE(generation >>> 0, at);
   }
 
   /** Number of operations. */
@@ -82,6 +91,11 @@ export class NftBatch {
   /** Adds the object; refused if it exists. */
   create<K extends NftKind>(kind: K, object: NftObject<K>): void {
     this.#put(KINDS[kind].add, KINDS[kind].flags | NLM_F_EXCL, kind, object);
+  }
+
+  /** Deletes the chain; refused if it still has rules. */
+  deleteEmptyChain(object: NftObject<"chain">): void {
+    this.#put(KINDS.chain.delete, NLM_F_NONREC, "chain", object);
   }
 
   /**

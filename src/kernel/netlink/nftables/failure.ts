@@ -1,14 +1,16 @@
 /** Why a batch was refused, in terms of the objects that were sent: found by decoding the message that the kernel names. */
-import { byteReader, forEachAttribute } from "../attributes.ts";
+import { byteReader, type Codec, forEachAttribute } from "../attributes.ts";
 import { align4, HOST_IS_LITTLE_ENDIAN, NLMSG_HDRLEN } from "../constants.ts";
 import type { NetlinkError } from "../errors.ts";
 import type { MessageBuffer } from "../message-buffer.ts";
 import { KINDS, type NftKind } from "./batch.ts";
+import { expression, type NftExpression } from "./expressions.ts";
 import { element, elements, type NftElementObject } from "./objects.ts";
 
 /** Netlink header and nfgenmsg. */
 const HEADERS = NLMSG_HDRLEN + 4;
 const NFTA_SET_ELEM_LIST_ELEMENTS = 3;
+const NFTA_RULE_EXPRESSIONS = 4;
 
 /** One refused operation. */
 export interface NftFailure {
@@ -22,6 +24,8 @@ export interface NftFailure {
   readonly set?: string | undefined;
   /** The element, where the kernel says which one it refused. */
   readonly element?: NftElementObject | undefined;
+  /** The expression of a rule, likewise. */
+  readonly expression?: NftExpression | undefined;
   /** For people: `add rule to chain service-… : ENOENT`. */
   readonly message: string;
 }
@@ -34,8 +38,16 @@ export function explainFailure(messages: MessageBuffer, error: NetlinkError): Nf
     return { error, verb: undefined, kind: undefined, message: `nf_tables: ${error.message}` };
   }
   const names = readNames(messages, index, found.kind);
-  const refused = found.kind === "elements" ? elementAt(messages, index, error.facts.offset) : undefined;
-  const failure = { error, ...found, ...names, element: refused };
+  const { offset } = error.facts;
+  const failure = {
+    error,
+    ...found,
+    ...names,
+    element:
+      found.kind === "elements" ? memberAt(messages, index, NFTA_SET_ELEM_LIST_ELEMENTS, element, offset) : undefined,
+    expression:
+      found.kind === "rule" ? memberAt(messages, index, NFTA_RULE_EXPRESSIONS, expression, offset) : undefined,
+  };
   return { ...failure, message: describe(failure) };
 }
 
@@ -76,16 +88,22 @@ function readNames(messages: MessageBuffer, index: number, kind: NftKind): Names
   }
 }
 
-/** The element whose bytes include the offset that the kernel complains about. */
-function elementAt(messages: MessageBuffer, index: number, offset: number | undefined): NftElementObject | undefined {
+/** The member of a list attribute whose bytes include the offset that the kernel complains about. */
+function memberAt<T>(
+  messages: MessageBuffer,
+  index: number,
+  list: number,
+  member: Codec<T>,
+  offset: number | undefined,
+): T | undefined {
   if (offset === undefined) return undefined;
   const { input, start, end, messageStart } = payload(messages, index);
   const at = messageStart + offset;
-  let found: NftElementObject | undefined;
+  let found: T | undefined;
   forEachAttribute(input, start, end, (type, from, to) => {
-    if (type !== NFTA_SET_ELEM_LIST_ELEMENTS || at < from || at >= to) return;
-    forEachAttribute(input, from, to, (_type, elementStart, elementEnd) => {
-      if (at >= elementStart - 4 && at < align4(elementEnd)) found = element.read(input, elementStart, elementEnd);
+    if (type !== list || at < from || at >= to) return;
+    forEachAttribute(input, from, to, (_type, memberStart, memberEnd) => {
+      if (at >= memberStart - 4 && at < align4(memberEnd)) found = member.read(input, memberStart, memberEnd);
     });
   });
   return found;
@@ -106,7 +124,12 @@ function describe(failure: Omit<NftFailure, "message">): string {
     failure.table === undefined ? undefined : `table ${failure.table}`,
   ].filter((part) => part !== undefined);
   const key = failure.element?.key?.value;
-  const which = key === undefined ? "" : ` with key ${Buffer.from(key).toString("hex")}`;
+  const which =
+    key !== undefined
+      ? ` with key ${Buffer.from(key).toString("hex")}`
+      : failure.expression !== undefined
+        ? ` with expression ${failure.expression.kind}`
+        : "";
   const why = error.facts.kernelMessage === undefined ? error.code : `${error.code} (${error.facts.kernelMessage})`;
   return `nf_tables: ${verb} ${kind === "elements" ? "element" : kind}${which}: ${where.join(", ")}: ${why}`;
 }

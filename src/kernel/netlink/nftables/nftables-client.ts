@@ -16,10 +16,12 @@ import {
   type NftElementObject,
   type NftElementsObject,
   type NftGeneration,
+  type NftRuleHead,
   type NftRuleObject,
   type NftSetObject,
   type NftTableObject,
   rule,
+  ruleHead,
   set,
   table,
 } from "./objects.ts";
@@ -51,9 +53,13 @@ export interface NftablesClient extends AsyncDisposable {
   chains(family: number, tableName: string, options?: CallOptions): Promise<NftChainObject[]>;
   /** All rules of the table, or of one chain, in order. */
   rules(family: number, tableName: string, chainName?: string, options?: CallOptions): Promise<NftRuleObject[]>;
+  /** {@link NftablesClient.rules} of the table without their expressions. */
+  ruleHeads(family: number, tableName: string, options?: CallOptions): Promise<NftRuleHead[]>;
   /** Named and anonymous ones; the latter have NFT_SET_ANONYMOUS among their flags. */
   sets(family: number, tableName: string, options?: CallOptions): Promise<NftSetObject[]>;
   elements(family: number, tableName: string, setName: string, options?: CallOptions): Promise<NftElementObject[]>;
+  /** Whether a notification with this port id is due to a commit of this client's. */
+  hasPort(portId: number): boolean;
   close(): Promise<void>;
 }
 
@@ -115,6 +121,9 @@ export function openNftables(): NftablesClient {
     rules: (family, tableName, chainName, options) =>
       dump(family, nft.NFT_MSG_GETRULE, rule, { table: tableName, chain: chainName }, options),
 
+    ruleHeads: (family, tableName, options) =>
+      dump(family, nft.NFT_MSG_GETRULE, ruleHead, { table: tableName }, options),
+
     sets: (family, tableName, options) => dump(family, nft.NFT_MSG_GETSET, set, { table: tableName }, options),
 
     async elements(family, tableName, setName, options) {
@@ -122,6 +131,8 @@ export function openNftables(): NftablesClient {
       const parts = await dump(family, nft.NFT_MSG_GETSETELEM, elements, filter, options);
       return parts.flatMap((part) => part.elements ?? []);
     },
+
+    hasPort: (portId) => socket.hasPort(portId),
 
     close: () => socket.close(),
     [Symbol.asyncDispose]: () => socket.close(),

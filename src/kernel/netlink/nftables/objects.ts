@@ -48,6 +48,14 @@ export const rule = attributes({
   chainId: [11, u32be],
 });
 
+/** A rule without what it does: cheap to read by the ten thousand. */
+export const ruleHead = attributes({
+  table: [1, zstring],
+  chain: [2, zstring],
+  handle: [3, u64be],
+  userdata: [7, binary],
+});
+
 const description = attributes({
   size: [1, u32be],
   concat: [2, list(1, attributes({ length: [1, u32be] }))],
@@ -104,6 +112,7 @@ export const generation = attributes({ id: [1, u32be], processId: [2, u32be], pr
 export type NftTableObject = ValueOf<typeof table>;
 export type NftChainObject = ValueOf<typeof chain>;
 export type NftRuleObject = ValueOf<typeof rule>;
+export type NftRuleHead = ValueOf<typeof ruleHead>;
 export type NftSetObject = ValueOf<typeof set>;
 export type NftElementObject = ValueOf<typeof element>;
 export type NftElementsObject = ValueOf<typeof elements>;

@@ -9,21 +9,86 @@ const USERDATA_LIMIT = 256;
 const COMMENT = 0;
 const SET_KEY_BYTE_ORDER = 0;
 const SET_DATA_BYTE_ORDER = 1;
+const SET_MERGE_ELEMENTS = 2;
+const SET_KEY_TYPEOF = 3;
+const SET_DATA_TYPEOF = 4;
+const SET_DATA_INTERVAL = 6;
 const SET_COMMENT = 7;
+/** An element: the interval that it starts has no end. */
+const ELEMENT_FLAGS = 1;
+const ELEMENT_OPEN_INTERVAL = 1;
+/** Ours, out of the way of those that nft has taken: programs skip what they do not know. */
+const ORIGIN = 0xb7;
 
 /** How `nft` shows a key or value: as it lies in memory, or swapped. Concatenations and single bytes have none. */
 export type ByteOrder = "none" | "host" | "big";
 const BYTE_ORDERS: Readonly<Record<ByteOrder, number>> = { none: 0, host: 1, big: 2 };
 
+/** The expression whose type a key or value has, as `nft` says it: `typeof`. */
+export type TypeOf =
+  | { readonly kind: "concat" }
+  | { readonly kind: "verdict" }
+  /** `protocol` and `field` as nft numbers them. */
+  | { readonly kind: "payload"; readonly protocol: number; readonly field: number };
+
+/** `nft` numbers protocols and their fields for {@link TypeOf} (nft 1.0.6). */
+export const NFT_PAYLOADS = {
+  ip: { protocol: 12, saddr: 11, daddr: 12 },
+  ip6: { protocol: 13, saddr: 8, daddr: 9 },
+} as const;
+
 export interface SetUserdata {
   readonly keyByteOrder?: ByteOrder;
   readonly dataByteOrder?: ByteOrder;
+  /** Intervals that touch are to be shown as one. */
+  readonly mergeElements?: boolean;
+  readonly keyTypeOf?: TypeOf;
+  readonly dataTypeOf?: TypeOf;
+  readonly isDataInterval?: boolean;
   readonly comment?: string | undefined;
 }
 
 /** User data of a table, chain, rule or element with this comment. Text that exceeds the limit is cut. Pure. */
 export function commentUserdata(comment: string): Uint8Array {
   return entry(COMMENT, text(comment, USERDATA_LIMIT - 2));
+}
+
+/** What a program stores with its rules to know them again: at most this many bytes. */
+export const ORIGIN_LIMIT = 32;
+
+/**
+ * User data of a rule: its comment, if any, and a mark of the program that made it. Programs that do not know the mark
+ * ignore it. A comment that exceeds the limit is cut. Pure.
+ */
+export function ruleUserdata(comment: string | undefined, origin: Uint8Array): Uint8Array {
+  if (origin.length > ORIGIN_LIMIT) throw new RangeError(`nf_tables: a mark of ${origin.length} bytes`);
+  const mark = entry(ORIGIN, origin);
+  if (comment === undefined) return mark;
+  return Buffer.concat([entry(COMMENT, text(comment, USERDATA_LIMIT - mark.length - 2)), mark]);
+}
+
+/** The mark of the program that made a rule; undefined when it left none. Pure. */
+export function originOf(userdata: Uint8Array | undefined): Uint8Array | undefined {
+  return userdata && parseUserdata(userdata).get(ORIGIN);
+}
+
+/** User data of the element that starts an interval up to the last value there is. Pure. */
+export function openIntervalUserdata(): Uint8Array {
+  return entry(ELEMENT_FLAGS, hostU32(ELEMENT_OPEN_INTERVAL));
+}
+
+function typeOf(expression: TypeOf): Uint8Array {
+  const number = (id: number): Uint8Array => entry(0, hostU32(id));
+  switch (expression.kind) {
+    case "verdict":
+      return Buffer.concat([number(1), entry(1, new Uint8Array())]);
+    case "concat":
+      return Buffer.concat([number(13), entry(1, new Uint8Array())]);
+    case "payload": {
+      const field = Buffer.concat([number(expression.protocol), entry(1, hostU32(expression.field))]);
+      return Buffer.concat([number(7), entry(1, field)]);
+    }
+  }
 }
 
 /** User data of a set or map. Pure. */
@@ -35,6 +100,10 @@ export function setUserdata(options: SetUserdata): Uint8Array {
   if (options.dataByteOrder !== undefined) {
     parts.push(entry(SET_DATA_BYTE_ORDER, hostU32(BYTE_ORDERS[options.dataByteOrder])));
   }
+  if (options.mergeElements !== undefined) parts.push(entry(SET_MERGE_ELEMENTS, flag(options.mergeElements)));
+  if (options.keyTypeOf !== undefined) parts.push(entry(SET_KEY_TYPEOF, typeOf(options.keyTypeOf)));
+  if (options.dataTypeOf !== undefined) parts.push(entry(SET_DATA_TYPEOF, typeOf(options.dataTypeOf)));
+  if (options.isDataInterval !== undefined) parts.push(entry(SET_DATA_INTERVAL, flag(options.isDataInterval)));
   if (options.comment !== undefined) {
     const room = parts.reduce((left, part) => left - part.length, USERDATA_LIMIT) - 2;
     parts.push(entry(SET_COMMENT, text(options.comment, room)));
@@ -82,6 +151,10 @@ function text(value: string, room: number): Uint8Array {
     bytes = bytes.subarray(0, end);
   }
   return Buffer.concat([bytes, Uint8Array.of(0)]);
+}
+
+function flag(isSet: boolean): Uint8Array {
+  return hostU32(isSet ? 1 : 0);
 }
 
 function entry(type: number, value: Uint8Array): Uint8Array {
