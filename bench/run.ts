@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type BenchArguments, readArguments, USAGE } from "./arguments.ts";
 import type { BackEnd, StepReport, WorkerTask } from "./figures.ts";
+import { compareForms } from "./forms.ts";
 import { removeNamespaces, withNamespace } from "./namespace.ts";
 import { tablesOf } from "./report.ts";
 import { restoreAlone } from "./restore-alone.ts";
@@ -52,27 +53,31 @@ async function measureSize(
   return { backEnd, services, endpointsEach, textBytes: statSync(textFile).size, aloneMs, reports };
 }
 
-async function measureAll(args: BenchArguments): Promise<SizeResult[]> {
+async function inTemporaryFolder<T>(work: (folder: string) => Promise<T>): Promise<T> {
   const folder = mkdtempSync(join(tmpdir(), "kpts-bench-"));
-  const results: SizeResult[] = [];
-  const endMs = performance.now() + args.totalLimitMs;
   try {
-    for (const backEnd of args.backEnds) {
-      console.log(`\n── ${backEnd} ──`);
-      const own: SizeResult[] = [];
-      for (const services of args.sizes) {
-        if (performance.now() > endMs) {
-          console.log(`${services} services: left out, the bench has run for ${args.totalLimitMs / 1000} s`);
-          continue;
-        }
-        process.stderr.write(`measuring ${services} services × ${args.endpointsEach} endpoints with ${backEnd}…\n`);
-        own.push(await measureSize(args, backEnd, services, join(folder, "payload")));
-      }
-      console.log(tablesOf(own, args.limitMs));
-      results.push(...own);
-    }
+    return await work(folder);
   } finally {
     rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function measureAll(args: BenchArguments, textFile: string): Promise<SizeResult[]> {
+  const results: SizeResult[] = [];
+  const endMs = performance.now() + args.totalLimitMs;
+  for (const backEnd of args.backEnds) {
+    console.log(`\n── ${backEnd} ──`);
+    const own: SizeResult[] = [];
+    for (const services of args.sizes) {
+      if (performance.now() > endMs) {
+        console.log(`${services} services: left out, the bench has run for ${args.totalLimitMs / 1000} s`);
+        continue;
+      }
+      process.stderr.write(`measuring ${services} services × ${args.endpointsEach} endpoints with ${backEnd}…\n`);
+      own.push(await measureSize(args, backEnd, services, textFile));
+    }
+    console.log(tablesOf(own, args.limitMs));
+    results.push(...own);
   }
   return results;
 }
@@ -84,7 +89,17 @@ async function main(): Promise<number> {
     return 0;
   }
   if (process.getuid?.() !== 0) throw new Error("network namespaces need root: run the bench as root");
-  const results = await measureAll(args);
+  if (args.comparesForms) {
+    await inTemporaryFolder((folder) =>
+      compareForms(args.backEnds, args.sizes, args.endpointsEach, {
+        file: join(folder, "payload"),
+        limitMs: args.limitMs,
+        rounds: args.repeats.changes,
+      }),
+    );
+    return 0;
+  }
+  const results = await inTemporaryFolder((folder) => measureAll(args, join(folder, "payload")));
   console.log("");
   const verdicts = judge(results, args.limitMs);
   for (const { passed, text } of verdicts) console.log(`${passed ? "PASS" : "FAIL"}  ${text}`);
