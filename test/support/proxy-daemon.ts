@@ -55,9 +55,14 @@ export class ProxyDaemon {
     writeFileSync(join(this.folder, "config.json"), JSON.stringify(config));
   }
 
+  /** Writes its files, for a test that wants to see the start. Remove with {@link ProxyDaemon.dispose}. */
+  static prepare(namespace: NetworkNamespace, options: DaemonOptions): ProxyDaemon {
+    return new ProxyDaemon(namespace, options);
+  }
+
   /** Starts it and waits for the first sync of every family. Remove with {@link ProxyDaemon.dispose}. */
   static async start(namespace: NetworkNamespace, options: DaemonOptions): Promise<ProxyDaemon> {
-    const daemon = new ProxyDaemon(namespace, options);
+    const daemon = ProxyDaemon.prepare(namespace, options);
     daemon.spawn();
     await daemon.synced();
     return daemon;
@@ -117,6 +122,10 @@ export class ProxyDaemon {
   async synced(sinceMs = 0, families: readonly string[] = ["IPv4", "IPv6"]): Promise<void> {
     const name = "kubeproxy_sync_proxy_rules_last_timestamp_seconds";
     await this.until("a successful sync", async () => {
+      const child = this.#child;
+      if (child !== undefined && (child.exitCode !== null || child.signalCode !== null)) {
+        throw new Error(`the daemon ended with ${child.exitCode ?? child.signalCode} instead of syncing:\n${this.log}`);
+      }
       const { body } = await this.fetch("http://127.0.0.1:10249/metrics");
       return families.every((family) => {
         const sample = new RegExp(`^${name}\\{ip_family="${family}"\\} (.*)$`, "m").exec(body);

@@ -59,6 +59,7 @@ const services = numbered({
   },
   "for-the-lan": { endpoints: ["local-1"], spec: { loadBalancerSourceRanges: ["10.200.0.0/24", "fd00:200::/64"] } },
   "two-here": { endpoints: ALL, spec: { ...LOCAL_OUTSIDE, healthCheckNodePort: 32002 } },
+  "cluster-ip-type": { endpoints: ALL, spec: { ...LOCAL_OUTSIDE, type: "ClusterIP" } },
   "none-here": { endpoints: ["remote-1"], spec: { ...LOCAL_OUTSIDE, healthCheckNodePort: 32003 } },
 });
 type ServiceName = keyof typeof services;
@@ -225,6 +226,10 @@ function registerTests(t: TestContext, network: FlowNetwork, mode: Mode): Promis
       cell("draining-here", "load balancer", outside, keptBy(outside, "local-1")),
       cell("draining-here", "load balancer", "pod", keptBy("pod", "remote-1")),
       inside("draining-here", "remote-1"),
+    ),
+    check(
+      "a Local policy holds for the external IPs of a ClusterIP service too",
+      cell("cluster-ip-type", "external IP", outside, keptBy(outside, "local-1", "local-2")),
     ),
     check("pods that neither are ready nor serve are no endpoints", inside("broken")),
     check("zone hints keep to the node's zone, wherever its pods are", inside("zoned", "remote-1")),

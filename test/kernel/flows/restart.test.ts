@@ -1,7 +1,11 @@
 /** The daemon dies at any moment and comes back: the rules stay, connections live, nothing is lost or doubled. */
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
+import { newRunName } from "../../../src/demo/run-name.ts";
+import { defaultClusterCidr, nodeA } from "../../../src/demo/topology-spec.ts";
+import { ProxyDaemon } from "../../support/proxy-daemon.ts";
 import { kernelSkip } from "../../support/topology.ts";
 import { outcomes } from "./asking.ts";
 import { clusterOf, FAMILIES, PROTOCOLS, type ServiceSpec } from "./cluster-objects.ts";
@@ -21,13 +25,17 @@ const others = Array.from(
   }),
 );
 const home = [stable, ...others];
+/** Services that only some variants have, so that a later daemon finds rules that nobody needs any more. */
+const extras = others
+  .slice(0, 20)
+  .map((service) => ({ ...service, name: `extra-${service.name}`, number: service.number + 60 }));
 /** Clusters that differ from each other in services, endpoints and kinds of rules. */
 const variants: readonly (readonly ServiceSpec[])[] = [
-  [stable, ...others.slice(0, 30)],
+  [stable, ...others.slice(0, 30), ...extras],
   [stable, ...others.map((service) => ({ ...service, endpoints: ["local-2"] as const }))],
   [stable, ...others.map((service) => ({ ...service, spec: { sessionAffinity: "ClientIP" } }))],
   [stable],
-  [stable, ...others.map((service) => ({ ...service, endpoints: [] }))],
+  [stable, ...others.map((service) => ({ ...service, endpoints: [] })), ...extras],
 ];
 
 /** Asks the stable service all the time until told to stop. @returns what it met but answers, each once. */
@@ -117,7 +125,42 @@ async function killAtAnyMoment(network: FlowNetwork, mode: Mode): Promise<void> 
   assert.deepEqual(await stopAsking(), [], `killed ${moments.join(", ")} ms after each start or change`);
 }
 
+/** A daemon for a node without a network; what it leaves in the kernel does not depend on one. */
+async function bareDaemon(t: TestContext, mode: Mode): Promise<ProxyDaemon> {
+  const node = await NetworkNamespace.create(newRunName("bare"));
+  t.after(() => node.remove());
+  const daemon = ProxyDaemon.prepare(node, {
+    hostnameOverride: nodeA.name,
+    objects: clusterOf(home),
+    config: { mode, clusterCIDR: defaultClusterCidr },
+  });
+  t.after(() => daemon.dispose());
+  return daemon;
+}
+
+async function killInFirstStart(t: TestContext, mode: Mode): Promise<void> {
+  const [undisturbed, victim] = await Promise.all([bareDaemon(t, mode), bareDaemon(t, mode)]);
+  const moments = [0.1, 0.4, 0.6, 0.8, 1].map((part) => Math.round(100 + part * Math.random() * 800));
+  for (const moment of moments) {
+    victim.spawn();
+    await sleep(moment);
+    await victim.stop("SIGKILL");
+  }
+  for (const daemon of [undisturbed, victim]) daemon.spawn();
+  await Promise.all([undisturbed.synced(), victim.synced()]);
+  const { rules } = traitsOf[mode];
+  assert.equal(await rules(victim), await rules(undisturbed), `killed ${moments.join(", ")} ms after each start`);
+}
+
 for (const mode of MODES) {
+  test(
+    `${mode}: killed again and again in its first start, it leaves the same rules in the end`,
+    {
+      skip: kernelSkip,
+    },
+    (t) => killInFirstStart(t, mode),
+  );
+
   test(`${mode}: sudden death`, { skip: kernelSkip }, async (t) => {
     const network = await flowNetwork(t, mode, home);
     await t.test("rules and connections outlive a killed daemon and its successor's start", () =>

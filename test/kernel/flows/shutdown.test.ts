@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
 import { kernelSkip } from "../../support/topology.ts";
 import { differenceFrom } from "./asking.ts";
 import { clusterOf, type ServiceSpec } from "./cluster-objects.ts";
@@ -11,6 +12,17 @@ import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
 import { MODES, type Mode, traitsOf } from "./modes.ts";
 
 const END_LIMIT_MS = 2000;
+
+/** The exit status, or a failure when the end does not come. */
+async function endOf(daemon: ProxyDaemon): Promise<number | NodeJS.Signals | null> {
+  const tooLate = new AbortController();
+  const limit = sleep(5 * END_LIMIT_MS, "no end", { signal: tooLate.signal }).catch(() => "aborted");
+  const status = await Promise.race([daemon.ended(), limit]);
+  tooLate.abort();
+  assert.notEqual(status, "no end", `SIGTERM does not end the daemon:\n${daemon.log}`);
+  return await daemon.ended();
+}
+
 const services: readonly ServiceSpec[] = Array.from({ length: 30 }, (_, index) => ({
   name: `service-${index}`,
   number: index + 1,
@@ -23,7 +35,7 @@ async function endAndCheck({ daemon, probers }: FlowNetwork, mode: Mode, pid: nu
   assert.ok(pid !== undefined);
   const sentAt = Date.now();
   process.kill(pid, "SIGTERM");
-  assert.equal(await daemon.ended(), 0, daemon.log);
+  assert.equal(await endOf(daemon), 0, daemon.log);
   const tookMs = Date.now() - sentAt;
   assert.ok(tookMs < END_LIMIT_MS, `${tookMs} ms`);
   assert.equal(await traitsOf[mode].rules(daemon), before);
