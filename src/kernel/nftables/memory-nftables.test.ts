@@ -24,7 +24,7 @@ test("refuses what it is told to refuse, until told otherwise", async () => {
   const kernel = new MemoryNftKernel("ip");
   const nft = kernel.connect();
   await nft.transact([TABLE]);
-  const allow = kernel.refuse((operation) => (operation.kind === "add-chain" ? "unsupported" : undefined));
+  const allow = kernel.refuse((operation) => (operation.kind === "add-chain" ? { code: "unsupported" } : undefined));
   await assert.rejects(nft.transact([{ kind: "add-set", set: VERDICTS }, CHAIN]), {
     code: "unsupported",
     operation: 1,
@@ -33,6 +33,23 @@ test("refuses what it is told to refuse, until told otherwise", async () => {
   allow();
   await nft.transact([CHAIN]);
   assert.equal(kernel.refusals, 1);
+});
+
+test("a refusal need not name the operation", async () => {
+  const kernel = new MemoryNftKernel("ip");
+  kernel.refuse(() => ({ code: "too_large", isNamed: false }));
+  await assert.rejects(kernel.connect().transact([TABLE]), { code: "too_large", operation: undefined });
+});
+
+test("somebody can change the table just after it was read", async () => {
+  const kernel = new MemoryNftKernel("ip");
+  const nft = kernel.connect();
+  await nft.transact([TABLE]);
+  kernel.afterNextRead(() => kernel.connectAnother().transact([CHAIN]));
+  const content = await nft.read();
+  assert.equal(content?.chains.size, 0);
+  await assert.rejects(nft.transact([CHAIN], { generation: content?.generation ?? 0 }), { code: "conflict" });
+  assert.equal((await nft.read())?.chains.size, 1);
 });
 
 test("fails once for each error that it was given", async () => {

@@ -30,8 +30,15 @@ export interface MemoryNftKernelOptions {
   readonly releasesLate?: boolean;
 }
 
+/** A refusal that has nothing to do with the state. */
+export interface NftRefusal {
+  readonly code: NftErrorCode;
+  /** Whether the error says which operation it was. @default true */
+  readonly isNamed?: boolean;
+}
+
 /** Decides whether an operation shall be refused, whatever the state. */
-export type NftFault = (operation: NftOperation) => NftErrorCode | undefined;
+export type NftFault = (operation: NftOperation) => NftRefusal | undefined;
 
 interface Watcher {
   readonly program: MemoryProgram;
@@ -45,6 +52,7 @@ export class MemoryNftKernel {
   readonly #watchers = new Set<Watcher>();
   readonly #faults = new Set<NftFault>();
   readonly #failures: Error[] = [];
+  readonly #afterRead: (() => Promise<void>)[] = [];
   readonly #transactions: (readonly NftOperation[])[] = [];
   #generation = 1;
   #refusals = 0;
@@ -59,7 +67,11 @@ export class MemoryNftKernel {
     return {
       family: this.family,
       transact: async (operations, options = {}) => this.#transact(program, operations, options.generation),
-      read: async () => this.#read(),
+      read: async () => {
+        const content = this.#read();
+        for (const action of this.#afterRead.splice(0)) await action();
+        return content;
+      },
       watch: (onChange, signal) => this.#watch(program, onChange, signal),
     };
   }
@@ -84,7 +96,7 @@ export class MemoryNftKernel {
     return this.#transactions.splice(0).flat();
   }
 
-  /** From now on refuses operations for which `fault` gives a code. @returns how to end that. */
+  /** From now on refuses operations for which `fault` gives a refusal. @returns how to end that. */
   refuse(fault: NftFault): () => void {
     this.#faults.add(fault);
     return () => this.#faults.delete(fault);
@@ -93,6 +105,11 @@ export class MemoryNftKernel {
   /** The next transaction fails with this, whatever it asks for. Repeated calls queue up. */
   failOnce(error: Error): void {
     this.#failures.push(error);
+  }
+
+  /** Somebody does this just after the table is read for the next time. */
+  afterNextRead(action: () => Promise<void>): void {
+    this.#afterRead.push(action);
   }
 
   /** All watching ends with this error, as when notifications cannot be received any more. */
@@ -145,8 +162,10 @@ export class MemoryNftKernel {
       }
       for (const [index, operation] of operations.entries()) {
         for (const fault of this.#faults) {
-          const code = fault(operation);
-          if (code !== undefined) throw new NftError(code, `${operation.kind}: refused on purpose`, index);
+          const refusal = fault(operation);
+          if (refusal === undefined) continue;
+          const named = refusal.isNamed === false ? undefined : index;
+          throw new NftError(refusal.code, `${operation.kind}: refused on purpose`, named);
         }
         this.#table.apply(operation, index, program.writesDigests);
       }

@@ -124,12 +124,17 @@ function describe(failure: Omit<NftFailure, "message">): string {
     failure.table === undefined ? undefined : `table ${failure.table}`,
   ].filter((part) => part !== undefined);
   const key = failure.element?.key?.value;
-  const which =
-    key !== undefined
-      ? ` with key ${Buffer.from(key).toString("hex")}`
-      : failure.expression !== undefined
-        ? ` with expression ${failure.expression.kind}`
-        : "";
+  const which = key === undefined ? "" : ` with key ${Buffer.from(key).toString("hex")}`;
+  const what = failure.expression === undefined ? "" : ` ${describeExpression(failure.expression)}`;
   const why = error.facts.kernelMessage === undefined ? error.code : `${error.code} (${error.facts.kernelMessage})`;
-  return `nf_tables: ${verb} ${kind === "elements" ? "element" : kind}${which}: ${where.join(", ")}: ${why}`;
+  return `nf_tables: ${verb} ${kind === "elements" ? "element" : kind}${which}${what}: ${where.join(", ")}: ${why}`;
+}
+
+/** What an expression refers to, which may be what is missing; otherwise the expression itself. */
+function describeExpression(expression: NftExpression): string {
+  const chain = expression.kind === "immediate" ? expression.data?.verdict?.chain : undefined;
+  if (chain !== undefined) return `to chain ${chain}`;
+  if (expression.kind === "lookup" && expression.set !== undefined) return `with set ${expression.set}`;
+  if (expression.kind === "dynset" && expression.setName !== undefined) return `with set ${expression.setName}`;
+  return `with expression ${expression.kind}`;
 }

@@ -178,7 +178,10 @@ inNetns(import.meta.url, { name: "nftclient" }, () => {
           ["add", "table", TABLE, undefined, "EEXIST"],
         ],
       );
-      assert.equal(failures[0]?.message, "nf_tables: add rule: chain service, table kube-proxy: ENOENT");
+      assert.equal(
+        failures[0]?.message,
+        "nf_tables: add rule to chain nowhere: chain service, table kube-proxy: ENOENT",
+      );
       assert.equal(list(), "");
     });
 

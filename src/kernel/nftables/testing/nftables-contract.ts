@@ -33,7 +33,8 @@ const SERVICE_IPS: NftSet = { name: "service-ips", key: ["address", "protocol", 
 const NODE_PORTS: NftSet = { name: "node-ports", key: ["protocol", "port"], isMap: true };
 const HAIRPIN: NftSet = { name: "hairpin", key: ["address", "address", "protocol", "port"], isMap: false };
 const AFFINITY: NftSet = { name: "affinity-A-ns/a/tcp/p__1", key: ["address"], isMap: false, timeoutSeconds: 10 };
-const INPUT: NftHook = { type: "filter", hook: "input", priority: 0 };
+/** Of a kind from which everything else here may be reached: addresses are not translated in filter chains. */
+const PREROUTING: NftHook = { type: "nat", hook: "prerouting", priority: -100 };
 
 const ip = (text: string): IpAddress => text as IpAddress; // canonical literals below
 const A = "service-A-ns/a/tcp/p";
@@ -88,10 +89,10 @@ const EXAMPLE: readonly NftOperation[] = [
   addSet(NODE_PORTS),
   addSet(HAIRPIN),
   addSet(AFFINITY),
-  addChain("filter-input", INPUT),
+  addChain("nat-prerouting", PREROUTING),
   addChain(A),
   addChain(B),
-  addRule("filter-input", DISPATCH),
+  addRule("nat-prerouting", DISPATCH),
   addRule(A, REMEMBER),
   addRule(A, TO_ENDPOINTS),
   addElements(CLUSTER_IPS, { key: [ip("10.96.0.1")] }),
@@ -109,7 +110,7 @@ const REFUSED: readonly (readonly [
   ["a rule that chooses among missing chains", ["not_found"], [addRule(B, chooseFrom(A, "gone"))]],
   ["a rule that looks into a missing set", ["not_found"], [addRule(B, lookInto("gone"))]],
   ["a rule that fills a missing set", ["not_found"], [addRule(B, remember("gone"))]],
-  ["a rule that jumps to a base chain", ["unsupported"], [addRule(B, jumpTo("filter-input"))]],
+  ["a rule that jumps to a base chain", ["unsupported"], [addRule(B, jumpTo("nat-prerouting"))]],
   [
     "an element for a missing set",
     ["not_found"],
@@ -139,10 +140,18 @@ const REFUSED: readonly (readonly [
   ["flushing a missing set", ["not_found"], [{ kind: "flush-set", set: { ...CLUSTER_IPS, name: "gone" } }]],
   ["a set with the name of one of other keys", ["exists"], [addSet({ ...CLUSTER_IPS, key: ["port"] })]],
   ["a map with the name of a set", ["exists"], [addSet({ ...CLUSTER_IPS, isMap: true })]],
-  ["a base chain with the name of a regular one", ["exists"], [addChain(A, INPUT)]],
-  ["a base chain at another hook", ["unsupported", "exists"], [addChain("filter-input", { ...INPUT, hook: "output" })]],
-  ["a base chain of other priority", ["unsupported", "exists"], [addChain("filter-input", { ...INPUT, priority: 5 })]],
-  ["a base chain of another type", ["exists"], [addChain("filter-input", { ...INPUT, type: "nat" })]],
+  ["a base chain with the name of a regular one", ["exists"], [addChain(A, PREROUTING)]],
+  [
+    "a base chain at another hook",
+    ["unsupported", "exists"],
+    [addChain("nat-prerouting", { ...PREROUTING, hook: "output" })],
+  ],
+  [
+    "a base chain of other priority",
+    ["unsupported", "exists"],
+    [addChain("nat-prerouting", { ...PREROUTING, priority: 5 })],
+  ],
+  ["a base chain of another type", ["exists"], [addChain("nat-prerouting", { ...PREROUTING, type: "filter" })]],
   ["anything after the table was deleted", ["not_found"], [{ kind: "delete-table" }, addChain("x")]],
 ];
 
@@ -244,7 +253,7 @@ export function nftablesContract({ name, open, skip }: NftablesSubject): void {
       });
       assert.deepEqual(await contentOf(nft), {
         chains: [
-          ["filter-input", { hook: INPUT, ruleDigests: [ruleDigest(DISPATCH)] }],
+          ["nat-prerouting", { hook: PREROUTING, ruleDigests: [ruleDigest(DISPATCH)] }],
           [A, { hook: undefined, ruleDigests: [REMEMBER, TO_ENDPOINTS].map(ruleDigest) }],
           [B, { hook: undefined, ruleDigests: [] }],
         ],
@@ -315,7 +324,7 @@ export function nftablesContract({ name, open, skip }: NftablesSubject): void {
         { kind: "delete-set", set: AFFINITY.name },
       ]);
       const content = await nft.read();
-      assert.deepEqual([...(content?.chains.keys() ?? [])].sort(), ["filter-input", B]);
+      assert.deepEqual([...(content?.chains.keys() ?? [])].sort(), ["nat-prerouting", B]);
       assert.equal(content?.sets.has(AFFINITY.name), false);
     });
 
@@ -342,12 +351,12 @@ export function nftablesContract({ name, open, skip }: NftablesSubject): void {
       await nft.transact([
         { kind: "delete-table" },
         addTable,
-        addChain("filter-input", { ...INPUT, hook: "forward", priority: 3 }),
+        addChain("nat-prerouting", { ...PREROUTING, hook: "output", priority: 3 }),
       ]);
       const content = await nft.read();
       assert.deepEqual(
         [...(content?.chains ?? [])],
-        [["filter-input", { hook: { type: "filter", hook: "forward", priority: 3 }, ruleDigests: [] }]],
+        [["nat-prerouting", { hook: { type: "nat", hook: "output", priority: 3 }, ruleDigests: [] }]],
       );
       assert.equal(content?.sets.size, 0);
     });

@@ -1,0 +1,122 @@
+/** A table read from the kernel, as the contract of `nftables.ts` has it. */
+
+import {
+  NF_ACCEPT,
+  NF_DROP,
+  NF_INET_HOOKS,
+  NFT_GOTO,
+  NFT_JUMP,
+  NFT_SET_ANONYMOUS,
+  NFT_SET_EVAL,
+  NFT_SET_MAP,
+  NFT_SET_TIMEOUT,
+  NFT_TYPES,
+} from "../netlink/nftables/constants.ts";
+import type { NftVerdictData } from "../netlink/nftables/data.ts";
+import type { NftablesClient } from "../netlink/nftables/nftables-client.ts";
+import type { NftChainObject, NftElementObject, NftSetObject } from "../netlink/nftables/objects.ts";
+import { commentOf, originOf } from "../netlink/nftables/userdata.ts";
+import { digestOfOrigin } from "./netlink-origin.ts";
+import { decodeKey, type FamilyLayout, keyTypesOf } from "./netlink-values.ts";
+import type { NftChainContent, NftSetContent } from "./nftables.ts";
+import type { NftElement, NftHook, NftKeyType, NftVerdict } from "./ruleset.ts";
+
+/** What a table holds, but for the generation. */
+export interface TableObjects {
+  readonly chains: ReadonlyMap<string, NftChainContent>;
+  readonly sets: ReadonlyMap<string, NftSetContent>;
+}
+
+/** A table that is switched off. */
+const NFT_TABLE_F_DORMANT = 1;
+
+/**
+ * Reads a table piece by piece; undefined when there is none. It may have changed meanwhile: compare generations.
+ *
+ * @throws NetlinkError, `ENOENT` when the table goes while it is read.
+ */
+export async function readTable(
+  client: NftablesClient,
+  table: string,
+  layout: FamilyLayout,
+): Promise<TableObjects | undefined> {
+  const { nfproto } = layout;
+  const found = (await client.tables(nfproto)).find(({ name }) => name === table);
+  if (found === undefined) return undefined;
+  // A table that is switched off hooks nothing, whatever its chains say.
+  const isActive = ((found.flags ?? 0) & NFT_TABLE_F_DORMANT) === 0;
+  const chains = new Map<string, { hook: NftHook | undefined; ruleDigests: (string | undefined)[] }>();
+  for (const chain of await client.chains(nfproto, table)) {
+    if (chain.name === undefined) continue;
+    chains.set(chain.name, { hook: isActive ? hookOf(chain) : undefined, ruleDigests: [] });
+  }
+  for (const { chain, userdata } of await client.ruleHeads(nfproto, table)) {
+    chains.get(chain ?? "")?.ruleDigests.push(digestOfOrigin(originOf(userdata)));
+  }
+  const sets = new Map<string, NftSetContent>();
+  for (const set of await client.sets(nfproto, table)) {
+    const { name, flags = 0, timeout } = set;
+    if (name === undefined || (flags & NFT_SET_ANONYMOUS) !== 0) continue;
+    const key = keyOf(set, layout);
+    const isFilledByPackets = (flags & (NFT_SET_TIMEOUT | NFT_SET_EVAL)) !== 0;
+    const elements =
+      key === undefined || isFilledByPackets
+        ? []
+        : elementsOf(await client.elements(nfproto, table, name), key, layout);
+    sets.set(name, {
+      key,
+      isMap: (flags & NFT_SET_MAP) !== 0,
+      timeoutSeconds: timeout === undefined ? undefined : timeout / 1000,
+      elements,
+    });
+  }
+  return { chains, sets };
+}
+
+const HOOK_NAMES: ReadonlyMap<number, NftHook["hook"]> = new Map(
+  (Object.keys(NF_INET_HOOKS) as NftHook["hook"][]).map((name) => [NF_INET_HOOKS[name], name]), // the table's own keys
+);
+
+/** Undefined also for what is no hook of ours: another type, or one that drops what the rules leave. */
+function hookOf({ type, hook, policy }: NftChainObject): NftHook | undefined {
+  const name = HOOK_NAMES.get(hook?.hooknum ?? -1);
+  if (name === undefined || (type !== "filter" && type !== "nat") || policy !== NF_ACCEPT) return undefined;
+  return { type, hook: name, priority: hook?.priority ?? 0 };
+}
+
+/** Undefined for sets of other types, and for those of other kinds (intervals, values that are no verdicts). */
+function keyOf({ flags = 0, keyType = 0, dataType }: NftSetObject, layout: FamilyLayout): NftKeyType[] | undefined {
+  if ((flags & ~(NFT_SET_MAP | NFT_SET_TIMEOUT | NFT_SET_EVAL)) !== 0) return undefined;
+  if ((flags & NFT_SET_MAP) !== 0 && dataType !== NFT_TYPES.verdict) return undefined;
+  return keyTypesOf(keyType, layout);
+}
+
+function elementsOf(objects: readonly NftElementObject[], key: readonly NftKeyType[], layout: FamilyLayout) {
+  const elements: NftElement[] = [];
+  for (const { key: data, data: value, userdata } of objects) {
+    const values = data?.value && decodeKey(key, data.value, layout);
+    if (values === undefined) continue;
+    const verdict = value?.verdict && verdictOf(value.verdict);
+    const comment = commentOf(userdata);
+    elements.push({
+      key: values,
+      ...(verdict === undefined ? {} : { verdict }),
+      ...(comment === undefined ? {} : { comment }),
+    });
+  }
+  return elements;
+}
+
+/** Undefined for verdicts that this program never gives. */
+function verdictOf({ code, chain = "" }: NftVerdictData): NftVerdict | undefined {
+  switch (code) {
+    case NF_DROP:
+      return { kind: "drop" };
+    case NFT_JUMP:
+      return { kind: "jump", chain };
+    case NFT_GOTO:
+      return { kind: "goto", chain };
+    default:
+      return undefined;
+  }
+}

@@ -1,0 +1,68 @@
+/** The kernel's refusals as errors of the contract: reference nfnetlink.md §11. */
+import { NetlinkError } from "../netlink/errors.ts";
+import type { NftExpression } from "../netlink/nftables/expressions.ts";
+import type { NftFailure } from "../netlink/nftables/failure.ts";
+import type { CommitResult } from "../netlink/nftables/nftables-client.ts";
+import type { EncodedTransaction } from "./netlink-transaction.ts";
+import { NftError, type NftErrorCode } from "./nftables.ts";
+
+const CODES: Readonly<Record<string, NftErrorCode>> = {
+  ENOENT: "not_found",
+  EEXIST: "exists",
+  EBUSY: "busy",
+  ERESTART: "conflict",
+  EPERM: "denied",
+  EACCES: "denied",
+  EOPNOTSUPP: "unsupported",
+  EPROTONOSUPPORT: "unsupported",
+  EAFNOSUPPORT: "unsupported",
+  EMSGSIZE: "too_large",
+  too_large: "too_large",
+};
+
+const ADVICE: Partial<Readonly<Record<NftErrorCode, string>>> = {
+  denied: "run as root or with CAP_NET_ADMIN",
+  unsupported: "the kernel lacks it: a module or a newer kernel is needed",
+};
+
+/** Expressions that name something which may not exist; all others can only be missing themselves. */
+const REFERRING: ReadonlySet<NftExpression["kind"]> = new Set(["lookup", "dynset", "objref", "immediate"]);
+
+/** A failure of the socket, or of a request outside of transactions. Pure. */
+export function fromNetlinkError(error: unknown): NftError {
+  if (error instanceof NftError) return error;
+  if (!(error instanceof NetlinkError)) {
+    return new NftError("failed", `nftables: ${String(error)}`, undefined, { cause: error });
+  }
+  const code = CODES[error.code] ?? "failed";
+  return new NftError(code, withAdvice(error.message, code), undefined, { cause: error });
+}
+
+/** What a refused batch means. The first refusal counts: the others mostly follow from it. */
+export function fromRefusal(
+  result: Extract<CommitResult, { committed: false }>,
+  transaction: EncodedTransaction,
+): NftError {
+  const [first] = result.failures;
+  if (first === undefined) return new NftError("failed", "nftables: the kernel refused a transaction", undefined);
+  const { index } = first.error.facts.request ?? {};
+  const code = result.isStale ? "conflict" : codeOf(first);
+  const more = result.failures.length > 1 ? ` (and ${result.failures.length - 1} more refusals)` : "";
+  return new NftError(
+    code,
+    withAdvice(`${first.message}${more}`, code),
+    index === undefined ? undefined : transaction.operationOf(index),
+    { cause: first.error },
+  );
+}
+
+function codeOf({ error, expression }: NftFailure): NftErrorCode {
+  // A type of expression that the kernel does not have is "not found" to it, too.
+  if (error.code === "ENOENT" && expression !== undefined && !REFERRING.has(expression.kind)) return "unsupported";
+  return CODES[error.code] ?? "failed";
+}
+
+function withAdvice(message: string, code: NftErrorCode): string {
+  const advice = ADVICE[code];
+  return advice === undefined ? message : `${message}; ${advice}`;
+}

@@ -1,0 +1,277 @@
+/**
+ * Rules as the kernel's expressions, compiled as `nft` 1.0.6 compiles the same rules, so that it lists them the same
+ * (reference nfnetlink.md §5, §7). The kernel evaluates a rule's expressions in order, on registers: 16 words of four
+ * bytes, named singly or in groups of four. Pure.
+ */
+import { type Cidr, splitCidr } from "../../net/ip.ts";
+import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../netlink/nfnetlink.ts";
+import * as nft from "../netlink/nftables/constants.ts";
+import { hostU32, netU16 } from "../netlink/nftables/data.ts";
+import type { NftExpression } from "../netlink/nftables/expressions.ts";
+import { type AnonymousSet, addressSet, targetMap, verdictData, verdictMap } from "./netlink-sets.ts";
+import { addressBytes, type FamilyLayout, PROTOCOL_NUMBERS } from "./netlink-values.ts";
+import type { NftField, NftProtocol, NftRule, NftStatement, NftVerdict } from "./ruleset.ts";
+
+/** Takes a set that the rule brings along, to be created before it; gives the number that binds the two. */
+export type AddAnonymousSet = (set: AnonymousSet) => number;
+
+const WORD = 4;
+const INTERFACE_NAME_BYTES = 16;
+const CT_STATE_NEW = 8;
+const CT_STATUS_DNAT = 0x20;
+
+/** Names the register that starts at a word: whole groups have names of their own. */
+function register(word: number): number {
+  return word % 4 === 0 ? nft.NFT_REG_1 + word / 4 : nft.NFT_REG32_00 + word;
+}
+
+/** The expressions of a rule. @throws RangeError for values that cannot be in packets of the family. */
+export function ruleExpressions(
+  rule: NftRule,
+  layout: FamilyLayout,
+  addAnonymousSet: AddAnonymousSet,
+): readonly NftExpression[] {
+  const expressions: NftExpression[] = [];
+  for (const statement of rule.statements) compile(expressions, statement, layout, addAnonymousSet);
+  return expressions;
+}
+
+function compile(
+  out: NftExpression[],
+  statement: NftStatement,
+  layout: FamilyLayout,
+  addAnonymousSet: AddAnonymousSet,
+): void {
+  switch (statement.kind) {
+    case "ct-new":
+      out.push(LOAD_CT_STATE, ...anyBit(CT_STATE_NEW));
+      return;
+    case "ct-dnat":
+      out.push(LOAD_CT_STATUS, ...anyBit(CT_STATUS_DNAT));
+      return;
+    case "address":
+      matchAddresses(out, statement, layout, addAnonymousSet);
+      return;
+    case "fib-local":
+      out.push(
+        {
+          kind: "fib",
+          dreg: nft.NFT_REG_1,
+          result: nft.NFT_FIB_RESULT_ADDRTYPE,
+          flags: statement.side === "saddr" ? nft.NFTA_FIB_F_SADDR : nft.NFTA_FIB_F_DADDR,
+        },
+        compare(hostU32(nft.RTN_LOCAL)),
+      );
+      return;
+    case "in-interface": {
+      const name = Buffer.from(statement.name);
+      // A name is compared with its padding; without, it is the beginning of a name.
+      const value = statement.isPrefix ? name : Buffer.concat([name], INTERFACE_NAME_BYTES);
+      out.push({ kind: "meta", key: nft.NFT_META_IIFNAME, dreg: nft.NFT_REG_1 }, compare(value, statement.negate));
+      return;
+    }
+    case "mark-test":
+      out.push(LOAD_MARK, ...anyBit(statement.mask));
+      return;
+    case "l4proto":
+      out.push(LOAD_PROTOCOL, COMPARE_PROTOCOL[statement.protocol]);
+      return;
+    case "lookup":
+      loadFields(out, statement.fields, layout);
+      out.push({ kind: "lookup", set: statement.set, sreg: nft.NFT_REG_1 });
+      return;
+    case "mark-set": {
+      const { operation, value } = statement;
+      const mask = operation === "or" ? hostU32(~value) : hostU32(0xffff_ffff);
+      out.push(LOAD_MARK, bitwise(mask, hostU32(value)), STORE_MARK);
+      return;
+    }
+    case "vmap":
+      loadFields(out, statement.fields, layout);
+      out.push({ kind: "lookup", set: statement.map, sreg: nft.NFT_REG_1, dreg: nft.NFT_REG_VERDICT });
+      return;
+    case "random-vmap": {
+      const setId = addAnonymousSet(verdictMap(statement.verdicts));
+      out.push(random(statement.verdicts.length), lookupMap(setId, nft.NFT_REG_VERDICT));
+      return;
+    }
+    case "update":
+      loadFields(out, [statement.field], layout);
+      out.push({
+        kind: "dynset",
+        setName: statement.set,
+        op: nft.NFT_DYNSET_OP_UPDATE,
+        sregKey: nft.NFT_REG_1,
+      });
+      return;
+    case "dnat":
+      out.push(
+        { kind: "immediate", dreg: nft.NFT_REG_1, data: { value: addressBytes(statement.to.ip, layout) } },
+        { kind: "immediate", dreg: nft.NFT_REG_2, data: { value: netU16(statement.to.port) } },
+        {
+          kind: "nat",
+          type: nft.NFT_NAT_DNAT,
+          family: layout.nfproto,
+          regAddrMin: nft.NFT_REG_1,
+          regProtoMin: nft.NFT_REG_2,
+          flags: nft.NF_NAT_RANGE_PROTO_SPECIFIED,
+        },
+      );
+      return;
+    case "random-dnat": {
+      const setId = addAnonymousSet(targetMap(statement.targets, layout));
+      out.push(random(statement.targets.length), lookupMap(setId, nft.NFT_REG_1), NAT_TO_TARGET[layout.family]);
+      return;
+    }
+    case "masquerade":
+      out.push({ kind: "masq", flags: nft.NF_NAT_RANGE_PROTO_RANDOM_FULLY });
+      return;
+    case "reject":
+      out.push({ kind: "reject", type: nft.NFT_REJECT_ICMP_UNREACH, icmpCode: layout.portUnreachable });
+      return;
+    case "verdict":
+      out.push(immediateVerdict(statement.verdict));
+  }
+}
+
+// Expressions that most rules of services consist of are made once.
+const LOAD_CT_STATE: NftExpression = { kind: "ct", key: nft.NFT_CT_STATE, dreg: nft.NFT_REG_1 };
+const LOAD_CT_STATUS: NftExpression = { kind: "ct", key: nft.NFT_CT_STATUS, dreg: nft.NFT_REG_1 };
+const LOAD_MARK: NftExpression = { kind: "meta", key: nft.NFT_META_MARK, dreg: nft.NFT_REG_1 };
+const STORE_MARK: NftExpression = { kind: "meta", key: nft.NFT_META_MARK, sreg: nft.NFT_REG_1 };
+const LOAD_PROTOCOL: NftExpression = { kind: "meta", key: nft.NFT_META_L4PROTO, dreg: nft.NFT_REG_1 };
+const COMPARE_PROTOCOL: Readonly<Record<NftProtocol, NftExpression>> = {
+  tcp: compare(Uint8Array.of(PROTOCOL_NUMBERS.tcp)),
+  udp: compare(Uint8Array.of(PROTOCOL_NUMBERS.udp)),
+  sctp: compare(Uint8Array.of(PROTOCOL_NUMBERS.sctp)),
+};
+
+/** The map has left the address in the first register, and the port in the word after it. */
+function natToTarget(nfproto: number, addressWords: number): NftExpression {
+  return {
+    kind: "nat",
+    type: nft.NFT_NAT_DNAT,
+    family: nfproto,
+    regAddrMin: nft.NFT_REG_1,
+    regProtoMin: register(addressWords),
+  };
+}
+const NAT_TO_TARGET = { ip: natToTarget(NFPROTO_IPV4, 1), ip6: natToTarget(NFPROTO_IPV6, 4) } as const;
+
+function compare(value: Uint8Array, negate = false): NftExpression {
+  return { kind: "cmp", sreg: nft.NFT_REG_1, op: negate ? nft.NFT_CMP_NEQ : nft.NFT_CMP_EQ, data: { value } };
+}
+
+/** The first register, masked and flipped. */
+function bitwise(mask: Uint8Array, xor: Uint8Array): NftExpression {
+  return {
+    kind: "bitwise",
+    sreg: nft.NFT_REG_1,
+    dreg: nft.NFT_REG_1,
+    len: mask.length,
+    op: 0,
+    mask: { value: mask },
+    xor: { value: xor },
+  };
+}
+
+/** Whether the first register has any of these bits. */
+function anyBit(bits: number): NftExpression[] {
+  return [bitwise(hostU32(bits), hostU32(0)), compare(hostU32(0), true)];
+}
+
+function random(modulus: number): NftExpression {
+  return { kind: "numgen", dreg: nft.NFT_REG_1, modulus, type: nft.NFT_NG_RANDOM, offset: 0 };
+}
+
+function lookupMap(setId: number, dreg: number): NftExpression {
+  return { kind: "lookup", set: "__map%d", setId, sreg: nft.NFT_REG_1, dreg };
+}
+
+function immediateVerdict(verdict: NftVerdict): NftExpression {
+  return { kind: "immediate", dreg: nft.NFT_REG_VERDICT, data: { verdict: verdictData(verdict) } };
+}
+
+/** Loads fields side by side, each from the next free word on, as keys of sets have them. */
+function loadFields(out: NftExpression[], fields: readonly NftField[], layout: FamilyLayout): void {
+  let word = 0;
+  for (const field of fields) {
+    const dreg = register(word);
+    switch (field) {
+      case "saddr":
+      case "daddr":
+        out.push(loadAddress(field, layout.addressBytes, layout, dreg));
+        word += layout.addressBytes / WORD;
+        break;
+      case "l4proto":
+        out.push({ kind: "meta", key: nft.NFT_META_L4PROTO, dreg });
+        word += 1;
+        break;
+      case "dport":
+        out.push({ kind: "payload", dreg, base: nft.NFT_PAYLOAD_TRANSPORT_HEADER, offset: 2, len: 2 });
+        word += 1;
+    }
+  }
+}
+
+function loadAddress(
+  side: "saddr" | "daddr",
+  length: number,
+  layout: FamilyLayout,
+  dreg = nft.NFT_REG_1,
+): NftExpression {
+  return {
+    kind: "payload",
+    dreg,
+    base: nft.NFT_PAYLOAD_NETWORK_HEADER,
+    offset: layout.addressAt[side],
+    len: length,
+  };
+}
+
+function matchAddresses(
+  out: NftExpression[],
+  { side, cidrs, negate }: Extract<NftStatement, { kind: "address" }>,
+  layout: FamilyLayout,
+  addAnonymousSet: AddAnonymousSet,
+): void {
+  const [only] = cidrs;
+  if (only !== undefined && cidrs.length === 1) {
+    matchPrefix(out, only, side, negate, layout);
+    return;
+  }
+  const setId = addAnonymousSet(addressSet(cidrs, side, layout));
+  const flags = negate === true ? nft.NFT_LOOKUP_F_INV : 0;
+  out.push(loadAddress(side, layout.addressBytes, layout), {
+    kind: "lookup",
+    set: "__set%d",
+    setId,
+    sreg: nft.NFT_REG_1,
+    ...(flags === 0 ? {} : { flags }),
+  });
+}
+
+/** A prefix of whole bytes is compared with the first bytes of the address, another with all of it after masking. */
+function matchPrefix(
+  out: NftExpression[],
+  cidr: Cidr,
+  side: "saddr" | "daddr",
+  negate: boolean | undefined,
+  layout: FamilyLayout,
+): void {
+  const { address, length } = splitCidr(cidr);
+  const bytes = addressBytes(address, layout);
+  if (length > 0 && length % 8 === 0) {
+    out.push(loadAddress(side, length / 8, layout), compare(bytes.subarray(0, length / 8), negate));
+    return;
+  }
+  const mask = new Uint8Array(bytes.length).map((_, index) => {
+    const bits = Math.min(8, Math.max(0, length - index * 8));
+    return 0xff << (8 - bits);
+  });
+  out.push(
+    loadAddress(side, bytes.length, layout),
+    bitwise(mask, new Uint8Array(bytes.length)),
+    compare(bytes, negate),
+  );
+}

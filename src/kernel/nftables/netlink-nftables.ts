@@ -1,0 +1,144 @@
+/**
+ * nf_tables of this process's network namespace over netlink, without the `nft` program: {@link Nftables} for any number of
+ * tables, which share one socket and one subscription.
+ */
+
+import { isNotFound } from "../netlink/errors.ts";
+import { Exclusive } from "../netlink/exclusive.ts";
+import { type CommitResult, openNftables } from "../netlink/nftables/nftables-client.ts";
+import { readTable } from "./netlink-content.ts";
+import { fromNetlinkError, fromRefusal } from "./netlink-errors.ts";
+import { type EncodedTransaction, encodeTransaction } from "./netlink-transaction.ts";
+import { LAYOUTS } from "./netlink-values.ts";
+import { type Nftables, NftError, type NftOperation, type NftTableContent } from "./nftables.ts";
+import type { NftFamily } from "./ruleset.ts";
+import { RulesetMonitor } from "./ruleset-monitor.ts";
+
+/** How often a table is read again because it changed meanwhile. */
+const READ_ATTEMPTS = 8;
+/** How often a batch is sent again because others, who did not touch the table, moved the generation on. */
+const MAX_REBASES = 50;
+
+/** Names a table. */
+export interface NetlinkTableName {
+  readonly family: NftFamily;
+  readonly table: string;
+}
+
+/** The tables of the network namespace. */
+export interface NetlinkRuleset {
+  /** One table; it need not exist. Meant to be its only writer in this process. */
+  open(name: NetlinkTableName): Nftables;
+  /** Whether the kernel would accept the transaction; nothing is applied. @throws NftError as `transact` does. */
+  check(name: NetlinkTableName, operations: readonly NftOperation[]): Promise<void>;
+  /** Watching must have ended. */
+  close(): Promise<void>;
+}
+
+/** Opens the namespace's nf_tables. @throws NetlinkError when the kernel has none. */
+export function openNetlinkRuleset(): NetlinkRuleset {
+  const client = openNftables();
+  const commits = new Exclusive();
+  let committed = 0;
+  const monitor = new RulesetMonitor({ client, commits, committed: () => committed });
+
+  /** One commit at a time, so that the monitor can tell when all have been announced. */
+  function commit({ batch }: EncodedTransaction): Promise<CommitResult> {
+    return commits.run(async () => {
+      const result = await client.commit(batch);
+      if (result.committed && batch.size > 0) committed += 1;
+      return result;
+    });
+  }
+
+  async function currentGeneration(): Promise<number> {
+    return (await client.generation()).id ?? 0;
+  }
+
+  function open({ family, table }: NetlinkTableName): Nftables {
+    const layout = LAYOUTS[family];
+    const target = { nfproto: layout.nfproto, table };
+    const turns = new Exclusive();
+    /** Transactions of this handle, and how many there had been when the table was last read. */
+    let transactions = 0;
+    let lastRead = { generation: -1, transactions: -1 };
+
+    async function send(transaction: EncodedTransaction, generation: number | undefined): Promise<void> {
+      for (let rebases = 0; ; rebases++) {
+        const result = await commit(transaction);
+        if (result.committed) {
+          transactions += 1;
+          return;
+        }
+        const refusal = fromRefusal(result, transaction);
+        if (refusal.code !== "conflict" || generation === undefined || rebases >= MAX_REBASES) throw refusal;
+        const isLastRead = lastRead.generation === generation && lastRead.transactions === transactions;
+        const current = await currentGeneration();
+        if (!isLastRead || !(await monitor.isUntouched(target, generation, current))) throw refusal;
+        transaction.batch.setGeneration(current);
+      }
+    }
+
+    async function readConsistently(): Promise<NftTableContent | undefined> {
+      let before = await currentGeneration();
+      for (let attempt = 1; ; attempt++) {
+        const objects = await readTable(client, table, layout).catch((error: unknown) => {
+          // Deleted while it was being read: the generation has changed, and it is read again.
+          if (isNotFound(error)) return undefined;
+          throw error;
+        });
+        const after = await currentGeneration();
+        if (after === before || (await monitor.isUntouched(target, before, after))) {
+          lastRead = { generation: after, transactions };
+          return objects && { generation: after, ...objects };
+        }
+        if (attempt === READ_ATTEMPTS) {
+          throw new NftError("conflict", `nftables: table ${family} ${table} changed each time it was read`, undefined);
+        }
+        before = after;
+      }
+    }
+
+    return {
+      family,
+      async transact(operations, { generation } = {}) {
+        if (operations.length === 0) return;
+        await turns.run(async () => {
+          try {
+            await send(await encodeTransaction({ layout, table }, operations, generation), generation);
+          } catch (error) {
+            throw fromNetlinkError(error);
+          }
+        });
+      },
+      async read() {
+        try {
+          return await readConsistently();
+        } catch (error) {
+          throw fromNetlinkError(error);
+        }
+      },
+      async watch(onChange, signal) {
+        try {
+          await monitor.watch(target, onChange, signal);
+        } catch (error) {
+          throw fromNetlinkError(error);
+        }
+      },
+    };
+  }
+
+  return {
+    open,
+    async check({ family, table }, operations) {
+      try {
+        const transaction = await encodeTransaction({ layout: LAYOUTS[family], table }, operations);
+        const result = await client.check(transaction.batch);
+        if (!result.committed) throw fromRefusal(result, transaction);
+      } catch (error) {
+        throw fromNetlinkError(error);
+      }
+    },
+    close: () => client.close(),
+  };
+}

@@ -1,0 +1,181 @@
+/**
+ * Operations as one netlink batch, and the way back from a refused message to its operation. Encoding gives the event loop
+ * turns: a first batch can have a hundred thousand messages.
+ */
+import { NftBatch } from "../netlink/nftables/batch.ts";
+import { NF_INET_HOOKS } from "../netlink/nftables/constants.ts";
+import type { NftElementObject } from "../netlink/nftables/objects.ts";
+import { commentUserdata, ruleUserdata } from "../netlink/nftables/userdata.ts";
+import { ruleExpressions } from "./netlink-expressions.ts";
+import { originOfDigest } from "./netlink-origin.ts";
+import { elementObject, setObject } from "./netlink-sets.ts";
+import { encodeKey, type FamilyLayout } from "./netlink-values.ts";
+import { type NftChainHead, NftError, type NftOperation } from "./nftables.ts";
+import { ruleDigest } from "./rule-digest.ts";
+import type { NftRule } from "./ruleset.ts";
+
+/** How long encoding may keep the event loop. */
+const SLICE_MS = 8;
+const OPERATIONS_PER_LOOK = 16;
+const ELEMENTS_PER_LOOK = 1024;
+
+export interface TransactionTarget {
+  readonly layout: FamilyLayout;
+  readonly table: string;
+}
+
+export interface EncodedTransaction {
+  readonly batch: NftBatch;
+  /** The operation that a message belongs to; undefined for the markers around them. */
+  operationOf(message: number): number | undefined;
+}
+
+/**
+ * Encodes operations in order. @throws NftError `failed` naming the operation whose values cannot be said to the kernel.
+ *
+ * @param generation the kernel shall refuse the batch when the ruleset is in another one.
+ */
+export async function encodeTransaction(
+  { layout, table }: TransactionTarget,
+  operations: readonly NftOperation[],
+  generation?: number,
+): Promise<EncodedTransaction> {
+  const batch = new NftBatch(layout.nfproto, generation === undefined ? {} : { generation });
+  const encoder = new OperationEncoder(batch, table, layout);
+  const firstMessages = new Uint32Array(operations.length);
+  const slice = new Slice();
+  for (let index = 0; index < operations.length; index++) {
+    const operation = operations[index];
+    if (operation === undefined) continue;
+    firstMessages[index] = batch.messages.count;
+    try {
+      for (const _step of encoder.steps(operation)) await slice.breathe();
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      throw new NftError("failed", `nftables: ${operation.kind}: ${error.message}`, index, { cause: error });
+    }
+    if (index % OPERATIONS_PER_LOOK === 0) await slice.breathe();
+  }
+  const end = batch.messages.count;
+  return {
+    batch,
+    operationOf: (message) => (message < 1 || message >= end ? undefined : lastNotAbove(firstMessages, message)),
+  };
+}
+
+class Slice {
+  #endMs = performance.now() + SLICE_MS;
+
+  breathe(): Promise<void> | undefined {
+    if (performance.now() < this.#endMs) return undefined;
+    return new Promise((resolve) => {
+      setImmediate(() => {
+        this.#endMs = performance.now() + SLICE_MS;
+        resolve();
+      });
+    });
+  }
+}
+
+/** Index of the last entry of an ascending list that is not above a value. */
+function lastNotAbove(ascending: Uint32Array, value: number): number {
+  let low = 0;
+  let high = ascending.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if ((ascending[middle] ?? 0) <= value) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+class OperationEncoder {
+  readonly #batch: NftBatch;
+  readonly #table: string;
+  readonly #layout: FamilyLayout;
+
+  constructor(batch: NftBatch, table: string, layout: FamilyLayout) {
+    this.#batch = batch;
+    this.#table = table;
+    this.#layout = layout;
+  }
+
+  /** Encodes one operation; long ones in steps, between which others may run. */
+  *steps(operation: NftOperation): Iterable<void> {
+    const table = this.#table;
+    switch (operation.kind) {
+      case "add-table":
+        this.#batch.add("table", { name: table, flags: 0, userdata: commentUserdata(operation.comment) });
+        return;
+      case "delete-table":
+        this.#batch.delete("table", { name: table });
+        return;
+      case "add-chain":
+        this.#addChain(operation.chain);
+        return;
+      case "flush-chain":
+        this.#batch.delete("rule", { table, chain: operation.chain });
+        return;
+      case "delete-chain":
+        this.#batch.deleteEmptyChain({ table, name: operation.chain });
+        return;
+      case "add-rule":
+        this.#addRule(operation.chain, operation.rule);
+        return;
+      case "add-set":
+        this.#batch.add("set", { ...setObject(operation.set, this.#layout), table });
+        return;
+      case "flush-set":
+        this.#batch.delete("elements", { table, set: operation.set.name });
+        return;
+      case "delete-set":
+        this.#batch.delete("set", { table, name: operation.set });
+        return;
+      case "add-elements": {
+        const { set, elements } = operation;
+        for (let start = 0; start < elements.length; start += ELEMENTS_PER_LOOK) {
+          const part = elements.slice(start, start + ELEMENTS_PER_LOOK);
+          this.#batch.addElements(
+            table,
+            set.name,
+            part.map((element) => elementObject(set, element, this.#layout)),
+          );
+          yield;
+        }
+        return;
+      }
+      case "delete-elements": {
+        const { set, keys } = operation;
+        for (let start = 0; start < keys.length; start += ELEMENTS_PER_LOOK) {
+          const part = keys.slice(start, start + ELEMENTS_PER_LOOK);
+          const items = part.map(
+            (key): NftElementObject => ({ key: { value: encodeKey(set.key, key, this.#layout) } }),
+          );
+          this.#batch.deleteElements(table, set.name, items);
+          yield;
+        }
+      }
+    }
+  }
+
+  #addChain({ name, hook, comment }: NftChainHead): void {
+    this.#batch.add("chain", {
+      table: this.#table,
+      name,
+      ...(hook && { type: hook.type, hook: { hooknum: NF_INET_HOOKS[hook.hook], priority: hook.priority } }),
+      ...(comment === undefined ? {} : { userdata: commentUserdata(comment) }),
+    });
+  }
+
+  #addRule(chain: string, rule: NftRule): void {
+    const table = this.#table;
+    const expressions = ruleExpressions(rule, this.#layout, ({ object, elements }) => {
+      const id = this.#batch.takeSetId();
+      this.#batch.add("set", { ...object, table, id });
+      this.#batch.addElements(table, object.name, elements, id);
+      return id;
+    });
+    const userdata = ruleUserdata(rule.comment, originOfDigest(ruleDigest(rule)));
+    this.#batch.add("rule", { table, chain, expressions, userdata });
+  }
+}

@@ -1,0 +1,220 @@
+/**
+ * Values of set keys as the kernel holds them: bytes in network order, each padded to four bytes where several make a key
+ * (reference nfnetlink.md §5). Written for tens of thousands of elements: canonical text is read digit by digit.
+ */
+import { type IpAddress, ipFromBytes } from "../../net/ip.ts";
+import { align4 } from "../netlink/constants.ts";
+import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../netlink/nfnetlink.ts";
+import { concatType, NFT_TYPES } from "../netlink/nftables/constants.ts";
+import type { NftFamily, NftKeyType, NftProtocol, NftValue } from "./ruleset.ts";
+
+/** What differs between the families in packets and keys. */
+export interface FamilyLayout {
+  readonly family: NftFamily;
+  readonly nfproto: number;
+  readonly addressBytes: number;
+  readonly addressType: number;
+  /** Offsets in the network header. */
+  readonly addressAt: Readonly<Record<"saddr" | "daddr", number>>;
+  /** ICMP code for "port unreachable". */
+  readonly portUnreachable: number;
+}
+
+export const LAYOUTS: Readonly<Record<NftFamily, FamilyLayout>> = {
+  ip: {
+    family: "ip",
+    nfproto: NFPROTO_IPV4,
+    addressBytes: 4,
+    addressType: NFT_TYPES.ipv4_addr,
+    addressAt: { saddr: 12, daddr: 16 },
+    portUnreachable: 3,
+  },
+  ip6: {
+    family: "ip6",
+    nfproto: NFPROTO_IPV6,
+    addressBytes: 16,
+    addressType: NFT_TYPES.ipv6_addr,
+    addressAt: { saddr: 8, daddr: 24 },
+    portUnreachable: 4,
+  },
+};
+
+export const PROTOCOL_NUMBERS: Readonly<Record<NftProtocol, number>> = { tcp: 6, udp: 17, sctp: 132 };
+const PROTOCOL_NAMES: ReadonlyMap<number, NftProtocol> = new Map([
+  [6, "tcp"],
+  [17, "udp"],
+  [132, "sctp"],
+]);
+
+/** Bytes of one value. Pure. */
+export function valueBytes(type: NftKeyType, layout: FamilyLayout): number {
+  switch (type) {
+    case "address":
+      return layout.addressBytes;
+    case "protocol":
+      return 1;
+    case "port":
+      return 2;
+  }
+}
+
+/** Bytes of a key: a lone value as it is, several padded. Pure. */
+export function keyBytes(types: readonly NftKeyType[], layout: FamilyLayout): number {
+  const [only, ...more] = types;
+  if (only !== undefined && more.length === 0) return valueBytes(only, layout);
+  return types.reduce((sum, type) => sum + align4(valueBytes(type, layout)), 0);
+}
+
+function typeId(type: NftKeyType, layout: FamilyLayout): number {
+  switch (type) {
+    case "address":
+      return layout.addressType;
+    case "protocol":
+      return NFT_TYPES.inet_proto;
+    case "port":
+      return NFT_TYPES.inet_service;
+  }
+}
+
+/** The kernel's number for a key of these types. Pure. */
+export function keyTypeId(types: readonly NftKeyType[], layout: FamilyLayout): number {
+  return concatType(types.map((type) => typeId(type, layout)));
+}
+
+/** The inverse of {@link keyTypeId}; undefined when a part is of another type. Pure. */
+export function keyTypesOf(id: number, layout: FamilyLayout): NftKeyType[] | undefined {
+  const types: NftKeyType[] = [];
+  for (let rest = id; rest !== 0; rest >>>= 6) {
+    const part = rest & 0x3f;
+    const type = (["address", "protocol", "port"] as const).find((candidate) => typeId(candidate, layout) === part);
+    if (type === undefined) return undefined;
+    types.unshift(type);
+  }
+  return types.length === 0 ? undefined : types;
+}
+
+/** A key in register layout. @throws RangeError when the values do not fit the types. */
+export function encodeKey(types: readonly NftKeyType[], values: readonly NftValue[], layout: FamilyLayout): Uint8Array {
+  if (values.length !== types.length) {
+    throw new RangeError(`nftables: a key of ${types.join(" . ")} cannot be ${values.join(" . ")}`);
+  }
+  const bytes = new Uint8Array(keyBytes(types, layout));
+  let at = 0;
+  for (let index = 0; index < types.length; index++) {
+    const type = types[index];
+    const value = values[index];
+    if (type === undefined || value === undefined) continue;
+    putValue(bytes, at, type, value, layout);
+    at += align4(valueBytes(type, layout));
+  }
+  return bytes;
+}
+
+function putValue(bytes: Uint8Array, at: number, type: NftKeyType, value: NftValue, layout: FamilyLayout): void {
+  switch (type) {
+    case "address":
+      putAddress(bytes, at, String(value), layout);
+      return;
+    case "protocol":
+      // A protocol without a name here comes from elements that others have added: its number.
+      bytes[at] = typeof value === "number" ? value : (PROTOCOL_NUMBERS[value as NftProtocol] ?? 0); // or an address: 0
+      return;
+    case "port": {
+      const port = Number(value);
+      bytes[at] = port >> 8;
+      bytes[at + 1] = port;
+    }
+  }
+}
+
+/** The values of a key; undefined when it has another length. Pure. */
+export function decodeKey(
+  types: readonly NftKeyType[],
+  bytes: Uint8Array,
+  layout: FamilyLayout,
+): NftValue[] | undefined {
+  if (bytes.length !== keyBytes(types, layout)) return undefined;
+  const values: NftValue[] = [];
+  let at = 0;
+  for (const type of types) {
+    values.push(getValue(bytes, at, type, layout));
+    at += align4(valueBytes(type, layout));
+  }
+  return values;
+}
+
+function getValue(bytes: Uint8Array, at: number, type: NftKeyType, layout: FamilyLayout): NftValue {
+  const first = bytes[at] ?? 0;
+  switch (type) {
+    case "address":
+      if (layout.addressBytes === 16) return ipFromBytes(bytes.subarray(at, at + 16));
+      return `${first}.${bytes[at + 1]}.${bytes[at + 2]}.${bytes[at + 3]}` as IpAddress; // canonical by construction
+    case "protocol":
+      return PROTOCOL_NAMES.get(first) ?? first;
+    case "port":
+      return (first << 8) | (bytes[at + 1] ?? 0);
+  }
+}
+
+/** Network-order bytes of a canonical address. @throws RangeError for one of the other family. */
+export function addressBytes(address: string, layout: FamilyLayout): Uint8Array {
+  const bytes = new Uint8Array(layout.addressBytes);
+  putAddress(bytes, 0, address, layout);
+  return bytes;
+}
+
+/** Writes a canonical address. An IPv4 one among IPv6 ones is mapped, as it was before it became canonical. */
+export function putAddress(bytes: Uint8Array, at: number, address: string, layout: FamilyLayout): void {
+  const isIPv4 = !address.includes(":");
+  if (layout.addressBytes === 4) {
+    if (!isIPv4) throw new RangeError(`nftables: ${address} is no address of family ip`);
+    putIPv4(bytes, at, address);
+  } else if (isIPv4) {
+    bytes[at + 10] = 0xff;
+    bytes[at + 11] = 0xff;
+    putIPv4(bytes, at + 12, address);
+  } else {
+    putIPv6(bytes, at, address);
+  }
+}
+
+const DOT = 0x2e;
+const COLON = 0x3a;
+
+function putIPv4(bytes: Uint8Array, at: number, address: string): void {
+  let octet = 0;
+  let index = at;
+  for (let i = 0; i < address.length; i++) {
+    const code = address.charCodeAt(i);
+    if (code === DOT) {
+      bytes[index++] = octet;
+      octet = 0;
+    } else octet = octet * 10 + (code - 0x30);
+  }
+  bytes[index] = octet;
+}
+
+/** Groups before `::` are counted from the front, those after it from the end. */
+function putIPv6(bytes: Uint8Array, at: number, address: string): void {
+  const gap = address.indexOf("::");
+  const headEnd = gap < 0 ? address.length : gap;
+  putGroups(bytes, at, address, 0, headEnd);
+  if (gap < 0 || gap + 2 === address.length) return;
+  let groups = 1;
+  for (let i = gap + 2; i < address.length; i++) if (address.charCodeAt(i) === COLON) groups++;
+  putGroups(bytes, at + 16 - groups * 2, address, gap + 2, address.length);
+}
+
+function putGroups(bytes: Uint8Array, at: number, address: string, from: number, to: number): void {
+  let index = at;
+  let group = 0;
+  for (let i = from; i <= to; i++) {
+    const code = i === to ? COLON : address.charCodeAt(i);
+    if (code !== COLON) group = group * 16 + (code <= 0x39 ? code - 0x30 : (code | 0x20) - 0x57);
+    else if (from < to) {
+      bytes[index++] = group >> 8;
+      bytes[index++] = group;
+      group = 0;
+    }
+  }
+}

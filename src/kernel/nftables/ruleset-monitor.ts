@@ -1,0 +1,247 @@
+/**
+ * Sees every change to the rulesets of the network namespace and tells the owners of tables what others did to theirs.
+ *
+ * The kernel announces each object of a commit, and then the commit itself with its generation and the process behind it;
+ * all carry the port id of the socket that sent the commit, which is how ours are recognised. Generations are counted
+ * against commits, so that lost announcements (a large commit of our own easily overruns the receive buffer) only matter
+ * when somebody else's may have been among them.
+ */
+
+import { NETLINK_NETFILTER } from "../netlink/constants.ts";
+import type { Exclusive } from "../netlink/exclusive.ts";
+import type { Reply } from "../netlink/frames.ts";
+import { NFNL_SUBSYS_NFTABLES, nfnetlinkPayload } from "../netlink/nfnetlink.ts";
+import { type Announcement, announcedObject } from "../netlink/nftables/announcement.ts";
+import { NFNLGRP_NFTABLES, NFT_MSG_NEWGEN } from "../netlink/nftables/constants.ts";
+import type { NftablesClient } from "../netlink/nftables/nftables-client.ts";
+import { generation as generationCodec } from "../netlink/nftables/objects.ts";
+import { subscribe } from "../netlink/subscription.ts";
+import type { NftForeignChange } from "./nftables.ts";
+
+/** How long announcements may lag behind a generation that was read. */
+const CATCH_UP_MS = 250;
+const CATCH_UP_STEP_MS = 2;
+/** The same after announcements were lost; no commit of ours is sent meanwhile. */
+const RECOVERY_MS = 30;
+const NOTHING: ReadonlySet<string> = new Set();
+
+/** A table of a family. */
+export interface WatchedTable {
+  readonly nfproto: number;
+  readonly table: string;
+}
+
+interface Watcher extends WatchedTable {
+  readonly onChange: (change: NftForeignChange) => void;
+  readonly fail: (error: unknown) => void;
+  chains: Set<string>;
+  sets: Set<string>;
+  isTotal: boolean;
+  /** Generation of the last foreign change that was told. */
+  touchedAt: number | undefined;
+}
+
+export interface RulesetMonitorOptions {
+  readonly client: NftablesClient;
+  /** Held while a commit of ours is under way. */
+  readonly commits: Exclusive;
+  /** Commits of ours so far. */
+  readonly committed: () => number;
+}
+
+export class RulesetMonitor {
+  readonly #options: RulesetMonitorOptions;
+  readonly #watchers = new Set<Watcher>();
+  #stop: AbortController | undefined;
+  /** The newest generation that was announced. */
+  #seen: number | undefined;
+  /** From this generation on nothing of others was missed. */
+  #completeSince: number | undefined;
+  /** Commits of ours that were announced, and commits of anybody that were not. */
+  #ownSeen = 0;
+  #missed = 0;
+  #isRecovering = false;
+
+  constructor(options: RulesetMonitorOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Tells of foreign changes to the table until the signal aborts, and then resolves. Rejects when notifications cannot be
+   * received (any more).
+   */
+  watch(target: WatchedTable, onChange: Watcher["onChange"], signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (signal.aborted) {
+        resolve();
+        return;
+      }
+      const end = (): void => {
+        this.#watchers.delete(watcher);
+        signal.removeEventListener("abort", stop);
+        if (this.#watchers.size === 0) this.#stop?.abort();
+      };
+      const stop = (): void => {
+        end();
+        resolve();
+      };
+      const fail = (error: unknown): void => {
+        end();
+        reject(error);
+      };
+      const watcher: Watcher = {
+        ...target,
+        onChange,
+        fail,
+        chains: new Set(),
+        sets: new Set(),
+        isTotal: false,
+        touchedAt: undefined,
+      };
+      this.#watchers.add(watcher);
+      signal.addEventListener("abort", stop);
+      if (this.#stop === undefined || this.#stop.signal.aborted) this.#start();
+    });
+  }
+
+  /**
+   * Whether nobody else has touched the table after generation `since`, up to `until`. False when that is not known,
+   * because nobody watches the table or announcements were lost.
+   */
+  async isUntouched({ nfproto, table }: WatchedTable, since: number, until: number): Promise<boolean> {
+    const watcher = [...this.#watchers].find((one) => one.nfproto === nfproto && one.table === table);
+    if (watcher === undefined || !(await this.#caughtUp(until))) return false;
+    return (
+      this.#completeSince !== undefined &&
+      distance(this.#completeSince, since) >= 0 &&
+      !hasNews(watcher) &&
+      (watcher.touchedAt === undefined || distance(watcher.touchedAt, since) >= 0)
+    );
+  }
+
+  #start(): void {
+    const stop = new AbortController();
+    this.#stop = stop;
+    this.#seen = undefined;
+    this.#completeSince = undefined;
+    this.#missed = 0;
+    const fail = (error: unknown): void => {
+      if (this.#stop === stop) this.#stop = undefined;
+      stop.abort();
+      for (const watcher of [...this.#watchers]) watcher.fail(error);
+    };
+    const { client, commits, committed } = this.#options;
+    // No commit of ours is under way then, so what is counted from here on is counted on both sides.
+    commits
+      .run(async () => {
+        if (stop.signal.aborted) return;
+        this.#ownSeen = committed();
+        subscribe({
+          protocol: NETLINK_NETFILTER,
+          groups: [NFNLGRP_NFTABLES],
+          onMessage: (reply) => this.#onMessage(reply),
+          onOverrun: () => this.#recover(),
+          signal: stop.signal,
+        }).catch(fail);
+        const { id = 0 } = await client.generation();
+        this.#seen ??= id;
+        this.#completeSince = id;
+      })
+      .catch(fail);
+  }
+
+  #onMessage(reply: Reply): void {
+    if (reply.type >> 8 !== NFNL_SUBSYS_NFTABLES) return;
+    const isOwn = this.#options.client.hasPort(reply.portId);
+    if ((reply.type & 0xff) === NFT_MSG_NEWGEN) {
+      const { input, start, end } = nfnetlinkPayload(reply);
+      const { id = 0, processId: pid, processName: name } = generationCodec.read(input, start, end);
+      this.#onCommit(id, isOwn, pid === undefined || name === undefined ? undefined : { pid, name });
+    } else if (!isOwn) {
+      const object = announcedObject(reply);
+      for (const watcher of this.#watchers) {
+        if (object.family === watcher.nfproto && object.table === watcher.table) note(watcher, object);
+      }
+    }
+  }
+
+  #onCommit(id: number, isOwn: boolean, by: NftForeignChange["by"]): void {
+    const step = this.#seen === undefined ? 1 : distance(id, this.#seen);
+    if (step > 0) {
+      this.#seen = id;
+      this.#missed += step - 1;
+      if (isOwn) this.#ownSeen += 1;
+      if (step > 1) this.#recover();
+    }
+    if (!isOwn) for (const watcher of [...this.#watchers]) if (hasNews(watcher)) tell(watcher, id, by);
+  }
+
+  /** After lost announcements: either all that is missing were commits of ours, or anything may have happened. */
+  #recover(): void {
+    if (this.#isRecovering) return;
+    this.#isRecovering = true;
+    const { client, commits, committed } = this.#options;
+    commits
+      .run(async () => {
+        const { id = 0 } = await client.generation();
+        await this.#announced(id, RECOVERY_MS);
+        const unseen = this.#missed + distance(id, this.#seen ?? id);
+        const isHarmless = unseen === committed() - this.#ownSeen;
+        this.#seen = id;
+        this.#missed = 0;
+        this.#ownSeen = committed();
+        if (isHarmless) return;
+        this.#completeSince = id;
+        for (const watcher of [...this.#watchers]) {
+          watcher.isTotal = true;
+          tell(watcher, id, undefined);
+        }
+      })
+      .catch((error: unknown) => {
+        for (const { fail } of [...this.#watchers]) fail(error);
+      })
+      .finally(() => {
+        this.#isRecovering = false;
+      });
+  }
+
+  async #caughtUp(until: number): Promise<boolean> {
+    const isThere = await this.#announced(until, CATCH_UP_MS);
+    return isThere && !this.#isRecovering;
+  }
+
+  /** Waits a little until a generation, which is known to exist, has been announced. */
+  async #announced(id: number, limitMs: number): Promise<boolean> {
+    const endMs = performance.now() + limitMs;
+    while (this.#seen === undefined || distance(id, this.#seen) > 0) {
+      if (performance.now() > endMs) return false;
+      await new Promise((resolve) => setTimeout(resolve, CATCH_UP_STEP_MS));
+    }
+    return true;
+  }
+}
+
+/** Generations from `b` to `a`; they wrap at 2^32. */
+function distance(a: number, b: number): number {
+  return (a - b) | 0;
+}
+
+function hasNews({ chains, sets, isTotal }: Watcher): boolean {
+  return isTotal || chains.size > 0 || sets.size > 0;
+}
+
+function note(watcher: Watcher, { kind, name }: Announcement): void {
+  if (kind === "chain" && name !== undefined) watcher.chains.add(name);
+  else if (kind === "set" && name !== undefined) watcher.sets.add(name);
+  else if (kind === "table") watcher.isTotal = true;
+}
+
+function tell(watcher: Watcher, generation: number, by: NftForeignChange["by"]): void {
+  const { chains, sets, isTotal } = watcher;
+  watcher.touchedAt = generation;
+  watcher.chains = new Set();
+  watcher.sets = new Set();
+  watcher.isTotal = false;
+  // With the table goes everything in it: too much to name.
+  watcher.onChange(isTotal ? { chains: NOTHING, sets: NOTHING, isTotal, by } : { chains, sets, isTotal, by });
+}
