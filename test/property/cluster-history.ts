@@ -59,7 +59,7 @@ interface RuleTotals {
 }
 
 /** The events that a source makes of writes and deletes. */
-class Objects<T extends { readonly namespace: string; readonly name: string }> {
+export class Objects<T extends { readonly namespace: string; readonly name: string }> {
   readonly byKey = new Map<string, T>();
 
   write(object: T): ObjectEvent<T> {

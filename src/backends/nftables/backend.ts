@@ -25,7 +25,7 @@ import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
 import { planStatic } from "./plan-static.ts";
 import { type DesiredPort, desiredPort, type InstalledPort } from "./port-objects.ts";
-import { hasOurShape, type Reconciliation, reconcile, type WantedTable } from "./reconcile.ts";
+import { hasOurShape, type ReconcileOptions, type Reconciliation, reconcile, type WantedTable } from "./reconcile.ts";
 import { TableState } from "./table-state.ts";
 
 /** How often a full sync starts again because somebody else changed the ruleset while it was being worked out. */
@@ -215,28 +215,35 @@ export class NftablesBackend implements Backend {
     await this.#applyPiecemeal(changes, input);
   }
 
-  /** Leaves the service ports that are to be changed as they are: what remains must be acceptable, then each is tried. */
+  /**
+   * Leaves the service ports that are to be changed as they are: what remains must be acceptable, then each is tried. When
+   * one is set aside that answers at an address, another may be next in line for it, and is set aside as well.
+   */
   async #setAside(
     whole: Reconciliation,
     content: NftTableContent | undefined,
     wanted: WantedTable,
     input: SyncInput,
-    options: Parameters<typeof reconcile>[2],
+    options: ReconcileOptions,
   ): Promise<{ readonly base: Reconciliation; readonly changes: readonly PortChange[] }> {
+    const isUsable = content !== undefined && hasOurShape(content, wanted.plan);
     const ports = new Map(wanted.ports);
     const hints = new Map<string, KeptPortHint>();
     const changes: PortChange[] = [];
-    for (const owner of whole.draft.owners()) {
-      const desired = ports.get(owner);
-      const name = input.services.get(owner)?.name;
-      if (desired === undefined || name === undefined) continue;
-      ports.delete(owner);
-      changes.push({ owner, desired });
-      hints.set(owner, { name, desired, remembered: this.#state.installed(owner) });
+    let base = whole;
+    for (let owners = whole.draft.owners(); owners.size > 0; owners = base.draft.owners()) {
+      for (const owner of owners) {
+        const desired = ports.get(owner);
+        const name = input.services.get(owner)?.name;
+        if (desired === undefined || name === undefined) throw new Error(`${owner} would be changed by keeping it`);
+        ports.delete(owner);
+        changes.push({ owner, desired });
+        hints.set(owner, { name, desired, remembered: this.#state.installed(owner) });
+      }
+      const kept = isUsable ? keptPorts(content, hints, options.postponed) : new Map<string, InstalledPort>();
+      base = await reconcile(content, { ...wanted, ports, kept }, options);
     }
-    const isUsable = content !== undefined && hasOurShape(content, wanted.plan);
-    const kept = isUsable ? keptPorts(content, hints, options.postponed) : new Map<string, InstalledPort>();
-    return { base: await reconcile(content, { ...wanted, ports, kept }, options), changes };
+    return { base, changes };
   }
 
   async #applyPiecemeal(

@@ -1,6 +1,7 @@
 /**
  * What the kernel has for service ports whose new rules it refuses: their last good rules stay until it takes new ones.
- * They are found in the kernel and not only in memory, so that a restart does not lose them. Pure.
+ * They are found in the kernel and not in memory: a restart does not lose them, and keeping them never writes anything
+ * that the kernel might refuse, too. Pure.
  */
 import type { NftTableContent } from "../../kernel/nftables/nftables.ts";
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
@@ -46,7 +47,7 @@ export function keptPorts(
   for (const [name, { timeoutSeconds }] of content.sets) {
     if (timeoutSeconds !== undefined && !postponed.has(name)) shareByName(name)?.affinitySets.set(name, timeoutSeconds);
   }
-  // Elements of sets say nothing of whose they are.
+  // Elements of sets do not say whose they are.
   const bare = new Set<string>();
   for (const { name: set } of SHARED_SETS) {
     for (const element of content.sets.get(set)?.elements ?? []) {
@@ -59,8 +60,7 @@ export function keptPorts(
   for (const [owner, { remembered = NOTHING_INSTALLED, desired }] of hints) {
     const share = shares.get(owner);
     if (share === undefined) continue;
-    addRemembered(content, share, remembered.elements);
-    for (const { set, element } of desired.elements) {
+    for (const { set, element } of [...remembered.elements, ...desired.elements]) {
       const id = idOf(set, element);
       if (element.verdict === undefined && bare.has(id)) share.elements.set(id, { set, element });
     }
@@ -84,15 +84,4 @@ function targetOf({ verdict }: NftElement): string | undefined {
 
 function idOf(set: string, element: NftElement): string {
   return `${set} ${elementKey(element.key)}`;
-}
-
-/** What memory knows is kept even where somebody has deleted it from the kernel, as long as it goes somewhere. */
-function addRemembered(content: NftTableContent, { elements }: Share, remembered: readonly SharedElement[]): void {
-  for (const { set, element } of remembered) {
-    const target = targetOf(element);
-    const id = idOf(set, element);
-    if (content.sets.has(set) && (target === undefined || content.chains.has(target)) && !elements.has(id)) {
-      elements.set(id, { set, element });
-    }
-  }
 }

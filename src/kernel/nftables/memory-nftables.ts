@@ -69,7 +69,7 @@ export class MemoryNftKernel {
       transact: async (operations, options = {}) => this.#transact(program, operations, options.generation),
       read: async () => {
         const content = this.#read();
-        for (const action of this.#afterRead.splice(0)) await action();
+        if (program.writesDigests) for (const action of this.#afterRead.splice(0)) await action();
         return content;
       },
       watch: (onChange, signal) => this.#watch(program, onChange, signal),
@@ -107,7 +107,7 @@ export class MemoryNftKernel {
     this.#failures.push(error);
   }
 
-  /** Somebody does this just after the table is read for the next time. */
+  /** Somebody does this just after this project reads the table for the next time. */
   afterNextRead(action: () => Promise<void>): void {
     this.#afterRead.push(action);
   }

@@ -122,9 +122,19 @@ export class BackendRig {
     this.backend = this.#start();
   }
 
+  /** Whether a failed sync, or damage, calls for another one. */
+  get isSyncDue(): boolean {
+    return this.#needsFullSync || this.#pending.size > 0;
+  }
+
   /** These ports, or their endpoints, are not what they were. */
   touch(keys: Iterable<string>): void {
     for (const key of keys) this.#pending.add(key);
+  }
+
+  /** Something that concerns everything is not what it was. */
+  requireFullSync(): void {
+    this.#needsFullSync = true;
   }
 
   async sync(options: { readonly full?: boolean } = {}): Promise<SyncOutcome> {
@@ -157,12 +167,19 @@ export class BackendRig {
     return this.kernel.list();
   }
 
-  /** What one full sync from nothing leaves in an empty kernel. */
-  async listFromNothing(): Promise<Json[]> {
+  /** A kernel as one full sync from nothing leaves it. */
+  async fromNothing(): Promise<MemoryNftKernel> {
     const rig = new BackendRig(this.#model, { family: this.#config.family });
     Object.assign(rig.node, this.node);
     await rig.sync();
-    return rig.list();
+    rig.close();
+    return rig.kernel;
+  }
+
+  /** Time passes, for the backend and for the kernel. */
+  passTime(ms: number): void {
+    this.nowMs += ms;
+    this.kernel.passTime();
   }
 
   /** Ends watching. */

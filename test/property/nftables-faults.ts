@@ -1,0 +1,181 @@
+/** Faults for histories of the nftables mode: refused rules, foreign hands, and a ruleset that changes while it is read. */
+import fc from "fast-check";
+import { isServiceChain, portTextOf } from "../../src/backends/nftables/names.ts";
+import type { NftErrorCode, NftOperation } from "../../src/kernel/nftables/nftables.ts";
+import type { NftElement } from "../../src/kernel/nftables/ruleset.ts";
+import { type ForeignCommand, foreignInMemory } from "../../src/kernel/nftables/testing/foreign-hand.ts";
+import type { NftablesHistory } from "./nftables-history.ts";
+
+export interface Refusal {
+  /** `namespace/name` */
+  readonly service: string;
+  /** What the kernel does not take any more. What it has stays, and can be deleted. */
+  readonly kind: "add-chain" | "add-rule" | "add-elements" | "add-set";
+  readonly code: NftErrorCode;
+  readonly isNamed: boolean;
+}
+
+export type Damage =
+  | { readonly kind: "flush" | "append" | "hold"; readonly index: number }
+  | { readonly kind: "delete-element" | "delete-set" | "change-element"; readonly index: number }
+  | { readonly kind: "delete-table" };
+
+export type Fault =
+  | { readonly kind: "refuse"; readonly refusal: Refusal }
+  | { readonly kind: "damage"; readonly damage: Damage }
+  /** The damage is done just after the backend has read the table. */
+  | { readonly kind: "race"; readonly damage: Damage }
+  | { readonly kind: "heal" | "restart" };
+
+export function faultArbitrary(): fc.Arbitrary<Fault> {
+  const refusal = fc.record({
+    service: fc.constantFrom("ns1/a", "ns1/ab", "ns1/b", "ns2/a"),
+    kind: fc.constantFrom("add-chain", "add-rule", "add-rule", "add-elements", "add-elements", "add-set"),
+    code: fc.constantFrom<NftErrorCode>("unsupported", "failed", "too_large", "exists", "not_found", "busy"),
+    isNamed: fc.boolean(),
+  });
+  const damage: fc.Arbitrary<Damage> = fc.oneof(
+    {
+      weight: 8,
+      arbitrary: fc.record({
+        kind: fc.constantFrom("flush", "append", "hold", "delete-element", "delete-set", "change-element"),
+        index: fc.nat(60),
+      }),
+    },
+    { weight: 1, arbitrary: fc.constant<Damage>({ kind: "delete-table" }) },
+  );
+  return fc.oneof(
+    { weight: 4, arbitrary: refusal.map((one): Fault => ({ kind: "refuse", refusal: one })) },
+    { weight: 4, arbitrary: damage.map((one): Fault => ({ kind: "damage", damage: one })) },
+    { weight: 1, arbitrary: damage.map((one): Fault => ({ kind: "race", damage: one })) },
+    { weight: 2, arbitrary: fc.constantFrom<Fault>({ kind: "heal" }, { kind: "restart" }) },
+  );
+}
+
+/** Whose an element is: `namespace/name`; undefined for elements of sets, which do not say. */
+export function serviceOfElement({ verdict, comment }: NftElement): string | undefined {
+  const byTarget = verdict === undefined || verdict.kind === "drop" ? undefined : portTextOf(verdict.chain);
+  return byTarget === undefined ? comment?.split(":")[0] : serviceOf(byTarget);
+}
+
+/** `namespace/name` of `namespace/name/protocol/port`. */
+export function serviceOf(text: string): string {
+  return text.split("/", 2).join("/");
+}
+
+function mentions(operation: NftOperation, service: string): boolean {
+  const isOf = (name: string) => {
+    const text = portTextOf(name);
+    return text !== undefined && serviceOf(text) === service;
+  };
+  switch (operation.kind) {
+    case "add-chain":
+      return isOf(operation.chain.name);
+    case "add-rule":
+      return isOf(operation.chain);
+    case "add-set":
+      return isOf(operation.set.name);
+    case "add-elements":
+      return operation.elements.some((element) => serviceOfElement(element) === service);
+    default:
+      return false;
+  }
+}
+
+/** A chain of another program's, which jumps into ours. */
+export const FOREIGN = "theirs";
+
+export class FaultyNode {
+  readonly refusals: Refusal[] = [];
+  readonly #history: NftablesHistory;
+  readonly #allowances: (() => void)[] = [];
+  /** Still to come. */
+  readonly #races = new Set<Fault>();
+  readonly #foreign;
+
+  constructor(history: NftablesHistory) {
+    this.#history = history;
+    this.#foreign = history.rig.kernel.connectAnother();
+  }
+
+  async take(fault: Fault): Promise<void> {
+    const { rig } = this.#history;
+    switch (fault.kind) {
+      case "refuse": {
+        const { service, kind, code, isNamed } = fault.refusal;
+        this.refusals.push(fault.refusal);
+        const isRefused = (operation: NftOperation) => operation.kind === kind && mentions(operation, service);
+        this.#allowances.push(rig.kernel.refuse((operation) => (isRefused(operation) ? { code, isNamed } : undefined)));
+        return;
+      }
+      case "damage":
+        await this.#damage(fault.damage);
+        return;
+      case "race":
+        this.#races.add(fault);
+        rig.kernel.afterNextRead(async () => {
+          if (this.#races.delete(fault)) await this.#damage(fault.damage);
+        });
+        return;
+      case "restart":
+        rig.restart();
+        return;
+      case "heal":
+        await this.heal();
+    }
+  }
+
+  /** Nothing is refused any more; other programs have taken their things out. */
+  async heal(): Promise<void> {
+    for (const allow of this.#allowances.splice(0)) allow();
+    this.refusals.length = 0;
+    this.#races.clear();
+    const content = await this.#foreign.read();
+    if (!content?.chains.has(FOREIGN)) return;
+    await this.#do({ kind: "flush-chain", chain: FOREIGN });
+    await this.#do({ kind: "delete-chain", chain: FOREIGN });
+  }
+
+  async #do(command: ForeignCommand): Promise<void> {
+    await foreignInMemory(this.#foreign, command);
+  }
+
+  async #damage(damage: Damage): Promise<void> {
+    const content = await this.#foreign.read();
+    if (content === undefined) return;
+    if (damage.kind === "delete-table") {
+      await this.#do({ kind: "delete-table" });
+      return;
+    }
+    const pick = <T>(items: readonly T[]): T | undefined => items[damage.index % items.length];
+    switch (damage.kind) {
+      case "flush":
+      case "append": {
+        const chain = pick([...content.chains.keys()]);
+        if (chain !== undefined) await this.#do({ kind: damage.kind === "flush" ? "flush-chain" : "add-rule", chain });
+        return;
+      }
+      case "hold": {
+        const to = pick([...content.chains.keys()].filter(isServiceChain));
+        if (to !== undefined) await this.#do({ kind: "add-jump", chain: FOREIGN, to });
+        return;
+      }
+      case "delete-set": {
+        const [name, set] = pick([...content.sets]) ?? [];
+        if (name === undefined || set?.key === undefined) return;
+        // Most are in use.
+        await this.#do({ kind: "delete-set", set: { name, key: set.key, isMap: set.isMap } }).catch(() => {});
+        return;
+      }
+      case "delete-element":
+      case "change-element": {
+        const all = [...content.sets].flatMap(([name, set]) => set.elements.map((element) => ({ name, set, element })));
+        const { name, set, element } = pick(all) ?? {};
+        if (name === undefined || set?.key === undefined || element === undefined) return;
+        const target = { name, key: set.key, isMap: set.isMap };
+        await this.#do({ kind: "delete-element", set: target, key: element.key });
+        if (damage.kind === "change-element") await this.#do({ kind: "add-element", set: target, key: element.key });
+      }
+    }
+  }
+}

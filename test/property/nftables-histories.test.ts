@@ -1,0 +1,163 @@
+/**
+ * Any history of Services and EndpointSlices, synced step by step, leaves the table that one full sync of the final objects
+ * leaves in an empty kernel; whatever the kernel refuses and others destroy meanwhile.
+ *
+ * `KPTS_PROPERTY_RUNS` sets how many histories are tried (per family and kind), `KPTS_PROPERTY_SEED` repeats a run.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { portTextOf } from "../../src/backends/nftables/names.ts";
+import { operationText } from "../../src/backends/nftables/testing/backend-rig.ts";
+import type { MemoryNftKernel } from "../../src/kernel/nftables/memory-nftables.ts";
+import type { NftTableContent } from "../../src/kernel/nftables/nftables.ts";
+import { elementKey } from "../../src/kernel/nftables/ruleset.ts";
+import { canonicalNftables } from "../conformance/canonical-nftables.ts";
+import { type Step, stepArbitrary } from "./cluster-arbitrary.ts";
+import { type Fault, FaultyNode, faultArbitrary, serviceOf, serviceOfElement } from "./nftables-faults.ts";
+import { NftablesHistory } from "./nftables-history.ts";
+
+const RUNS = Number(process.env.KPTS_PROPERTY_RUNS ?? "1000");
+const seed = process.env.KPTS_PROPERTY_SEED;
+const PARAMETERS = seed === undefined ? {} : { seed: Number(seed) };
+
+async function assertAsFromScratch({ rig }: NftablesHistory): Promise<void> {
+  const found = rig.list();
+  const expected = (await rig.fromNothing()).list();
+  if (JSON.stringify(found) === JSON.stringify(expected)) return;
+  const linesOf = (objects: readonly unknown[]) => canonicalNftables(objects).split("\n");
+  const [lines, expectedLines] = [linesOf(found), linesOf(expected)];
+  const without = (some: readonly string[], others: readonly string[]) => some.filter((line) => !others.includes(line));
+  assert.deepEqual(without(lines, expectedLines), [], "what should not be there");
+  assert.deepEqual(without(expectedLines, lines), [], "what is missing");
+}
+
+type Happening = Step | { readonly kind: "restart" };
+
+function happeningArbitrary(family: "IPv4" | "IPv6"): fc.Arbitrary<Happening> {
+  return fc.oneof(
+    { weight: 30, arbitrary: stepArbitrary(family) },
+    { weight: 1, arbitrary: fc.constant<Happening>({ kind: "restart" }) },
+  );
+}
+
+for (const family of ["IPv4", "IPv6"] as const) {
+  test(`${family}: after every sync the table is that of a full sync from nothing`, async () => {
+    const steps = fc.array(happeningArbitrary(family), { maxLength: 30, size: "max" });
+    await fc.assert(
+      fc.asyncProperty(steps, async (happenings) => {
+        const history = new NftablesHistory(family);
+        for (const step of [...happenings, { kind: "sync", isFullSync: false } as const]) {
+          if (step.kind === "restart") history.rig.restart();
+          else if (step.kind !== "sync") history.apply(step);
+          else {
+            const { failures } = await history.sync(step.isFullSync);
+            assert.deepEqual(failures, []);
+            await assertAsFromScratch(history);
+          }
+        }
+        assert.equal(history.rig.kernel.refusals, 0);
+        history.rig.kernel.takeOperations();
+        history.rig.restart();
+        await history.sync(true);
+        assert.deepEqual(history.rig.kernel.takeOperations().map(operationText), [], "a restart changes nothing");
+        history.rig.close();
+      }),
+      { numRuns: RUNS, ...PARAMETERS },
+    );
+  });
+}
+
+/** Service → what of it is in the table: chains with their rules, affinity sets, and the elements that say whose they are. */
+function byService(content: NftTableContent | undefined): Map<string, Map<string, string>> {
+  const services = new Map<string, Map<string, string>>();
+  const note = (service: string | undefined, what: string, value: unknown) => {
+    if (service === undefined) return;
+    const known = services.get(service) ?? new Map<string, string>();
+    services.set(service, known.set(what, JSON.stringify(value)));
+  };
+  const ownerOf = (name: string) => {
+    const text = portTextOf(name);
+    return text === undefined ? undefined : serviceOf(text);
+  };
+  for (const [name, { ruleDigests }] of content?.chains ?? []) note(ownerOf(name), `chain ${name}`, ruleDigests);
+  for (const [name, { timeoutSeconds, elements }] of content?.sets ?? []) {
+    note(ownerOf(name), `set ${name}`, timeoutSeconds);
+    for (const element of elements) {
+      const { key, verdict, comment } = element;
+      note(serviceOfElement(element), `${name} ${elementKey(key)}`, [verdict, comment]);
+    }
+  }
+  return services;
+}
+
+async function contentOf(kernel: MemoryNftKernel): Promise<NftTableContent | undefined> {
+  return await kernel.connectAnother().read();
+}
+
+/** Everything that a service needs is there, unless it failed; nor is anything there that is wrong for it. */
+async function assertOthersAreRight({ rig }: NftablesHistory, failed: ReadonlySet<string>): Promise<void> {
+  const content = await contentOf(rig.kernel);
+  const found = byService(content);
+  const fresh = await rig.fromNothing();
+  for (const [service, expected] of byService(await contentOf(fresh))) {
+    if (failed.has(service)) continue;
+    const there = found.get(service);
+    for (const [what, value] of expected) {
+      if (there?.get(what) === value) continue;
+      // A key that a refused service has still may come before this one.
+      const holder = [...failed].find((other) => found.get(other)?.has(what));
+      assert.ok(holder !== undefined && holder < service, `${service}: ${what} is ${there?.get(what)}, not ${value}`);
+    }
+  }
+}
+
+for (const releasesLate of [false, true]) {
+  const kernelName = releasesLate ? "kernel before 6.2" : "kernel 6.2 and later";
+  test(`faults (${kernelName}): the others are right at once, and all are when it ends`, async () => {
+    const steps = fc.array(
+      fc.oneof(
+        { weight: 5, arbitrary: stepArbitrary("IPv4") as fc.Arbitrary<Step | Fault> },
+        { weight: 1, arbitrary: faultArbitrary() as fc.Arbitrary<Step | Fault> },
+      ),
+      { maxLength: 40, size: "max" },
+    );
+    await fc.assert(
+      fc.asyncProperty(steps, async (happenings) => {
+        const history = new NftablesHistory("IPv4", { releasesLate });
+        const { rig } = history;
+        const node = new FaultyNode(history);
+        for (const step of happenings) {
+          if (isFault(step)) await node.take(step);
+          else if (step.kind !== "sync") history.apply(step);
+          else {
+            rig.passTime(700);
+            let { failures } = await history.sync(step.isFullSync);
+            // Who changes the table after it was read is noticed, but not in that sync.
+            if (rig.isSyncDue) ({ failures } = await history.sync(false));
+            const culprits = new Set(node.refusals.map(({ service }) => service));
+            const failed = new Set<string>();
+            for (const { subject } of failures) {
+              const service = [...culprits].find((one) => subject === one || subject.startsWith(`${one}:`));
+              assert.ok(service !== undefined, `${subject} is nobody's fault`);
+              failed.add(service);
+            }
+            await assertOthersAreRight(history, failed);
+          }
+        }
+        await node.heal();
+        rig.passTime(2000);
+        assert.deepEqual((await history.sync(false)).failures, []);
+        rig.passTime(2000);
+        assert.deepEqual((await history.sync(false)).failures, []);
+        await assertAsFromScratch(history);
+        rig.close();
+      }),
+      { numRuns: RUNS / 2, ...PARAMETERS },
+    );
+  });
+}
+
+function isFault(step: Step | Fault): step is Fault {
+  return ["refuse", "damage", "race", "heal", "restart"].includes(step.kind);
+}

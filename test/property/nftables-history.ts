@@ -1,0 +1,69 @@
+/** A history of one address family in the nftables mode: objects, model, and the backend on a kernel in memory. */
+import { BackendRig, type BackendRigOptions } from "../../src/backends/nftables/testing/backend-rig.ts";
+import type { EndpointSliceRecord, ServiceRecord } from "../../src/cluster/objects.ts";
+import { silentLogger } from "../../src/logging/logger.ts";
+import { ProxyState } from "../../src/model/proxy-state.ts";
+import { ip } from "../../src/model/testing/records.ts";
+import type { IpFamily } from "../../src/net/ip.ts";
+import type { SyncOutcome } from "../../src/sync/backend.ts";
+import { NODE_NAME, type Step } from "./cluster-arbitrary.ts";
+import { Objects } from "./cluster-history.ts";
+
+const NODES = {
+  IPv4: { address: ip("10.200.0.2"), serviceCIDRs: ["10.96.0.0/12"] },
+  IPv6: { address: ip("fd00:200::2"), serviceCIDRs: ["fd00:96::/108"] },
+} as const;
+
+export class NftablesHistory {
+  readonly rig: BackendRig;
+  readonly state: ProxyState;
+  readonly #family: IpFamily;
+  readonly #services = new Objects<ServiceRecord>();
+  readonly #slices = new Objects<EndpointSliceRecord>();
+
+  constructor(family: IpFamily, options: Omit<BackendRigOptions, "family"> = {}) {
+    this.#family = family;
+    const now = () => 0;
+    this.state = new ProxyState({ family, nodeName: NODE_NAME, allowExternalIPs: true, now, log: silentLogger });
+    this.rig = new BackendRig(this.state, { family, ...options });
+  }
+
+  /** Does everything but syncs. */
+  apply(step: Exclude<Step, { kind: "sync" }>): void {
+    const { rig, state } = this;
+    switch (step.kind) {
+      case "write-service":
+        state.onService(this.#services.write(step.object));
+        return;
+      case "delete-service": {
+        const event = this.#services.deleteAt(step.index);
+        if (event !== undefined) state.onService(event);
+        return;
+      }
+      case "write-slice":
+        state.onEndpointSlice(this.#slices.write(step.object));
+        return;
+      case "delete-slice": {
+        const event = this.#slices.deleteAt(step.index);
+        if (event !== undefined) state.onEndpointSlice(event);
+        return;
+      }
+      case "zone":
+        rig.node.zone = step.zone;
+        rig.requireFullSync();
+        return;
+      case "addresses": {
+        const { address, serviceCIDRs } = NODES[this.#family];
+        rig.node.nodePortIPs = step.index === 0 ? { kind: "all" } : { kind: "ips", ips: [address] };
+        rig.node.serviceCIDRs = step.index === 0 ? [] : serviceCIDRs;
+        // Addresses are looked at in full syncs only.
+        rig.requireFullSync();
+      }
+    }
+  }
+
+  sync(full: boolean): Promise<SyncOutcome> {
+    this.rig.touch(this.state.applyChanges().changedPorts);
+    return this.rig.sync({ full });
+  }
+}
