@@ -133,14 +133,14 @@ function* indexed<T>(items: readonly T[], data: (item: T) => NftElementObject["d
 /** `{ 10.0.0.0/8, 192.0.2.1 }`: what overlaps or touches is merged, since the kernel refuses overlaps. */
 export function addressSet(cidrs: readonly Cidr[], side: "saddr" | "daddr", layout: FamilyLayout): AnonymousSet {
   const { protocol, [side]: field } = NFT_PAYLOADS[layout.family];
-  const elements = intervalElements(cidrs, layout);
+  const { elements, size } = intervalElements(cidrs, layout);
   return {
     object: {
       name: "__set%d",
       flags: CONSTANT | NFT_SET_INTERVAL,
       keyType: layout.addressType,
       keyLength: layout.addressBytes,
-      description: { size: elements.length },
+      description: { size },
       userdata: setUserdata({
         keyByteOrder: "big",
         mergeElements: true,
@@ -151,17 +151,19 @@ export function addressSet(cidrs: readonly Cidr[], side: "saddr" | "daddr", layo
   };
 }
 
-/** Each interval as the element that starts it and the one that is the first beyond it. */
-function intervalElements(cidrs: readonly Cidr[], layout: FamilyLayout): NftElementObject[] {
+/** Each interval as the element that starts it and the one that is the first beyond it. `size` is as nft counts them. */
+function intervalElements(cidrs: readonly Cidr[], layout: FamilyLayout) {
   const elements: NftElementObject[] = [];
   const end = (value: Uint8Array): NftElementObject => ({ key: { value }, flags: NFT_SET_ELEM_INTERVAL_END });
+  let isLastOpen = false;
   for (const { first, last } of mergedIntervals(cidrs)) {
     const start = addressBytes(first, layout);
     // What lies before the first interval ends where that begins; nft says so, though the kernel does not need it.
     if (elements.length === 0 && start.some((byte) => byte !== 0)) elements.push(end(new Uint8Array(start.length)));
     const beyond = nextAddress(last);
+    isLastOpen = beyond === undefined;
     if (beyond === undefined) elements.push({ key: { value: start }, userdata: openIntervalUserdata() });
     else elements.push({ key: { value: start } }, end(addressBytes(beyond, layout)));
   }
-  return elements;
+  return { elements, size: elements.length + (isLastOpen ? 1 : 0) };
 }
