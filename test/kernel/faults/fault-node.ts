@@ -7,7 +7,7 @@ import { newRunName } from "../../../src/demo/run-name.ts";
 import { type DaemonOptions, ProxyDaemon } from "../../support/proxy-daemon.ts";
 
 /** Failures are retried, and flushes looked for, this often. */
-export const SYNC_PERIOD_MS = 2000;
+export const SYNC_PERIOD_MS = 1000;
 
 export const nodeObject = {
   apiVersion: "v1",

@@ -1,0 +1,147 @@
+/** Other programs on the node: they flush tables, hold the lock, and have rules of their own. */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, type TestContext, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import type { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
+import { canonicalIptables } from "../../conformance/canonical-iptables.ts";
+import { kernelSkip } from "../../support/topology.ts";
+import { faultNode, isServedAsMade, nodeObject, SYNC_PERIOD_MS, served, startDaemon } from "./fault-node.ts";
+
+const KUBE_PROXY = fileURLToPath(new URL("../../../bin/kube-proxy", import.meta.url));
+const objects = [1, 2, 3].flatMap((number) => served(`service-${number}`, number));
+
+async function iptables(node: NetworkNamespace, ...args: string[]): Promise<void> {
+  await node.exec(["iptables", ...args]);
+}
+
+function scratch(t: TestContext): string {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-fault-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  return folder;
+}
+
+/** What somebody did to the tables. */
+const FLUSHES: readonly { readonly name: string; readonly commands: readonly (readonly string[])[] }[] = [
+  {
+    name: "everything, with its chains",
+    commands: ["filter", "nat", "mangle"].flatMap((table) => [
+      ["-t", table, "-F"],
+      ["-t", table, "-X"],
+    ]),
+  },
+  {
+    name: "the table nat, with its chains",
+    commands: [
+      ["-t", "nat", "-F"],
+      ["-t", "nat", "-X"],
+    ],
+  },
+  { name: "the rules of nat, without its chains", commands: [["-t", "nat", "-F"]] },
+  { name: "the rules of filter, without its chains", commands: [["-F"]] },
+];
+
+describe("other programs on the node", { concurrency: 2, skip: kernelSkip }, () => {
+  for (const { name, commands } of FLUSHES) {
+    test(`somebody flushes ${name}: all is back within the monitor's period`, async (t) => {
+      const node = await faultNode(t);
+      const daemon = await startDaemon(t, node, { objects });
+      await daemon.until("the canary", async () => (await daemon.saved("iptables-save")).includes("KUBE-PROXY-CANARY"));
+      const before = canonicalIptables(await daemon.saved("iptables-save"));
+      for (const args of commands) await iptables(node, ...args);
+      assert.notEqual(canonicalIptables(await daemon.saved("iptables-save")), before);
+      await daemon.until(
+        "the rules",
+        async () => canonicalIptables(await daemon.saved("iptables-save")) === before,
+        10 * SYNC_PERIOD_MS,
+      );
+      assert.match(daemon.log, /"Reloading after iptables flush"/);
+    });
+  }
+
+  test("another program holds the xtables lock: that is said, and the change comes when the lock is free", async (t) => {
+    const folder = scratch(t);
+    for (const tool of ["iptables", "ip6tables"]) {
+      for (const part of ["", "-save", "-restore"])
+        symlinkSync(`/usr/sbin/${tool}-legacy${part}`, join(folder, tool + part));
+    }
+    const lock = join(folder, "xtables.lock");
+    const node = await faultNode(t);
+    const env = { PATH: `${folder}:${process.env.PATH}`, XTABLES_LOCKFILE: lock };
+    const daemon = await startDaemon(t, node, { objects, env });
+    const holder = spawn("flock", [lock, "sh", "-c", "echo held; exec cat"], {
+      stdio: ["pipe", "pipe", "inherit"],
+    });
+    t.after(() => holder.stdin.end());
+    await once(holder.stdout, "data");
+    daemon.writeObjects([nodeObject, ...objects, ...served("late", 4)]);
+    await daemon.until("the message", () =>
+      /"Sync failed" err=<\n.*iptables-restore .*\n.*holding the xtables lock/.test(daemon.log),
+    );
+    await daemon.until("503", async () => (await daemon.fetch("http://127.0.0.1:10256/healthz")).status === 503);
+    const series = 'kubeproxy_sync_proxy_rules_iptables_restore_failures_total{ip_family="IPv4"}';
+    assert.ok(((await daemon.metric(series)) ?? 0) > 0);
+    const saved = async () => (await node.exec(["iptables-legacy-save"])).stdout;
+    assert.equal(isServedAsMade(await saved(), 4), false);
+    holder.stdin.end();
+    await daemon.until("the late service", async () => isServedAsMade(await saved(), 4));
+    await daemon.until("health", async () => (await daemon.fetch("http://127.0.0.1:10256/healthz")).status === 200);
+    for (const number of [1, 2, 3]) assert.ok(isServedAsMade(await saved(), number));
+  });
+
+  test("--cleanup removes what is ours and leaves what is the kubelet's or anybody else's", async (t) => {
+    const node = await faultNode(t);
+    const daemon = await startDaemon(t, node, { objects });
+    await daemon.stop();
+    const foreign = [
+      ["-t", "nat", "-N", "KUBE-KUBELET-CANARY"],
+      ["-t", "nat", "-N", "KUBE-MARK-DROP"],
+      ["-t", "nat", "-A", "KUBE-MARK-DROP", "-j", "MARK", "--or-mark", "0x8000"],
+      ["-t", "nat", "-A", "POSTROUTING", "-s", "10.9.0.0/16", "-j", "MASQUERADE"],
+      ["-N", "KUBE-LIKE"],
+      ["-A", "KUBE-FIREWALL", "-m", "mark", "--mark", "0x8000", "-j", "DROP"],
+      ["-I", "FORWARD", "-p", "tcp", "--dport", "4711", "-j", "ACCEPT"],
+      [
+        "-t",
+        "mangle",
+        "-A",
+        "FORWARD",
+        "-p",
+        "tcp",
+        "-j",
+        "TCPMSS",
+        "--clamp-mss-to-pmtu",
+        "--tcp-flags",
+        "SYN,RST",
+        "SYN",
+      ],
+    ];
+    for (const args of foreign) await iptables(node, ...args);
+    const { stdout: before } = await node.exec(["iptables-save"]);
+    await node.exec([KUBE_PROXY, "--cleanup"]);
+    const { stdout: after } = await node.exec(["iptables-save"]);
+    const rulesOf = (saved: string) =>
+      saved
+        .split("\n")
+        .filter((line) => /^(:[A-Z]+-|-A )/.test(line))
+        .map((line) => line.replace(/ \[.*/, ""));
+    const kept = rulesOf(before).filter(
+      (line) =>
+        /KUBE-KUBELET-CANARY|KUBE-MARK-DROP|KUBE-LIKE|KUBE-FIREWALL|10\.9\.0\.0|4711|TCPMSS/.test(line) &&
+        !line.includes("KUBE-PROXY-FIREWALL"),
+    );
+    assert.equal(kept.length, 12);
+    assert.deepEqual(rulesOf(after), kept);
+    const { stdout: after6 } = await node.exec(["ip6tables-save"]);
+    assert.deepEqual(
+      rulesOf(after6).filter((line) => !line.includes("KUBE-FIREWALL")),
+      [],
+    );
+    await node.exec([KUBE_PROXY, "--cleanup"]);
+    assert.deepEqual(rulesOf((await node.exec(["iptables-save"])).stdout), kept);
+  });
+});
