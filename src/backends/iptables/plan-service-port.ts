@@ -36,7 +36,7 @@ export interface ServicePortPlan {
 /** The decisions of iptables.md §6, made once and used by every block. */
 interface Decisions {
   readonly port: ServicePort;
-  readonly protocol: RuleProtocol;
+  readonly protocol: RuleMatch;
   readonly chains: ServicePortChains;
   readonly routing: ServicePortRouting;
   readonly usesFirewallChain: boolean;
@@ -71,7 +71,8 @@ function decide(port: ServicePort, endpoints: readonly Endpoint[], config: PlanC
   const isRestricted = port.loadBalancerVIPs.length > 0 && port.loadBalancerSourceRanges.length > 0;
   return {
     port,
-    protocol: port.protocol.toLowerCase() as RuleProtocol, // Protocol's three values, lower-cased, are RuleProtocol's
+    // Protocol's three values, lower-cased, are RuleProtocol's.
+    protocol: { kind: "protocol", protocol: port.protocol.toLowerCase() as RuleProtocol },
     chains,
     routing,
     usesFirewallChain: routing.categories.hasAny && isRestricted,
@@ -82,14 +83,11 @@ function decide(port: ServicePort, endpoints: readonly Endpoint[], config: PlanC
 
 const comment = (text: string): RuleMatch => ({ kind: "comment", text });
 const jump = (chain: ChainName): RuleTarget => ({ kind: "jump", chain });
+const MARK_MASQUERADE = jump(CHAINS.markMasquerade);
 
 /** `{P} -d address --dport port`, the destination of one front end. */
 function frontEnd(d: Decisions, address: IpAddress): RuleMatch[] {
-  return [
-    { kind: "protocol", protocol: d.protocol },
-    { kind: "destination", address },
-    { kind: "destination-port", port: d.port.port },
-  ];
+  return [d.protocol, { kind: "destination", address }, { kind: "destination-port", port: d.port.port }];
 }
 
 /** Block 7A: dispatch in nat; refusal, firewall and health-check entries in filter. */
@@ -125,19 +123,18 @@ function planSharedRules(d: Decisions, config: PlanConfig, facts: PlanFacts): Sh
   if (!d.routing.hasExternal) for (const ip of port.loadBalancerVIPs) refuse(CHAINS.externalServices, frontEnd(d, ip));
 
   if (port.nodePort !== 0) {
-    const protocol: RuleMatch = { kind: "protocol", protocol: d.protocol };
     const nodePort: RuleMatch = { kind: "destination-port", port: port.nodePort };
     if (hasAny) {
       if (config.localhostNodePorts && facts.counters.localhostNodePorts) {
         const localhost: RuleMatch = { kind: "destination", address: LOCALHOST_V4 };
         const counter: RuleMatch = { kind: "nfacct", counter: COUNTERS.localhostNodePorts };
-        nat(CHAINS.nodePorts, name, [protocol, localhost, nodePort, counter], chains.external);
+        nat(CHAINS.nodePorts, name, [d.protocol, localhost, nodePort, counter], chains.external);
       }
-      nat(CHAINS.nodePorts, name, [protocol, nodePort], chains.external);
+      nat(CHAINS.nodePorts, name, [d.protocol, nodePort], chains.external);
     }
     if (!d.routing.hasExternal) {
       const local: RuleMatch = { kind: "address-type", side: "destination", type: "LOCAL" };
-      refuse(CHAINS.externalServices, [local, protocol, nodePort]);
+      refuse(CHAINS.externalServices, [local, d.protocol, nodePort]);
     }
   }
 
@@ -185,7 +182,7 @@ function planInternalMasquerade(own: OwnChains, d: Decisions, config: PlanConfig
     if (notLocal === undefined) return;
     matches.push(notLocal);
   }
-  own.add(d.internalChain, matches, jump(CHAINS.markMasquerade));
+  own.add(d.internalChain, matches, MARK_MASQUERADE);
 }
 
 /** Block 2: every external destination enters here. */
@@ -195,15 +192,14 @@ function planExternalChain(own: OwnChains, d: Decisions, config: PlanConfig): vo
   const destinations = `${port.name.text} external destinations`;
   own.declare(chains.external);
   if (!port.externalPolicyLocal) {
-    own.add(chains.external, [comment(`masquerade traffic for ${destinations}`)], jump(CHAINS.markMasquerade));
+    own.add(chains.external, [comment(`masquerade traffic for ${destinations}`)], MARK_MASQUERADE);
   } else {
     const local = detectorMatch(config.detector, false);
     if (local !== undefined) {
       own.add(chains.external, [comment(`pod traffic for ${destinations}`), local], jump(chains.cluster));
     }
     const fromNode: RuleMatch = { kind: "address-type", side: "source", type: "LOCAL" };
-    const mark = jump(CHAINS.markMasquerade);
-    own.add(chains.external, [comment(`masquerade LOCAL traffic for ${destinations}`), fromNode], mark);
+    own.add(chains.external, [comment(`masquerade LOCAL traffic for ${destinations}`), fromNode], MARK_MASQUERADE);
     own.add(chains.external, [comment(`route LOCAL traffic for ${destinations}`), fromNode], jump(chains.cluster));
   }
   if (d.routing.hasExternal) own.add(chains.external, [], jump(d.externalPolicyChain));
@@ -244,10 +240,10 @@ function planEndpointChains(own: OwnChains, d: Decisions, facts: PlanFacts): voi
     const chain = names.get(endpoint.text);
     if (chain === undefined) continue;
     own.declare(chain);
-    own.add(chain, [...commentMatches, { kind: "source", address: endpoint.ip }], jump(CHAINS.markMasquerade));
+    own.add(chain, [...commentMatches, { kind: "source", address: endpoint.ip }], MARK_MASQUERADE);
     const matches: RuleMatch[] = [...commentMatches];
     if (isSticky) matches.push({ kind: "recent-set", name: chain });
-    matches.push({ kind: "protocol", protocol: d.protocol });
+    matches.push(d.protocol);
     own.add(chain, matches, { kind: "dnat", to: endpoint.text });
   }
 }
