@@ -62,7 +62,7 @@ export class NftablesBackend implements Backend {
   #facts: PlanFacts | undefined;
   /** Service ports whose rules the kernel refused in the last sync: they have their last good ones, or none. */
   #refused = new Map<string, SyncFailure>();
-  /** Chains of service ports that others have touched since the last sync began. */
+  /** Chains of service ports that others have touched since the last sync began, or that could not be written then. */
   #damagedChains: ReadonlySet<string> = new Set();
   #wasWatched = false;
 
@@ -76,10 +76,14 @@ export class NftablesBackend implements Backend {
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     const { syncFailures } = this.#options.metrics;
+    // Taken before anything is waited for: ports that others damage from now on are not among the changed ones.
+    const damaged = this.#damagedChains;
+    this.#damagedChains = new Set();
     this.#reportConflicts(input);
     try {
       await this.#committer.deletePostponed();
-      const isDone = !input.isFullSync && this.#facts !== undefined && (await this.#partialSync(input, this.#facts));
+      const facts = input.isFullSync ? undefined : this.#facts;
+      const isDone = facts !== undefined && (await this.#partialSync(input, facts, damaged));
       if (!isDone) await this.#fullSync(input, signal);
     } catch (error) {
       this.#facts = undefined;
@@ -145,9 +149,7 @@ export class NftablesBackend implements Backend {
    * Commits the changed ports only. Ports that were refused before are tried after the others: one bad service must not
    * cost the others anything. Resolves to false when a full sync must take over.
    */
-  async #partialSync(input: SyncInput, facts: PlanFacts): Promise<boolean> {
-    const damaged = this.#damagedChains;
-    this.#damagedChains = new Set();
+  async #partialSync(input: SyncInput, facts: PlanFacts, damaged: ReadonlySet<string>): Promise<boolean> {
     const draft = new TransactionDraft();
     const before: (readonly [string, InstalledPort | undefined])[] = [];
     for (const key of input.changedPorts) {

@@ -1,0 +1,290 @@
+/** What becomes of service ports that the kernel refuses, and of deletions that it does not take yet. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { canonicalNftables } from "../../../test/conformance/canonical-nftables.ts";
+import type { NftOperation } from "../../kernel/nftables/nftables.ts";
+import { foreignInMemory } from "../../kernel/nftables/testing/foreign-hand.ts";
+import { ip } from "../../model/testing/records.ts";
+import { endpointNames } from "./names.ts";
+import { operationText } from "./testing/backend-rig.ts";
+import { clusterChain, local, port, remote, TestModel } from "./testing/model.ts";
+
+const PORTS = Array.from({ length: 40 }, (_, index) =>
+  port(`s${String(index).padStart(2, "0")}`, `10.96.0.${index + 1}`),
+);
+const [A, B] = PORTS;
+
+function first() {
+  return { a: A ?? assert.fail(), b: B ?? assert.fail() };
+}
+
+/** Refuses new rules of these chains. */
+function refuseRules(model: TestModel, chains: readonly string[], isNamed = true): () => void {
+  return model.rig.kernel.refuse((operation) =>
+    operation.kind === "add-rule" && chains.includes(operation.chain) ? { code: "unsupported", isNamed } : undefined,
+  );
+}
+
+/** All objects of a listing that name a service, in a fixed order. */
+function listingOf(model: TestModel, service: string): string[] {
+  const lines = model.rig.list().flatMap((object) => {
+    const text = JSON.stringify(object);
+    return text.startsWith('{"chain"') || text.startsWith('{"rule"') ? [text] : [];
+  });
+  return lines.filter((text) => text.includes(`/${service}/`)).sort();
+}
+
+function sorted(model: TestModel): string[] {
+  return canonicalNftables(model.rig.list()).split("\n");
+}
+
+async function assertAsFromNothing(model: TestModel): Promise<void> {
+  assert.deepEqual(sorted(model), canonicalNftables((await model.rig.fromNothing()).list()).split("\n"));
+}
+
+for (const isNamed of [true, false]) {
+  const how = isNamed ? "that the kernel names" : "that must be searched for";
+  test(`ports ${how} are left out of the first sync, all others are programmed`, async () => {
+    const model = new TestModel();
+    const bad = [3, 4, 21].map((index) => PORTS[index] ?? assert.fail());
+    for (const [index, one] of PORTS.entries()) model.set(one, [remote(`10.180.0.${index}`)]);
+    const allow = refuseRules(model, bad.map(clusterChain), isNamed);
+    const { failures } = await model.rig.sync();
+    assert.deepEqual(
+      failures.map(({ subject }) => subject),
+      ["ns/s03:p", "ns/s04:p", "ns/s21:p"],
+    );
+    for (const { reason } of failures) assert.match(reason, /add-rule: refused on purpose/);
+    const content = await model.rig.kernel.connect().read();
+    for (const one of PORTS) assert.equal(content?.chains.has(clusterChain(one)), !bad.includes(one));
+    assert.equal(content?.sets.get("service-ips")?.elements.length, PORTS.length - bad.length);
+    assert.ok(model.rig.kernel.refusals < 30, `${model.rig.kernel.refusals} refused transactions`);
+
+    allow();
+    assert.deepEqual((await model.rig.sync()).failures, []);
+    await assertAsFromNothing(model);
+  });
+}
+
+test("a refused port keeps its last good rules, in the partial sync and in full ones", async () => {
+  const { a, b } = first();
+  const model = new TestModel();
+  model.set(a, [local("10.180.0.1")]);
+  model.set(b, [local("10.180.0.2")]);
+  await model.rig.sync();
+  const [before, rules] = [sorted(model), listingOf(model, a.name.name)];
+  const allow = refuseRules(model, [clusterChain(a)]);
+  model.setEndpoints(a.name.key, [local("10.180.0.9")]);
+  assert.deepEqual((await model.rig.sync()).failures, [
+    { subject: "ns/s00:p", reason: "add-rule: refused on purpose" },
+  ]);
+  assert.deepEqual(sorted(model), before);
+  await model.rig.sync({ full: true });
+  assert.deepEqual(sorted(model), before);
+
+  model.setEndpoints(b.name.key, []);
+  assert.equal((await model.rig.sync()).failures.length, 1);
+  assert.deepEqual(listingOf(model, a.name.name), rules, "still there while others change");
+  allow();
+  assert.deepEqual((await model.rig.sync()).failures, [], "tried again without being asked to");
+  await assertAsFromNothing(model);
+});
+
+test("a restarted process leaves a refused port the rules that it has", async () => {
+  const { a, b } = first();
+  const model = new TestModel();
+  const external = { isExternallyAccessible: true, externalIPs: [ip("198.51.100.1")], nodePort: 30000 };
+  const sticky = { sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 100 } as const;
+  model.set({ ...a, ...external, ...sticky }, [local("10.180.0.1"), remote("10.180.0.2")]);
+  model.set(b, [local("10.180.0.2")]);
+  await model.rig.sync();
+  const before = sorted(model);
+  refuseRules(model, [clusterChain(a)]);
+  model.setEndpoints(a.name.key, [local("10.180.0.1"), remote("10.180.0.3")]);
+  model.rig.restart();
+  const { failures } = await model.rig.sync();
+  assert.deepEqual(
+    failures.map(({ subject }) => subject),
+    ["ns/s00:p"],
+  );
+  assert.deepEqual(sorted(model), before);
+  assert.deepEqual((await model.rig.operationsOf({ full: true })).map(operationText), []);
+});
+
+test("a restarted process leaves a refused port the refusals of traffic that it has", async () => {
+  const { a } = first();
+  const model = new TestModel();
+  model.set(a);
+  await model.rig.sync();
+  const before = sorted(model);
+  refuseRules(model, [clusterChain(a)]);
+  model.setEndpoints(a.name.key, [remote("10.180.0.1")]);
+  model.rig.restart();
+  await model.rig.sync();
+  assert.deepEqual(sorted(model), before);
+});
+
+test("a refused port costs the others one small transaction of its own", async () => {
+  const { a, b } = first();
+  const model = new TestModel();
+  for (const one of [a, b]) model.set(one, [remote("10.180.0.1")]);
+  refuseRules(model, [clusterChain(a)]);
+  await model.rig.sync();
+  const { kernel, log, metrics } = model.rig;
+  kernel.takeOperations();
+  const [refusals, lines] = [kernel.refusals, log.length];
+  model.setEndpoints(b.name.key, [remote("10.180.0.2")]);
+  assert.equal((await model.rig.sync()).failures.length, 1);
+  assert.deepEqual(kernel.takeOperations().map(operationText), [
+    `flush-chain ${clusterChain(b)}`,
+    `add-rule ${clusterChain(b)}`,
+  ]);
+  assert.equal(kernel.refusals, refusals + 1);
+  assert.deepEqual(log.slice(lines), [], "the same refusal is logged once");
+  assert.equal(metrics.syncFailures, 2);
+});
+
+test("a refused port that is deleted is a failure no more", async () => {
+  const { a } = first();
+  const model = new TestModel();
+  model.set(a, [remote("10.180.0.1")]);
+  await model.rig.sync();
+  refuseRules(model, [clusterChain(a)]);
+  model.setEndpoints(a.name.key, [remote("10.180.0.2")]);
+  await model.rig.sync();
+  model.delete(a.name.key);
+  assert.deepEqual((await model.rig.sync()).failures, []);
+  await assertAsFromNothing(model);
+});
+
+test("a partial sync that is refused because of damage ends as a full one", async () => {
+  const { a, b } = first();
+  const model = new TestModel();
+  for (const one of [a, b]) model.set(one, [remote("10.180.0.1")]);
+  await model.rig.sync();
+  // As long as the notice is under way.
+  model.rig.close();
+  await foreignInMemory(model.rig.kernel.connectAnother(), { kind: "delete-table" });
+  model.setEndpoints(b.name.key, [remote("10.180.0.2")]);
+  assert.deepEqual((await model.rig.sync()).failures, []);
+  await assertAsFromNothing(model);
+  assert.equal(model.rig.metrics.syncFailures, 1);
+});
+
+test("what belongs to no service and is refused fails the sync", async () => {
+  const { a } = first();
+  const model = new TestModel();
+  model.set(a, [remote("10.180.0.1")]);
+  model.rig.kernel.refuse((operation) =>
+    operation.kind === "add-rule" && operation.chain === "masquerading" ? { code: "unsupported" } : undefined,
+  );
+  await assert.rejects(model.rig.sync(), { code: "unsupported" });
+  assert.deepEqual(model.rig.list(), []);
+});
+
+test("when every service is refused, the search ends", async () => {
+  const model = new TestModel();
+  for (let index = 0; index < 200; index++) model.set(port(`n${index}`, `10.97.0.${index}`));
+  model.rig.kernel.refuse((operation) =>
+    operation.kind === "add-elements" ? { code: "unsupported", isNamed: false } : undefined,
+  );
+  await assert.rejects(model.rig.sync(), { code: "unsupported" });
+  assert.ok(model.rig.kernel.refusals < 200, `${model.rig.kernel.refusals} refused transactions`);
+});
+
+test("before kernel 6.2 a chain is emptied at once and deleted a second later", async () => {
+  const { a, b } = first();
+  const model = new TestModel({ releasesLate: true });
+  const { rig } = model;
+  for (const one of [a, b]) model.set(one, [local("10.180.0.1")]);
+  await rig.sync();
+  model.delete(a.name.key);
+  const chain = clusterChain(a);
+  assert.deepEqual((await rig.operationsOf()).map(operationText), [
+    "delete-elements cluster-ips 10.96.0.1",
+    "delete-elements service-ips 10.96.0.1 . tcp . 80",
+    `flush-chain ${chain}`,
+  ]);
+  assert.deepEqual(rig.metrics, { syncFailures: 0, cleanupFailures: 0 });
+  rig.nowMs += 999;
+  assert.deepEqual((await rig.operationsOf({ full: true })).map(operationText), []);
+  rig.passTime(1);
+  assert.deepEqual((await rig.operationsOf()).map(operationText), [`delete-chain ${chain}`]);
+  await assertAsFromNothing(model);
+});
+
+test("a chain that is wanted again before it could be deleted is written again and stays", async () => {
+  const { a } = first();
+  const model = new TestModel({ releasesLate: true });
+  const { rig } = model;
+  model.set(a, [local("10.180.0.1")]);
+  await rig.sync();
+  model.setEndpoints(a.name.key, []);
+  await rig.sync();
+  model.setEndpoints(a.name.key, [local("10.180.0.1")]);
+  await rig.sync();
+  rig.passTime(5000);
+  assert.deepEqual(await rig.operationsOf(), []);
+  assert.deepEqual(rig.metrics, { syncFailures: 0, cleanupFailures: 0 });
+  await assertAsFromNothing(model);
+});
+
+test("a chain that others jump to is emptied, and deleted when they let go", async () => {
+  const { a, b } = first();
+  const model = new TestModel();
+  const { rig } = model;
+  for (const one of [a, b]) model.set(one, [local("10.180.0.1")]);
+  await rig.sync();
+  const foreign = rig.kernel.connectAnother();
+  await foreignInMemory(foreign, { kind: "add-jump", chain: "theirs", to: clusterChain(a) });
+  for (const one of [a, b]) model.delete(one.name.key);
+  assert.deepEqual((await rig.sync()).failures, []);
+  rig.passTime(1000);
+  assert.deepEqual((await rig.operationsOf()).map(operationText), [`delete-chain ${clusterChain(b)}`]);
+  assert.deepEqual(rig.metrics, { syncFailures: 0, cleanupFailures: 1 });
+  assert.equal(rig.log.at(-1)?.message, "Unable to delete stale chains; will retry later");
+  await foreignInMemory(foreign, { kind: "flush-chain", chain: "theirs" });
+  rig.passTime(1000);
+  assert.deepEqual((await rig.operationsOf()).map(operationText), [`delete-chain ${clusterChain(a)}`]);
+});
+
+test("a postponed deletion of what somebody else has deleted is forgotten", async () => {
+  const { a } = first();
+  const model = new TestModel({ releasesLate: true });
+  const { rig } = model;
+  model.set(a, [local("10.180.0.1")]);
+  await rig.sync();
+  model.delete(a.name.key);
+  await rig.sync();
+  rig.passTime(1000);
+  await foreignInMemory(rig.kernel.connectAnother(), { kind: "delete-chain", chain: clusterChain(a) });
+  await rig.sync();
+  rig.passTime(1000);
+  assert.deepEqual(await rig.operationsOf(), []);
+  assert.deepEqual(rig.metrics, { syncFailures: 0, cleanupFailures: 0 });
+});
+
+test("a refused port's chain that only waits for its deletion is not kept", async () => {
+  const { a } = first();
+  const model = new TestModel();
+  const { rig } = model;
+  const sticky = { ...a, sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 10 } as const;
+  const [one, two] = [remote("10.180.0.1"), remote("10.180.0.2")];
+  model.set(sticky, [one, two]);
+  await rig.sync();
+  const held = endpointNames(a.name, two).chain;
+  const foreign = rig.kernel.connectAnother();
+  await foreignInMemory(foreign, { kind: "add-jump", chain: "theirs", to: held });
+  model.setEndpoints(a.name.key, [one]);
+  await rig.sync();
+  const allow = refuseRules(model, [clusterChain(a)]);
+  model.setEndpoints(a.name.key, [one, remote("10.180.0.3")]);
+  await rig.sync();
+  await rig.sync({ full: true });
+  await foreignInMemory(foreign, { kind: "flush-chain", chain: "theirs" });
+  rig.passTime(1000);
+  const isDeletion = (operation: NftOperation) => operation.kind === "delete-chain" && operation.chain === held;
+  assert.equal((await rig.operationsOf()).filter(isDeletion).length, 1);
+  allow();
+  assert.deepEqual((await rig.sync()).failures, []);
+});

@@ -1,0 +1,60 @@
+/** A model of service ports for tests of the backend, and the rig that syncs it. */
+import type { Endpoint } from "../../../model/endpoint.ts";
+import type { ServicePort } from "../../../model/service-port.ts";
+import { servicePortName } from "../../../model/service-port-name.ts";
+import { makeEndpoint, makeServicePort } from "../../../model/testing/records.ts";
+import { servicePortChains } from "../names.ts";
+import { BackendRig, type BackendRigOptions } from "./backend-rig.ts";
+
+export class TestModel {
+  readonly services = new Map<string, ServicePort>();
+  readonly endpoints = new Map<string, readonly Endpoint[]>();
+  readonly rig: BackendRig;
+
+  constructor(options?: BackendRigOptions) {
+    this.rig = new BackendRig(this, options);
+  }
+
+  /** Adds or replaces; without endpoints given, those that it has stay. */
+  set(port: ServicePort, endpoints?: readonly Endpoint[]): void {
+    const { key } = port.name;
+    this.services.set(key, port);
+    if (endpoints !== undefined) this.setEndpoints(key, endpoints);
+    this.rig.touch([key]);
+  }
+
+  setEndpoints(key: string, endpoints: readonly Endpoint[]): void {
+    if (endpoints.length === 0) this.endpoints.delete(key);
+    else
+      this.endpoints.set(
+        key,
+        endpoints.toSorted((a, b) => (a.text < b.text ? -1 : 1)),
+      );
+    this.rig.touch([key]);
+  }
+
+  delete(key: string): void {
+    this.services.delete(key);
+    this.endpoints.delete(key);
+    this.rig.touch([key]);
+  }
+}
+
+/** Port `p` of `ns/NAME`, TCP 80. */
+export function port(name: string, clusterIP: string, overrides: Partial<ServicePort> = {}): ServicePort {
+  const ip = makeEndpoint(clusterIP).ip;
+  return makeServicePort({ name: servicePortName("ns", name, "p", "TCP"), clusterIP: ip, ...overrides });
+}
+
+export function local(address: string): Endpoint {
+  return makeEndpoint(address, 80, { isLocal: true });
+}
+
+export function remote(address: string): Endpoint {
+  return makeEndpoint(address, 80);
+}
+
+/** The chain of the Cluster policy. */
+export function clusterChain({ name }: ServicePort): string {
+  return servicePortChains(name).cluster;
+}
