@@ -107,7 +107,7 @@ async function killAtAnyMoment(network: FlowNetwork, mode: Mode): Promise<void> 
   for (const variant of variants) {
     // While it runs, then in its next start.
     daemon.writeObjects(clusterOf(variant));
-    for (const limit of [400, 1200]) {
+    for (const limit of [300, 900]) {
       const moment = Math.round(Math.random() * limit);
       moments.push(moment);
       await sleep(moment);
