@@ -1,11 +1,20 @@
 /** Starts a worker in a namespace and reads its reports. */
 import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import type { StepReport, WorkerTask } from "./figures.ts";
 import type { Namespace } from "./namespace.ts";
 
 const WORKER = fileURLToPath(new URL("./worker.ts", import.meta.url));
+
+/** The options of the JavaScript engine that the daemon runs with, from the one place that has them. */
+export function engineOptions(): string[] {
+  const script = readFileSync(new URL("../bin/kube-proxy", import.meta.url), "utf8");
+  const options = /^node_options="([^"]*)"$/m.exec(script)?.[1];
+  if (options === undefined) throw new Error('bin/kube-proxy has no line node_options="…"');
+  return options.split(" ").filter((option) => option !== "");
+}
 
 /**
  * @param limitMs for the whole worker: a last resort, its steps have limits of their own.
@@ -17,7 +26,8 @@ export async function runWorker(
   limitMs: number,
   onReport: (report: StepReport) => void,
 ): Promise<void> {
-  const command = ["netns", "exec", name, process.execPath, "--expose-gc", WORKER, JSON.stringify(task)];
+  const node = [process.execPath, "--expose-gc", ...engineOptions()];
+  const command = ["netns", "exec", name, ...node, WORKER, JSON.stringify(task)];
   const child = spawn("ip", command, {
     stdio: ["ignore", "pipe", "inherit"],
     env: { ...process.env, ...env },

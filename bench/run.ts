@@ -2,16 +2,18 @@
  * `npm run bench`: what a sync of the iptables mode costs, by size and back end, next to iptables-restore alone in the same
  * run. See docs/performance.md.
  */
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { availableParallelism, loadavg, release, tmpdir } from "node:os";
 import { join } from "node:path";
+import { binariesOf } from "../src/kernel/iptables/exec-iptables.ts";
 import { type BenchArguments, readArguments, USAGE } from "./arguments.ts";
-import type { BackEnd, StepReport, WorkerTask } from "./figures.ts";
+import { BACK_ENDS, type BackEnd, type StepReport, type WorkerTask } from "./figures.ts";
 import { compareForms } from "./forms.ts";
 import { removeNamespaces, withNamespace } from "./namespace.ts";
 import { tablesOf } from "./report.ts";
 import { restoreAlone } from "./restore-alone.ts";
-import { runWorker } from "./run-worker.ts";
+import { engineOptions, runWorker } from "./run-worker.ts";
 import type { SizeResult } from "./size-result.ts";
 import { judge } from "./targets.ts";
 
@@ -53,6 +55,21 @@ async function measureSize(
   return { backEnd, services, endpointsEach, textBytes: statSync(textFile).size, aloneMs, reports };
 }
 
+/** What the figures depend on besides the program. */
+function machineText(): string {
+  const version = (backEnd: BackEnd) => {
+    const { rule } = binariesOf("IPv4", backEnd);
+    return execFileSync(rule, ["--version"], { encoding: "utf8" }).trim();
+  };
+  const parts = [
+    `Node.js ${process.version} ${engineOptions().join(" ")}`.trim(),
+    `kernel ${release()}`,
+    ...BACK_ENDS.map(version),
+    `${availableParallelism()} processors, load ${loadavg()[0]?.toFixed(1)}`,
+  ];
+  return parts.join(", ");
+}
+
 async function inTemporaryFolder<T>(work: (folder: string) => Promise<T>): Promise<T> {
   const folder = mkdtempSync(join(tmpdir(), "kpts-bench-"));
   try {
@@ -89,6 +106,7 @@ async function main(): Promise<number> {
     return 0;
   }
   if (process.getuid?.() !== 0) throw new Error("network namespaces need root: run the bench as root");
+  console.log(machineText());
   if (args.comparesForms) {
     await inTemporaryFolder((folder) =>
       compareForms(args.backEnds, args.sizes, args.endpointsEach, {
@@ -104,7 +122,7 @@ async function main(): Promise<number> {
   const verdicts = judge(results, args.limitMs);
   for (const { passed, text } of verdicts) console.log(`${passed ? "PASS" : "FAIL"}  ${text}`);
   if (args.jsonFile !== undefined) {
-    writeFileSync(args.jsonFile, `${JSON.stringify({ node: process.version, results, verdicts }, null, 2)}\n`);
+    writeFileSync(args.jsonFile, `${JSON.stringify({ machine: machineText(), results, verdicts }, null, 2)}\n`);
   }
   return args.isChecking && verdicts.some(({ passed }) => !passed) ? 1 : 0;
 }

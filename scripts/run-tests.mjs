@@ -34,7 +34,9 @@ function check(title, args, node = process.execPath) {
 }
 
 function testFiles(paths) {
-  const files = globSync(["src/**/*.test.ts", "test/**/*.test.ts"], { cwd: root }).map((file) => join(root, file));
+  const files = globSync(["src/**/*.test.ts", "test/**/*.test.ts", "bench/*.test.ts"], { cwd: root }).map((file) =>
+    join(root, file),
+  );
   if (paths.length === 0) return files.sort();
   const wanted = paths.map((path) => resolve(root, path));
   return files.filter((file) => wanted.some((path) => file === path || file.startsWith(path + sep))).sort();
@@ -48,7 +50,7 @@ const paths = args.filter((arg) => !arg.startsWith("-"));
 const unknown = args.filter((arg) => arg.startsWith("-") && !arg.startsWith("--test-name-pattern="));
 if (unknown.length > 0) {
   console.error(
-    `unknown option ${unknown.join(" ")}; known: --test-name-pattern=REGEXP, and paths under src/ or test/`,
+    `unknown option ${unknown.join(" ")}; known: --test-name-pattern=REGEXP, and paths under src/, test/ or bench/`,
   );
   process.exit(1);
 }
