@@ -107,8 +107,8 @@ export class NftablesBackend implements Backend {
     const damage = assessDamage(change, this.#state.ports);
     if (damage === undefined) return;
     this.#options.log.warn("Somebody else changed our nftables rules; repairing them", {
-      chains: [...change.chains].join(", "),
-      sets: [...change.sets].join(", "),
+      chains: namesOf(change.chains),
+      sets: namesOf(change.sets),
       wholeTable: change.isTotal,
       pid: change.by?.pid,
       process: change.by?.name,
@@ -277,4 +277,12 @@ export class NftablesBackend implements Backend {
       serviceCIDRs: cidrs.filter((cidr) => familyOf(cidr) === this.family).sort(),
     };
   }
+}
+
+/** Enough names for people to see what was hit. */
+const LOGGED_NAMES = 10;
+
+function namesOf(names: ReadonlySet<string>): string {
+  const some = [...names].slice(0, LOGGED_NAMES).join(", ");
+  return names.size > LOGGED_NAMES ? `${some} and ${names.size - LOGGED_NAMES} more` : some;
 }

@@ -3,7 +3,7 @@
  * whatever others have put into the table under names that are not ours, stay. No I/O.
  */
 import type { NftTableContent } from "../../kernel/nftables/nftables.ts";
-import { elementKey, type NftHook, type NftSet } from "../../kernel/nftables/ruleset.ts";
+import { elementKey, type NftElement, type NftHook } from "../../kernel/nftables/ruleset.ts";
 import type { TimeSlice } from "../../sync/time-slice.ts";
 import { type ChainPresence, TransactionDraft } from "./draft.ts";
 import { sameElement } from "./element-changes.ts";
@@ -80,8 +80,19 @@ export async function reconcile(
     if (slice.isOver()) await slice.next(signal);
   }
   for (const set of plan.sets) {
-    addElementDifference(draft, set, usable, state);
-    if (slice.isOver()) await slice.next(signal);
+    const left = new Map<string, NftElement>();
+    for (const element of usable?.sets.get(set.name)?.elements ?? []) {
+      left.set(elementKey(element.key), element);
+      if (slice.isOver()) await slice.next(signal);
+    }
+    for (const { owner, element: after } of state.wantedElements(set.name)) {
+      const key = elementKey(after.key);
+      const before = left.get(key);
+      left.delete(key);
+      if (!sameElement(before, after)) draft.changeElement(set, { set: set.name, before, after }, owner || undefined);
+      if (slice.isOver()) await slice.next(signal);
+    }
+    for (const before of left.values()) draft.changeElement(set, { set: set.name, before, after: undefined });
   }
   for (const [name, { ruleDigests }] of usable?.chains ?? []) {
     if (!isServiceChain(name) || chains.has(name)) continue;
@@ -112,23 +123,6 @@ function presenceOf(
 function fixedElements({ nodePortIPs }: PlanFacts) {
   if (nodePortIPs.kind === "all") return [];
   return nodePortIPs.ips.map((ip) => ({ set: SETS.nodePortIPs, element: { key: [ip] } }));
-}
-
-function addElementDifference(
-  draft: TransactionDraft,
-  set: NftSet,
-  content: NftTableContent | undefined,
-  state: TableState,
-): void {
-  const { name } = set;
-  const left = new Map(content?.sets.get(name)?.elements.map((element) => [elementKey(element.key), element]));
-  for (const { owner, element: after } of state.wantedElements(name)) {
-    const key = elementKey(after.key);
-    const before = left.get(key);
-    left.delete(key);
-    if (!sameElement(before, after)) draft.changeElement(set, { set: name, before, after }, owner || undefined);
-  }
-  for (const before of left.values()) draft.changeElement(set, { set: name, before, after: undefined });
 }
 
 /** A table whose fixed parts are of another kind (an old version's, somebody else's) cannot be changed into ours. */
