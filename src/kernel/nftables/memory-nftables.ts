@@ -96,13 +96,13 @@ export class MemoryNftKernel {
     return this.#transactions.splice(0).flat();
   }
 
-  /** From now on refuses operations for which `fault` gives a refusal. @returns how to end that. */
+  /** From now on refuses operations of this project's for which `fault` gives a refusal. @returns how to end that. */
   refuse(fault: NftFault): () => void {
     this.#faults.add(fault);
     return () => this.#faults.delete(fault);
   }
 
-  /** The next transaction fails with this, whatever it asks for. Repeated calls queue up. */
+  /** The next transaction of this project's fails with this, whatever it asks for. Repeated calls queue up. */
   failOnce(error: Error): void {
     this.#failures.push(error);
   }
@@ -155,13 +155,13 @@ export class MemoryNftKernel {
   #transact(program: MemoryProgram, operations: readonly NftOperation[], generation: number | undefined): void {
     if (operations.length === 0) return;
     try {
-      const failure = this.#failures.shift();
+      const failure = program.writesDigests ? this.#failures.shift() : undefined;
       if (failure !== undefined) throw failure;
       if (generation !== undefined && generation !== this.#generation) {
         throw new NftError("conflict", `the ruleset is not in generation ${generation} any more`, undefined);
       }
       for (const [index, operation] of operations.entries()) {
-        for (const fault of this.#faults) {
+        for (const fault of program.writesDigests ? this.#faults : []) {
           const refusal = fault(operation);
           if (refusal === undefined) continue;
           const named = refusal.isNamed === false ? undefined : index;
