@@ -4,6 +4,7 @@
  * the numbers in the names of anonymous sets, and this program's marks on its rules.
  */
 import { inspect } from "node:util";
+import { NFT_SET_ANONYMOUS } from "../../src/kernel/netlink/nftables/constants.ts";
 import type { NftExpression } from "../../src/kernel/netlink/nftables/expressions.ts";
 import type { NftablesClient } from "../../src/kernel/netlink/nftables/nftables-client.ts";
 import { commentOf } from "../../src/kernel/netlink/nftables/userdata.ts";
@@ -18,7 +19,7 @@ export async function rawTable(client: NftablesClient, nfproto: number, table: s
   for (const { name = "", handle: _, elementCount: _count, ...set } of await client.sets(nfproto, table)) {
     const elements = (await client.elements(nfproto, table, name)).map(plain).sort();
     const text = `${plain(set)} { ${elements.join(", ")} }`;
-    if (/^__(?:set|map)\d+$/.test(name)) anonymous.set(name, text);
+    if (((set.flags ?? 0) & NFT_SET_ANONYMOUS) !== 0) anonymous.set(name, text);
     else lines.push(`set ${name}: ${text}`);
   }
   for (const { handle: _, ...chain } of await client.chains(nfproto, table)) lines.push(`chain ${plain(chain)}`);

@@ -12,8 +12,8 @@ import { type AnonymousSet, addressSet, targetMap, verdictData, verdictMap } fro
 import { addressBytes, type FamilyLayout, PROTOCOL_NUMBERS } from "./netlink-values.ts";
 import type { NftField, NftProtocol, NftRule, NftStatement, NftVerdict } from "./ruleset.ts";
 
-/** Takes a set that the rule brings along, to be created before it; gives the number that binds the two. */
-export type AddAnonymousSet = (set: AnonymousSet) => number;
+/** Takes a set that the rule brings along, to be created before it; gives the name to look it up by. */
+export type AddAnonymousSet = (set: AnonymousSet) => string;
 
 const WORD = 4;
 const INTERFACE_NAME_BYTES = 16;
@@ -91,8 +91,8 @@ function compile(
       out.push({ kind: "lookup", set: statement.map, sreg: nft.NFT_REG_1, dreg: nft.NFT_REG_VERDICT });
       return;
     case "random-vmap": {
-      const setId = addAnonymousSet(verdictMap(statement.verdicts));
-      out.push(random(statement.verdicts.length), lookupMap(setId, nft.NFT_REG_VERDICT));
+      const map = addAnonymousSet(verdictMap(statement.verdicts));
+      out.push(random(statement.verdicts.length), lookupMap(map, nft.NFT_REG_VERDICT));
       return;
     }
     case "update":
@@ -119,8 +119,8 @@ function compile(
       );
       return;
     case "random-dnat": {
-      const setId = addAnonymousSet(targetMap(statement.targets, layout));
-      out.push(random(statement.targets.length), lookupMap(setId, nft.NFT_REG_1), NAT_TO_TARGET[layout.family]);
+      const map = addAnonymousSet(targetMap(statement.targets, layout));
+      out.push(random(statement.targets.length), lookupMap(map, nft.NFT_REG_1), NAT_TO_TARGET[layout.family]);
       return;
     }
     case "masquerade":
@@ -184,8 +184,8 @@ function random(modulus: number): NftExpression {
   return { kind: "numgen", dreg: nft.NFT_REG_1, modulus, type: nft.NFT_NG_RANDOM, offset: 0 };
 }
 
-function lookupMap(setId: number, dreg: number): NftExpression {
-  return { kind: "lookup", set: "__map%d", setId, sreg: nft.NFT_REG_1, dreg };
+function lookupMap(set: string, dreg: number): NftExpression {
+  return { kind: "lookup", set, sreg: nft.NFT_REG_1, dreg };
 }
 
 function immediateVerdict(verdict: NftVerdict): NftExpression {
@@ -240,12 +240,11 @@ function matchAddresses(
     matchPrefix(out, only, side, negate, layout);
     return;
   }
-  const setId = addAnonymousSet(addressSet(cidrs, side, layout));
+  const set = addAnonymousSet(addressSet(cidrs, side, layout));
   const flags = negate === true ? nft.NFT_LOOKUP_F_INV : 0;
   out.push(loadAddress(side, layout.addressBytes, layout), {
     kind: "lookup",
-    set: "__set%d",
-    setId,
+    set,
     sreg: nft.NFT_REG_1,
     ...(flags === 0 ? {} : { flags }),
   });

@@ -1,28 +1,228 @@
-/** The kernel's nf_tables keeps the contract, with the `nft` program as the other hand. */
-import { execFileSync } from "node:child_process";
+/** The kernel's nf_tables keeps the contract, with the `nft` program as the other hand; and what only a real kernel does. */
+import assert from "node:assert/strict";
+import { execFileSync, spawnSync } from "node:child_process";
+import { describe, type TestContext, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { inNetns } from "../../../test/support/in-netns.ts";
+import type { IpAddress } from "../../net/ip.ts";
 import { openNetlinkRuleset } from "./netlink-nftables.ts";
+import type { NftForeignChange, NftOperation } from "./nftables.ts";
+import type { NftHook, NftSet } from "./ruleset.ts";
 import { foreignNftText } from "./testing/foreign-hand.ts";
 import { nftablesContract } from "./testing/nftables-contract.ts";
 
 const TABLE = "kube-proxy";
+const NAME = { family: "ip", table: TABLE } as const;
+const PATIENCE_MS = 3000;
 
 function nft(input: string): void {
   execFileSync("nft", ["-f", "-"], { input, stdio: ["pipe", "ignore", "pipe"] });
+}
+
+const list = (): string => execFileSync("nft", ["list", "ruleset"], { encoding: "utf8" });
+
+function open(t: TestContext, options?: Parameters<typeof openNetlinkRuleset>[0]) {
+  nft("flush ruleset\n");
+  const ruleset = openNetlinkRuleset(options);
+  t.after(() => ruleset.close());
+  return { ruleset, ours: ruleset.open(NAME) };
+}
+
+const OUTPUT: NftHook = { type: "filter", hook: "output", priority: 0 };
+const ADDRESSES: NftSet = { name: "addresses", key: ["address"], isMap: false };
+const EXAMPLE: readonly NftOperation[] = [
+  { kind: "add-table", comment: "rules for kube-proxy" },
+  { kind: "add-set", set: ADDRESSES },
+  { kind: "add-chain", chain: { name: "out", hook: OUTPUT } },
+];
+
+/** So many rules and elements that what the kernel announces of them exceeds a small receive buffer. */
+function large(round: number): NftOperation[] {
+  const elements = Array.from({ length: 2000 }, (_, n) => ({
+    key: [`10.${round}.${n >> 8}.${n & 255}` as IpAddress], // canonical
+  }));
+  const rules = Array.from(
+    { length: 1000 },
+    (): NftOperation => ({ kind: "add-rule", chain: "out", rule: { statements: [{ kind: "ct-new" }] } }),
+  );
+  return [{ kind: "add-elements", set: ADDRESSES, elements }, ...rules];
+}
+
+/** Watches until the test ends. */
+async function watched(t: TestContext, ours: ReturnType<typeof open>["ours"]) {
+  const stop = new AbortController();
+  const changes: NftForeignChange[] = [];
+  const watching = ours.watch((change) => changes.push(change), stop.signal);
+  t.after(async () => {
+    stop.abort();
+    await watching;
+  });
+  const until = async (holds: () => boolean): Promise<void> => {
+    for (const endMs = performance.now() + PATIENCE_MS; !holds(); await sleep(2)) {
+      assert.ok(performance.now() < endMs, `still waiting: ${JSON.stringify(changes)}`);
+    }
+  };
+  // Watching begins when what others do is told.
+  for (let n = 0; changes.length === 0; n += 1) {
+    nft(`add chain ip ${TABLE} begin${n}\n`);
+    await sleep(5);
+  }
+  changes.length = 0;
+  return { changes, until };
 }
 
 inNetns(import.meta.url, { name: "nftnetlink" }, () => {
   nftablesContract({
     name: "over netlink",
     skip: false,
-    open: async (t) => {
-      nft("flush ruleset\n");
+    open: async (t) => ({
+      nft: open(t).ours,
+      foreign: async (command) => nft(foreignNftText("ip", TABLE, command)),
+    }),
+  });
+
+  describe("what others do to the ruleset", () => {
+    test("another program's commits to its own tables do not get in the way of a table that is watched", async (t) => {
+      const { ours } = open(t);
+      await ours.transact(EXAMPLE);
+      const { changes } = await watched(t, ours);
+      const content = await ours.read();
+      nft("add table ip theirs\nadd chain ip theirs c\n");
+      nft("add rule ip theirs c drop\n");
+      await ours.transact([{ kind: "add-chain", chain: { name: "x" } }], { generation: content?.generation ?? 0 });
+      assert.ok((await ours.read())?.chains.has("x"));
+      assert.deepEqual(changes, []);
+    });
+
+    test("a foreign change to the table itself is a conflict, watched or not", async (t) => {
+      const { ours } = open(t);
+      await ours.transact(EXAMPLE);
+      await watched(t, ours);
+      const content = await ours.read();
+      nft(`flush chain ip ${TABLE} out\nadd chain ip ${TABLE} y\n`);
+      const work = ours.transact([{ kind: "add-chain", chain: { name: "x" } }], {
+        generation: content?.generation ?? 0,
+      });
+      await assert.rejects(work, { code: "conflict" });
+    });
+
+    test("what is read is read again while others change the table", async (t) => {
+      const { ours } = open(t);
+      await ours.transact([...EXAMPLE, ...large(1)]);
+      const reading = ours.read();
+      nft(`add chain ip ${TABLE} late\n`);
+      assert.ok((await reading)?.chains.has("late"));
+    });
+
+    test("tables of one ruleset tell each other's changes from those of others", async (t) => {
+      const { ours, ruleset } = open(t);
+      const other = ruleset.open({ family: "ip6", table: TABLE });
+      await ours.transact(EXAMPLE);
+      const { changes, until } = await watched(t, ours);
+      await other.transact(EXAMPLE);
+      nft(`delete table ip6 ${TABLE}\nadd chain ip ${TABLE} z\n`);
+      await until(() => changes.length > 0);
+      assert.deepEqual(
+        changes.map(({ chains, isTotal }) => [[...chains], isTotal]),
+        [[["z"], false]],
+      );
+    });
+
+    test("lost announcements of our own commits are no foreign change", async (t) => {
+      const { ours } = open(t, { receiveBufferBytes: 4096 });
+      await ours.transact(EXAMPLE);
+      const { changes, until } = await watched(t, ours);
+      for (let round = 1; round <= 3; round += 1) await ours.transact(large(round));
+      // Announcements arrive again after that, so nothing was told of ours.
+      nft(`add chain ip ${TABLE} z\n`);
+      await until(() => changes.length > 0);
+      assert.deepEqual(
+        changes.map(({ chains, isTotal }) => [[...chains], isTotal]),
+        [[["z"], false]],
+      );
+    });
+
+    test("lost announcements of others make everything doubtful, once", async (t) => {
+      const { ours } = open(t, { receiveBufferBytes: 4096 });
+      await ours.transact(EXAMPLE);
+      const { changes, until } = await watched(t, ours);
+      const rules = Array.from({ length: 3000 }, () => `add rule ip ${TABLE} out drop\n`).join("");
+      nft(rules);
+      await until(() => changes.some(({ isTotal }) => isTotal));
+      changes.length = 0;
+      nft(`add chain ip ${TABLE} z\n`);
+      await until(() => changes.some(({ chains }) => chains.has("z")));
+    });
+  });
+
+  describe("what is not ours is not taken for it", () => {
+    test("a table that was switched off hooks nothing", async (t) => {
+      const { ours } = open(t);
+      await ours.transact(EXAMPLE);
+      assert.deepEqual((await ours.read())?.chains.get("out")?.hook, OUTPUT);
+      nft(`add table ip ${TABLE} { flags dormant ; }\n`);
+      assert.equal((await ours.read())?.chains.get("out")?.hook, undefined);
+    });
+
+    test("nor does a chain that drops what it lets through otherwise", async (t) => {
+      const { ours } = open(t);
+      await ours.transact(EXAMPLE);
+      nft(`chain ip ${TABLE} out { policy drop ; }\n`);
+      assert.equal((await ours.read())?.chains.get("out")?.hook, undefined);
+    });
+
+    test("sets of other kinds have no key of ours, elements of others keep their bytes", async (t) => {
+      const { ours } = open(t);
+      await ours.transact(EXAMPLE);
+      nft(
+        [
+          `add set ip ${TABLE} ranges { type ipv4_addr ; flags interval ; elements = { 10.0.0.0/8 } ; }`,
+          `add set ip ${TABLE} marks { type mark ; elements = { 7 } ; }`,
+          `add map ip ${TABLE} addresses-of { type inet_service : ipv4_addr ; elements = { 80 : 10.0.0.1 } ; }`,
+          `add map ip ${TABLE} verdicts { type inet_proto . inet_service : verdict ; elements = { icmp . 8 : accept } ; }`,
+          "",
+        ].join("\n"),
+      );
+      const sets = (await ours.read())?.sets;
+      for (const name of ["ranges", "marks", "addresses-of"]) {
+        assert.equal(sets?.get(name)?.key, undefined, name);
+        assert.deepEqual(sets?.get(name)?.elements, [], name);
+      }
+      assert.deepEqual(sets?.get("verdicts")?.elements, [{ key: [1, 8] }]);
+      const verdicts: NftSet = { name: "verdicts", key: ["protocol", "port"], isMap: true };
+      await ours.transact([{ kind: "delete-elements", set: verdicts, keys: [[1, 8]] }]);
+      assert.deepEqual((await ours.read())?.sets.get("verdicts")?.elements, []);
+    });
+  });
+
+  test("a check applies nothing, and says what a transaction would", async (t) => {
+    const { ruleset } = open(t);
+    await ruleset.check(NAME, EXAMPLE);
+    assert.equal(list(), "");
+    const wrong: NftOperation[] = [...EXAMPLE, { kind: "flush-chain", chain: "gone" }];
+    await assert.rejects(ruleset.check(NAME, wrong), {
+      code: "not_found",
+      operation: EXAMPLE.length,
+      message: /chain gone/,
+    });
+  });
+
+  test("without CAP_NET_ADMIN it says what is missing", () => {
+    const script = `
+      const { openNetlinkRuleset } = await import(${JSON.stringify(new URL("netlink-nftables.ts", import.meta.url).href)});
       const ruleset = openNetlinkRuleset();
-      t.after(() => ruleset.close());
-      return {
-        nft: ruleset.open({ family: "ip", table: TABLE }),
-        foreign: async (command) => nft(foreignNftText("ip", TABLE, command)),
-      };
-    },
+      const table = ruleset.open({ family: "ip", table: "t" });
+      for (const work of [() => table.transact([{ kind: "add-table", comment: "" }]), () => table.read()]) {
+        await work().then(() => console.log("accepted"), (error) => console.log(error.code, error.message));
+      }
+      await ruleset.close();`;
+    const { stdout, stderr } = spawnSync(
+      "setpriv",
+      ["--bounding-set=-net_admin", process.execPath, "--input-type=module", "-e", script],
+      { encoding: "utf8" },
+    );
+    const lines = stdout.trim().split("\n");
+    assert.equal(lines.length, 2, stderr);
+    for (const line of lines) assert.match(line, /^denied .*EPERM.*run as root or with CAP_NET_ADMIN$/);
   });
 });

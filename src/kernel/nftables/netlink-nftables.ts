@@ -35,12 +35,16 @@ export interface NetlinkRuleset {
   close(): Promise<void>;
 }
 
-/** Opens the namespace's nf_tables. @throws NetlinkError when the kernel has none. */
-export function openNetlinkRuleset(): NetlinkRuleset {
+/**
+ * Opens the namespace's nf_tables. @throws NetlinkError when the kernel has none.
+ *
+ * @param options `receiveBufferBytes`: for what the kernel announces while tables are watched.
+ */
+export function openNetlinkRuleset(options: { readonly receiveBufferBytes?: number } = {}): NetlinkRuleset {
   const client = openNftables();
   const commits = new Exclusive();
   let committed = 0;
-  const monitor = new RulesetMonitor({ client, commits, committed: () => committed });
+  const monitor = new RulesetMonitor({ client, commits, committed: () => committed, ...options });
 
   /** One commit at a time, so that the monitor can tell when all have been announced. */
   function commit({ batch }: EncodedTransaction): Promise<CommitResult> {

@@ -73,15 +73,15 @@ export function elementObject(set: NftSet, element: NftElement, layout: FamilyLa
   };
 }
 
-/** A set that belongs to the rule that looks into it: it has no name, and is bound by its number in the batch. */
+/** A set that belongs to the rule that looks into it, and that is shown there only. */
 export interface AnonymousSet {
-  /** Without table and id. */
-  readonly object: NftSetObject & { readonly name: string };
+  /** Without table, name and id. */
+  readonly object: NftSetObject;
   readonly elements: Iterable<NftElementObject>;
 }
 
 const CONSTANT = NFT_SET_ANONYMOUS | NFT_SET_CONSTANT;
-const INDEX_MAP = { name: "__map%d", flags: CONSTANT | NFT_SET_MAP, keyType: NFT_TYPES.integer, keyLength: 4 };
+const INDEX_MAP = { flags: CONSTANT | NFT_SET_MAP, keyType: NFT_TYPES.integer, keyLength: 4 };
 const VERDICT_MAP_USERDATA = setUserdata({
   keyByteOrder: "host",
   dataByteOrder: "none",
@@ -136,7 +136,6 @@ export function addressSet(cidrs: readonly Cidr[], side: "saddr" | "daddr", layo
   const { elements, size } = intervalElements(cidrs, layout);
   return {
     object: {
-      name: "__set%d",
       flags: CONSTANT | NFT_SET_INTERVAL,
       keyType: layout.addressType,
       keyLength: layout.addressBytes,

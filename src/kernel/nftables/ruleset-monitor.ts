@@ -47,6 +47,8 @@ export interface RulesetMonitorOptions {
   readonly commits: Exclusive;
   /** Commits of ours so far. */
   readonly committed: () => number;
+  /** For announcements. @default that of subscriptions */
+  readonly receiveBufferBytes?: number;
 }
 
 export class RulesetMonitor {
@@ -113,9 +115,9 @@ export class RulesetMonitor {
     if (watcher === undefined || !(await this.#caughtUp(until))) return false;
     return (
       this.#completeSince !== undefined &&
-      distance(this.#completeSince, since) >= 0 &&
+      distance(since, this.#completeSince) >= 0 &&
       !hasNews(watcher) &&
-      (watcher.touchedAt === undefined || distance(watcher.touchedAt, since) >= 0)
+      (watcher.touchedAt === undefined || distance(since, watcher.touchedAt) >= 0)
     );
   }
 
@@ -130,7 +132,7 @@ export class RulesetMonitor {
       stop.abort();
       for (const watcher of [...this.#watchers]) watcher.fail(error);
     };
-    const { client, commits, committed } = this.#options;
+    const { client, commits, committed, receiveBufferBytes } = this.#options;
     // No commit of ours is under way then, so what is counted from here on is counted on both sides.
     commits
       .run(async () => {
@@ -142,6 +144,7 @@ export class RulesetMonitor {
           onMessage: (reply) => this.#onMessage(reply),
           onOverrun: () => this.#recover(),
           signal: stop.signal,
+          ...(receiveBufferBytes === undefined ? {} : { receiveBufferBytes }),
         }).catch(fail);
         const { id = 0 } = await client.generation();
         this.#seen ??= id;

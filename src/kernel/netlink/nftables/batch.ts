@@ -106,9 +106,19 @@ export class NftBatch {
     this.#put(KINDS[kind].delete, 0, kind, object);
   }
 
-  /** Adds elements to a set, in as many messages as their size demands. `setId` is needed for anonymous sets. */
-  addElements(tableName: string, setName: string, items: Iterable<NftElementObject>, setId?: number): void {
-    this.#putElements(nft.NFT_MSG_NEWSETELEM, NLM_F_CREATE, { table: tableName, set: setName, setId }, items);
+  /**
+   * Adds elements to a set, in as many messages as their size demands.
+   *
+   * @param target the set by name, or by the id of a set of this batch: with only that, the kernel finds it without
+   * walking along all sets of the table.
+   */
+  addElements(
+    tableName: string,
+    target: string | { readonly set?: string; readonly setId: number },
+    items: Iterable<NftElementObject>,
+  ): void {
+    const head = typeof target === "string" ? { set: target } : target;
+    this.#putElements(nft.NFT_MSG_NEWSETELEM, NLM_F_CREATE, { table: tableName, ...head }, items);
   }
 
   /** Deletes elements by their keys. Without any, nothing is sent (and nothing flushed). */

@@ -53,7 +53,7 @@ describe("messages are nft's, byte for byte (reference nfnetlink.md §12)", () =
     const drop = { verdict: { code: nft.NF_DROP } };
     const item = { key: { value: key }, data: drop, userdata: commentUserdata("ns2/svc2:p80") };
     assert.equal(
-      message(69, (batch) => batch.addElements(TABLE, "no-endpoint-nodeports", [item], 5)),
+      message(69, (batch) => batch.addElements(TABLE, { set: "no-endpoint-nodeports", setId: 5 }, [item])),
       golden(`84000000 0c0a0104 45000000 00000000 02000000 0f000100 6b756265 2d70726f 78790000 1a000200 6e6f2d65
         6e64706f 696e742d 6e6f6465 706f7274 73000000 08000400 00000005 3c000380 38000180 10000180 0c000100 11000000
         0bb90000 10000280 0c000280 08000100 00000000 13000600 000d6e73 322f7376 63323a70 38300000`),

@@ -71,7 +71,7 @@ function fillExample(batch: NftBatch): void {
     key: { value: hostU32(index) },
     data: { value: concat(Uint8Array.of(10, 180, 0, last), netU16(8080)) },
   }));
-  batch.addElements(TABLE, "__map%d", endpoints, setId);
+  batch.addElements(TABLE, { set: "__map%d", setId }, endpoints);
   batch.add("rule", {
     table: TABLE,
     chain: "service",
