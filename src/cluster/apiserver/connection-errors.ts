@@ -1,0 +1,88 @@
+/** Failures of sockets and TLS handshakes → {@link ApiError} with a sentence that says what to do. */
+import { ApiError, type ApiErrorCode } from "./api-error.ts";
+
+interface Meaning {
+  readonly code: ApiErrorCode;
+  readonly hint: string;
+}
+
+const unreachable = (hint: string): Meaning => ({ code: "unreachable", hint });
+const tls = (hint: string): Meaning => ({ code: "tls", hint });
+
+const WRONG_CA = tls("the certificate is signed by an unknown authority: check certificate-authority");
+
+const NO_TLS = tls("it does not speak TLS: check https:// and the port");
+
+/** By the error codes of Node.js, which are those of libuv and OpenSSL. */
+const MEANINGS: Readonly<Record<string, Meaning>> = {
+  ECONNREFUSED: unreachable("nothing listens there: check that the API server runs and that the address is right"),
+  ENOTFOUND: unreachable("the host name does not exist: check the server's address and DNS"),
+  EAI_AGAIN: unreachable("the host name cannot be looked up now: check DNS"),
+  EHOSTUNREACH: unreachable("there is no route to it: check the node's network"),
+  ENETUNREACH: unreachable("there is no route to it: check the node's network"),
+  ETIMEDOUT: { code: "timeout", hint: "it does not answer: check the network between the node and the API server" },
+  ECONNRESET: unreachable("the connection was cut"),
+  ERR_STREAM_PREMATURE_CLOSE: unreachable("the connection was cut"),
+  EPIPE: unreachable("the connection was cut"),
+  CERT_HAS_EXPIRED: tls("the API server's certificate has expired: renew it, and check this node's clock"),
+  CERT_NOT_YET_VALID: tls("the API server's certificate is not valid yet: check this node's clock"),
+  ERR_TLS_CERT_ALTNAME_INVALID: tls(
+    "the certificate is for other names: set tls-server-name to one of them, or use such a name as the server's address",
+  ),
+  SELF_SIGNED_CERT_IN_CHAIN: WRONG_CA,
+  DEPTH_ZERO_SELF_SIGNED_CERT: WRONG_CA,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: WRONG_CA,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: WRONG_CA,
+  UNABLE_TO_GET_ISSUER_CERT: WRONG_CA,
+  CERT_SIGNATURE_FAILURE: WRONG_CA,
+  ERR_SSL_WRONG_VERSION_NUMBER: NO_TLS,
+  ERR_SSL_PACKET_LENGTH_TOO_LONG: NO_TLS,
+};
+
+/** HTTP answers of something that is no HTTP server, or not only one. */
+function isHttpSyntax(code: string): boolean {
+  return code.startsWith("HPE_");
+}
+
+/**
+ * Makes the error of a request that got no (whole) answer. Pure.
+ *
+ * @param request `list services`.
+ * @param server where it was sent, as people write it.
+ */
+export function connectionError(request: string, server: string, error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  const code = codeOf(error);
+  const said = textOf(error);
+  const meaning = MEANINGS[code] ?? fallback(code, said);
+  return new ApiError(meaning.code, { request, detail: `${server}: ${said}: ${meaning.hint}` }, { cause: error });
+}
+
+function fallback(code: string, said: string): Meaning {
+  if (code === "EPROTO" && /wrong version number|packet length too long|http request/.test(said)) return NO_TLS;
+  if (isHttpSyntax(code)) {
+    return { code: "garbage", hint: "that is no HTTP: check the address, and http:// against https://" };
+  }
+  if (/\balert\b/i.test(said) || code.includes("ALERT")) {
+    return tls("the API server refused the TLS handshake: check the client certificate");
+  }
+  if (code.startsWith("Z_")) return { code: "garbage", hint: "the compressed answer is damaged" };
+  if (/^(EPROTO|ERR_SSL_|ERR_TLS_|CERT_|UNABLE_TO_|INVALID_)/.test(code)) return tls("the TLS handshake failed");
+  return unreachable("no answer");
+}
+
+function codeOf(error: unknown): string {
+  if (typeof error !== "object" || error === null) return "";
+  if (error instanceof AggregateError) return codeOf(error.errors[0]);
+  return "code" in error && typeof error.code === "string" ? error.code : "";
+}
+
+function textOf(error: unknown): string {
+  if (error instanceof AggregateError && error.message === "") {
+    return error.errors.map((each) => textOf(each)).join("; ");
+  }
+  const text = error instanceof Error ? error.message : String(error);
+  // OpenSSL's messages: `error:NUMBER:library:function:reason:file:line:`, of which only the reason is for people.
+  const reason = /error:[0-9A-F]+:[^:]*:[^:]*:([^:\n]+)/.exec(text)?.[1];
+  return (reason ?? text.split("\n", 1)[0] ?? "").trim();
+}

@@ -1,0 +1,133 @@
+/** What can be made to go wrong with an answer of the test API server. */
+import type { ServerResponse } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
+import { createGzip, type Gzip } from "node:zlib";
+import { type StatusOptions, statusObject } from "./status-object.ts";
+
+export type Fault =
+  /** A Status object. */
+  | {
+      readonly kind: "status";
+      readonly code: number;
+      readonly reason?: string;
+      readonly message?: string;
+      readonly retryAfterSeconds?: number;
+      readonly cause?: string;
+    }
+  /** 200 with a text that is no JSON, as a captive portal answers. */
+  | { readonly kind: "html" }
+  /** The connection is closed without an answer. */
+  | { readonly kind: "reset" }
+  /** The connection stays and nothing comes. */
+  | { readonly kind: "silent" }
+  /** The connection is cut in the middle of the body. */
+  | { readonly kind: "cut"; readonly afterBytes: number }
+  /** The body ends early, as if it were whole. */
+  | { readonly kind: "truncate"; readonly afterBytes: number }
+  /** The connection stays but nothing more comes. */
+  | { readonly kind: "stall"; readonly afterBytes: number }
+  /** The body comes in small pieces. */
+  | { readonly kind: "slow"; readonly pieceBytes: number; readonly delayMs: number };
+
+/** A body that suffers from a fault, or from none. */
+export class FaultyBody {
+  readonly #response: ServerResponse;
+  readonly #fault: Fault | undefined;
+  readonly #gzip: Gzip | undefined;
+  #left: number;
+  #isOver = false;
+  #queue: Promise<void> = Promise.resolve();
+
+  constructor(response: ServerResponse, fault: Fault | undefined, isCompressed: boolean) {
+    this.#response = response;
+    this.#fault = fault;
+    this.#left = fault !== undefined && "afterBytes" in fault ? fault.afterBytes : Number.POSITIVE_INFINITY;
+    if (!isCompressed) return;
+    this.#gzip = createGzip();
+    this.#gzip.on("data", (chunk: Buffer) => this.#send(chunk));
+    this.#gzip.on("end", () => this.#finish());
+  }
+
+  write(text: string): void {
+    if (this.#isOver) return;
+    const bytes = Buffer.from(text, "utf8");
+    if (this.#gzip === undefined) this.#send(bytes);
+    else this.#gzip.write(bytes);
+  }
+
+  /** Ends the answer, unless a fault keeps it open. */
+  end(): void {
+    if (this.#gzip === undefined) this.#finish();
+    else this.#gzip.end();
+  }
+
+  /** From now on nothing is sent; the connection stays. */
+  stall(): void {
+    this.#isOver = true;
+  }
+
+  /** Closes the connection at once. */
+  cut(): void {
+    this.#isOver = true;
+    this.#response.destroy();
+  }
+
+  #send(bytes: Buffer): void {
+    if (this.#isOver || this.#response.destroyed) return;
+    const fault = this.#fault;
+    if (fault?.kind === "slow") {
+      this.#queue = this.#queue.then(() => this.#sendSlowly(bytes, fault.pieceBytes, fault.delayMs));
+      return;
+    }
+    const part = bytes.subarray(0, this.#left);
+    this.#left -= part.length;
+    if (part.length > 0) this.#response.write(part);
+    if (this.#left > 0) return;
+    this.#isOver = true;
+    if (fault?.kind === "truncate") this.#response.end();
+    if (fault?.kind === "cut") setTimeout(() => this.#response.destroy(), 5);
+  }
+
+  #finish(): void {
+    this.#queue = this.#queue.then(() => {
+      if (!this.#isOver) this.#response.end();
+      this.#isOver = true;
+    });
+  }
+
+  async #sendSlowly(bytes: Buffer, pieceBytes: number, delayMs: number): Promise<void> {
+    for (let at = 0; at < bytes.length && !this.#response.destroyed; at += pieceBytes) {
+      this.#response.write(bytes.subarray(at, at + pieceBytes));
+      await sleep(delayMs);
+    }
+  }
+}
+
+/** Answers with the fault if it leaves nothing else to say. @returns whether it did. */
+export function answerFault(response: ServerResponse, fault: Fault | undefined): boolean {
+  switch (fault?.kind) {
+    case "status":
+      sendStatus(response, fault);
+      return true;
+    case "html":
+      response.writeHead(200, { "Content-Type": "text/html" });
+      response.end("<html><body>Please log in</body></html>");
+      return true;
+    case "reset":
+      response.destroy();
+      return true;
+    case "silent":
+      return true;
+    default:
+      return false;
+  }
+}
+
+/** Answers with a Status object. */
+export function sendStatus(response: ServerResponse, status: StatusOptions): void {
+  response.writeHead(status.code, {
+    "Content-Type": "application/json",
+    ...(status.retryAfterSeconds === undefined ? {} : { "Retry-After": String(status.retryAfterSeconds) }),
+  });
+  response.end(JSON.stringify(statusObject(status)));
+}

@@ -1,0 +1,58 @@
+/** Lists in pages: a consistent view of one version, continued by a token that can be made to expire. */
+import type { ObjectStore } from "./object-store.ts";
+import type { Plural } from "./resource-types.ts";
+import type { Predicate } from "./selectors.ts";
+import type { StatusOptions } from "./status-object.ts";
+
+export interface ListPage {
+  readonly version: number;
+  /** JSON texts. */
+  readonly items: readonly string[];
+  /** Token of the next page; empty on the last. */
+  readonly next: string;
+}
+
+interface Rest {
+  readonly version: number;
+  readonly items: readonly string[];
+}
+
+export class ListPages {
+  readonly #store: ObjectStore;
+  readonly #rests = new Map<string, Rest>();
+  #count = 0;
+  /** Replaces the JSON of an item on its way out. */
+  mangle: (json: string) => string = (json) => json;
+
+  constructor(store: ObjectStore) {
+    this.#store = store;
+  }
+
+  /** The first page (empty token) or a later one, as a list; 410 when the token has expired. */
+  page(plural: Plural, isSelected: Predicate, limit: number, token: string): ListPage | StatusOptions {
+    const rest = token === "" ? this.#snapshot(plural, isSelected) : this.#rests.get(token);
+    if (rest === undefined) {
+      const message = "The provided continue parameter is too old to display a consistent list result.";
+      return { code: 410, reason: "Expired", message };
+    }
+    const size = limit > 0 ? limit : rest.items.length;
+    const items = rest.items.slice(0, size);
+    if (size >= rest.items.length) return { version: rest.version, items, next: "" };
+    const next = `page-${++this.#count}`;
+    this.#rests.set(next, { version: rest.version, items: rest.items.slice(size) });
+    return { version: rest.version, items, next };
+  }
+
+  /** All tokens given out so far are refused from now on. */
+  expireTokens(): void {
+    this.#rests.clear();
+  }
+
+  #snapshot(plural: Plural, isSelected: Predicate): Rest {
+    const items: string[] = [];
+    for (const { object, json } of this.#store.objects(plural).values()) {
+      if (isSelected(object)) items.push(this.mangle(json));
+    }
+    return { version: this.#store.version, items };
+  }
+}

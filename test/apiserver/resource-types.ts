@@ -1,0 +1,71 @@
+/** The resources that the test API server serves, and what `system:node-proxier` may do with them. */
+
+export interface ResourceType {
+  /** Plural name, as in URLs. */
+  readonly plural: string;
+  readonly kind: string;
+  readonly apiVersion: string;
+  readonly isNamespaced: boolean;
+  /** Verbs of the ClusterRole `system:node-proxier` (reference server.md §8.3). */
+  readonly proxierVerbs: readonly string[];
+}
+
+export const RESOURCE_TYPES = {
+  services: {
+    plural: "services",
+    kind: "Service",
+    apiVersion: "v1",
+    isNamespaced: true,
+    proxierVerbs: ["list", "watch"],
+  },
+  nodes: {
+    plural: "nodes",
+    kind: "Node",
+    apiVersion: "v1",
+    isNamespaced: false,
+    proxierVerbs: ["get", "list", "watch"],
+  },
+  endpointslices: {
+    plural: "endpointslices",
+    kind: "EndpointSlice",
+    apiVersion: "discovery.k8s.io/v1",
+    isNamespaced: true,
+    proxierVerbs: ["list", "watch"],
+  },
+  servicecidrs: {
+    plural: "servicecidrs",
+    kind: "ServiceCIDR",
+    apiVersion: "networking.k8s.io/v1",
+    isNamespaced: false,
+    proxierVerbs: ["list", "watch"],
+  },
+  events: {
+    plural: "events",
+    kind: "Event",
+    apiVersion: "events.k8s.io/v1",
+    isNamespaced: true,
+    proxierVerbs: ["create", "patch", "update"],
+  },
+} as const satisfies Readonly<Record<string, ResourceType>>;
+
+export type Plural = keyof typeof RESOURCE_TYPES;
+
+/** Where in the URL space something is. */
+export interface ResourcePath {
+  readonly type: ResourceType & { readonly plural: Plural };
+  readonly namespace: string | undefined;
+  readonly name: string | undefined;
+}
+
+/** Takes a URL path apart; `undefined` for a path that is not served. Pure. */
+export function parseResourcePath(pathname: string): ResourcePath | undefined {
+  for (const type of Object.values(RESOURCE_TYPES)) {
+    const root = type.apiVersion.includes("/") ? `/apis/${type.apiVersion}` : `/api/${type.apiVersion}`;
+    if (!pathname.startsWith(`${root}/`)) continue;
+    const parts = pathname.slice(root.length + 1).split("/");
+    const namespace = parts[0] === "namespaces" ? parts[1] : undefined;
+    const [plural, name, ...rest] = namespace === undefined ? parts : parts.slice(2);
+    if (plural === type.plural && rest.length === 0) return { type, namespace, name };
+  }
+  return undefined;
+}
