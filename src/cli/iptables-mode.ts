@@ -22,7 +22,13 @@ const ROUTE_LOCALNET = "net/ipv4/conf/all/route_localnet";
 const TCP_BE_LIBERAL = "net/netfilter/nf_conntrack_tcp_be_liberal";
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 
-const tools = (family: IpFamily, log: Logger): ExecIptablesOptions => ({ family, exec: execProcess, log });
+const tools = (family: IpFamily, log: Logger): ExecIptablesOptions => ({
+  family,
+  exec: execProcess,
+  log,
+  // Netlink is loaded when a node turns out to have the nft back end.
+  listNftChains: async (...args) => (await import("../kernel/iptables/nft-chains.ts")).listNftChains(...args),
+});
 
 /** Lets packets to 127/8 be routed, once, if node ports shall answer there; false where that does not apply. */
 async function prepareLocalhostNodePorts(context: BackendContext, sysctls: Sysctls): Promise<boolean> {

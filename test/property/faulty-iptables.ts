@@ -43,6 +43,12 @@ export class FaultyIptables implements Iptables {
   get hasRandomFully() {
     return this.kernel.hasRandomFully;
   }
+  get prefersSmallTransactions() {
+    return this.kernel.prefersSmallTransactions;
+  }
+  chainNames(table: IptablesTable) {
+    return this.kernel.chainNames(table);
+  }
   ensureChain(table: IptablesTable, chain: string) {
     return this.kernel.ensureChain(table, chain);
   }

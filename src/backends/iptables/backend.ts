@@ -27,11 +27,12 @@ import {
   spellPlan,
 } from "./port-rules.ts";
 import { isAttributable, send } from "./restore.ts";
-import { chainsOf } from "./saved-rules.ts";
-import { applyFull, type DesiredPort, readSaved, type SavedText, STATIC_RULES } from "./transactions.ts";
+import { applyFull, type DesiredPort, STATIC_RULES } from "./transactions.ts";
 
 /** Refused restores that one partial sync puts up with while it tries refused parts again. */
 const MAX_REFUSALS = 32;
+/** Measured best for iptables-nft-restore at 10,000 services (docs/performance.md); smaller clusters stay in one piece. */
+const PORTS_PER_TRANSACTION = 100;
 
 /** The measurements of this mode (reference iptables.md §14), one family. */
 export interface IptablesMetrics {
@@ -220,8 +221,8 @@ export class IptablesBackend implements Backend {
     await this.#ensureJumps();
     await this.#ensureCounters();
     const facts = await this.#facts(input);
-    const saved = await this.#savedText();
-    const existing = new Set(saved === undefined ? [] : chainsOf(saved.nat).filter(isServiceChain));
+    const savedFilter = await this.#savedFilter();
+    const existing = await this.#existingServiceChains();
     const plan = planStatic(config, facts);
     const ports = new Map<string, DesiredPort>();
     const unplanned = new Map<string, { name: ServicePort["name"]; reason: string }>();
@@ -238,13 +239,15 @@ export class IptablesBackend implements Backend {
       if (slice.isOver()) await slice.next(signal);
     }
     for (const { rules } of ports.values()) for (const chain of listOf(rules.ownChains)) existing.delete(chain);
+    const isSplit = iptables.prefersSmallTransactions && ports.size > PORTS_PER_TRANSACTION;
     try {
       const result = await applyFull(iptables, {
         plan,
         ports,
         unplanned,
         staleChains: [...existing],
-        saved,
+        savedFilter,
+        ...(isSplit && { portsPerTransaction: PORTS_PER_TRANSACTION }),
         onRefused: (error) => {
           metrics.restoreFailures.inc();
           this.#options.log.error("Failed to execute iptables-restore", error);
@@ -321,11 +324,21 @@ export class IptablesBackend implements Backend {
   }
 
   /** Failing to read is no reason not to program: stale chains then wait for the next full sync (iptables.md §18.46). */
-  async #savedText(): Promise<SavedText | undefined> {
+  async #existingServiceChains(): Promise<Set<string>> {
     try {
-      return await readSaved(this.#options.iptables);
+      return new Set((await this.#options.iptables.chainNames("nat")).filter(isServiceChain));
     } catch (error) {
-      this.#options.log.error("Failed to execute iptables-save: stale chains will not be deleted", error);
+      this.#options.log.error("Failed to list the chains of table nat: stale ones will not be deleted", error);
+      return new Set();
+    }
+  }
+
+  /** The filter table is committed before nat can be refused, so its last good rules must be read before. */
+  async #savedFilter(): Promise<string | undefined> {
+    try {
+      return await this.#options.iptables.save("filter");
+    } catch (error) {
+      this.#options.log.error("Failed to execute iptables-save: rules that are refused may be lost", error);
       return undefined;
     }
   }

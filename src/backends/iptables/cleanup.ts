@@ -7,7 +7,6 @@ import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { CHAINS, isServiceChain } from "./chain-names.ts";
 import { JUMP_RULES, TOP_LEVEL_CHAINS } from "./plan-static.ts";
-import { chainsOf } from "./saved-rules.ts";
 
 const OWN_CHAINS = {
   nat: new Set<string>([...TOP_LEVEL_CHAINS.nat, CHAINS.canary]),
@@ -38,7 +37,7 @@ export async function cleanUpIptables(iptables: Iptables, log: Logger): Promise<
   for (const table of ["nat", "filter"] as const) {
     await attempt(`chains of table ${table}`, async () => {
       const isOwn = (chain: string) => OWN_CHAINS[table].has(chain) || (table === "nat" && isServiceChain(chain));
-      const chains = chainsOf(await iptables.save(table)).filter(isOwn);
+      const chains = (await iptables.chainNames(table)).filter(isOwn);
       if (chains.length === 0) return;
       // Every chain is emptied before any is deleted, so that they may refer to one another.
       const lines = chains.map((chain) => `:${chain} - [0:0]\n`).join("");

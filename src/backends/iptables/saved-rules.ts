@@ -2,6 +2,7 @@
  * What `iptables-save` tells about rules of ours that this process did not write, or did but no longer trusts: which
  * chains exist, and the last good rules of a service port that cannot be rewritten. Pure.
  */
+import { chainsOf } from "../../kernel/iptables/saved-chains.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import { CHAINS, isServiceChain, servicePortChains } from "./chain-names.ts";
 import type { InstalledRules } from "./port-rules.ts";
@@ -22,16 +23,6 @@ export const NO_RULES: InstalledRules = {
   lacksInternal: false,
   lacksExternal: false,
 };
-
-/** The names of all chains in the text of `iptables-save`. Pure. */
-export function chainsOf(saved: string): string[] {
-  const names: string[] = [];
-  for (let at = saved.indexOf("\n:"); at >= 0; at = saved.indexOf("\n:", at + 1)) {
-    const end = saved.indexOf(" ", at);
-    if (end > at) names.push(saved.slice(at + 2, end));
-  }
-  return names;
-}
 
 /** Rules found in the kernel, by what they belong to. */
 export class SavedRules {

@@ -43,12 +43,6 @@ export interface TransactionResult {
   readonly written: WrittenRules;
 }
 
-/** The output of `iptables-save`, by table. */
-export interface SavedText {
-  readonly filter: string;
-  readonly nat: string;
-}
-
 /** The input of {@link applyFull}. */
 export interface FullTransaction {
   readonly plan: StaticPlan;
@@ -58,8 +52,13 @@ export interface FullTransaction {
   readonly unplanned: ReadonlyMap<string, { readonly name: ServicePortName; readonly reason: string }>;
   /** nat chains of ours that exist and that no port of this transaction owns. */
   readonly staleChains: readonly string[];
-  /** What the kernel held before, if it could be read: where last good rules are found. */
-  readonly saved: SavedText | undefined;
+  /**
+   * Text of `iptables-save -t filter` from before, if it could be read: where last good rules are found. nat is read when
+   * it is needed, for the shared chains of nat are rewritten last of all.
+   */
+  readonly savedFilter: string | undefined;
+  /** See {@link FullPayloadInput.portsPerTransaction}. */
+  readonly portsPerTransaction?: number;
   readonly onRefused: (error: IptablesRestoreError) => void;
 }
 
@@ -83,11 +82,6 @@ export async function applyFull(iptables: Iptables, full: FullTransaction): Prom
   }
 }
 
-/** Reads both tables that service ports have rules in. */
-export async function readSaved(iptables: Iptables): Promise<SavedText> {
-  return { filter: await iptables.save("filter"), nat: await iptables.save("nat") };
-}
-
 /** The state of one full transaction across its attempts. */
 class FullAttempt {
   readonly #iptables: Iptables;
@@ -95,16 +89,17 @@ class FullAttempt {
   readonly #failures = new Map<string, SyncFailure>();
   readonly #kept = new Map<string, InstalledRules | undefined>();
   #saved: SavedRules | undefined;
-  #savedText: SavedText | undefined;
+  #savedFilter: string | undefined;
   #payload: Payload | undefined;
 
   constructor(iptables: Iptables, full: FullTransaction) {
     this.#iptables = iptables;
     this.#full = full;
-    this.#savedText = full.saved;
+    this.#savedFilter = full.savedFilter;
   }
 
   async run(): Promise<TransactionResult> {
+    const { portsPerTransaction } = this.#full;
     const ports: [string, PortRules][] = [];
     for (const [owner, { rules }] of this.#full.ports) if (!this.#kept.has(owner)) ports.push([owner, rules]);
     this.#payload = fullPayload({
@@ -113,6 +108,7 @@ class FullAttempt {
       kept: this.#keptOwners(),
       staleChains: this.#staleChains(),
       heldChains: [...this.#failures.keys()].flatMap((owner) => staleChainOf(owner) ?? []),
+      ...(portsPerTransaction !== undefined && { portsPerTransaction }),
     });
     const written = await send(this.#iptables, this.#payload);
     const result = this.#keptInstalled();
@@ -227,9 +223,10 @@ class FullAttempt {
 
   async #savedRules(): Promise<SavedRules> {
     if (this.#saved !== undefined) return this.#saved;
-    const { filter, nat } = this.#savedText ?? (await readSaved(this.#iptables));
-    this.#savedText = undefined;
-    this.#saved = new SavedRules(filter, nat);
+    const filter = this.#savedFilter ?? (await this.#iptables.save("filter"));
+    // Right for the first reading only.
+    this.#savedFilter = undefined;
+    this.#saved = new SavedRules(filter, await this.#iptables.save("nat"));
     return this.#saved;
   }
 }

@@ -11,6 +11,8 @@ export interface IptablesCapabilities {
   /** The same for the restore command; undefined when that knows no wait flag and the caller must take the locks. */
   readonly restoreWaitArgs: readonly string[] | undefined;
   readonly hasRandomFully: boolean;
+  /** Which part of the kernel the tool speaks to. */
+  readonly backEnd: "legacy" | "nft";
 }
 
 /** Seconds that a command waits for the xtables lock. */
@@ -22,6 +24,7 @@ export const NO_CAPABILITIES: IptablesCapabilities = {
   waitArgs: [],
   restoreWaitArgs: undefined,
   hasRandomFully: false,
+  backEnd: "legacy",
 };
 
 /** Finds the version in the output of `--version`: `iptables v1.8.9 (nf_tables)`. Pure. */
@@ -38,11 +41,20 @@ function isAtLeast(version: IptablesVersion, ...wanted: readonly number[]): bool
   return true;
 }
 
+/** The back end that the output of `--version` names; versions before 1.8 have only one and name none. Pure. */
+export function backEndOf(output: string): IptablesCapabilities["backEnd"] {
+  return output.includes("(nf_tables)") ? "nft" : "legacy";
+}
+
 /**
  * Capabilities of a version.
  * @param restoreHasVersion whether the restore command answers `--version`: before 1.6.2 the sign that it knows `-w`.
  */
-export function capabilitiesOf(version: IptablesVersion, restoreHasVersion: boolean): IptablesCapabilities {
+export function capabilitiesOf(
+  version: IptablesVersion,
+  restoreHasVersion: boolean,
+  backEnd: IptablesCapabilities["backEnd"] = "legacy",
+): IptablesCapabilities {
   const waitArgs = isAtLeast(version, 1, 4, 22) ? WAIT : isAtLeast(version, 1, 4, 20) ? ["-w"] : [];
   const isModern = needsNoRestoreProbe(version);
   return {
@@ -50,6 +62,7 @@ export function capabilitiesOf(version: IptablesVersion, restoreHasVersion: bool
     waitArgs,
     restoreWaitArgs: isModern ? WAIT : restoreHasVersion ? ["-w"] : undefined,
     hasRandomFully: isModern,
+    backEnd,
   };
 }
 

@@ -6,6 +6,7 @@ import type { Logger } from "../../logging/logger.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { type Exec, ExecError, type ExecOptions, type ExecResult } from "../process.ts";
 import {
+  backEndOf,
   capabilitiesOf,
   type IptablesCapabilities,
   NO_CAPABILITIES,
@@ -14,6 +15,7 @@ import {
 } from "./capabilities.ts";
 import { CommitLines, commandError, errorCodeOf, restoreError } from "./command-errors.ts";
 import { type Iptables, IptablesError, IptablesRestoreError, type IptablesTable, type Presence } from "./iptables.ts";
+import { chainsOf } from "./saved-chains.ts";
 import { createSerialiser, type Serialise } from "./serialise.ts";
 
 /** Names or paths of the three programs of a family. */
@@ -43,6 +45,11 @@ export interface ExecIptablesOptions {
   readonly binaries?: IptablesBinaries;
   /** Lock file that is taken for restore commands too old to do so themselves. @default "/run/xtables.lock" */
   readonly lockPath?: string;
+  /**
+   * Lists the chains of a table without the tools, for the nft back end, whose save command is very slow with many chains.
+   * @default the save command
+   */
+  readonly listNftChains?: (family: IpFamily, table: IptablesTable) => Promise<readonly string[]>;
 }
 
 /** A rule command that takes longer is taken for hung. */
@@ -89,7 +96,7 @@ async function probe({ exec, log }: ExecIptablesOptions, binaries: IptablesBinar
       return NO_CAPABILITIES;
     }
     log.v(2, "Found iptables", { command: binaries.rule, version: stdout.trim() });
-    if (needsNoRestoreProbe(version)) return capabilitiesOf(version, true);
+    if (needsNoRestoreProbe(version)) return capabilitiesOf(version, true, backEndOf(stdout));
     const restore = await exec(binaries.restore, ["--version"], { stdin: [], timeoutMs: RULE_TIMEOUT_MS });
     return capabilitiesOf(version, parseVersion(restore.stdout) !== undefined);
   } catch (error) {
@@ -101,11 +108,13 @@ async function probe({ exec, log }: ExecIptablesOptions, binaries: IptablesBinar
 class ExecIptables implements Iptables {
   readonly family: IpFamily;
   readonly hasRandomFully: boolean;
+  readonly prefersSmallTransactions: boolean;
   readonly #exec: Exec;
   readonly #log: Logger;
   readonly #binaries: IptablesBinaries;
   readonly #capabilities: IptablesCapabilities;
   readonly #lockPath: string;
+  readonly #listNftChains: ExecIptablesOptions["listNftChains"];
   /** One command of a family at a time, and check-then-change as one. */
   readonly #serialise: Serialise = createSerialiser();
 
@@ -117,6 +126,8 @@ class ExecIptables implements Iptables {
     this.#binaries = binaries;
     this.#capabilities = capabilities;
     this.#lockPath = options.lockPath ?? "/run/xtables.lock";
+    this.prefersSmallTransactions = capabilities.backEnd === "nft";
+    this.#listNftChains = capabilities.backEnd === "nft" ? options.listNftChains : undefined;
   }
 
   ensureChain(table: IptablesTable, chain: string): Promise<void> {
@@ -156,6 +167,12 @@ class ExecIptables implements Iptables {
       if (presence === "unknown") throw commandError(command, result);
       await this.#mustSucceed("-D", table, chain, args);
     });
+  }
+
+  async chainNames(table: IptablesTable): Promise<readonly string[]> {
+    const list = this.#listNftChains;
+    if (list !== undefined) return await this.#serialise(() => list(this.family, table));
+    return chainsOf(await this.save(table));
   }
 
   save(table: IptablesTable): Promise<string> {

@@ -14,6 +14,11 @@ export interface Iptables {
   readonly family: IpFamily;
   /** Probed once: MASQUERADE knows `--random-fully` (≥ 1.6.2). */
   readonly hasRandomFully: boolean;
+  /**
+   * The restore command takes time with the square of the chains that one transaction names (the nft back end,
+   * docs/performance.md), so that many small transactions are much faster than a large one.
+   */
+  readonly prefersSmallTransactions: boolean;
   /** Creates the chain if missing. Throws {@link IptablesError}. */
   ensureChain(table: IptablesTable, chain: string): Promise<void>;
   chainPresence(table: IptablesTable, chain: string): Promise<Presence>;
@@ -24,6 +29,8 @@ export interface Iptables {
   rulePresence(table: IptablesTable, chain: string, args: readonly string[]): Promise<Presence>;
   /** Deletes the rule if the chain has it; a missing chain or rule is no error. */
   deleteRule(table: IptablesTable, chain: string, args: readonly string[]): Promise<void>;
+  /** The names of all chains of a table. */
+  chainNames(table: IptablesTable): Promise<readonly string[]>;
   /** The text of `iptables-save -t TABLE`. */
   save(table: IptablesTable): Promise<string>;
   /**

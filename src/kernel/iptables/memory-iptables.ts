@@ -80,6 +80,14 @@ export class MemoryIptables implements Iptables {
     });
   }
 
+  get prefersSmallTransactions(): boolean {
+    return this.#backEnd === "nft";
+  }
+
+  async chainNames(table: IptablesTable): Promise<readonly string[]> {
+    return this.chains(table);
+  }
+
   async save(table: IptablesTable): Promise<string> {
     return this.dump(table);
   }

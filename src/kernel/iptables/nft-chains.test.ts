@@ -1,0 +1,30 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { inNetns } from "../../../test/support/in-netns.ts";
+import { execProcess } from "../process.ts";
+import { binariesOf } from "./exec-iptables.ts";
+import { listNftChains } from "./nft-chains.ts";
+import { chainsOf } from "./saved-chains.ts";
+
+inNetns(import.meta.url, { name: "nftchains" }, () => {
+  for (const family of ["IPv4", "IPv6"] as const) {
+    const { rule, save } = binariesOf(family, "nft");
+
+    test(`${family}: a table that was never used has no chains`, async () => {
+      assert.deepEqual(await listNftChains(family, "mangle"), []);
+    });
+
+    test(`${family}: the chains are those that the save tool prints`, async () => {
+      for (const name of ["KUBE-B", "KUBE-A"]) await execProcess(rule, ["-t", "nat", "-N", name]);
+      await execProcess(rule, ["-t", "nat", "-A", "POSTROUTING", "-j", "KUBE-A"]);
+      const { stdout } = await execProcess(save, ["-t", "nat"]);
+      const chains = await listNftChains(family, "nat");
+      assert.ok(chains.includes("KUBE-A") && chains.includes("POSTROUTING"));
+      // The tool also prints built-in chains that do not exist yet.
+      assert.deepEqual(
+        chains.filter((name) => !chainsOf(stdout).includes(name)),
+        [],
+      );
+    });
+  }
+});
