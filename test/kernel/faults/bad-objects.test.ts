@@ -17,7 +17,7 @@ import {
   writeManifest,
 } from "./fault-node.ts";
 
-describe("objects that are wrong", { skip: kernelSkip }, () => {
+describe("objects that are wrong", { skip: kernelSkip, timeout: 120_000 }, () => {
   const cleanups: (() => unknown)[] = [];
   let daemon: ProxyDaemon;
   let edits = 0;

@@ -45,7 +45,7 @@ const FLUSHES: readonly { readonly name: string; readonly commands: readonly (re
   { name: "the rules of filter, without its chains", commands: [["-F"]] },
 ];
 
-describe("other programs on the node", { concurrency: 2, skip: kernelSkip }, () => {
+describe("other programs on the node", { concurrency: 2, skip: kernelSkip, timeout: 120_000 }, () => {
   for (const { name, commands } of FLUSHES) {
     test(`somebody flushes ${name}: all is back within the monitor's period`, async (t) => {
       const node = await faultNode(t);

@@ -49,7 +49,7 @@ async function goodOnes(daemon: ProxyDaemon): Promise<boolean> {
   return [1, 2, 3].every((number) => isServedAsMade(rules, number));
 }
 
-describe("rules that are refused", { concurrency: 2, skip: kernelSkip }, () => {
+describe("rules that are refused", { concurrency: 2, skip: kernelSkip, timeout: 120_000 }, () => {
   for (const complaint of ["names the line", "names nothing"] satisfies Complaint[]) {
     test(`from the start, by a tool that ${complaint}`, async (t) => {
       const wrapper = new RestoreWrapper(scratch(t), complaint);

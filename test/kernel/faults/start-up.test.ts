@@ -1,0 +1,87 @@
+/** How the daemon starts, or says why it cannot; and what it does when what it was started with changes. */
+import assert from "node:assert/strict";
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, type TestContext, test } from "node:test";
+import { canonicalIptables } from "../../conformance/canonical-iptables.ts";
+import { kernelSkip } from "../../support/topology.ts";
+import { faultNode, prepareDaemon, served, startDaemon } from "./fault-node.ts";
+
+const objects = served("web", 1);
+
+function scratch(t: TestContext): string {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-fault-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  return folder;
+}
+
+/** Starts a program where a folder of the system looks empty. */
+const HIDE = 'mount --bind "$1" "$2" && shift 2 && exec "$@"';
+
+describe("start-up", { concurrency: 2, skip: kernelSkip, timeout: 90_000 }, () => {
+  test("--init-only prepares the node, programs nothing and ends with status 0", async (t) => {
+    const node = await faultNode(t);
+    const daemon = prepareDaemon(t, node, { objects, args: ["--init-only"] });
+    daemon.spawn();
+    assert.equal(await daemon.ended(), 0, daemon.log);
+    assert.match(daemon.log, /"System initialized and --init-only specified"/);
+    assert.equal((await daemon.namespace.exec(["sysctl", "-n", "net.ipv4.conf.all.route_localnet"])).stdout, "1\n");
+    assert.doesNotMatch(await daemon.saved("iptables-save"), /KUBE-/);
+  });
+
+  test("a configuration file that changes in place ends the daemon with status 1", async (t) => {
+    const node = await faultNode(t);
+    const daemon = await startDaemon(t, node, { objects });
+    const before = canonicalIptables(await daemon.saved("iptables-save"));
+    writeFileSync(join(daemon.folder, "config.json"), '{"apiVersion": "kubeproxy.config.k8s.io/v1alpha1"}');
+    assert.equal(await daemon.ended(), 1, daemon.log);
+    assert.match(daemon.log, /content of the proxy server's configuration file was updated/);
+    assert.equal(canonicalIptables(await daemon.saved("iptables-save")), before);
+  });
+
+  test("a folder of manifests that is not there ends it with status 1 and its name", async (t) => {
+    const node = await faultNode(t);
+    const daemon = prepareDaemon(t, node, { objects });
+    rmSync(daemon.manifests, { recursive: true });
+    daemon.spawn();
+    assert.equal(await daemon.ended(), 1, daemon.log);
+    assert.match(
+      daemon.log,
+      /"command failed" err="cannot read the manifests in \S+\/manifests: name a folder .*ENOENT/,
+    );
+  });
+
+  test("a folder of manifests that may not be read ends it with status 1 and its name", async (t) => {
+    const node = await faultNode(t);
+    const daemon = prepareDaemon(t, node, {
+      objects,
+      wrapper: [
+        "setpriv",
+        "--bounding-set=-dac_override,-dac_read_search",
+        "--inh-caps=-dac_override,-dac_read_search",
+      ],
+    });
+    chmodSync(daemon.manifests, 0o000);
+    daemon.spawn();
+    assert.equal(await daemon.ended(), 1, daemon.log);
+    assert.match(
+      daemon.log,
+      /"command failed" err="cannot read the manifests in \S+\/manifests: name a folder .*EACCES/,
+    );
+  });
+
+  test("without the iptables tools it ends with status 1 and says what to install", async (t) => {
+    const node = await faultNode(t);
+    const daemon = prepareDaemon(t, node, {
+      objects,
+      wrapper: ["unshare", "--mount", "sh", "-c", HIDE, "sh", scratch(t), "/usr/sbin"],
+    });
+    daemon.spawn();
+    assert.equal(await daemon.ended(), 1, daemon.log);
+    assert.match(
+      daemon.log,
+      /"command failed" err="iptables is not available on this host .*install the package iptables/,
+    );
+  });
+});
