@@ -24,8 +24,8 @@ export interface BenchArguments {
   readonly backEnds: readonly BackEnd[];
   readonly limitMs: number;
   readonly totalLimitMs: number;
-  /** Repetitions of each small change, of plannings, and of iptables-restore alone. */
-  readonly repeats: { readonly changes: number; readonly plannings: number; readonly alone: number };
+  /** Repetitions of each small change, of plannings, and of first full syncs and iptables-restore alone. */
+  readonly repeats: { readonly changes: number; readonly plannings: number; readonly full: number };
   readonly comparesForms: boolean;
   readonly jsonFile: string | undefined;
   readonly isChecking: boolean;
@@ -57,7 +57,7 @@ export function readArguments(argv: readonly string[]): BenchArguments | "help" 
     backEnds: values["back-ends"].split(",").map(backEnd),
     limitMs: 1000 * positive("--limit", values.limit ?? (quick ? "10" : "60")),
     totalLimitMs: 1000 * positive("--total-limit", values["total-limit"] ?? (quick ? "30" : "1200")),
-    repeats: quick ? { changes: 3, plannings: 200, alone: 3 } : { changes: 15, plannings: 1000, alone: 5 },
+    repeats: quick ? { changes: 3, plannings: 200, full: 3 } : { changes: 15, plannings: 1000, full: 5 },
     comparesForms: values.forms,
     jsonFile: values.json,
     isChecking: values.check,

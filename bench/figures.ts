@@ -34,7 +34,14 @@ export type SmallChange = "endpoint replaced" | "service added" | "service remov
 
 export type StepReport =
   | { readonly step: "load"; readonly wallMs: number; readonly before: Memory; readonly after: Memory }
-  | { readonly step: "full"; readonly figures: SyncFigures; readonly after: Memory; readonly settled: Memory }
+  | {
+      readonly step: "full";
+      /** Whether tools were only pretended to run: the sync would have been cut off. */
+      readonly isPretended: boolean;
+      readonly figures: SyncFigures;
+      readonly after: Memory;
+      readonly settled: Memory;
+    }
   | { readonly step: "change"; readonly change: SmallChange; readonly figures: RepeatedFigures }
   | { readonly step: "restart"; readonly figures: SyncFigures; readonly after: Memory }
   /** One-endpoint changes without a tool: what planning costs. */
@@ -53,6 +60,8 @@ export interface WorkerTask {
   readonly plannings: number;
   /** Pretend to run the tools from the start. */
   readonly onlyOwnWork: boolean;
+  /** End after the first full sync. */
+  readonly onlyFullSync: boolean;
   /** Write the payload of the full sync to this file and do nothing else. */
   readonly textFile?: string;
 }

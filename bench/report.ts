@@ -1,13 +1,13 @@
 /** The tables of a run. Pure. */
 import type { SyncFigures } from "./figures.ts";
-import { reportOf, reportsOf, type SizeResult } from "./size-result.ts";
+import { fullSyncOf, reportOf, reportsOf, type SizeResult } from "./size-result.ts";
 import { median } from "./statistics.ts";
 import { megabytes, ms, size, table } from "./table.ts";
 
 /** All tables of one back end. */
 export function tablesOf(results: readonly SizeResult[], limitMs: number): string {
   const parts = [
-    "Full sync, ms. own: everything but iptables-restore. alone: iptables-restore fed the same text by itself, median.",
+    "Full sync, ms. own: everything but iptables-restore. alone: iptables-restore fed the same text by itself. Medians.",
     fullSyncs(results, limitMs),
     "",
     "Small changes, ms, medians.",
@@ -37,21 +37,26 @@ function fullSyncs(results: readonly SizeResult[], limitMs: number): string {
     "sync",
   ];
   const rows = results.flatMap((result) => {
-    const full = reportOf(result, "full");
+    const full = fullSyncOf(result);
     const restart = reportOf(result, "restart");
     return [
-      ...(full === undefined ? [] : [fullSyncRow(result, "first", full.figures, limitMs)]),
-      ...(restart === undefined ? [] : [fullSyncRow(result, "restart", restart.figures, undefined)]),
+      ...(full === undefined ? [] : [fullSyncRow(result, "first", full, limitMs)]),
+      ...(restart === undefined ? [] : [fullSyncRow(result, "restart", restart, undefined)]),
     ];
   });
   return table(head, rows);
 }
 
+interface FullSyncReport {
+  readonly figures: SyncFigures;
+  readonly isPretended?: boolean;
+}
+
 /** @param limitMs undefined where the time alone, in an empty namespace, is nothing to compare with. */
-function fullSyncRow(result: SizeResult, what: string, figures: SyncFigures, limitMs: number | undefined): string[] {
+function fullSyncRow(result: SizeResult, what: string, report: FullSyncReport, limitMs: number | undefined): string[] {
+  const { figures, isPretended: pretended = false } = report;
   const isCutOff = result.aloneMs.length === 0;
   const aloneMs = isCutOff ? (limitMs ?? 0) : median(result.aloneMs);
-  const pretended = figures.restoreMs < 1;
   return [
     String(result.services),
     what,

@@ -28,30 +28,40 @@ async function measureSize(
 ): Promise<SizeResult> {
   const { endpointsEach, limitMs, repeats } = args;
   const { changes, plannings } = repeats;
-  const task: WorkerTask = { backEnd, services, endpointsEach, limitMs, changes, plannings, onlyOwnWork: false };
+  const task: WorkerTask = {
+    backEnd,
+    services,
+    endpointsEach,
+    limitMs,
+    changes,
+    plannings,
+    onlyOwnWork: false,
+    onlyFullSync: false,
+  };
   const reports: StepReport[] = [];
   const keep = (report: StepReport): void => void reports.push(report);
   const work = (wanted: WorkerTask) => withNamespace((space) => runWorker(space, wanted, 10 * limitMs, keep));
 
   await work({ ...task, textFile });
   const aloneMs: number[] = [];
-  let isCutOff = false;
-  const alone = async (times: number) => {
-    for (let round = 0; round < times && !isCutOff; round += 1) {
-      const ms = await withNamespace((space) => restoreAlone(space, backEnd, textFile, limitMs));
-      if (ms !== undefined) aloneMs.push(ms);
-      isCutOff = ms === undefined;
-      if (isCutOff || (ms !== undefined && ms > LONG_RESTORE_MS)) break;
-    }
+  const alone = async (): Promise<number | undefined> => {
+    const ms = await withNamespace((space) => restoreAlone(space, backEnd, textFile, limitMs));
+    if (ms !== undefined) aloneMs.push(ms);
+    return ms;
   };
-  // Half before and half after, so that a machine that gets busier shows in both.
-  await alone(Math.ceil(repeats.alone / 2));
-  if (isCutOff) {
+  const firstMs = await alone();
+  if (firstMs === undefined) {
     const reason = `no end after ${limitMs / 1000} s; the sync is measured without tools`;
     keep({ step: "cut off", what: "iptables-restore alone", reason });
   }
-  await work({ ...task, onlyOwnWork: isCutOff });
-  if (Math.max(0, ...aloneMs) < LONG_RESTORE_MS) await alone(Math.floor(repeats.alone / 2));
+  await work({ ...task, onlyOwnWork: firstMs === undefined });
+  // In turns, so that a machine that gets busier shows in both.
+  if (firstMs !== undefined && firstMs < LONG_RESTORE_MS) {
+    for (let round = 1; round < repeats.full; round += 1) {
+      await alone();
+      await work({ ...task, onlyFullSync: true });
+    }
+  }
   return { backEnd, services, endpointsEach, textBytes: statSync(textFile).size, aloneMs, reports };
 }
 

@@ -18,6 +18,14 @@ export function reportsOf<S extends Step>(result: SizeResult, step: S): Extract<
   return result.reports.filter((report): report is Extract<StepReport, { readonly step: S }> => report.step === step);
 }
 
+/** The full sync that stands for all: of those with real tools, if there are any, the middle one by own work. Pure. */
+export function fullSyncOf(result: SizeResult): Extract<StepReport, { readonly step: "full" }> | undefined {
+  const all = reportsOf(result, "full");
+  const real = all.filter(({ isPretended }) => !isPretended);
+  const sorted = (real.length > 0 ? real : all).sort((a, b) => a.figures.ownMs - b.figures.ownMs);
+  return sorted[(sorted.length - 1) >> 1];
+}
+
 /** The first report of one kind of step. Pure. */
 export function reportOf<S extends Step>(
   result: SizeResult,

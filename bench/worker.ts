@@ -103,9 +103,11 @@ async function measure(task: WorkerTask): Promise<void> {
     resetPeak();
     const figures = await subject.fullSync();
     const after = memoryNow();
-    report({ step: "full", figures, after, settled: await settledMemory() });
+    report({ step: "full", isPretended: exec.isPretending, figures, after, settled: await settledMemory() });
   };
-  if (await attempt(exec, "full sync", task.limitMs, fullSync)) {
+  const isDone = await attempt(exec, "full sync", task.limitMs, fullSync);
+  if (task.onlyFullSync) return;
+  if (isDone) {
     if (!task.onlyOwnWork && (await smallChanges(subject, exec, task))) {
       await attempt(exec, "restart", task.limitMs, async () => {
         resetPeak();
