@@ -48,6 +48,15 @@ export class MeasuredExec {
     return runs;
   }
 
+  /** Takes the time of something that does without a tool; when tools are only pretended, of nothing. */
+  async instead<T>(work: () => Promise<readonly T[]>): Promise<readonly T[]> {
+    if (this.isPretending) return [];
+    const startMs = performance.now();
+    const result = await work();
+    this.#runs.push({ isRestore: false, startMs, endMs: performance.now(), bytes: 0, ownCpuMs: 0 });
+    return result;
+  }
+
   readonly exec: Exec = async (file, args, options = {}) => {
     const leftMs = this.#deadlineMs - performance.now();
     if (leftMs <= 0) throw new StepLimitError(`${file}: no time left`);

@@ -70,8 +70,16 @@ export class Subject {
   }
 
   static async create(backEnd: BackEnd, exec: MeasuredExec, endpointsEach: number): Promise<Subject> {
-    const binaries = binariesOf("IPv4", backEnd);
-    const iptables = await createIptables({ family: "IPv4", exec: exec.exec, log: silentLogger, binaries });
+    const iptables = await createIptables({
+      family: "IPv4",
+      exec: exec.exec,
+      log: silentLogger,
+      binaries: binariesOf("IPv4", backEnd),
+      listNftChains: async (...args) => {
+        const { listNftChains } = await import("../src/kernel/iptables/nft-chains.ts");
+        return await exec.instead(() => listNftChains(...args));
+      },
+    });
     return new Subject(exec, iptables, endpointsEach);
   }
 
