@@ -11,11 +11,10 @@ import {
 } from "../kernel/iptables/exec-iptables.ts";
 import { openAccountingCounters } from "../kernel/nfacct/netlink-nfacct.ts";
 import { execProcess } from "../kernel/process.ts";
-import { localAddresses } from "../kernel/route/addresses.ts";
 import { fileSysctls, type Sysctls } from "../kernel/sysctl.ts";
 import { type Logger, silentLogger } from "../logging/logger.ts";
-import { type NodePortIPs, nodePortIPs } from "../model/node-port-addresses.ts";
 import type { IpFamily } from "../net/ip.ts";
+import { nodePortDestinations } from "./node-port-destinations.ts";
 import type { BackendContext, ProxyModeFactory } from "./proxy-modes.ts";
 
 const ROUTE_LOCALNET = "net/ipv4/conf/all/route_localnet";
@@ -88,15 +87,6 @@ async function createBackend(context: BackendContext): Promise<IptablesBackend> 
   const conntrackLiberal = await isConntrackLiberal(sysctls, log);
   const iptables = await createIptables(tools(family, log));
   const counters = await openCounters(context);
-  const destinations = async (): Promise<NodePortIPs | undefined> => {
-    if (nodePortAddresses.matchesAll) return { kind: "all" };
-    try {
-      return nodePortIPs(nodePortAddresses, await localAddresses(family));
-    } catch (error) {
-      log.error("Failed to get node IP addresses matching nodeport cidrs, services with nodeport may not work", error);
-      return undefined;
-    }
-  };
   return new IptablesBackend({
     config: {
       family,
@@ -111,7 +101,12 @@ async function createBackend(context: BackendContext): Promise<IptablesBackend> 
     },
     iptables,
     counters,
-    nodePortIPs: destinations,
+    nodePortIPs: () =>
+      nodePortDestinations(
+        nodePortAddresses,
+        "Failed to get node IP addresses matching nodeport cidrs, services with nodeport may not work",
+        log,
+      ),
     metrics: metrics.iptablesMetrics(family),
     monitor: (isIntact, onLost, signal) =>
       monitorCanaries(

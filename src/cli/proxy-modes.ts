@@ -45,7 +45,7 @@ type ModeTable = Readonly<Record<ProxyMode, (() => Promise<ProxyModeFactory>) | 
 
 const MODES: ModeTable = {
   iptables: async () => (await import("./iptables-mode.ts")).iptablesMode,
-  nftables: undefined,
+  nftables: async () => (await import("./nftables-mode.ts")).nftablesMode,
   ipvs: undefined,
 };
 

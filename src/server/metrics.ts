@@ -12,6 +12,7 @@ import {
   type ReadNfacct,
 } from "./iptables-metrics.ts";
 import { createFamilies, type MetricFamilies } from "./metric-families.ts";
+import { defineNftablesMetrics, type NftablesMetrics } from "./nftables-metrics.ts";
 import { defineRuntimeMetrics } from "./runtime-metrics.ts";
 import { defineSyncMetrics } from "./sync-metrics.ts";
 
@@ -37,7 +38,9 @@ export interface FeatureState {
 export interface ProxyMetrics {
   /** The object that the proxier of one family reports to. */
   syncMetrics(family: IpFamily): SyncMetrics;
+  /** Only the families of the mode that runs exist: they come with the first call. */
   iptablesMetrics(family: IpFamily): IptablesMetrics;
+  nftablesMetrics(family: IpFamily): NftablesMetrics;
   /** Adds the nfacct packet counters, read at each scrape. Call at most once, and only when the kernel has nfacct. */
   collectNfacct(read: ReadNfacct, log: Logger): void;
   /** Counts an answer of /healthz. */
@@ -70,11 +73,12 @@ function countDefinitions(families: MetricFamilies): void {
   });
 }
 
-/** Makes the registry with every family of reference core.md §16, iptables.md §14 and server.md §12.3–4 that applies. */
+/** Makes the registry with every family of reference core.md §16, iptables.md §14, nftables.md §12 and server.md §12.3–4 that applies. */
 export function createMetrics(): ProxyMetrics {
   const families = createFamilies();
   const syncMetrics = defineSyncMetrics(families);
-  const iptablesMetrics = defineIptablesMetrics(families);
+  let iptables: ReturnType<typeof defineIptablesMetrics> | undefined;
+  let nftables: ReturnType<typeof defineNftablesMetrics> | undefined;
   const statusCounter = (kind: "healthz" | "livez") => {
     return families.counter({
       name: `kubeproxy_proxy_${kind}_total`,
@@ -111,7 +115,14 @@ export function createMetrics(): ProxyMetrics {
 
   return {
     syncMetrics,
-    iptablesMetrics,
+    iptablesMetrics(family) {
+      iptables ??= defineIptablesMetrics(families);
+      return iptables(family);
+    },
+    nftablesMetrics(family) {
+      nftables ??= defineNftablesMetrics(families);
+      return nftables(family);
+    },
     collectNfacct: (read, log) => defineNfacctMetrics(families, read, log),
     countHealthz: (status) => healthz.inc({ code: status }),
     countLivez: (status) => livez.inc({ code: status }),

@@ -1,0 +1,19 @@
+/** The host's addresses that node ports answer on, asked anew whenever a mode writes everything. */
+import { localAddresses } from "../kernel/route/addresses.ts";
+import type { Logger } from "../logging/logger.ts";
+import { type NodePortAddresses, type NodePortIPs, nodePortIPs } from "../model/node-port-addresses.ts";
+
+/** @returns undefined, after logging `failureText`, when the host's addresses cannot be read. */
+export async function nodePortDestinations(
+  addresses: NodePortAddresses,
+  failureText: string,
+  log: Logger,
+): Promise<NodePortIPs | undefined> {
+  if (addresses.matchesAll) return { kind: "all" };
+  try {
+    return nodePortIPs(addresses, await localAddresses(addresses.family));
+  } catch (error) {
+    log.error(failureText, error);
+    return undefined;
+  }
+}

@@ -1,0 +1,93 @@
+/**
+ * Asks the kernel, before anything is programmed, for everything that the rules of a service proxy are made of: a kernel
+ * that lacks a part is named as such at the start, and not with the first service that needs it.
+ */
+import type { IpAddress } from "../../net/ip.ts";
+import { parseCidr } from "../../net/ip.ts";
+import type { NetlinkRuleset } from "./netlink-nftables.ts";
+import { NftError, type NftOperation } from "./nftables.ts";
+import type { NftFamily, NftHook, NftSet, NftStatement } from "./ruleset.ts";
+
+/** A part of nf_tables and the kernel module that brings it. */
+interface Part {
+  readonly what: string;
+  readonly module: string;
+  readonly operation: NftOperation;
+}
+
+const PROBE_TABLE = "kube-proxy-probe";
+const ADDRESSES: NftSet = { name: "addresses", key: ["address"], isMap: false, comment: "a comment" };
+const FRONT_ENDS: NftSet = { name: "front-ends", key: ["address", "protocol", "port"], isMap: true };
+const CLIENTS: NftSet = { name: "clients", key: ["address"], isMap: false, timeoutSeconds: 10 };
+const FILTER: NftHook = { type: "filter", hook: "input", priority: 0 };
+const DSTNAT: NftHook = { type: "nat", hook: "prerouting", priority: -100 };
+const SRCNAT: NftHook = { type: "nat", hook: "postrouting", priority: 100 };
+const ENDPOINT: Readonly<Record<NftFamily, IpAddress>> = {
+  ip: "192.0.2.1" as IpAddress,
+  ip6: "2001:db8::1" as IpAddress,
+}; // canonical
+const RANGES = { ip: ["192.0.2.0/25", "198.51.100.0/24"], ip6: ["2001:db8::/65", "fd00::/64"] } as const;
+
+function parts(family: NftFamily): Part[] {
+  const core = (operation: NftOperation): Part => ({ what: operation.kind, module: "nf_tables", operation });
+  const rule = (what: string, module: string, chain: string, ...statements: NftStatement[]): Part => ({
+    what,
+    module,
+    operation: { kind: "add-rule", chain, rule: { statements, comment: "a comment" } },
+  });
+  const digit = family === "ip" ? "4" : "6";
+  const target = { ip: ENDPOINT[family], port: 80 };
+  const tcp: NftStatement = { kind: "l4proto", protocol: "tcp" };
+  const cidrs = RANGES[family].map(parseCidr).filter((cidr) => cidr !== undefined);
+  const natChain = (name: string, hook: NftHook): Part => ({
+    what: "chains of type nat",
+    module: "nft_chain_nat",
+    operation: { kind: "add-chain", chain: { name, hook } },
+  });
+  return [
+    core({ kind: "add-table", comment: "a comment" }),
+    core({ kind: "add-set", set: ADDRESSES }),
+    core({ kind: "add-set", set: FRONT_ENDS }),
+    core({ kind: "add-set", set: CLIENTS }),
+    core({ kind: "add-chain", chain: { name: "filter", hook: FILTER } }),
+    core({ kind: "add-chain", chain: { name: "target", comment: "a comment" } }),
+    core({ kind: "add-elements", set: ADDRESSES, elements: [{ key: [ENDPOINT[family]], comment: "a comment" }] }),
+    natChain("dstnat", DSTNAT),
+    natChain("srcnat", SRCNAT),
+    rule("jumps and verdict maps", "nf_tables", "filter", {
+      kind: "vmap",
+      fields: ["daddr", "l4proto", "dport"],
+      map: FRONT_ENDS.name,
+    }),
+    rule("sets of address ranges", "nf_tables", "filter", { kind: "address", side: "saddr", negate: true, cidrs }),
+    rule("marks", "nf_tables", "filter", { kind: "mark-set", operation: "or", value: 0x4000 }),
+    rule("connection tracking (ct)", "nft_ct", "filter", { kind: "ct-new" }),
+    rule("address types (fib)", `nft_fib_ipv${digit}`, "filter", { kind: "fib-local", side: "daddr" }),
+    rule("random choice (numgen)", "nft_numgen", "filter", { kind: "random-vmap", verdicts: [{ kind: "drop" }] }),
+    rule("reject", `nft_reject_ipv${digit}`, "filter", { kind: "reject" }),
+    rule("adding to sets from rules (dynset)", "nf_tables", "dstnat", {
+      kind: "update",
+      set: CLIENTS.name,
+      field: "saddr",
+    }),
+    rule("address translation (nat)", "nft_nat", "dstnat", tcp, { kind: "dnat", to: target }),
+    rule("address translation by maps", "nft_nat", "dstnat", tcp, { kind: "random-dnat", targets: [target] }),
+    rule("masquerade", "nft_masq", "srcnat", { kind: "masquerade" }),
+  ];
+}
+
+/** Rejects with an {@link NftError} that names what is missing when the kernel cannot do what is needed for a family. */
+export async function probeKernel(ruleset: Pick<NetlinkRuleset, "check">, family: NftFamily): Promise<void> {
+  const all = parts(family);
+  try {
+    await ruleset.check(
+      { family, table: PROBE_TABLE },
+      all.map(({ operation }) => operation),
+    );
+  } catch (error) {
+    const part = error instanceof NftError && error.operation !== undefined ? all[error.operation] : undefined;
+    if (part === undefined || !(error instanceof NftError)) throw error;
+    const message = `the kernel refuses ${part.what} for family ${family} (is the module ${part.module} there?): ${error.message}`;
+    throw new NftError(error.code, message, undefined, { cause: error });
+  }
+}

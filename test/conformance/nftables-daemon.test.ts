@@ -1,0 +1,57 @@
+/**
+ * The daemon in nftables mode, run on every case in a fresh namespace, leaves what upstream left: `nft -j list ruleset` and
+ * `nft list ruleset`, name for name.
+ */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { NetworkNamespace } from "../../src/demo/network-namespace.ts";
+import { ProxyDaemon } from "../support/proxy-daemon.ts";
+import { kernelSkip } from "../support/topology.ts";
+import { canonicalNftText } from "./canonical-nft-text.ts";
+import { canonicalNftables } from "./canonical-nftables.ts";
+import { CAPTURED_BEFORE_IPV6, caseFile, caseNames, caseState } from "./conformance-case.ts";
+import { conformanceNode } from "./conformance-node.ts";
+
+/** The captured cluster's; API servers make this object from their flags, so it is not among the case's. */
+const SERVICE_CIDRS = {
+  apiVersion: "networking.k8s.io/v1",
+  kind: "ServiceCIDR",
+  metadata: { name: "kubernetes" },
+  spec: { cidrs: ["10.96.0.0/12", "fd00:10:96::/108"] },
+};
+
+async function listed(node: NetworkNamespace, options: readonly string[], family: readonly string[]): Promise<string> {
+  const { stdout } = await node.exec(["nft", ...options, "list", "ruleset", ...family]);
+  return stdout;
+}
+
+describe("nftables mode leaves what upstream left", { concurrency: 2, skip: kernelSkip }, () => {
+  for (const name of caseNames()) {
+    test(name, async (t) => {
+      const node = await conformanceNode("nconf");
+      t.after(() => node.remove());
+      const { node: nodeObject, services, slices } = caseState(name);
+      const daemon = await ProxyDaemon.start(node, {
+        config: JSON.parse(caseFile(name, "nftables/config.yaml")),
+        hostnameOverride: "node-a",
+        objects: [nodeObject, SERVICE_CIDRS, ...services, ...slices],
+      });
+      t.after(() => daemon.dispose());
+      // Without its IPv6 part the capture can only be compared with our IPv4 part.
+      const family = CAPTURED_BEFORE_IPV6.has(name) ? ["ip"] : [];
+      const captured = JSON.parse(caseFile(name, "nftables/nft.json"));
+      assert.equal(
+        canonicalNftables(JSON.parse(await listed(node, ["-j"], family)).nftables),
+        canonicalNftables(captured.nftables),
+      );
+      assert.equal(
+        canonicalNftText(await listed(node, [], family)),
+        canonicalNftText(caseFile(name, "nftables/nft.txt")),
+      );
+      assert.equal(
+        await daemon.metric('kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv4"}'),
+        undefined,
+      );
+    });
+  }
+});
