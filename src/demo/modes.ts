@@ -8,6 +8,7 @@ export interface ModeTraits {
 
 export const demoModes = {
   iptables: { localhostNodePorts: true },
+  nftables: { localhostNodePorts: false },
 } satisfies Record<string, ModeTraits>;
 
 export type DemoMode = keyof typeof demoModes;

@@ -3,9 +3,10 @@
  * same for all modes but for what an entry says.
  */
 import { canonicalIptables } from "../../conformance/canonical-iptables.ts";
+import { canonicalNftables } from "../../conformance/canonical-nftables.ts";
 import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
 
-export const MODES = ["iptables"] as const;
+export const MODES = ["iptables", "nftables"] as const;
 export type Mode = (typeof MODES)[number];
 
 export interface ModeTraits {
@@ -27,6 +28,14 @@ export const traitsOf: Readonly<Record<Mode, ModeTraits>> = {
     async rules(daemon) {
       const [ipv4, ipv6] = await Promise.all([daemon.saved("iptables-save"), daemon.saved("ip6tables-save")]);
       return `${canonicalIptables(ipv4)}${canonicalIptables(ipv6)}`;
+    },
+  },
+  nftables: {
+    hasLocalhostNodePorts: false,
+    refusesNodeAtExternalAddresses: true,
+    async rules(daemon) {
+      const { stdout } = await daemon.namespace.exec(["nft", "-j", "list", "ruleset"]);
+      return canonicalNftables(JSON.parse(stdout).nftables);
     },
   },
 };
