@@ -23,6 +23,8 @@ export interface HistoryOptions {
   readonly hasCounters: boolean;
   /** Small, so that histories cross it; undefined for upstream's. */
   readonly largeClusterEndpoints: number | undefined;
+  /** Small, so that full syncs come in pieces on the nft back end; undefined for the program's own. */
+  readonly portsPerTransaction: number | undefined;
 }
 
 export const COUNTER_NAMES: ReadonlySet<string> = new Set(Object.values(COUNTERS));
@@ -101,7 +103,7 @@ export class ClusterHistory {
     this.#options = options;
     this.#iptables = iptables;
     this.#state = this.#newState();
-    this.#backend = this.#newBackend(iptables, this.totals);
+    this.#backend = this.#newBackend(iptables, this.totals, options.portsPerTransaction);
   }
 
   /** Does everything but syncs. */
@@ -157,7 +159,10 @@ export class ClusterHistory {
     const { changedPorts } = state.applyChanges();
     const kernel = this.newKernel();
     const totals: RuleTotals = { filter: 0, nat: 0 };
-    const outcome = await this.#newBackend(kernel, totals).sync(this.#input(state, true, changedPorts), this.#signal);
+    const outcome = await this.#newBackend(kernel, totals, undefined).sync(
+      this.#input(state, true, changedPorts),
+      this.#signal,
+    );
     if (outcome.failures.length > 0) throw new Error(`refused from scratch: ${JSON.stringify(outcome.failures)}`);
     return { kernel, totals };
   }
@@ -188,7 +193,7 @@ export class ClusterHistory {
     return this.#addresses === 0 ? { kind: "all" } : { kind: "ips", ips: [ip(loopback), ip(node)] };
   }
 
-  #newBackend(iptables: Iptables, totals: RuleTotals): IptablesBackend {
+  #newBackend(iptables: Iptables, totals: RuleTotals, portsPerTransaction: number | undefined): IptablesBackend {
     const { hasCounters, largeClusterEndpoints } = this.#options;
     return new IptablesBackend({
       config: configOf(this.#options, iptables.hasRandomFully),
@@ -210,6 +215,7 @@ export class ClusterHistory {
       monitor: async () => {},
       log: silentLogger,
       ...(largeClusterEndpoints === undefined ? {} : { largeClusterEndpoints }),
+      ...(portsPerTransaction === undefined ? {} : { portsPerTransaction }),
     });
   }
 }

@@ -32,6 +32,7 @@ describe("random histories on the real kernel", { concurrency: 2, skip: netnsSki
         localhostNodePorts: true,
         hasCounters: false,
         largeClusterEndpoints: undefined,
+        portsPerTransaction: 2,
       };
       const iptables = await createIptables(tools);
       await fc.assert(

@@ -30,6 +30,7 @@ function optionsArbitrary(
     localhostNodePorts: fc.boolean(),
     hasCounters: fc.boolean(),
     largeClusterEndpoints: fc.constantFrom(...largeClusterEndpoints),
+    portsPerTransaction: fc.constantFrom(undefined, 1, 2),
   });
 }
 

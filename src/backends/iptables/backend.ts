@@ -64,6 +64,8 @@ export interface IptablesBackendOptions {
   readonly log: Logger;
   /** @default LARGE_CLUSTER_ENDPOINTS */
   readonly largeClusterEndpoints?: number;
+  /** Full syncs of more ports than this come in pieces, where the tools like it. @default PORTS_PER_TRANSACTION */
+  readonly portsPerTransaction?: number;
 }
 
 export class IptablesBackend implements Backend {
@@ -239,7 +241,8 @@ export class IptablesBackend implements Backend {
       if (slice.isOver()) await slice.next(signal);
     }
     for (const { rules } of ports.values()) for (const chain of listOf(rules.ownChains)) existing.delete(chain);
-    const isSplit = iptables.prefersSmallTransactions && ports.size > PORTS_PER_TRANSACTION;
+    const portsPerTransaction = this.#options.portsPerTransaction ?? PORTS_PER_TRANSACTION;
+    const isSplit = iptables.prefersSmallTransactions && ports.size > portsPerTransaction;
     try {
       const result = await applyFull(iptables, {
         plan,
@@ -247,7 +250,7 @@ export class IptablesBackend implements Backend {
         unplanned,
         staleChains: [...existing],
         savedFilter,
-        ...(isSplit && { portsPerTransaction: PORTS_PER_TRANSACTION }),
+        ...(isSplit && { portsPerTransaction }),
         onRefused: (error) => {
           metrics.restoreFailures.inc();
           this.#options.log.error("Failed to execute iptables-restore", error);
