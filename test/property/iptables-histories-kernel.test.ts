@@ -12,7 +12,7 @@ import { stepArbitrary } from "./cluster-arbitrary.ts";
 import { ClusterHistory, type HistoryOptions } from "./cluster-history.ts";
 import { ruleDifferences } from "./comparable-rules.ts";
 
-const RUNS = Number(process.env.KPTS_PROPERTY_KERNEL_RUNS ?? "10");
+const RUNS = Number(process.env.KPTS_PROPERTY_KERNEL_RUNS ?? "8");
 
 const KINDS = [
   { family: "IPv4", backEnd: "nft" },

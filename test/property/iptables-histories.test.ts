@@ -17,7 +17,7 @@ import { ClusterHistory, COUNTER_NAMES, type HistoryOptions } from "./cluster-hi
 import { ruleDifferences, rulesOfOwner, withEndpointChains } from "./comparable-rules.ts";
 import { FaultyIptables, type Refusal } from "./faulty-iptables.ts";
 
-const RUNS = Number(process.env.KPTS_PROPERTY_RUNS ?? "1500");
+const RUNS = Number(process.env.KPTS_PROPERTY_RUNS ?? "1000");
 
 function optionsArbitrary(
   family: IpFamily,
