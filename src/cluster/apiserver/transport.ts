@@ -4,6 +4,7 @@
  */
 import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
+import type { Socket } from "node:net";
 import { pipeline } from "node:stream";
 import { createGunzip } from "node:zlib";
 import type { Clock } from "../../sync/clock.ts";
@@ -23,7 +24,7 @@ export interface ApiRequest {
   /** With the query: `/api/v1/services?limit=500`. */
   readonly path: string;
   readonly body?: { readonly contentType: string; readonly text: string };
-  /** The longest silence, before the answer and in the middle of it. */
+  /** The longest silence in the middle of the answer, and before it unless that is longer than a minute. */
   readonly idleMs: number;
 }
 
@@ -60,6 +61,10 @@ export interface TransportOptions {
  * sets): a dead peer is noticed within 40 s even on a watch that has nothing to say.
  */
 const KEEP_ALIVE_PROBE_MS = 30_000;
+/** Longest time for a connection to come about; upstream's. */
+const CONNECT_LIMIT_MS = 30_000;
+/** Longest time for the beginning of an answer: the API server itself gives up after a minute. */
+const ANSWER_LIMIT_MS = 60_000;
 const MAX_ERROR_BODY_BYTES = 65_536;
 
 export class Transport {
@@ -103,6 +108,11 @@ export class Transport {
     return await this.#accept(request, exchange.response);
   }
 
+  /** Reads tokens and certificates without sending anything. @throws ClientConfigError when they cannot be used. */
+  async readCredentials(): Promise<void> {
+    await this.#options.identity.current();
+  }
+
   /** Closes the connections that are not in use; those in use close when their requests end. */
   close(): void {
     if (this.#agent !== undefined) retire(this.#agent.agent);
@@ -138,7 +148,7 @@ export class Transport {
         port: config.server.port === "" ? (this.#isTls ? 443 : 80) : Number(config.server.port),
         method,
         path: this.#prefix + request.path,
-        timeout: idleMs,
+        timeout: Math.min(idleMs, CONNECT_LIMIT_MS),
         headers: {
           ...credentials.headers,
           "User-Agent": userAgent,
@@ -156,10 +166,20 @@ export class Transport {
       const onAbort = (): void => stop(new Error("stopped"));
       signal.addEventListener("abort", onAbort, { once: true });
       sent.on("close", () => signal.removeEventListener("abort", onAbort));
-      sent.on("timeout", () => stop(silence(titleOf(request), this.#host, idleMs)));
+      let limitMs = Math.min(idleMs, CONNECT_LIMIT_MS);
+      const limit = (socket: Socket, ms: number): void => {
+        limitMs = Math.min(idleMs, ms);
+        socket.setTimeout(limitMs);
+      };
+      sent.on("socket", (socket) => {
+        if (socket.connecting) socket.once("connect", () => limit(socket, ANSWER_LIMIT_MS));
+        else limit(socket, ANSWER_LIMIT_MS);
+      });
+      sent.on("timeout", () => stop(silence(titleOf(request), this.#host, limitMs)));
       sent.on("error", (failure) => resolve({ response: undefined, failure, wasReused: sent.reusedSocket }));
       sent.on("response", (incoming) => {
         response = incoming;
+        limit(incoming.socket, idleMs);
         // Between here and the first reader, an error must not end the process.
         incoming.on("error", () => {});
         resolve({ response: incoming, failure: undefined, wasReused: false });

@@ -1,0 +1,251 @@
+/**
+ * Keeps one resource of the API server mirrored: a list, then a watch from its version, again and again, whatever the
+ * network and the server do (reference server.md §8.2). Only what the server really said becomes an event: an outage,
+ * nonsense or a lost history leave everything delivered so far as it is.
+ */
+import type { Logger } from "../../logging/logger.ts";
+import type { Clock, Timer } from "../../sync/clock.ts";
+import type { ObjectKind, ObjectSink } from "../object-source.ts";
+import { ApiError, type ApiErrorCode, isApiError } from "./api-error.ts";
+import { Backoff } from "./backoff.ts";
+import { FailureLog, type OnProblem } from "./failure-log.ts";
+import { readListPage } from "./list-reader.ts";
+import { ObjectCache } from "./object-cache.ts";
+import type { WatchedResource } from "./resources.ts";
+import type { Transport } from "./transport.ts";
+import { followWatch } from "./watch-reader.ts";
+
+/** Times that only tests change. */
+export interface ReflectorTimes {
+  /** Longest silence of a list, and before any answer. The API server itself gives up after a minute. */
+  readonly listIdleMs: number;
+  /**
+   * Longest silence of a watch: bookmarks come about once a minute, so after twice the time something in between has
+   * died. A server that sends none only costs one more request per period.
+   */
+  readonly watchIdleMs: number;
+  /** Watches last between this time and twice as long. */
+  readonly watchTimeoutMs: number;
+  /** How much longer than agreed a watch may take to end. */
+  readonly watchGraceMs: number;
+  /** A watch without events that ends sooner is a failure, else a server that ends all at once would be asked on and on. */
+  readonly shortWatchMs: number;
+}
+
+const TIMES: ReflectorTimes = {
+  listIdleMs: 60_000,
+  watchIdleMs: 120_000,
+  watchTimeoutMs: 300_000,
+  watchGraceMs: 30_000,
+  shortWatchMs: 1_000,
+};
+
+const PAGE_SIZE = "500";
+
+/** After these a watch cannot go on from where it was. */
+const LIST_AGAIN: readonly ApiErrorCode[] = ["expired", "version_too_large", "refused", "not_found", "garbage"];
+/** A streaming list that fails in one of these ways may still work as pages. */
+const TRY_PAGES: readonly ApiErrorCode[] = [...LIST_AGAIN, "server_error", "timeout"];
+/** What happens to every watch now and then. */
+const ORDINARY_ENDS: readonly ApiErrorCode[] = ["unreachable", "timeout", "expired", "too_many_requests"];
+
+export interface ReflectorOptions<K extends ObjectKind> {
+  readonly resource: WatchedResource<K>;
+  readonly transport: Transport;
+  readonly sink: ObjectSink;
+  /** How often everything is delivered again as updates; 0 for never. */
+  readonly resyncPeriodMs: number;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly onProblem?: OnProblem;
+  /** Numbers from 0 up to 1. @default Math.random */
+  readonly random?: () => number;
+  readonly times?: Partial<ReflectorTimes>;
+}
+
+export class Reflector<K extends ObjectKind> {
+  readonly #options: ReflectorOptions<K>;
+  readonly #times: ReflectorTimes;
+  readonly #random: () => number;
+  readonly #cache: ObjectCache<K>;
+  readonly #failures: FailureLog;
+  readonly #backoff: Backoff;
+  /** Everything up to it has been delivered; empty before the first list. */
+  #version = "";
+  /** The server does not know that version (any more): ask for the newest state. */
+  #isVersionLost = false;
+  #mustList = true;
+  #isSynced = false;
+  #streamsLists = true;
+  /** The server has accepted the running watch. */
+  #isOpen = false;
+
+  constructor(options: ReflectorOptions<K>) {
+    const { resource, sink, clock, random = Math.random, onProblem = () => {} } = options;
+    const log = options.log.with({ resource: resource.plural });
+    this.#options = { ...options, log };
+    this.#times = { ...TIMES, ...options.times };
+    this.#random = random;
+    this.#cache = new ObjectCache(resource, sink, log);
+    this.#failures = new FailureLog(log, clock, onProblem);
+    this.#backoff = new Backoff(clock, random);
+  }
+
+  /** Runs until the signal aborts; rejects only when a receiver of events throws. */
+  async run(signal: AbortSignal): Promise<void> {
+    const resync = this.#resync(signal);
+    while (!signal.aborted) {
+      try {
+        await this.#turn(signal);
+      } catch (error) {
+        if (!(error instanceof ApiError)) throw error;
+        if (signal.aborted) break;
+        await this.#recover(error, signal);
+      }
+    }
+    await resync;
+  }
+
+  async #turn(signal: AbortSignal): Promise<void> {
+    this.#isOpen = false;
+    if (!this.#mustList) return await this.#watch({ resourceVersion: this.#version }, signal);
+    if (this.#streamsLists && (await this.#streamList(signal))) return;
+    await this.#listPages(signal);
+  }
+
+  /** Initial events and what follows them in one watch. @returns whether that worked; if not, pages are to be tried. */
+  async #streamList(signal: AbortSignal): Promise<boolean> {
+    this.#cache.beginList();
+    const onInitialEnd = (): void => this.#listed();
+    const query = {
+      sendInitialEvents: "true",
+      resourceVersionMatch: "NotOlderThan",
+      resourceVersion: this.#isVersionLost ? "" : this.#version,
+    };
+    try {
+      await this.#watch(query, signal, onInitialEnd);
+      if (!this.#mustList) return true;
+    } catch (error) {
+      if (!this.#mustList || !isApiError(error, ...TRY_PAGES) || signal.aborted) throw error;
+      if (error.code === "version_too_large") this.#isVersionLost = true;
+      if (error.code === "refused") this.#streamsLists = false;
+      this.#options.log.v(2, "No streaming list, reading pages", { reason: error.message });
+    }
+    return false;
+  }
+
+  async #listPages(signal: AbortSignal): Promise<void> {
+    const { resource, transport } = this.#options;
+    const idleMs = this.#times.listIdleMs;
+    const read = (query: Readonly<Record<string, string>>) =>
+      readListPage({ resource, transport, cache: this.#cache, query, idleMs }, signal);
+    this.#cache.beginList();
+    const first = await read(this.#firstPage()).catch((error: unknown) => {
+      if (isApiError(error, "expired", "version_too_large", "refused")) this.#isVersionLost = true;
+      throw error;
+    });
+    let token = first.continueToken;
+    while (token !== "" && !signal.aborted) {
+      try {
+        token = (await read({ limit: PAGE_SIZE, continue: token })).continueToken;
+      } catch (error) {
+        if (!isApiError(error, "expired")) throw error;
+        // The pages are older than the server's memory: everything at once cannot expire on the way.
+        this.#cache.beginList();
+        this.#version = (await read({ resourceVersion: "" })).resourceVersion;
+        return this.#listed();
+      }
+    }
+    if (signal.aborted) return;
+    this.#version = first.resourceVersion;
+    this.#listed();
+  }
+
+  /** Any state will do at first, from then on none that is older than what was seen; the newest when that is lost. */
+  #firstPage(): Readonly<Record<string, string>> {
+    if (this.#isVersionLost) return { limit: PAGE_SIZE, resourceVersion: "" };
+    if (this.#version === "") return { limit: PAGE_SIZE, resourceVersion: "0" };
+    // With a limit it could not be served from the API server's memory.
+    return { resourceVersion: this.#version };
+  }
+
+  /** The whole list has been delivered. */
+  #listed(): void {
+    const { sink, resource, log } = this.#options;
+    this.#cache.endList();
+    this.#mustList = false;
+    this.#isVersionLost = false;
+    this.#failures.succeeded();
+    log.v(2, "Caches populated", { objects: this.#cache.size });
+    if (this.#isSynced) return;
+    this.#isSynced = true;
+    sink.onSynced(resource.kind);
+  }
+
+  async #watch(query: Readonly<Record<string, string>>, signal: AbortSignal, onInitialEnd?: () => void): Promise<void> {
+    const { clock, resource, transport } = this.#options;
+    const { watchTimeoutMs, watchGraceMs, watchIdleMs, listIdleMs, shortWatchMs } = this.#times;
+    const timeoutSeconds = Math.max(1, Math.floor((watchTimeoutMs * (1 + this.#random())) / 1000));
+    const overdue = new AbortController();
+    const timer = clock.setTimer(timeoutSeconds * 1000 + watchGraceMs, () => overdue.abort());
+    let steady: Timer | undefined;
+    const startMs = clock.monotonicMs();
+    try {
+      const events = await followWatch(
+        {
+          resource,
+          transport,
+          cache: this.#cache,
+          query: { ...query, timeoutSeconds: String(timeoutSeconds) },
+          idleMs: onInitialEnd === undefined ? watchIdleMs : Math.min(listIdleMs, watchIdleMs),
+          ...(onInitialEnd === undefined ? {} : { onInitialEnd }),
+          onVersion: (version) => {
+            this.#version = version;
+            this.#works();
+          },
+          onOpen: () => {
+            this.#isOpen = true;
+            steady = clock.setTimer(shortWatchMs, () => this.#works());
+          },
+        },
+        AbortSignal.any([signal, overdue.signal]),
+      );
+      const isShort = clock.monotonicMs() - startMs < shortWatchMs;
+      if (events > 0 || !isShort) return;
+      const detail = `${transport.host}: the watch ended at once and had no events`;
+      throw new ApiError("unreachable", { request: `watch ${resource.plural}`, detail });
+    } catch (error) {
+      if (overdue.signal.aborted && isApiError(error)) return;
+      throw error;
+    } finally {
+      timer.cancel();
+      steady?.cancel();
+    }
+  }
+
+  /** A watch goes on after a list, which is what all of this is for. */
+  #works(): void {
+    if (!this.#mustList) this.#failures.succeeded();
+  }
+
+  async #recover(error: ApiError, signal: AbortSignal): Promise<void> {
+    const { clock } = this.#options;
+    const isOrdinary = this.#isOpen && isApiError(error, ...ORDINARY_ENDS);
+    // A silent watch is only opened anew: nothing says that there is an outage.
+    this.#failures.failed(error, isOrdinary || error.code === "expired");
+    if (isApiError(error, ...LIST_AGAIN)) this.#mustList = true;
+    if (isApiError(error, "version_too_large", "refused")) this.#isVersionLost = true;
+    if (isOrdinary && error.code === "timeout") return;
+    await clock.sleep(Math.max(this.#backoff.next(), error.facts.retryAfterMs ?? 0), signal);
+  }
+
+  async #resync(signal: AbortSignal): Promise<void> {
+    const { clock, resyncPeriodMs } = this.#options;
+    if (resyncPeriodMs <= 0) return;
+    for (;;) {
+      await clock.sleep(resyncPeriodMs, signal);
+      if (signal.aborted) return;
+      if (this.#isSynced) await this.#cache.redeliver(signal);
+    }
+  }
+}

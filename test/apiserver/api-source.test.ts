@@ -1,0 +1,206 @@
+/** The API source at a server that behaves: what is asked for, what is delivered, how it goes on. */
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { node, service, serviceCidr, slice } from "./example-objects.ts";
+import { RESOURCE_TYPES } from "./resource-types.ts";
+import { type SourceUnderTest, type StartOptions, settled, startSource, until } from "./source-under-test.ts";
+import { nodeProxierRole, type TestApiServer } from "./test-api-server.ts";
+
+const some = (server: TestApiServer, count = 3): void => {
+  server.put("nodes", node("node-a"), node("node-b"));
+  server.put("servicecidrs", serviceCidr());
+  for (let index = 0; index < count; index++) {
+    server.put("services", service(index));
+    server.put("endpointslices", slice(index));
+  }
+};
+
+const start = async (t: TestContext, options: StartOptions = {}): Promise<SourceUnderTest> =>
+  await startSource(t, { prepare: some, ...options });
+
+test("everything is delivered once, then said to be complete, then every change comes", async (t) => {
+  const source = await start(t);
+  const { server, sink } = source;
+  assert.deepEqual(sink.keys("nodes"), ["node-a"], "only this node");
+  assert.deepEqual(sink.take("services"), ["add default/svc-0", "add default/svc-1", "add default/svc-2"]);
+  assert.deepEqual(
+    sink.keys("endpointSlices"),
+    [0, 1, 2].map((index) => `default/svc-${index}-abcde`),
+  );
+  assert.deepEqual(sink.keys("serviceCIDRs"), ["kubernetes"]);
+  server.put("services", service(1, { type: "NodePort" }), service(9));
+  server.delete("services", service(0));
+  await settled(source, "services");
+  assert.deepEqual(sink.take("services"), ["update default/svc-1", "add default/svc-9", "delete default/svc-0"]);
+});
+
+test("the initial list is streamed, with upstream's paths and selectors, and followed in the same request", async (t) => {
+  const source = await start(t);
+  await settled(source, "services");
+  const { server, log } = source;
+  assert.deepEqual(server.requests.map(({ verb, plural }) => `${verb} ${plural}`).sort(), [
+    "watch endpointslices",
+    "watch nodes",
+    "watch servicecidrs",
+    "watch services",
+  ]);
+  const [request] = server.seen("watch", "services");
+  const { timeoutSeconds, ...query } = Object.fromEntries(request?.query ?? []);
+  assert.deepEqual(query, {
+    labelSelector: "!service.kubernetes.io/service-proxy-name",
+    fieldSelector: "spec.clusterIP!=None",
+    sendInitialEvents: "true",
+    resourceVersionMatch: "NotOlderThan",
+    resourceVersion: "",
+    watch: "true",
+    allowWatchBookmarks: "true",
+  });
+  assert.ok(Number(timeoutSeconds) >= 300 && Number(timeoutSeconds) <= 600, timeoutSeconds);
+  assert.equal(server.seen("watch", "nodes")[0]?.query.get("fieldSelector"), "metadata.name=node-a");
+  const slices = server.seen("watch", "endpointslices")[0]?.query;
+  assert.equal(slices?.get("labelSelector"), "!service.kubernetes.io/headless");
+  const messages = log.lines.filter(({ level }) => level === "info").map(({ message }) => message);
+  assert.equal(messages[0], "Starting node config controller");
+  for (const controller of ["service config", "endpoint slice config", "serviceCIDR config"]) {
+    assert.ok(messages.includes(`Starting ${controller} controller`));
+    assert.ok(log.lines.some((line) => line.message === "Caches are synced" && line.facts.controller === controller));
+  }
+  assert.deepEqual(log.complaints(), []);
+});
+
+test("a server without streaming lists is read in pages, and asked to stream only once", async (t) => {
+  const source = await start(t, {
+    prepare: (server) => {
+      server.switches.hasWatchList = false;
+      some(server, 1_100);
+    },
+  });
+  const { server, sink, log } = source;
+  assert.equal(sink.state.services.size, 1_100);
+  const lists = server
+    .seen("list", "services")
+    .map(({ query }) => `${query.get("limit")} ${query.get("resourceVersion")}`);
+  assert.deepEqual(lists, ["500 0", "500 null", "500 null"]);
+  server.store.compact();
+  server.cutConnections();
+  await settled(source, "services");
+  const versions = server.seen("list", "services").map(({ query }) => query.get("resourceVersion"));
+  assert.equal(versions.length, 4, "the list after the outage needs no pages");
+  assert.notEqual(versions[3], "0");
+  assert.equal(server.seen("watch", "services").filter(({ query }) => query.has("sendInitialEvents")).length, 1);
+  assert.deepEqual(log.errors(), []);
+});
+
+test("objects that stop matching the selectors are deleted, those that start are added", async (t) => {
+  const source = await start(t);
+  const { server, sink } = source;
+  sink.take("services");
+  const hidden = service(1);
+  const labels = { "service.kubernetes.io/service-proxy-name": "" };
+  server.put("services", { ...hidden, metadata: { ...hidden.metadata, labels } });
+  server.put("services", service(2, { clusterIP: "None", clusterIPs: ["None"] }));
+  await settled(source, "services");
+  assert.deepEqual(sink.take("services"), ["delete default/svc-1", "delete default/svc-2"]);
+  server.put("services", hidden);
+  await settled(source, "services");
+  assert.deepEqual(sink.take("services"), ["add default/svc-1"]);
+});
+
+test("a server that ignores the selectors changes nothing", async (t) => {
+  const { sink } = await start(t, {
+    prepare: (server) => {
+      some(server);
+      server.switches.hasWatchList = false;
+      server.put("services", service(7, { clusterIP: "None", clusterIPs: ["None"] }));
+      server.pages.ignoresSelectors = true;
+    },
+  });
+  assert.deepEqual(sink.keys("services"), ["default/svc-0", "default/svc-1", "default/svc-2"]);
+});
+
+test("a watch that the server ends in time goes on from its last version, without a list", async (t) => {
+  const source = await start(t);
+  const { server, sink, log } = source;
+  await settled(source, "services");
+  server.sendBookmarks();
+  const version = String(server.store.version);
+  sink.take("services");
+  for (const watch of server.watches("services")) watch.end();
+  await until("the next watch", () => server.watches("services").length === 1);
+  await settled(source, "services");
+  assert.deepEqual(sink.take("services"), []);
+  assert.equal(server.seen("list", "services").length, 0);
+  assert.equal(server.seen("watch", "services").at(-1)?.query.get("resourceVersion"), version);
+  assert.deepEqual(log.complaints(), []);
+});
+
+test("a bookmark moves the place to resume from, so that a quiet resource survives compaction", async (t) => {
+  const source = await start(t);
+  const { server, sink } = source;
+  await until("all watches", () => server.watches().length === 4);
+  server.store.compact();
+  server.sendBookmarks();
+  await settled(source, "services");
+  for (const watch of server.watches("servicecidrs")) watch.end();
+  await until("the next watch", () => server.watches("servicecidrs").length === 1);
+  assert.equal(server.seen("watch", "servicecidrs").filter(({ query }) => query.has("sendInitialEvents")).length, 1);
+  assert.deepEqual(sink.events.serviceCIDRs, ["add kubernetes"]);
+});
+
+test("everything is delivered again as updates every resync period, without requests", async (t) => {
+  const source = await start(t, { resyncPeriodMs: 20_000 });
+  const { server, sink } = source;
+  const requests = server.requests.length;
+  sink.take("services");
+  await until("two resyncs", () => sink.events.services.length >= 6);
+  assert.deepEqual(
+    sink.take("services").slice(0, 3),
+    [0, 1, 2].map((index) => `update default/svc-${index}`),
+  );
+  assert.equal(server.requests.length, requests);
+});
+
+test("the permissions of system:node-proxier are enough", async (t) => {
+  const { log, sink } = await start(t, {
+    config: { authentication: { kind: "token", token: "t" } },
+    prepare: (server) => {
+      some(server);
+      server.switches.tokens = new Map([["t", "system:kube-proxy"]]);
+      server.switches.isAllowed = nodeProxierRole(RESOURCE_TYPES);
+    },
+  });
+  assert.equal(sink.synced.length, 4);
+  assert.deepEqual(log.complaints(), []);
+});
+
+test("all but the node is left alone until it is wanted", async (t) => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const { server, sink } = await start(t, { wanted: promise, waitsForSync: false });
+  await until("the node", () => sink.synced.length === 1);
+  assert.deepEqual(new Set(server.requests.map(({ plural }) => plural)), new Set(["nodes"]));
+  resolve();
+  await until("the rest", () => sink.synced.length === 4);
+});
+
+test("stopping closes every connection and ends without an error", async (t) => {
+  const source = await start(t);
+  await until("all watches", () => source.server.watches().length === 4);
+  await source.stop();
+  await until("the connections to close", () => source.server.connections === 0);
+  assert.deepEqual(source.log.complaints(), []);
+});
+
+test("a receiver that throws ends the source: that is a bug, and not the server's fault", async (t) => {
+  const source = await start(t);
+  source.sink.onEvent = () => {
+    throw new Error("bug");
+  };
+  source.server.put("services", service(5));
+  await assert.rejects(source.ended, /bug/);
+});
+
+test("a file of the configuration that is not there is an error at the start", async (t) => {
+  const authentication = { kind: "tokenFile", path: "/nowhere/token" } as const;
+  const { ended } = await start(t, { config: { authentication }, waitsForSync: false });
+  await assert.rejects(ended, /cannot use the token file \/nowhere\/token/);
+});

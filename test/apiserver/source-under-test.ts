@@ -1,0 +1,123 @@
+/** An API source at a test API server, with time running faster and everything it says and delivers kept. */
+import type { TestContext } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { type ApiSourceOptions, createApiSource } from "../../src/cluster/apiserver/api-source.ts";
+import type { ClientConfig } from "../../src/cluster/apiserver/client-config.ts";
+import { type RecordingLog, recordingLog } from "../../src/cluster/apiserver/testing/recording-log.ts";
+import type { ObjectKind } from "../../src/cluster/object-source.ts";
+import { type Clock, sleepWith, systemClock } from "../../src/sync/clock.ts";
+import { RecordingSink } from "./recording-sink.ts";
+import { TestApiServer } from "./test-api-server.ts";
+
+const KINDS: readonly ObjectKind[] = ["nodes", "services", "endpointSlices", "serviceCIDRs"];
+
+/** The machine's clock, but a second of waiting takes a `factor`th of it. */
+export function fastClock(factor: number): Clock {
+  const setTimer: Clock["setTimer"] = (delayMs, callback) => systemClock.setTimer(delayMs / factor, callback);
+  return {
+    now: () => systemClock.now(),
+    monotonicMs: () => systemClock.monotonicMs() * factor,
+    setTimer,
+    sleep: (delayMs, signal) => sleepWith(setTimer, delayMs, signal),
+  };
+}
+
+export interface SourceUnderTest {
+  readonly server: TestApiServer;
+  readonly sink: RecordingSink;
+  readonly log: RecordingLog;
+  /** Kind and problem, as told. */
+  readonly problems: (readonly [ObjectKind, string | undefined])[];
+  /** Rejects when the source failed. */
+  readonly ended: Promise<void>;
+  stop(): Promise<void>;
+}
+
+export interface StartOptions extends Partial<Omit<ApiSourceOptions, "config" | "log">> {
+  readonly config?: Partial<ClientConfig>;
+  /** Called before the source starts. */
+  readonly prepare?: (server: TestApiServer) => void;
+  /** @default waits until everything is synced */
+  readonly waitsForSync?: boolean;
+}
+
+/** Starts server and source; both end with the test. */
+export async function startSource(t: TestContext, options: StartOptions = {}): Promise<SourceUnderTest> {
+  const { config, prepare, waitsForSync = true, ...rest } = options;
+  const server = await TestApiServer.start();
+  prepare?.(server);
+  const sink = new RecordingSink();
+  const log = recordingLog();
+  const problems: [ObjectKind, string | undefined][] = [];
+  const stop = new AbortController();
+  const ended = createApiSource({
+    config: {
+      server: new URL(server.url),
+      ca: { kind: "data", text: server.authority.certificate },
+      isServerVerified: true,
+      serverName: undefined,
+      proxyUrl: undefined,
+      clientCertificate: undefined,
+      authentication: { kind: "none" },
+      impersonation: {},
+      ...config,
+    },
+    qps: -1,
+    burst: 0,
+    version: "v1.36.2",
+    clock: fastClock(100),
+    log,
+    nodeName: "node-a",
+    resyncPeriodMs: 0,
+    onProblem: (kind, problem) => problems.push([kind, problem]),
+    ...rest,
+  }).run(sink, stop.signal);
+  ended.catch(() => {});
+  t.after(async () => {
+    stop.abort();
+    await ended.catch(() => {});
+    await server.close();
+  });
+  const source = {
+    server,
+    sink,
+    log,
+    problems,
+    ended,
+    stop: async () => {
+      stop.abort();
+      await ended;
+    },
+  };
+  if (waitsForSync) await Promise.race([ended, until("sync of all kinds", () => sink.synced.length === KINDS.length)]);
+  return source;
+}
+
+/** Waits until the condition holds. */
+export async function until(what: string, condition: () => boolean, limitMs = 10_000): Promise<void> {
+  const end = Date.now() + limitMs;
+  while (!condition()) {
+    if (Date.now() > end) throw new Error(`waited ${limitMs} ms for ${what}`);
+    await sleep(2);
+  }
+}
+
+/** Waits until a change that is made now has come through, and with it everything before it. */
+export async function settled({ server, sink }: SourceUnderTest, plural: "services" | "endpointslices"): Promise<void> {
+  const kind = plural === "services" ? "services" : "endpointSlices";
+  const name = `marker-${server.store.version}`;
+  const labels = { "kubernetes.io/service-name": "marker" };
+  server.put(
+    plural,
+    plural === "services"
+      ? {
+          metadata: { namespace: "default", name },
+          spec: { clusterIP: "10.111.0.1", clusterIPs: ["10.111.0.1"], ports: [{ port: 1, protocol: "TCP" }] },
+        }
+      : { metadata: { namespace: "default", name, labels }, addressType: "IPv4", endpoints: [], ports: [] },
+  );
+  await until(`${name} to arrive`, () => sink.state[kind].has(`default/${name}`));
+  server.store.delete(plural, `default/${name}`);
+  await until(`${name} to go`, () => !sink.state[kind].has(`default/${name}`));
+  sink.events[kind] = sink.events[kind].filter((event) => !event.endsWith(name));
+}
