@@ -1,0 +1,127 @@
+/**
+ * The program as a shell sees it: what goes to which stream, and the exit status. Nothing here reaches the point where the
+ * node is touched.
+ */
+import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { caseState } from "../conformance/conformance-case.ts";
+import { runKubeProxy } from "./run-kube-proxy.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "kpts-cli-"));
+process.on("exit", () => rmSync(folder, { recursive: true }));
+
+describe("the command line", { concurrency: 2 }, () => {
+  test("--version and its forms print one line and end with status 0", async () => {
+    for (const flag of ["--version", "--version=true"]) {
+      assert.deepEqual(await runKubeProxy([flag]), { status: 0, stdout: "Kubernetes v1.36.2\n", stderr: "" });
+    }
+    const raw = await runKubeProxy(["--version=raw"]);
+    assert.equal(raw.status, 0);
+    assert.match(raw.stdout, /^version\.Info\{Major:"1", Minor:"36", .*GitVersion:"v1\.36\.2", .*\}\n$/);
+  });
+
+  test("a version that is not this one's is refused", async () => {
+    const { status, stdout, stderr } = await runKubeProxy(["--version=v9"]);
+    assert.deepEqual([status, stdout], [1, ""]);
+    assert.match(stderr, /^Error: invalid argument "v9" for "--version" flag: .*default version "v1\.36\.2"$/m);
+  });
+
+  test("--help describes every flag on standard output", async () => {
+    const { status, stdout, stderr } = await runKubeProxy(["--help"]);
+    assert.deepEqual([status, stderr], [0, ""]);
+    for (const flag of [
+      "--config string",
+      "--proxy-mode",
+      "--manifests ",
+      "--write-config-to string",
+      "-v, --v Level",
+    ]) {
+      assert.ok(stdout.includes(flag), flag);
+    }
+  });
+
+  test("an unknown flag, a bad value and an argument too many end with status 1 and the reason last", async () => {
+    const cases: readonly (readonly [args: readonly string[], last: string])[] = [
+      [["--bogus"], "Error: unknown flag: --bogus"],
+      [["-x"], "Error: unknown shorthand flag: 'x' in -x"],
+      [["--config"], "Error: flag needs an argument: --config"],
+      [
+        ["--cleanup=maybe"],
+        'Error: invalid argument "maybe" for "--cleanup" flag: strconv.ParseBool: parsing "maybe": invalid syntax',
+      ],
+      [["surprise"], 'Error: "kube-proxy" does not take any arguments, got ["surprise"]'],
+    ];
+    for (const [args, last] of cases) {
+      const { status, stdout, stderr } = await runKubeProxy(args);
+      assert.deepEqual([status, stdout, stderr.trimEnd().split("\n").at(-1)], [1, "", last], args.join(" "));
+    }
+  });
+
+  test("a configuration that cannot be used ends with status 1 and one log line that names the field", async () => {
+    const file = join(folder, "invalid.yaml");
+    writeFileSync(
+      file,
+      "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: telepathy\n",
+    );
+    const { status, stdout, stderr } = await runKubeProxy([`--config=${file}`]);
+    assert.deepEqual([status, stdout], [1, ""]);
+    assert.match(
+      stderr,
+      /^E.*\] "command failed" err=".*KubeProxyConfiguration\.Mode\.ProxyMode: Invalid value: \\"telepathy\\"/m,
+    );
+    const missing = await runKubeProxy([`--config=${join(folder, "nowhere")}`]);
+    assert.equal(missing.status, 1);
+    assert.match(missing.stderr, /"command failed" err="failed complete: open \S+nowhere: no such file or directory"/);
+  });
+
+  test("--write-config-to writes what it would run with, and reads it back as the same", async () => {
+    const [first, second] = [join(folder, "first.yaml"), join(folder, "second.yaml")];
+    const flags = [
+      "--proxy-mode=iptables",
+      "--cluster-cidr=10.180.0.0/16",
+      "--iptables-sync-period=7s",
+      "--masquerade-all",
+    ];
+    const written = await runKubeProxy([...flags, `--write-config-to=${first}`]);
+    assert.equal(written.status, 0, written.stderr);
+    assert.match(written.stderr, new RegExp(`"Wrote configuration" file="${first}"`));
+    const text = readFileSync(first, "utf8");
+    for (const line of [
+      /^ {2}syncPeriod: 7s$/m,
+      /^clusterCIDR: 10\.180\.0\.0\/16$/m,
+      /^ {2}masqueradeAll: true$/m,
+      /^mode: iptables$/m,
+    ]) {
+      assert.match(text, line);
+    }
+    assert.equal((await runKubeProxy([`--config=${first}`, `--write-config-to=${second}`])).status, 0);
+    assert.equal(readFileSync(second, "utf8"), text);
+    const nowhere = join(folder, "nowhere", "config.yaml");
+    const failed = await runKubeProxy([`--write-config-to=${nowhere}`]);
+    assert.equal(failed.status, 1);
+    assert.match(failed.stderr, /"command failed" err=".*nowhere\/config\.yaml/);
+    assert.equal(existsSync(nowhere), false);
+  });
+
+  test("a reader that stops reading early is no failure", async () => {
+    const manifests = join(folder, "large.json");
+    const { node, services, slices } = caseState("more-than-1000-endpoints");
+    writeFileSync(manifests, JSON.stringify({ apiVersion: "v1", kind: "List", items: [node, ...services, ...slices] }));
+    const whole = await runKubeProxy(["render", "-f", manifests, "--mode=iptables"]);
+    assert.equal(whole.status, 0, whole.stderr);
+    // More than fits into a pipe that nobody empties.
+    assert.ok(whole.stdout.length > 256 * 1024, `${whole.stdout.length}`);
+    const cut = await runKubeProxy(["render", "-f", manifests, "--mode=iptables"], { readOnly: 1 });
+    assert.deepEqual([cut.status, cut.stderr], [0, ""]);
+    assert.ok(cut.stdout.length < whole.stdout.length);
+  });
+
+  test("render works from any directory, and its errors are one line without a trace", async () => {
+    const { status, stdout, stderr } = await runKubeProxy(["render", "-f", "nowhere"], { cwd: folder });
+    assert.deepEqual([status, stdout], [1, ""]);
+    assert.match(stderr, /^Error: cannot read the manifests in nowhere: .*\n$/);
+  });
+});

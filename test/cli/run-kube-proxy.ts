@@ -1,0 +1,43 @@
+/** Runs the program as a shell would, with limits. */
+import { spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
+
+const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
+const LIMIT_MS = 30_000;
+
+export interface Ended {
+  readonly status: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface RunOptions {
+  /** Stop reading its output after so many characters, as `head` does. */
+  readonly readOnly?: number;
+  readonly cwd?: string;
+  readonly env?: NodeJS.ProcessEnv;
+}
+
+/** Runs `kube-proxy ARGS` to its end. */
+export function runKubeProxy(args: readonly string[], { readOnly, cwd, env }: RunOptions = {}): Promise<Ended> {
+  const child = spawn(KUBE_PROXY, args, {
+    stdio: ["ignore", "pipe", "pipe"],
+    timeout: LIMIT_MS,
+    killSignal: "SIGKILL",
+    ...(cwd !== undefined && { cwd }),
+    ...(env !== undefined && { env: { ...process.env, ...env } }),
+  });
+  let stdout = "";
+  let stderr = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    stdout += text;
+    if (readOnly !== undefined && stdout.length >= readOnly) child.stdout.destroy();
+  });
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    stderr += text;
+  });
+  return new Promise((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", (status) => resolve({ status, stdout, stderr }));
+  });
+}
