@@ -9,6 +9,7 @@ export class DeferredSink implements ObjectSink {
   readonly #early: readonly NodeSink[];
   #held: ((sink: ObjectSink) => void)[] = [];
   #sink: ObjectSink | undefined;
+  readonly #attached = Promise.withResolvers<void>();
 
   /** @param early told of Node objects from the start. They are also held back for the later sink. */
   constructor(early: readonly NodeSink[]) {
@@ -28,12 +29,18 @@ export class DeferredSink implements ObjectSink {
     this.#pass((sink) => sink.onSynced(kind));
   }
 
+  /** Resolves when the later sink is there: a source that can wait until then saves holding everything back. */
+  get attached(): Promise<void> {
+    return this.#attached.promise;
+  }
+
   /** Hands over everything held back, in order, and from now on each event as it comes. Call once. */
   attach(sink: ObjectSink): void {
     this.#sink = sink;
     const held = this.#held;
     this.#held = [];
     for (const call of held) call(sink);
+    this.#attached.resolve();
   }
 
   #pass(call: (sink: ObjectSink) => void): void {

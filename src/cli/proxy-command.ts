@@ -70,6 +70,7 @@ async function act(
       {
         config,
         manifests: actions.manifests === "" ? undefined : actions.manifests,
+        master: actions.master,
         configFile: actions.configFile === "" ? undefined : actions.configFile,
         initOnly: actions.initOnly,
         flags: new Map(flagSnapshot),

@@ -3,8 +3,6 @@
  * server.md §1, steps 11 to 25), because each may end the process before the next touches the node.
  */
 import { hostname } from "node:os";
-import { createManifestsSource } from "../cluster/manifests/index.ts";
-import type { ObjectSource } from "../cluster/object-source.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { type GateState, setFeatureGates } from "../config/feature-gates.ts";
 import { toV1Alpha1 } from "../config/v1alpha1-encode.ts";
@@ -28,8 +26,8 @@ import { DualStackDispatcher, type NodeSink } from "../sync/dual-stack.ts";
 import { NodeManager } from "../sync/node-manager.ts";
 import type { ServiceHealthPorts } from "../sync/observers.ts";
 import { Proxier } from "../sync/proxier.ts";
+import { connectCluster } from "./cluster-connection.ts";
 import { DeferredSink } from "./deferred-sink.ts";
-import { CommandError } from "./exit.ts";
 import { type NodeSetup, setUpNode } from "./node-setup.ts";
 import { IMPLEMENTED_MODES, loadProxyMode, type ProxyModeFactory } from "./proxy-modes.ts";
 import { buildInfo } from "./version.ts";
@@ -39,6 +37,8 @@ export interface RunOptions {
   readonly config: KubeProxyConfig;
   /** Folder of manifests; undefined means the API server. */
   readonly manifests: string | undefined;
+  /** `--master`; empty when not given. */
+  readonly master: string;
   /** Watched for changes, which end the process. */
   readonly configFile: string | undefined;
   readonly initOnly: boolean;
@@ -76,7 +76,8 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     });
     const health = new ProxyHealth({ clock, syncPeriodMs: config.syncPeriodMs });
     const sink = new DeferredSink([nodes, nodeHealth(health)]);
-    const running = objectSource(options)
+    const { source } = await connectCluster({ ...options, nodeName, clock, wanted: sink.attached });
+    const running = source
       .run(sink, ended)
       .catch((error: unknown) => fatal(error instanceof Error ? error : new Error(String(error))));
     const setup = await setUpNode(config, await startNode(nodes, ended), mode, log);
@@ -107,13 +108,6 @@ async function startNode(nodes: NodeManager, ended: AbortSignal) {
   const facts = await nodes.start(ended);
   ended.throwIfAborted();
   return facts;
-}
-
-function objectSource({ manifests, log }: RunOptions): ObjectSource {
-  if (manifests !== undefined) return createManifestsSource({ dir: manifests, log });
-  throw new CommandError(
-    "reading from an API server is not implemented yet: name a folder of manifests with --manifests DIR",
-  );
 }
 
 function nodeHealth(health: ProxyHealth): NodeSink {
