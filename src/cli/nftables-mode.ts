@@ -8,7 +8,8 @@ import { NftError } from "../kernel/nftables/nftables.ts";
 import type { NftFamily } from "../kernel/nftables/ruleset.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { NodePortIPs } from "../model/node-port-addresses.ts";
-import { type IpFamily, isLoopback } from "../net/ip.ts";
+import { withoutLoopback } from "../model/without-loopback.ts";
+import type { IpFamily } from "../net/ip.ts";
 import { nodePortDestinations } from "./node-port-destinations.ts";
 import type { BackendContext, ProxyModeFactory } from "./proxy-modes.ts";
 
@@ -32,13 +33,15 @@ async function checkKernelVersion(): Promise<void> {
 }
 
 /** Loopback addresses cannot be reached by node ports in this mode: packets to them are not translated. */
-function withoutLoopback(destinations: NodePortIPs | undefined, log: Logger): NodePortIPs | undefined {
-  if (destinations?.kind !== "ips" || !destinations.ips.some(isLoopback)) return destinations;
-  log.error(
-    "--nodeport-addresses includes localhost but localhost NodePorts are not supported",
-    new Error("127.0.0.0/8 and ::1 are left out"),
-  );
-  return { kind: "ips", ips: destinations.ips.filter((ip) => !isLoopback(ip)) };
+function reachable(destinations: NodePortIPs | undefined, log: Logger): NodePortIPs | undefined {
+  const others = destinations && withoutLoopback(destinations);
+  if (others !== destinations) {
+    log.error(
+      "--nodeport-addresses includes localhost but localhost NodePorts are not supported",
+      new Error("127.0.0.0/8 and ::1 are left out"),
+    );
+  }
+  return others;
 }
 
 async function createBackend(context: BackendContext): Promise<NftablesBackend> {
@@ -59,7 +62,7 @@ async function createBackend(context: BackendContext): Promise<NftablesBackend> 
     },
     nft: shared.open({ family: FAMILIES[family], table: TABLE }),
     nodePortIPs: async () =>
-      withoutLoopback(
+      reachable(
         await nodePortDestinations(
           nodePortAddresses,
           "Failed to get node ip address matching nodeport cidrs, services with nodeport may not work as intended",

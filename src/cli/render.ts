@@ -3,21 +3,13 @@
  * output depends on the input alone, so it can be compared in CI.
  */
 import { readFile } from "node:fs/promises";
-import { hostname } from "node:os";
 import { parseArgs } from "node:util";
 import { type ClusterRecords, formatManifestProblem, readManifests } from "../cluster/manifests/index.ts";
-import type { NodeRecord } from "../cluster/objects.ts";
-import type { KubeProxyConfig } from "../config/config.ts";
+import type { KubeProxyConfig, ProxyMode } from "../config/config.ts";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../config/defaults.ts";
-import { setFeatureGates } from "../config/feature-gates.ts";
 import { checkConfig } from "../config/validate.ts";
-import { planData, planIptables, restoreInput } from "../inspect/iptables-plan.ts";
-import type { Logger } from "../logging/logger.ts";
-import { detectorFor } from "../model/local-traffic-detector.ts";
-import { effectiveNodeAddresses, expandPrimary, nodeIPsOf, nodeNameFrom } from "../model/node-identity.ts";
-import { nodePortAddresses, nodePortIPs } from "../model/node-port-addresses.ts";
-import { ProxyState } from "../model/proxy-state.ts";
-import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
+import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
+import type { IpFamily } from "../net/ip.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 
 export const RENDER_USAGE = `Usage: kube-proxy render -f DIR|FILE [options]
@@ -25,15 +17,20 @@ export const RENDER_USAGE = `Usage: kube-proxy render -f DIR|FILE [options]
 Prints the rules that the node service proxy would program for these manifests. Needs neither root nor a kernel.
 
   -f, --filename DIR|FILE      manifests: Services, EndpointSlices, Nodes (repeatable)
-      --mode MODE              iptables (default: the configuration's mode)
+      --mode MODE              iptables or nftables (default: the configuration's mode)
       --family ipv4|ipv6       address family (default ipv4)
       --config FILE            KubeProxyConfiguration to render with
       --hostname-override NAME the node to render for (default: the only Node in the manifests, else this host)
-  -o, --output text|json       iptables-restore input, or the plan as data (default text)
+  -o, --output FORM            text: input of iptables-restore or nft (default)
+                               json: the plan as data; for nftables in libnftables' schema
+                               netlink: the messages to the kernel (nftables)
   -h, --help                   this text
 
 Exit status: 0; 1 when a document could not be used (the others are rendered) or the command line is wrong.
 `;
+
+const OUTPUT_FORMS = ["text", "json", "netlink"] as const;
+type OutputForm = (typeof OUTPUT_FORMS)[number];
 
 interface RenderOptions {
   readonly paths: readonly string[];
@@ -41,7 +38,7 @@ interface RenderOptions {
   readonly family: IpFamily;
   readonly configFile: string | undefined;
   readonly hostnameOverride: string;
-  readonly output: "text" | "json";
+  readonly output: OutputForm;
 }
 
 /** Where a command writes. */
@@ -58,17 +55,31 @@ export async function render(argv: readonly string[], output: Output): Promise<n
     return EXIT_SUCCESS;
   }
   const config = await readConfig(options);
-  const clusters = await Promise.all(options.paths.map(readManifests));
+  const clusters = await Promise.all(options.paths.map(readCluster));
   const problems = clusters.flatMap((cluster) => cluster.problems);
   for (const problem of problems) output.err(`${problem.severity}: ${formatManifestProblem(problem)}\n`);
   const cluster = {
     services: clusters.flatMap(({ services }) => services),
     endpointSlices: clusters.flatMap(({ endpointSlices }) => endpointSlices),
     nodes: clusters.flatMap(({ nodes }) => nodes),
+    serviceCIDRs: clusters.flatMap(({ serviceCIDRs }) => serviceCIDRs),
   };
-  const text = renderIptables(cluster, config, options, (message) => output.err(`warning: ${message}\n`));
-  output.out(text);
+  const renderer = rendererOf(config.mode, options.output);
+  const node = offlineNode(cluster, config, options.family, (message) => output.err(`warning: ${message}\n`));
+  output.out(await renderer(node, config, options.output));
   return problems.some(({ severity }) => severity === "error") ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+async function readCluster(path: string): Promise<ClusterRecords> {
+  try {
+    return await readManifests(path);
+  } catch (error) {
+    throw new UsageError(`cannot read the manifests in ${path}: ${messageOf(error)}`, false);
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 const FAMILIES: Readonly<Record<string, IpFamily>> = { ipv4: "IPv4", ipv6: "IPv6" };
@@ -91,13 +102,14 @@ function readOptions(argv: readonly string[]): RenderOptions | "help" {
   try {
     ({ values } = parse());
   } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error), false);
+    throw new UsageError(messageOf(error), false);
   }
   if (values.help === true) return "help";
   const family = FAMILIES[values.family.toLowerCase()];
   if (family === undefined) throw new UsageError(`--family must be ipv4 or ipv6, got "${values.family}"`, false);
-  if (values.output !== "text" && values.output !== "json") {
-    throw new UsageError(`--output must be text or json, got "${values.output}"`, false);
+  const form = OUTPUT_FORMS.find((name) => name === values.output);
+  if (form === undefined) {
+    throw new UsageError(`--output must be ${OUTPUT_FORMS.join(", ")}, got "${values.output}"`, false);
   }
   if (values.filename === undefined) throw new UsageError("render needs manifests: -f DIR or -f FILE", false);
   return {
@@ -106,104 +118,86 @@ function readOptions(argv: readonly string[]): RenderOptions | "help" {
     family,
     configFile: values.config,
     hostnameOverride: values["hostname-override"],
-    output: values.output,
+    output: form,
   };
 }
 
 async function readConfig({ configFile, mode, hostnameOverride }: RenderOptions): Promise<KubeProxyConfig> {
-  let document = EMPTY_DOCUMENT;
-  if (configFile !== undefined) {
-    const { decodeConfiguration } = await import("../config/v1alpha1-decode.ts");
-    document = decodeConfiguration(await readFile(configFile, "utf8")).document;
-  }
+  const document = configFile === undefined ? EMPTY_DOCUMENT : await readDocument(configFile);
   const chosen = mode === undefined ? document : { ...document, mode };
   const draft = applyPlatformDefaults(resolveDocument(chosen));
   const checked = checkConfig(hostnameOverride === "" ? draft : { ...draft, hostnameOverride });
   if (!checked.ok) throw new UsageError(`the configuration cannot be used: ${checked.message}`, false);
-  if (checked.config.mode !== "iptables") {
-    throw new UsageError(`mode "${checked.config.mode}" cannot be rendered yet: use --mode iptables`, false);
-  }
   return checked.config;
 }
 
-function nodeOf(nodes: readonly NodeRecord[], override: string): { name: string; node: NodeRecord | undefined } {
-  const [only] = nodes;
-  const name =
-    override === "" && nodes.length === 1 && only !== undefined ? only.name : nodeNameFrom(override, hostname());
-  return { name, node: nodes.find((node) => node.name === name) };
+async function readDocument(file: string): Promise<typeof EMPTY_DOCUMENT> {
+  const { decodeConfiguration } = await import("../config/v1alpha1-decode.ts");
+  try {
+    return decodeConfiguration(await readFile(file, "utf8")).document;
+  } catch (error) {
+    throw new UsageError(`cannot use the configuration ${file}: ${messageOf(error)}`, false);
+  }
 }
 
-function renderIptables(
-  cluster: Pick<ClusterRecords, "services" | "endpointSlices" | "nodes">,
-  config: KubeProxyConfig,
-  { family, output }: RenderOptions,
-  warn: (message: string) => void,
-): string {
-  const { name: nodeName, node } = nodeOf(cluster.nodes, config.hostnameOverride);
-  if (node === undefined) warn(`no Node "${nodeName}" in the manifests: no endpoint is local, addresses are unknown`);
-  const gates = setFeatureGates(config.featureGates);
-  const state = new ProxyState({
-    family,
-    nodeName,
-    allowExternalIPs: !gates.ok || gates.gates.isEnabled("AllowServiceExternalIPs"),
-    now: () => 0,
-    log: warningLogger(warn),
-  });
-  for (const object of cluster.services) state.onService({ kind: "add", object });
-  for (const object of cluster.endpointSlices) {
-    if (object.addressType === family) state.onEndpointSlice({ kind: "add", object });
+/** Per mode: the forms of output, the first being the default. */
+const RENDERERS = {
+  iptables: { text: renderIptables, json: renderIptables, netlink: undefined },
+  nftables: { text: renderNftables, json: renderNftables, netlink: renderNftables },
+} as const satisfies Partial<Record<ProxyMode, Readonly<Record<OutputForm, Renderer | undefined>>>>;
+
+type Renderer = (node: OfflineNode, config: KubeProxyConfig, form: OutputForm) => Promise<string>;
+
+function rendererOf(mode: ProxyMode, form: OutputForm): Renderer {
+  const forms = mode === "ipvs" ? undefined : RENDERERS[mode];
+  if (forms === undefined) {
+    throw new UsageError(
+      `mode "${mode}" cannot be rendered yet: use --mode ${Object.keys(RENDERERS).join(" or ")}`,
+      false,
+    );
   }
-  state.applyChanges();
-  const nodeIPs = node === undefined ? [] : nodeIPsOf(node);
-  const addresses = effectiveNodeAddresses(nodeIPs, config.bindAddress);
-  const { detector } = detectorFor(family, {
-    mode: config.detectLocalMode,
-    clusterCIDRs: config.detectLocal.clusterCIDRs,
-    podCIDRs: node?.podCIDRs ?? [],
-    bridgeInterface: config.detectLocal.bridgeInterface,
-    interfaceNamePrefix: config.detectLocal.interfaceNamePrefix,
-  });
-  const nodePorts = nodePortAddresses(family, expandPrimary(config.nodePortAddresses, addresses));
+  const renderer = forms[form];
+  if (renderer === undefined) throw new UsageError(`mode ${mode} has no messages: use --output text or json`, false);
+  return renderer;
+}
+
+async function renderIptables(node: OfflineNode, config: KubeProxyConfig, form: OutputForm): Promise<string> {
+  const { planData, planIptables, restoreInput } = await import("../inspect/iptables-plan.ts");
+  const { family, nodePortAddresses } = node;
   const plan = planIptables(
-    state,
+    node.state,
     {
       family,
-      nodeName,
-      nodeIP: addresses.ips[family],
+      nodeName: node.name,
+      nodeIP: node.nodeIP,
       masqueradeMark: 2 ** config.iptables.masqueradeBit,
       masqueradeAll: config.masqueradeAll,
-      detector,
-      localhostNodePorts: family === "IPv4" && config.iptables.localhostNodePorts && nodePorts.containsLoopback,
+      detector: node.detector,
+      localhostNodePorts: family === "IPv4" && config.iptables.localhostNodePorts && nodePortAddresses.containsLoopback,
       hasRandomFully: true,
       conntrackLiberal: config.conntrack.tcpBeLiberal,
     },
     {
-      zone: node?.zone,
-      nodePortIPs: nodePortIPs(nodePorts, hostAddresses(node, family)),
+      zone: node.zone,
+      nodePortIPs: node.nodePortIPs,
       counters: { ctStateInvalid: true, localhostNodePorts: true },
     },
   );
-  if (output === "text") return restoreInput(plan);
-  return `${JSON.stringify({ mode: config.mode, family, node: nodeName, ...planData(plan) }, undefined, 2)}\n`;
+  if (form === "text") return restoreInput(plan);
+  return `${JSON.stringify({ mode: config.mode, family, node: node.name, ...planData(plan) }, undefined, 2)}\n`;
 }
 
-/** Without a kernel, the host's addresses are those that the Node object lists, and loopback. */
-function hostAddresses(node: NodeRecord | undefined, family: IpFamily): IpAddress[] {
-  const texts = ["127.0.0.1", "::1", ...(node?.addresses.map(({ address }) => address) ?? [])];
-  return texts.map(parseIpAddress).filter((ip) => ip !== undefined && familyOf(ip) === family) as IpAddress[]; // filtered above
-}
-
-/** Whatever the model complains about becomes a warning. */
-function warningLogger(warn: (message: string) => void): Logger {
-  const line = (message: string, facts: Readonly<Record<string, unknown>> = {}) =>
-    warn([message, ...Object.entries(facts).map(([key, value]) => `${key}=${JSON.stringify(value)}`)].join(" "));
-  const log: Logger = {
-    info() {},
-    v() {},
-    warn: line,
-    error: (message, _error, facts) => line(message, facts),
-    with: () => log,
-    isVerbose: () => false,
-  };
-  return log;
+async function renderNftables(node: OfflineNode, config: KubeProxyConfig, form: OutputForm): Promise<string> {
+  const { libnftablesJson, messageDump, planNftables } = await import("../inspect/nftables-plan.ts");
+  const { tableText } = await import("../kernel/nftables/ruleset-text.ts");
+  const masqueradeMark = 2 ** config.nftables.masqueradeBit;
+  const plan = await planNftables(node, { masqueradeAll: config.masqueradeAll, masqueradeMark });
+  switch (form) {
+    case "text":
+      return tableText(plan.table);
+    case "json":
+      return `${JSON.stringify(libnftablesJson(plan), undefined, 2)}\n`;
+    case "netlink":
+      return await messageDump(plan);
+  }
 }

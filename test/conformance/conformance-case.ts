@@ -30,6 +30,14 @@ const CASES = new URL("cases/", import.meta.url);
  */
 export const CAPTURED_BEFORE_IPV6: ReadonlySet<string> = new Set(["random-001"]);
 
+/** The captured cluster's; API servers make this object from their flags, so it is not among the case's. */
+export const SERVICE_CIDR_OBJECT = {
+  apiVersion: "networking.k8s.io/v1",
+  kind: "ServiceCIDR",
+  metadata: { name: "kubernetes" },
+  spec: { cidrs: ["10.96.0.0/12", "fd00:10:96::/108"] },
+};
+
 /** The parts of the configuration that vary among cases. */
 export interface CaseConfig {
   readonly detectLocalMode: string;

@@ -9,16 +9,8 @@ import { ProxyDaemon } from "../support/proxy-daemon.ts";
 import { kernelSkip } from "../support/topology.ts";
 import { canonicalNftText } from "./canonical-nft-text.ts";
 import { canonicalNftables } from "./canonical-nftables.ts";
-import { CAPTURED_BEFORE_IPV6, caseFile, caseNames, caseState } from "./conformance-case.ts";
+import { CAPTURED_BEFORE_IPV6, caseFile, caseNames, caseState, SERVICE_CIDR_OBJECT } from "./conformance-case.ts";
 import { conformanceNode } from "./conformance-node.ts";
-
-/** The captured cluster's; API servers make this object from their flags, so it is not among the case's. */
-const SERVICE_CIDRS = {
-  apiVersion: "networking.k8s.io/v1",
-  kind: "ServiceCIDR",
-  metadata: { name: "kubernetes" },
-  spec: { cidrs: ["10.96.0.0/12", "fd00:10:96::/108"] },
-};
 
 async function listed(node: NetworkNamespace, options: readonly string[], family: readonly string[]): Promise<string> {
   const { stdout } = await node.exec(["nft", ...options, "list", "ruleset", ...family]);
@@ -34,7 +26,7 @@ describe("nftables mode leaves what upstream left", { concurrency: 2, skip: kern
       const daemon = await ProxyDaemon.start(node, {
         config: JSON.parse(caseFile(name, "nftables/config.yaml")),
         hostnameOverride: "node-a",
-        objects: [nodeObject, SERVICE_CIDRS, ...services, ...slices],
+        objects: [nodeObject, SERVICE_CIDR_OBJECT, ...services, ...slices],
       });
       t.after(() => daemon.dispose());
       // Without its IPv6 part the capture can only be compared with our IPv4 part.

@@ -19,7 +19,7 @@ import type {
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
 /** Entries that the kernel allows in a set that packets fill. */
-const DYNAMIC_SET_SIZE = 65535;
+export const DYNAMIC_SET_SIZE = 65535;
 
 const KEY_TYPES = {
   address: { ip: "ipv4_addr", ip6: "ipv6_addr" },

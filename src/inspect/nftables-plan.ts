@@ -1,0 +1,83 @@
+/**
+ * What the nftables mode would program for a cluster on one node, without a kernel: the operations of its first sync, where
+ * there is no table yet.
+ */
+import { TABLE } from "../backends/nftables/names.ts";
+import type { PlanConfig, PlanFacts } from "../backends/nftables/plan-options.ts";
+import { planServicePort } from "../backends/nftables/plan-service-port.ts";
+import { planStatic } from "../backends/nftables/plan-static.ts";
+import { type DesiredPort, desiredPort } from "../backends/nftables/port-objects.ts";
+import { reconcile } from "../backends/nftables/reconcile.ts";
+import { messageLines } from "../kernel/nftables/netlink-dump.ts";
+import { encodeTransaction } from "../kernel/nftables/netlink-transaction.ts";
+import { LAYOUTS } from "../kernel/nftables/netlink-values.ts";
+import type { NftOperation } from "../kernel/nftables/nftables.ts";
+import type { NftFamily } from "../kernel/nftables/ruleset.ts";
+import type { Json } from "../kernel/nftables/ruleset-json.ts";
+import { type NftTable, tableJson, tableOf } from "../kernel/nftables/ruleset-table.ts";
+import { withoutLoopback } from "../model/without-loopback.ts";
+import { type Cidr, familyOf, type IpFamily, parseCidr } from "../net/ip.ts";
+import { TimeSlice } from "../sync/time-slice.ts";
+import type { OfflineNode } from "./offline-node.ts";
+
+const FAMILIES: Readonly<Record<IpFamily, NftFamily>> = { IPv4: "ip", IPv6: "ip6" };
+
+/** A planned table, and how it comes about. */
+export interface NftablesPlan {
+  readonly operations: readonly NftOperation[];
+  readonly table: NftTable;
+}
+
+/** Plans a whole cluster; service ports in the order of their keys. */
+export async function planNftables(
+  node: OfflineNode,
+  options: Pick<PlanConfig, "masqueradeAll" | "masqueradeMark">,
+): Promise<NftablesPlan> {
+  const { family, state } = node;
+  const config: PlanConfig = {
+    ...options,
+    family,
+    nodeName: node.name,
+    nodeIP: node.nodeIP,
+    detector: node.detector,
+  };
+  const facts: PlanFacts = {
+    zone: node.zone,
+    nodePortIPs: withoutLoopback(node.nodePortIPs),
+    serviceCIDRs: serviceCIDRsOf(node),
+  };
+  const ports = new Map<string, DesiredPort>();
+  for (const key of [...state.services.keys()].sort()) {
+    const port = state.services.get(key);
+    if (port === undefined) continue;
+    ports.set(key, desiredPort(planServicePort(port, state.endpoints.get(key) ?? [], config, facts)));
+  }
+  const { draft } = await reconcile(
+    undefined,
+    { plan: planStatic(config, facts), facts, ports, kept: new Map() },
+    { postponed: new Set(), slice: new TimeSlice(), signal: new AbortController().signal },
+  );
+  const operations = draft.operations();
+  return { operations, table: tableOf(FAMILIES[family], TABLE, operations) };
+}
+
+function serviceCIDRsOf({ serviceCIDRs, family }: OfflineNode): Cidr[] {
+  const cidrs: Cidr[] = [];
+  for (const text of serviceCIDRs) {
+    const cidr = parseCidr(text);
+    if (cidr !== undefined && familyOf(cidr) === family && !cidrs.includes(cidr)) cidrs.push(cidr);
+  }
+  return cidrs.sort();
+}
+
+/** What `nft -j -f` reads. */
+export function libnftablesJson({ table }: NftablesPlan): Json {
+  return { nftables: [{ metainfo: { json_schema_version: 1 } }, ...tableJson(table)] };
+}
+
+/** The messages that the first sync sends, attribute by attribute. */
+export async function messageDump({ operations, table: { family, name } }: NftablesPlan): Promise<string> {
+  const { batch } = await encodeTransaction({ layout: LAYOUTS[family], table: name }, operations);
+  batch.finish();
+  return `${[...messageLines(batch.messages)].join("\n")}\n`;
+}

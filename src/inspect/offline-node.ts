@@ -1,0 +1,107 @@
+/**
+ * A node without its kernel: what a folder of manifests, a configuration and a name say of it. Everything is a function of
+ * these, so that what is made of it can be compared in CI.
+ */
+import { hostname } from "node:os";
+import type { ClusterRecords } from "../cluster/manifests/index.ts";
+import type { NodeRecord } from "../cluster/objects.ts";
+import type { KubeProxyConfig } from "../config/config.ts";
+import { setFeatureGates } from "../config/feature-gates.ts";
+import type { Logger } from "../logging/logger.ts";
+import { detectorFor, type LocalTrafficDetector } from "../model/local-traffic-detector.ts";
+import { effectiveNodeAddresses, expandPrimary, nodeIPsOf, nodeNameFrom } from "../model/node-identity.ts";
+import {
+  type NodePortAddresses,
+  type NodePortIPs,
+  nodePortAddresses,
+  nodePortIPs,
+} from "../model/node-port-addresses.ts";
+import { ProxyState } from "../model/proxy-state.ts";
+import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
+
+/** One family of a node. */
+export interface OfflineNode {
+  readonly family: IpFamily;
+  readonly name: string;
+  readonly zone: string | undefined;
+  readonly nodeIP: IpAddress;
+  readonly detector: LocalTrafficDetector;
+  readonly nodePortAddresses: NodePortAddresses;
+  readonly nodePortIPs: NodePortIPs;
+  /** As text, of both families. */
+  readonly serviceCIDRs: readonly string[];
+  readonly state: ProxyState;
+}
+
+/** @param warn told what the manifests lack, and what the model complains about. */
+export function offlineNode(
+  cluster: Omit<ClusterRecords, "problems">,
+  config: KubeProxyConfig,
+  family: IpFamily,
+  warn: (message: string) => void,
+): OfflineNode {
+  const { name, node } = nodeOf(cluster.nodes, config.hostnameOverride);
+  if (node === undefined) warn(`no Node "${name}" in the manifests: no endpoint is local, addresses are unknown`);
+  const gates = setFeatureGates(config.featureGates);
+  const state = new ProxyState({
+    family,
+    nodeName: name,
+    allowExternalIPs: !gates.ok || gates.gates.isEnabled("AllowServiceExternalIPs"),
+    now: () => 0,
+    log: warningLogger(warn),
+  });
+  for (const object of cluster.services) state.onService({ kind: "add", object });
+  for (const object of cluster.endpointSlices) {
+    if (object.addressType === family) state.onEndpointSlice({ kind: "add", object });
+  }
+  state.applyChanges();
+  const nodeIPs = node === undefined ? [] : nodeIPsOf(node);
+  const addresses = effectiveNodeAddresses(nodeIPs, config.bindAddress);
+  const { detector } = detectorFor(family, {
+    mode: config.detectLocalMode,
+    clusterCIDRs: config.detectLocal.clusterCIDRs,
+    podCIDRs: node?.podCIDRs ?? [],
+    bridgeInterface: config.detectLocal.bridgeInterface,
+    interfaceNamePrefix: config.detectLocal.interfaceNamePrefix,
+  });
+  const nodePorts = nodePortAddresses(family, expandPrimary(config.nodePortAddresses, addresses));
+  return {
+    family,
+    name,
+    zone: node?.zone,
+    nodeIP: addresses.ips[family],
+    detector,
+    nodePortAddresses: nodePorts,
+    nodePortIPs: nodePortIPs(nodePorts, hostAddresses(node, family)),
+    serviceCIDRs: cluster.serviceCIDRs.flatMap(({ cidrs }) => cidrs),
+    state,
+  };
+}
+
+function nodeOf(nodes: readonly NodeRecord[], override: string): { name: string; node: NodeRecord | undefined } {
+  const [only] = nodes;
+  const name =
+    override === "" && nodes.length === 1 && only !== undefined ? only.name : nodeNameFrom(override, hostname());
+  return { name, node: nodes.find((node) => node.name === name) };
+}
+
+/** Without a kernel, the host's addresses are those that the Node object lists, and loopback. */
+function hostAddresses(node: NodeRecord | undefined, family: IpFamily): IpAddress[] {
+  const texts = ["127.0.0.1", "::1", ...(node?.addresses.map(({ address }) => address) ?? [])];
+  return texts.map(parseIpAddress).filter((ip) => ip !== undefined && familyOf(ip) === family) as IpAddress[]; // filtered above
+}
+
+/** Whatever the model complains about becomes a warning. */
+function warningLogger(warn: (message: string) => void): Logger {
+  const line = (message: string, facts: Readonly<Record<string, unknown>> = {}) =>
+    warn([message, ...Object.entries(facts).map(([key, value]) => `${key}=${JSON.stringify(value)}`)].join(" "));
+  const log: Logger = {
+    info() {},
+    v() {},
+    warn: line,
+    error: (message, _error, facts) => line(message, facts),
+    with: () => log,
+    isVerbose: () => false,
+  };
+  return log;
+}

@@ -1,0 +1,58 @@
+/** A whole table as data, and the table that operations make out of nothing. Pure. */
+import type { NftOperation } from "./nftables.ts";
+import type { NftChain, NftElement, NftFamily, NftRule, NftSet } from "./ruleset.ts";
+import { chainJson, type Json, ruleJson, setJson } from "./ruleset-json.ts";
+
+export interface NftTable {
+  readonly family: NftFamily;
+  readonly name: string;
+  readonly comment: string;
+  readonly sets: readonly { readonly set: NftSet; readonly elements: readonly NftElement[] }[];
+  readonly chains: readonly NftChain[];
+}
+
+/**
+ * The table that these operations make where there is none, its objects in the order in which they are added. Operations
+ * that delete are no part of such a beginning: they throw a RangeError.
+ */
+export function tableOf(family: NftFamily, name: string, operations: readonly NftOperation[]): NftTable {
+  let comment = "";
+  const sets = new Map<string, { set: NftSet; elements: NftElement[] }>();
+  const chains = new Map<string, NftChain & { rules: NftRule[] }>();
+  for (const operation of operations) {
+    switch (operation.kind) {
+      case "add-table":
+        comment = operation.comment;
+        break;
+      case "add-set":
+        sets.set(operation.set.name, { set: operation.set, elements: [] });
+        break;
+      case "add-chain":
+        chains.set(operation.chain.name, { ...operation.chain, rules: [] });
+        break;
+      case "add-rule":
+        chains.get(operation.chain)?.rules.push(operation.rule);
+        break;
+      case "add-elements":
+        sets.get(operation.set.name)?.elements.push(...operation.elements);
+        break;
+      default:
+        throw new RangeError(`nftables: ${operation.kind} where there is nothing yet`);
+    }
+  }
+  return { family, name, comment, sets: [...sets.values()], chains: [...chains.values()] };
+}
+
+/**
+ * The table in libnftables' JSON schema, as `nft -j list ruleset` prints it, without handles and in an order in which
+ * `nft -j -f` can read it back: what is gone to comes first.
+ */
+export function tableJson({ family, name, sets, chains }: NftTable): Json[] {
+  const table = { family, table: name };
+  return [
+    { table: { family, name } },
+    ...chains.map((chain) => chainJson(table, chain)),
+    ...sets.map(({ set, elements }) => setJson(table, set, elements)),
+    ...chains.flatMap((chain) => chain.rules.map((rule) => ruleJson(table, chain.name, rule))),
+  ];
+}

@@ -1,0 +1,66 @@
+/** `render --mode nftables` for the conformance cases: its text and its JSON are what `nft` prints on upstream's node. */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, type TestContext, test } from "node:test";
+import { render } from "../../src/cli/render.ts";
+import { canonicalNftText } from "../conformance/canonical-nft-text.ts";
+import { canonicalNftables } from "../conformance/canonical-nftables.ts";
+import {
+  CAPTURED_BEFORE_IPV6,
+  caseFile,
+  caseNames,
+  caseState,
+  SERVICE_CIDR_OBJECT,
+} from "../conformance/conformance-case.ts";
+
+async function rendered(t: TestContext, name: string, ...options: string[]): Promise<string> {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-render-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const { node, services, slices } = caseState(name);
+  const items = [node, SERVICE_CIDR_OBJECT, ...services, ...slices];
+  const [manifests, config] = [join(folder, "cluster.json"), join(folder, "config.yaml")];
+  writeFileSync(manifests, JSON.stringify({ apiVersion: "v1", kind: "List", items }));
+  writeFileSync(config, caseFile(name, "nftables/config.yaml"));
+  const parts: string[] = [];
+  const output = { out: (part: string) => void parts.push(part), err: () => {} };
+  const args = ["-f", manifests, "--config", config, "--hostname-override", "node-a", ...options];
+  assert.equal(await render(args, output), 0);
+  return parts.join("");
+}
+
+describe("every case is rendered as nft lists it", () => {
+  for (const name of caseNames()) {
+    test(name, async (t) => {
+      const families = CAPTURED_BEFORE_IPV6.has(name) ? ["ipv4"] : ["ipv4", "ipv6"];
+      const render = (form: string) =>
+        Promise.all(families.map((family) => rendered(t, name, "--family", family, "-o", form)));
+      const text = (await render("text")).join("");
+      assert.equal(canonicalNftText(text), canonicalNftText(caseFile(name, "nftables/nft.txt")));
+      const objects = (await render("json")).flatMap((json) => JSON.parse(json).nftables);
+      assert.equal(
+        canonicalNftables(objects),
+        canonicalNftables(JSON.parse(caseFile(name, "nftables/nft.json")).nftables),
+      );
+    });
+  }
+});
+
+test("the messages are shown with everything that they say", async (t) => {
+  const lines = (await rendered(t, "cluster-ip", "-o", "netlink")).split("\n");
+  assert.equal(lines[0], "# 0: begin batch, type 0x0010, flags 0x1, family 0, 20 bytes");
+  assert.match(lines.at(-2) ?? "", /^# \d+: end batch, type 0x0011/);
+  const at = lines.indexOf("  chain: nat-postrouting");
+  assert.match(lines[at - 2] ?? "", /^# \d+: add rule, type 0x0a06, flags 0xc01, family 2, \d+ bytes$/);
+  assert.equal(lines[at + 1], "  expressions:");
+  assert.equal(lines[at + 2], "    - immediate dreg 0, data (verdict (code -3, chain masquerading))");
+});
+
+test("what a mode does not have is refused", async (t) => {
+  await assert.rejects(rendered(t, "cluster-ip", "--mode", "iptables", "-o", "netlink"), {
+    message: "mode iptables has no messages: use --output text or json",
+  });
+  await assert.rejects(rendered(t, "cluster-ip", "--mode", "ipvs"), /mode "ipvs" cannot be rendered yet/);
+  await assert.rejects(rendered(t, "cluster-ip", "-o", "xml"), /--output must be text, json, netlink, got "xml"/);
+});
