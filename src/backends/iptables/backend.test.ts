@@ -1,0 +1,305 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { IptablesRestoreError } from "../../kernel/iptables/iptables.ts";
+import { MemoryIptables } from "../../kernel/iptables/memory-iptables.ts";
+import { type Logger, silentLogger } from "../../logging/logger.ts";
+import type { Endpoint } from "../../model/endpoint.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import { servicePortName } from "../../model/service-port-name.ts";
+import { ip, makeEndpoint, makeServicePort } from "../../model/testing/records.ts";
+import { IptablesBackend, type IptablesBackendOptions } from "./backend.ts";
+import { COUNTERS } from "./plan-options.ts";
+
+/** A backend over an in-memory kernel, with the maps that it is given. */
+class Bench {
+  readonly kernel: MemoryIptables;
+  readonly backend: IptablesBackend;
+  readonly warnings: string[] = [];
+  readonly errors: string[] = [];
+  readonly counts = { restoreFailures: 0, partialRestoreFailures: 0 };
+  readonly totals = { filter: 0, nat: 0 };
+  readonly last = { filter: 0, nat: 0 };
+  readonly payloads: string[] = [];
+  isIntact: (() => Promise<string>) | undefined;
+  readonly #services = new Map<string, ServicePort>();
+  readonly #endpoints = new Map<string, readonly Endpoint[]>();
+  #changed = new Set<string>();
+
+  constructor(options: Partial<IptablesBackendOptions> = {}, kernel = new MemoryIptables("IPv4")) {
+    this.kernel = kernel;
+    const restore = kernel.restore.bind(kernel);
+    kernel.restore = async (payload, restoreOptions) => {
+      const text = [...payload].join("");
+      this.payloads.push(text);
+      await restore([text], restoreOptions);
+    };
+    const log: Logger = {
+      ...silentLogger,
+      warn: (message, facts) => void this.warnings.push(`${message} ${JSON.stringify(facts)}`),
+      error: (message, error) => void this.errors.push(`${message}: ${String(error)}`),
+      with: () => log,
+    };
+    this.backend = new IptablesBackend({
+      config: {
+        family: "IPv4",
+        nodeName: "node-a",
+        nodeIP: ip("192.168.0.2"),
+        masqueradeMark: 1 << 14,
+        masqueradeAll: false,
+        detector: { kind: "none" },
+        localhostNodePorts: true,
+        hasRandomFully: true,
+        conntrackLiberal: false,
+      },
+      iptables: kernel,
+      counters: undefined,
+      nodePortIPs: async () => ({ kind: "all" }),
+      metrics: {
+        restoreFailures: { inc: () => this.#count("restoreFailures") },
+        partialRestoreFailures: { inc: () => this.#count("partialRestoreFailures") },
+        setTotal: (table, rules) => {
+          this.totals[table] = rules;
+        },
+        setLast: (table, rules) => {
+          this.last[table] = rules;
+        },
+      },
+      monitor: async (isIntact) => {
+        this.isIntact = isIntact;
+      },
+      log,
+      ...options,
+    });
+  }
+
+  /** Sets a service port with this many endpoints; `undefined` removes it. */
+  set(name: string, port: Partial<ServicePort> | undefined, endpoints = 1): void {
+    const portName = servicePortName("ns", name, "", "TCP");
+    this.#changed.add(portName.key);
+    if (port === undefined) {
+      this.#services.delete(portName.key);
+      this.#endpoints.delete(portName.key);
+      return;
+    }
+    this.#services.set(portName.key, makeServicePort({ name: portName, ...port }));
+    this.#endpoints.set(
+      portName.key,
+      Array.from({ length: endpoints }, (_, index) => makeEndpoint(`10.0.${name.length}.${index + 1}`)),
+    );
+  }
+
+  async sync(isFullSync = false) {
+    const changedPorts = this.#changed;
+    const endpointCount = [...this.#endpoints.values()].reduce((sum, list) => sum + list.length, 0);
+    const outcome = await this.backend.sync(
+      {
+        isFullSync,
+        services: this.#services,
+        endpoints: this.#endpoints,
+        endpointCount,
+        changedPorts,
+        zone: undefined,
+        serviceCIDRs: [],
+      },
+      new AbortController().signal,
+    );
+    this.#changed = new Set();
+    return outcome;
+  }
+
+  #count(name: keyof Bench["counts"]): void {
+    this.counts[name] += 1;
+  }
+
+  /** The payloads since the last call. */
+  sent(): string[] {
+    return this.payloads.splice(0);
+  }
+}
+
+const clusterIP = (number: number) => ({ clusterIP: ip(`172.16.0.${number}`) });
+
+test("after the first sync only what changed is sent, and nothing when nothing did", async () => {
+  const bench = new Bench();
+  for (let number = 1; number <= 20; number++) bench.set(`s${number}`, clusterIP(number));
+  await bench.sync(true);
+  assert.equal(bench.sent().length, 1);
+  bench.set("s7", clusterIP(7), 2);
+  await bench.sync();
+  const [payload = "", ...more] = bench.sent();
+  assert.deepEqual(more, []);
+  assert.match(payload, /ns\/s7 -> 10\.0\.2\.2:80/);
+  assert.doesNotMatch(payload, /ns\/s(?!7\b)|filter/);
+  await bench.sync();
+  assert.deepEqual(bench.sent(), []);
+  assert.deepEqual(bench.last, { filter: 0, nat: 0 });
+});
+
+test("totals follow every change, last what was written", async () => {
+  const bench = new Bench();
+  await bench.sync(true);
+  const empty = { ...bench.totals };
+  bench.set("a", clusterIP(1), 2);
+  await bench.sync();
+  // One entry, two choices, two rules for each of two endpoints.
+  assert.deepEqual(bench.totals, { filter: empty.filter, nat: empty.nat + 7 });
+  assert.deepEqual(bench.last, { filter: 0, nat: 7 });
+  bench.set("a", clusterIP(1), 0);
+  await bench.sync();
+  assert.deepEqual(bench.totals, { filter: empty.filter + 1, nat: empty.nat });
+  bench.set("a", undefined);
+  await bench.sync();
+  assert.deepEqual(bench.totals, empty);
+});
+
+test("a change of the node's addresses rewrites everything", async () => {
+  let ips = [ip("10.1.0.1")];
+  const bench = new Bench({ nodePortIPs: async () => ({ kind: "ips", ips }) });
+  bench.set("a", { ...clusterIP(1), nodePort: 30080, isExternallyAccessible: true });
+  await bench.sync(true);
+  bench.sent();
+  ips = [ip("10.1.0.2")];
+  await bench.sync();
+  assert.equal(bench.sent().length, 1);
+  assert.match(bench.kernel.dump("nat"), /-A KUBE-SERVICES -d 10\.1\.0\.2\/32 .* -j KUBE-NODEPORTS/);
+  assert.doesNotMatch(bench.kernel.dump("nat"), /10\.1\.0\.1/);
+});
+
+test("without the node's addresses no node port is open, and the rest works", async () => {
+  const bench = new Bench({ nodePortIPs: async () => undefined });
+  bench.set("a", { ...clusterIP(1), nodePort: 30080, isExternallyAccessible: true });
+  assert.deepEqual((await bench.sync(true)).failures, []);
+  assert.doesNotMatch(bench.kernel.dump("nat"), /-A KUBE-SERVICES .* -j KUBE-NODEPORTS/);
+  assert.match(bench.kernel.dump("nat"), /-d 172\.16\.0\.1\/32/);
+});
+
+test("the first by name of two ports with one address answers, whoever came first, and the log says so", async () => {
+  const bench = new Bench();
+  bench.set("b", clusterIP(1));
+  await bench.sync(true);
+  bench.set("a", clusterIP(1));
+  await bench.sync();
+  const order = [...bench.kernel.dump("nat").matchAll(/-A KUBE-SERVICES .*"ns\/(.) cluster IP"/g)].map(
+    ([, name]) => name,
+  );
+  assert.deepEqual(order, ["a", "b"]);
+  assert.deepEqual(bench.warnings, [
+    'Several service ports claim the same address; the first by name answers {"frontEnd":"tcp 172.16.0.1:80","claimants":"ns/a/TCP, ns/b/TCP","winner":"ns/a/TCP"}',
+  ]);
+});
+
+test("while the lock is held a sync fails as a whole, is counted, and the next one writes everything", async () => {
+  const bench = new Bench();
+  bench.set("a", clusterIP(1));
+  await bench.sync(true);
+  bench.set("a", clusterIP(1), 2);
+  bench.kernel.isLocked = true;
+  await assert.rejects(bench.sync(), { code: "lock_held" });
+  assert.deepEqual(bench.counts, { restoreFailures: 1, partialRestoreFailures: 1 });
+  assert.equal(await bench.backend.monitor(() => {}, new AbortController().signal), undefined);
+  assert.equal(await bench.isIntact?.(), "unknown");
+  bench.kernel.isLocked = false;
+  bench.sent();
+  await bench.sync();
+  assert.match(bench.sent()[0] ?? "", /^\*filter\n[^*]*\*nat\n/);
+  assert.match(bench.kernel.dump("nat"), /ns\/a -> 10\.0\.1\.2:80/);
+});
+
+test("a partial sync that is refused becomes a full one at once", async () => {
+  const bench = new Bench();
+  bench.set("a", clusterIP(1), 2);
+  await bench.sync(true);
+  // Somebody takes a rule away that the next change wants to delete.
+  bench.kernel.flush("nat");
+  bench.set("a", undefined);
+  assert.deepEqual((await bench.sync()).failures, []);
+  assert.deepEqual(bench.counts, { restoreFailures: 1, partialRestoreFailures: 1 });
+  assert.match(bench.errors[0] ?? "", /^Partial sync was refused, rewriting all rules: /);
+  assert.match(bench.kernel.dump("nat"), /-A KUBE-SERVICES .* -j KUBE-NODEPORTS/);
+  assert.doesNotMatch(bench.kernel.dump("nat"), /KUBE-SVC-/);
+});
+
+test("what is left of an earlier run is deleted by the first sync", async () => {
+  const kernel = new MemoryIptables("IPv4");
+  const earlier = new Bench({}, kernel);
+  earlier.set("gone", clusterIP(1), 2);
+  earlier.set("stays", clusterIP(2), 2);
+  await earlier.sync(true);
+  const bench = new Bench({}, kernel);
+  bench.set("stays", clusterIP(2), 1);
+  await bench.sync(true);
+  const fresh = new Bench();
+  fresh.set("stays", clusterIP(2), 1);
+  await fresh.sync(true);
+  for (const table of ["filter", "nat"] as const) assert.equal(kernel.dump(table), fresh.kernel.dump(table));
+});
+
+test("rules name a counter only once it exists", async () => {
+  const counters = new Set<string>();
+  const kernel = new MemoryIptables("IPv4", { counters });
+  const bench = new Bench({ counters: { ensure: async (name) => counters.has(name) } }, kernel);
+  bench.set("a", { ...clusterIP(1), nodePort: 30080, isExternallyAccessible: true });
+  await bench.sync(true);
+  assert.doesNotMatch(kernel.dump("filter") + kernel.dump("nat"), /nfacct/);
+  for (const name of Object.values(COUNTERS)) counters.add(name);
+  await bench.sync(true);
+  assert.match(kernel.dump("filter"), /-m nfacct --nfacct-name +ct_state_invalid_dropped_pkts/);
+  assert.match(kernel.dump("nat"), /-d 127\.0\.0\.0\/8 .*-m nfacct --nfacct-name +localhost_nps_accepted_pkts/);
+});
+
+test("a large cluster does without comments on endpoints and without hourly full syncs", async () => {
+  const bench = new Bench({ largeClusterEndpoints: 2 });
+  bench.set("a", clusterIP(1), 2);
+  await bench.sync(true);
+  assert.equal(bench.backend.skipsPeriodicFullSync, false);
+  assert.match(bench.kernel.dump("nat"), /ns\/a -> /);
+  bench.set("a", clusterIP(1), 3);
+  await bench.sync();
+  assert.equal(bench.backend.skipsPeriodicFullSync, true);
+  assert.doesNotMatch(bench.kernel.dump("nat"), /ns\/a -> /);
+});
+
+test("the rules count as intact until one of the jumps is gone", async () => {
+  const bench = new Bench();
+  await bench.backend.monitor(() => {}, new AbortController().signal);
+  assert.equal(await bench.isIntact?.(), "unknown");
+  await bench.sync(true);
+  assert.equal(await bench.isIntact?.(), "present");
+  bench.kernel.flush("filter");
+  assert.equal(await bench.isIntact?.(), "absent");
+  await bench.sync(true);
+  assert.equal(await bench.isIntact?.(), "present");
+  bench.kernel.flush("nat", { deleteChains: true });
+  assert.equal(await bench.isIntact?.(), "absent");
+});
+
+test("local policies without a local endpoint are counted", async () => {
+  const bench = new Bench();
+  bench.set("a", { ...clusterIP(1), internalPolicyLocal: true });
+  bench.set("b", { ...clusterIP(2), externalPolicyLocal: true, nodePort: 30080, isExternallyAccessible: true });
+  assert.deepEqual((await bench.sync(true)).noLocalEndpoints, { internal: 1, external: 1 });
+  bench.set("a", undefined);
+  assert.deepEqual((await bench.sync()).noLocalEndpoints, { internal: 0, external: 1 });
+});
+
+test("more culprits than are worth naming one by one: the others are programmed all the same", async () => {
+  const kernel = new MemoryIptables("IPv4");
+  const restore = kernel.restore.bind(kernel);
+  kernel.restore = async (payload, options) => {
+    const text = [...payload].join("");
+    const line = text.split("\n").findIndex((one) => /^-[AI] .*ns\/bad/.test(one)) + 1;
+    if (line > 0) throw new IptablesRestoreError("failed", "iptables-restore", 1, `line ${line} failed`, line);
+    await restore([text], options);
+  };
+  const bench = new Bench({}, kernel);
+  const names = Array.from({ length: 40 }, (_, index) => (index % 3 === 0 ? `bad${index}` : `good${index}`));
+  for (const [index, name] of names.entries()) bench.set(name, clusterIP(index + 1));
+  const { failures } = await bench.sync(true);
+  const culprits = names.filter((name) => name.startsWith("bad"));
+  assert.deepEqual(failures.map(({ subject }) => subject).sort(), culprits.map((name) => `ns/${name}`).sort());
+  const fresh = new Bench();
+  for (const [index, name] of names.entries()) if (!culprits.includes(name)) fresh.set(name, clusterIP(index + 1));
+  await fresh.sync(true);
+  assert.equal(kernel.dump("nat"), fresh.kernel.dump("nat"));
+  assert.deepEqual(bench.totals, fresh.totals);
+});
