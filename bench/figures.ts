@@ -20,6 +20,10 @@ export interface SyncFigures {
   readonly ownMs: number;
   /** Given to iptables-restore. */
   readonly bytes: number;
+  /** Processor time of our main thread from the start of the sync to its end, of the other tools, of iptables-restore. */
+  readonly ownCpuMs: number;
+  readonly otherToolsCpuMs: number;
+  readonly restoreCpuMs: number;
 }
 
 /** Several runs of the same step. */

@@ -3,6 +3,7 @@
  * and what this process itself worked meanwhile. Can also pretend to run them, to see only our own work.
  */
 import { type Exec, type ExecResult, execProcess } from "../src/kernel/process.ts";
+import { ownCpuMs, toolsCpuMs } from "./processor-time.ts";
 
 /** One tool, from start to end. Times are those of `performance.now()`. */
 export interface ToolRun {
@@ -11,8 +12,10 @@ export interface ToolRun {
   readonly endMs: number;
   /** Characters given on standard input; the payloads here are ASCII. */
   readonly bytes: number;
-  /** Processor time of this process, all threads, while the tool ran: mostly writing to its standard input. */
+  /** Processor time of our main thread while the tool ran: starting it and writing to its standard input. */
   readonly ownCpuMs: number;
+  /** Processor time of the tool. */
+  readonly toolCpuMs: number;
 }
 
 /** A step took longer than it may; its tool has been killed. */
@@ -53,7 +56,7 @@ export class MeasuredExec {
     if (this.isPretending) return [];
     const startMs = performance.now();
     const result = await work();
-    this.#runs.push({ isRestore: false, startMs, endMs: performance.now(), bytes: 0, ownCpuMs: 0 });
+    this.#runs.push({ isRestore: false, startMs, endMs: performance.now(), bytes: 0, ownCpuMs: 0, toolCpuMs: 0 });
     return result;
   }
 
@@ -72,7 +75,8 @@ export class MeasuredExec {
     const stdin = options.stdin === undefined ? undefined : counted(options.stdin);
     const isRestore = args.includes("--noflush");
     const startMs = performance.now();
-    const startCpu = process.cpuUsage();
+    const ownStartMs = ownCpuMs();
+    const toolsStartMs = toolsCpuMs();
     // What a tool can do is asked of the real one always.
     const result =
       this.isPretending && !args.includes("--version")
@@ -82,9 +86,15 @@ export class MeasuredExec {
             ...(stdin !== undefined && { stdin }),
             ...(Number.isFinite(leftMs) && { timeoutMs: Math.ceil(leftMs) }),
           });
-    const { user, system } = process.cpuUsage(startCpu);
     const endMs = performance.now();
-    this.#runs.push({ isRestore, startMs, endMs, bytes, ownCpuMs: (user + system) / 1000 });
+    this.#runs.push({
+      isRestore,
+      startMs,
+      endMs,
+      bytes,
+      ownCpuMs: ownCpuMs() - ownStartMs,
+      toolCpuMs: toolsCpuMs() - toolsStartMs,
+    });
     if (result.status === -1 && endMs >= this.#deadlineMs) throw new StepLimitError(`${file}: killed, out of time`);
     return result;
   };

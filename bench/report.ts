@@ -1,5 +1,6 @@
 /** The tables of a run. Pure. */
 import type { SyncFigures } from "./figures.ts";
+import type { RestoreTime } from "./restore-alone.ts";
 import { fullSyncOf, reportOf, reportsOf, type SizeResult } from "./size-result.ts";
 import { median } from "./statistics.ts";
 import { megabytes, ms, size, table } from "./table.ts";
@@ -7,7 +8,8 @@ import { megabytes, ms, size, table } from "./table.ts";
 /** All tables of one back end. */
 export function tablesOf(results: readonly SizeResult[], limitMs: number): string {
   const parts = [
-    "Full sync, ms. own: everything but iptables-restore. alone: iptables-restore fed the same text by itself. Medians.",
+    "Full sync, ms by the clock; medians. own: everything but iptables-restore. alone: iptables-restore fed the same text.",
+    "cpu: processor time of our main thread, of the other tools, and of iptables-restore alone.",
     fullSyncs(results, limitMs),
     "",
     "Small changes, ms, medians.",
@@ -35,6 +37,10 @@ function fullSyncs(results: readonly SizeResult[], limitMs: number): string {
     "alone",
     "own/alone",
     "sync",
+    "cpu own",
+    "tools",
+    "alone",
+    "own/alone",
   ];
   const rows = results.flatMap((result) => {
     const full = fullSyncOf(result);
@@ -55,8 +61,12 @@ interface FullSyncReport {
 /** @param limitMs undefined where the time alone, in an empty namespace, is nothing to compare with. */
 function fullSyncRow(result: SizeResult, what: string, report: FullSyncReport, limitMs: number | undefined): string[] {
   const { figures, isPretended: pretended = false } = report;
-  const isCutOff = result.aloneMs.length === 0;
-  const aloneMs = isCutOff ? (limitMs ?? 0) : median(result.aloneMs);
+  const isCutOff = result.alone.length === 0;
+  const alone = (pick: (time: RestoreTime) => number) => (isCutOff ? (limitMs ?? 0) : median(result.alone.map(pick)));
+  const compared = (own: number, aloneMs: number) =>
+    limitMs === undefined
+      ? ["", ""]
+      : [`${isCutOff ? "> " : ""}${ms(aloneMs)}`, `${isCutOff ? "< " : ""}${(own / aloneMs).toFixed(2)}`];
   return [
     String(result.services),
     what,
@@ -67,9 +77,17 @@ function fullSyncRow(result: SizeResult, what: string, report: FullSyncReport, l
     ms(figures.writeCpuMs),
     ms(figures.ownMs),
     pretended ? "-" : ms(figures.restoreMs),
-    limitMs === undefined ? "" : `${isCutOff ? "> " : ""}${ms(aloneMs)}`,
-    limitMs === undefined ? "" : `${isCutOff ? "< " : ""}${(figures.ownMs / aloneMs).toFixed(2)}`,
+    ...compared(
+      figures.ownMs,
+      alone(({ wallMs }) => wallMs),
+    ),
     pretended ? "-" : ms(figures.wallMs),
+    ms(figures.ownCpuMs),
+    pretended ? "-" : ms(figures.otherToolsCpuMs),
+    ...compared(
+      figures.ownCpuMs + figures.otherToolsCpuMs,
+      alone(({ cpuMs }) => cpuMs),
+    ),
   ];
 }
 

@@ -36,7 +36,7 @@ test("every step of a small run is measured with both back ends, and nothing is 
       );
       assert.ok((reportOf(result, "restart")?.figures.restoreMs ?? 0) > 0);
       assert.ok((reportOf(result, "planning")?.figures.median.ownMs ?? 0) > 0);
-      assert.ok(result.aloneMs.length >= 3);
+      assert.ok(result.alone.length >= 3);
     }
     const namespaces = execFileSync("ip", ["netns", "list"], { encoding: "utf8" });
     assert.ok(!namespaces.includes(`kpts-bench-${pid}-`), namespaces);

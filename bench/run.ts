@@ -12,7 +12,7 @@ import { BACK_ENDS, type BackEnd, type StepReport, type WorkerTask } from "./fig
 import { compareForms } from "./forms.ts";
 import { removeNamespaces, withNamespace } from "./namespace.ts";
 import { tablesOf } from "./report.ts";
-import { restoreAlone } from "./restore-alone.ts";
+import { type RestoreTime, restoreAlone } from "./restore-alone.ts";
 import { engineOptions, runWorker } from "./run-worker.ts";
 import type { SizeResult } from "./size-result.ts";
 import { judge } from "./targets.ts";
@@ -43,26 +43,26 @@ async function measureSize(
   const work = (wanted: WorkerTask) => withNamespace((space) => runWorker(space, wanted, 10 * limitMs, keep));
 
   await work({ ...task, textFile });
-  const aloneMs: number[] = [];
-  const alone = async (): Promise<number | undefined> => {
-    const ms = await withNamespace((space) => restoreAlone(space, backEnd, textFile, limitMs));
-    if (ms !== undefined) aloneMs.push(ms);
-    return ms;
+  const alone: RestoreTime[] = [];
+  const restore = async (): Promise<RestoreTime | undefined> => {
+    const time = await withNamespace((space) => restoreAlone(space, backEnd, textFile, limitMs));
+    if (time !== undefined) alone.push(time);
+    return time;
   };
-  const firstMs = await alone();
-  if (firstMs === undefined) {
+  const first = await restore();
+  if (first === undefined) {
     const reason = `no end after ${limitMs / 1000} s; the sync is measured without tools`;
     keep({ step: "cut off", what: "iptables-restore alone", reason });
   }
-  await work({ ...task, onlyOwnWork: firstMs === undefined });
+  await work({ ...task, onlyOwnWork: first === undefined });
   // In turns, so that a machine that gets busier shows in both.
-  if (firstMs !== undefined && firstMs < LONG_RESTORE_MS) {
+  if (first !== undefined && first.wallMs < LONG_RESTORE_MS) {
     for (let round = 1; round < repeats.full; round += 1) {
-      await alone();
+      await restore();
       await work({ ...task, onlyFullSync: true });
     }
   }
-  return { backEnd, services, endpointsEach, textBytes: statSync(textFile).size, aloneMs, reports };
+  return { backEnd, services, endpointsEach, textBytes: statSync(textFile).size, alone, reports };
 }
 
 /** What the figures depend on besides the program. */

@@ -1,5 +1,6 @@
 /** Everything measured for one size with one back end. */
 import type { BackEnd, StepReport } from "./figures.ts";
+import type { RestoreTime } from "./restore-alone.ts";
 
 export interface SizeResult {
   readonly backEnd: BackEnd;
@@ -7,7 +8,7 @@ export interface SizeResult {
   readonly endpointsEach: number;
   readonly textBytes: number;
   /** iptables-restore by itself: before and after the worker. Empty when it was cut off. */
-  readonly aloneMs: readonly number[];
+  readonly alone: readonly RestoreTime[];
   readonly reports: readonly StepReport[];
 }
 
@@ -22,7 +23,7 @@ export function reportsOf<S extends Step>(result: SizeResult, step: S): Extract<
 export function fullSyncOf(result: SizeResult): Extract<StepReport, { readonly step: "full" }> | undefined {
   const all = reportsOf(result, "full");
   const real = all.filter(({ isPretended }) => !isPretended);
-  const sorted = (real.length > 0 ? real : all).sort((a, b) => a.figures.ownMs - b.figures.ownMs);
+  const sorted = (real.length > 0 ? real : all).sort((a, b) => a.figures.ownCpuMs - b.figures.ownCpuMs);
   return sorted[(sorted.length - 1) >> 1];
 }
 

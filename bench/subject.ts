@@ -15,6 +15,7 @@ import type { SyncInput } from "../src/sync/backend.ts";
 import { benchService, benchSlice } from "./cluster.ts";
 import type { BackEnd, SmallChange, SyncFigures } from "./figures.ts";
 import type { MeasuredExec, ToolRun } from "./measured-exec.ts";
+import { ownCpuMs } from "./processor-time.ts";
 
 const NODE_NAME = "bench-node";
 
@@ -134,6 +135,7 @@ export class Subject {
     modelMs: number,
   ): Promise<SyncFigures> {
     this.#exec.takeRuns();
+    const startCpuMs = ownCpuMs();
     const { services, endpointCount } = this.state;
     const endpoints = new WatchedMap(this.state.endpoints);
     const input: SyncInput = {
@@ -147,9 +149,10 @@ export class Subject {
     };
     const { failures } = await this.#backend.sync(input, new AbortController().signal);
     const endMs = performance.now();
+    const cpuMs = ownCpuMs() - startCpuMs;
     const [failure] = failures;
     if (failure !== undefined) throw new Error(`${failure.subject} was refused: ${failure.reason}`);
-    return splitSync({ startMs, endMs, modelMs, plannedMs: endpoints.lastGetMs, runs: this.#exec.takeRuns() });
+    return splitSync({ startMs, endMs, modelMs, plannedMs: endpoints.lastGetMs, cpuMs, runs: this.#exec.takeRuns() });
   }
 
   #newBackend(): IptablesBackend {
@@ -176,12 +179,14 @@ interface SyncTimes {
   readonly modelMs: number;
   /** When the backend last asked for endpoints. */
   readonly plannedMs: number | undefined;
+  readonly cpuMs: number;
   readonly runs: readonly ToolRun[];
 }
 
-function splitSync({ startMs, endMs, modelMs, plannedMs, runs }: SyncTimes): SyncFigures {
+function splitSync({ startMs, endMs, modelMs, plannedMs, cpuMs, runs }: SyncTimes): SyncFigures {
   const restores = runs.filter(({ isRestore }) => isRestore);
   const others = runs.filter(({ isRestore }) => !isRestore);
+  const toolsCpu = (some: readonly ToolRun[]) => some.reduce((sum, run) => sum + run.toolCpuMs, 0);
   const lived = (some: readonly ToolRun[]) => some.reduce((sum, run) => sum + run.endMs - run.startMs, 0);
   const planStartMs = Math.max(startMs, ...others.map((run) => run.endMs));
   const planEndMs = Math.max(planStartMs, plannedMs ?? planStartMs);
@@ -199,6 +204,9 @@ function splitSync({ startMs, endMs, modelMs, plannedMs, runs }: SyncTimes): Syn
     writeCpuMs,
     ownMs: modelMs + wallMs - restoreMs + writeCpuMs,
     bytes: restores.reduce((sum, run) => sum + run.bytes, 0),
+    ownCpuMs: cpuMs,
+    otherToolsCpuMs: toolsCpu(others),
+    restoreCpuMs: toolsCpu(restores),
   };
 }
 

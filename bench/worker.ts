@@ -42,6 +42,9 @@ function summary(samples: readonly SyncFigures[]): RepeatedFigures {
       writeCpuMs: middle((sample) => sample.writeCpuMs),
       ownMs: middle((sample) => sample.ownMs),
       bytes: middle((sample) => sample.bytes),
+      ownCpuMs: middle((sample) => sample.ownCpuMs),
+      otherToolsCpuMs: middle((sample) => sample.otherToolsCpuMs),
+      restoreCpuMs: middle((sample) => sample.restoreCpuMs),
     },
     ownP90Ms: quantile(
       samples.map((sample) => sample.ownMs),
