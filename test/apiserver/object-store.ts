@@ -64,7 +64,11 @@ export class ObjectStore {
     const before = this.#of(plural).get(key);
     const uid = before?.object.metadata.uid ?? `uid-${++this.#uid}`;
     const version = ++this.#version;
-    const stored = { ...object, metadata: { ...object.metadata, uid, resourceVersion: String(version) } };
+    const { name, namespace, ...more } = object.metadata;
+    // In the order of the real server's text.
+    const names = namespace === undefined ? { name } : { name, namespace };
+    const own = { uid, resourceVersion: String(version) };
+    const stored = { ...object, metadata: Object.assign({ ...names, ...own }, more, own) };
     const after = { object: stored, json: JSON.stringify(stored) };
     this.#of(plural).set(key, after);
     this.#record({ plural, version, before, after });
@@ -90,6 +94,13 @@ export class ObjectStore {
   compact(): void {
     this.#history = [];
     this.#version += 1;
+    this.#oldest = this.#version;
+  }
+
+  /** Takes the counter back, as a restored backup does; the objects stay. */
+  rewind(versions: number): void {
+    this.#version -= versions;
+    this.#history = [];
     this.#oldest = this.#version;
   }
 

@@ -1,5 +1,4 @@
 /** An API source at a test API server, with time running faster and everything it says and delivers kept. */
-import type { TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type ApiSourceOptions, createApiSource } from "../../src/cluster/apiserver/api-source.ts";
 import type { ClientConfig } from "../../src/cluster/apiserver/client-config.ts";
@@ -41,8 +40,13 @@ export interface StartOptions extends Partial<Omit<ApiSourceOptions, "config" | 
   readonly waitsForSync?: boolean;
 }
 
+/** What ends with it: a test, or one case of a property. */
+export interface Lifetime {
+  after(callback: () => Promise<void>): void;
+}
+
 /** Starts server and source; both end with the test. */
-export async function startSource(t: TestContext, options: StartOptions = {}): Promise<SourceUnderTest> {
+export async function startSource(t: Lifetime, options: StartOptions = {}): Promise<SourceUnderTest> {
   const { config, prepare, waitsForSync = true, ...rest } = options;
   const server = await TestApiServer.start();
   prepare?.(server);

@@ -57,9 +57,9 @@ export class WatchStream {
     this.#send(JSON.stringify({ type: "ERROR", object: statusObject(status) }));
   }
 
-  /** Sends a line as it is. */
-  sendLine(line: string): void {
-    this.#send(line);
+  /** Sends a line as it is, past everything that is held back. */
+  sendNow(line: string): void {
+    this.#options.body.write(`${line}\n`);
   }
 
   /** Holds events back until {@link WatchStream.resume}. */
