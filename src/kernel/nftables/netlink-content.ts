@@ -1,5 +1,6 @@
 /** A table read from the kernel, as the contract of `nftables.ts` has it. */
 
+import { EventLoopSlice } from "../event-loop-slice.ts";
 import {
   NF_ACCEPT,
   NF_DROP,
@@ -14,7 +15,7 @@ import {
 } from "../netlink/nftables/constants.ts";
 import type { NftVerdictData } from "../netlink/nftables/data.ts";
 import type { NftablesClient } from "../netlink/nftables/nftables-client.ts";
-import type { NftChainObject, NftElementObject, NftSetObject } from "../netlink/nftables/objects.ts";
+import type { NftChainHeadObject, NftElementObject, NftSetHead } from "../netlink/nftables/objects.ts";
 import { commentOf, originOf } from "../netlink/nftables/userdata.ts";
 import { digestOfOrigin } from "./netlink-origin.ts";
 import { decodeKey, type FamilyLayout, keyTypesOf } from "./netlink-values.ts";
@@ -27,6 +28,7 @@ export interface TableObjects {
   readonly sets: ReadonlyMap<string, NftSetContent>;
 }
 
+const OBJECTS_PER_LOOK = 128;
 /** A table that is switched off. */
 const NFT_TABLE_F_DORMANT = 1;
 
@@ -46,23 +48,35 @@ export async function readTable(
   // A table that is switched off hooks nothing, whatever its chains say.
   const isActive = ((found.flags ?? 0) & NFT_TABLE_F_DORMANT) === 0;
   const chains = new Map<string, { hook: NftHook | undefined; ruleDigests: (string | undefined)[] }>();
-  for (const chain of await client.chains(nfproto, table)) {
+  const slice = new EventLoopSlice();
+  let looks = 0;
+  const breathe = () => (++looks % OBJECTS_PER_LOOK === 0 ? slice.breathe() : undefined);
+  for (const chain of await client.chainHeads(nfproto, table)) {
     if (chain.name === undefined) continue;
+    const pause = breathe();
+    if (pause !== undefined) await pause;
     chains.set(chain.name, { hook: isActive ? hookOf(chain) : undefined, ruleDigests: [] });
   }
   for (const { chain, userdata } of await client.ruleHeads(nfproto, table)) {
+    const pause = breathe();
+    if (pause !== undefined) await pause;
     chains.get(chain ?? "")?.ruleDigests.push(digestOfOrigin(originOf(userdata)));
   }
   const sets = new Map<string, NftSetContent>();
-  for (const set of await client.sets(nfproto, table)) {
+  for (const set of await client.setHeads(nfproto, table)) {
     const { name, flags = 0, timeout } = set;
     if (name === undefined || (flags & NFT_SET_ANONYMOUS) !== 0) continue;
     const key = keyOf(set, layout);
     const isFilledByPackets = (flags & (NFT_SET_TIMEOUT | NFT_SET_EVAL)) !== 0;
-    const elements =
-      key === undefined || isFilledByPackets
-        ? []
-        : elementsOf(await client.elements(nfproto, table, name), key, layout);
+    const elements: NftElement[] = [];
+    if (key !== undefined && !isFilledByPackets) {
+      for (const object of await client.elements(nfproto, table, name)) {
+        const element = elementOf(object, key, layout);
+        if (element !== undefined) elements.push(element);
+        const pause = breathe();
+        if (pause !== undefined) await pause;
+      }
+    }
     sets.set(name, {
       key,
       isMap: (flags & NFT_SET_MAP) !== 0,
@@ -78,33 +92,34 @@ const HOOK_NAMES: ReadonlyMap<number, NftHook["hook"]> = new Map(
 );
 
 /** Undefined also for what is no hook of ours: another type, or one that drops what the rules leave. */
-function hookOf({ type, hook, policy }: NftChainObject): NftHook | undefined {
+function hookOf({ type, hook, policy }: NftChainHeadObject): NftHook | undefined {
   const name = HOOK_NAMES.get(hook?.hooknum ?? -1);
   if (name === undefined || (type !== "filter" && type !== "nat") || policy !== NF_ACCEPT) return undefined;
   return { type, hook: name, priority: hook?.priority ?? 0 };
 }
 
 /** Undefined for sets of other types, and for those of other kinds (intervals, values that are no verdicts). */
-function keyOf({ flags = 0, keyType = 0, dataType }: NftSetObject, layout: FamilyLayout): NftKeyType[] | undefined {
+function keyOf({ flags = 0, keyType = 0, dataType }: NftSetHead, layout: FamilyLayout): NftKeyType[] | undefined {
   if ((flags & ~(NFT_SET_MAP | NFT_SET_TIMEOUT | NFT_SET_EVAL)) !== 0) return undefined;
   if ((flags & NFT_SET_MAP) !== 0 && dataType !== NFT_TYPES.verdict) return undefined;
   return keyTypesOf(keyType, layout);
 }
 
-function elementsOf(objects: readonly NftElementObject[], key: readonly NftKeyType[], layout: FamilyLayout) {
-  const elements: NftElement[] = [];
-  for (const { key: data, data: value, userdata } of objects) {
-    const values = data?.value && decodeKey(key, data.value, layout);
-    if (values === undefined) continue;
-    const verdict = value?.verdict && verdictOf(value.verdict);
-    const comment = commentOf(userdata);
-    elements.push({
-      key: values,
-      ...(verdict === undefined ? {} : { verdict }),
-      ...(comment === undefined ? {} : { comment }),
-    });
-  }
-  return elements;
+/** Undefined for what is no such element at all. */
+function elementOf(
+  { key: data, data: value, userdata }: NftElementObject,
+  key: readonly NftKeyType[],
+  layout: FamilyLayout,
+): NftElement | undefined {
+  const values = data?.value && decodeKey(key, data.value, layout);
+  if (values === undefined) return undefined;
+  const verdict = value?.verdict && verdictOf(value.verdict);
+  const comment = commentOf(userdata);
+  return {
+    key: values,
+    ...(verdict === undefined ? {} : { verdict }),
+    ...(comment === undefined ? {} : { comment }),
+  };
 }
 
 /** Undefined for verdicts that this program never gives. */

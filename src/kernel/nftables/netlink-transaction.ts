@@ -2,6 +2,8 @@
  * Operations as one netlink batch, and the way back from a refused message to its operation. Encoding gives the event loop
  * turns: a first batch can have a hundred thousand messages.
  */
+
+import { EventLoopSlice } from "../event-loop-slice.ts";
 import { NftBatch } from "../netlink/nftables/batch.ts";
 import { NF_INET_HOOKS } from "../netlink/nftables/constants.ts";
 import type { NftElementObject } from "../netlink/nftables/objects.ts";
@@ -14,8 +16,6 @@ import { type NftChainHead, NftError, type NftOperation } from "./nftables.ts";
 import { ruleDigest } from "./rule-digest.ts";
 import type { NftRule } from "./ruleset.ts";
 
-/** How long encoding may keep the event loop. */
-const SLICE_MS = 8;
 const OPERATIONS_PER_LOOK = 16;
 const ELEMENTS_PER_LOOK = 1024;
 
@@ -56,7 +56,7 @@ export async function encodeTransaction(
   const batch = new NftBatch(layout.nfproto, generation === undefined ? {} : { generation });
   const encoder = new OperationEncoder(batch, table, layout);
   const firstMessages = new Uint32Array(operations.length);
-  const slice = new Slice();
+  const slice = new EventLoopSlice();
   for (let index = 0; index < operations.length; index++) {
     const operation = operations[index];
     if (operation === undefined) continue;
@@ -74,20 +74,6 @@ export async function encodeTransaction(
     batch,
     operationOf: (message) => (message < 1 || message >= end ? undefined : lastNotAbove(firstMessages, message)),
   };
-}
-
-class Slice {
-  #endMs = performance.now() + SLICE_MS;
-
-  breathe(): Promise<void> | undefined {
-    if (performance.now() < this.#endMs) return undefined;
-    return new Promise((resolve) => {
-      setImmediate(() => {
-        this.#endMs = performance.now() + SLICE_MS;
-        resolve();
-      });
-    });
-  }
 }
 
 /** Index of the last entry of an ascending list that is not above a value. */

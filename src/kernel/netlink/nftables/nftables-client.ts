@@ -10,19 +10,23 @@ import { dumpObjects } from "./dump.ts";
 import { explainFailure, type NftFailure } from "./failure.ts";
 import {
   chain,
+  chainHead,
   elements,
   generation,
+  type NftChainHeadObject,
   type NftChainObject,
   type NftElementObject,
   type NftElementsObject,
   type NftGeneration,
   type NftRuleHead,
   type NftRuleObject,
+  type NftSetHead,
   type NftSetObject,
   type NftTableObject,
   rule,
   ruleHead,
   set,
+  setHead,
   table,
 } from "./objects.ts";
 
@@ -53,7 +57,9 @@ export interface NftablesClient extends AsyncDisposable {
   chains(family: number, tableName: string, options?: CallOptions): Promise<NftChainObject[]>;
   /** All rules of the table, or of one chain, in order. */
   rules(family: number, tableName: string, chainName?: string, options?: CallOptions): Promise<NftRuleObject[]>;
-  /** {@link NftablesClient.rules} of the table without their expressions. */
+  /** {@link NftablesClient.chains}, {@link NftablesClient.rules} and {@link NftablesClient.sets} with the essential only. */
+  chainHeads(family: number, tableName: string, options?: CallOptions): Promise<NftChainHeadObject[]>;
+  setHeads(family: number, tableName: string, options?: CallOptions): Promise<NftSetHead[]>;
   ruleHeads(family: number, tableName: string, options?: CallOptions): Promise<NftRuleHead[]>;
   /** Named and anonymous ones; the latter have NFT_SET_ANONYMOUS among their flags. */
   sets(family: number, tableName: string, options?: CallOptions): Promise<NftSetObject[]>;
@@ -120,6 +126,13 @@ export function openNftables(): NftablesClient {
 
     rules: (family, tableName, chainName, options) =>
       dump(family, nft.NFT_MSG_GETRULE, rule, { table: tableName, chain: chainName }, options),
+
+    async chainHeads(family, tableName, options) {
+      const all = await dump(family, nft.NFT_MSG_GETCHAIN, chainHead, {}, options);
+      return all.filter((found) => found.table === tableName);
+    },
+
+    setHeads: (family, tableName, options) => dump(family, nft.NFT_MSG_GETSET, setHead, { table: tableName }, options),
 
     ruleHeads: (family, tableName, options) =>
       dump(family, nft.NFT_MSG_GETRULE, ruleHead, { table: tableName }, options),

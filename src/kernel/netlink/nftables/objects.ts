@@ -22,6 +22,15 @@ const hook = attributes({
   devices: [4, list(1, zstring)],
 });
 
+/** A chain without its statistics. */
+export const chainHead = attributes({
+  table: [1, zstring],
+  name: [3, zstring],
+  hook: [4, hook],
+  policy: [5, u32be],
+  type: [7, zstring],
+});
+
 export const chain = attributes({
   table: [1, zstring],
   name: [3, zstring],
@@ -48,7 +57,17 @@ export const rule = attributes({
   chainId: [11, u32be],
 });
 
-/** A rule without what it does: cheap to read by the ten thousand. */
+/** What a set is, without what `nft` needs to print it. Heads are cheap to read by the ten thousand. */
+export const setHead = attributes({
+  table: [1, zstring],
+  name: [2, zstring],
+  flags: [3, u32be],
+  keyType: [4, u32be],
+  dataType: [6, u32be],
+  timeout: [11, u64be],
+});
+
+/** A rule without what it does. */
 export const ruleHead = attributes({
   table: [1, zstring],
   chain: [2, zstring],
@@ -113,6 +132,8 @@ export type NftTableObject = ValueOf<typeof table>;
 export type NftChainObject = ValueOf<typeof chain>;
 export type NftRuleObject = ValueOf<typeof rule>;
 export type NftRuleHead = ValueOf<typeof ruleHead>;
+export type NftChainHeadObject = ValueOf<typeof chainHead>;
+export type NftSetHead = ValueOf<typeof setHead>;
 export type NftSetObject = ValueOf<typeof set>;
 export type NftElementObject = ValueOf<typeof element>;
 export type NftElementsObject = ValueOf<typeof elements>;
