@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { networkFacts, nodeAddresses } from "./demo-network.ts";
 import { type AddressKind, expectationOf, type Position, positions } from "./expectations.ts";
+import { demoModes, type ModeTraits } from "./modes.ts";
 import { targetsOf } from "./targets.ts";
 import { type ExampleEndpoint, exampleCluster, localPod, remotePod } from "./testing/example-cluster.ts";
 
@@ -10,13 +11,17 @@ const source = { pod: "10.180.0.250", node: "10.200.0.2", client: "10.200.0.100"
 const masqueraded = { here: "10.180.0.1", there: "10.200.0.2" };
 
 /** `here=10.180.0.1 there=10.200.0.2`, `refused` or `dropped`. */
-function expected(spec: object, endpoints: readonly ExampleEndpoint[], kind: AddressKind, position: Position): string {
+function expected(
+  spec: object,
+  endpoints: readonly ExampleEndpoint[],
+  kind: AddressKind,
+  position: Position,
+  traits: ModeTraits = demoModes.nftables,
+): string {
   const view = exampleCluster({ type: "LoadBalancer", ...spec }, endpoints, status);
-  const target = targetsOf(view, nodeAddresses, { localhostNodePorts: true }).find(
-    (candidate) => candidate.kind === kind,
-  );
+  const target = targetsOf(view, nodeAddresses, demoModes.iptables).find((candidate) => candidate.kind === kind);
   assert.ok(target);
-  const expectation = expectationOf(view, target, position, networkFacts.IPv4);
+  const expectation = expectationOf(view, target, position, networkFacts.IPv4, traits);
   if (expectation.kind !== "answer") return expectation.kind;
   return [...expectation.peers].map(([pod, peer]) => `${pod}=${peer}`).join(" ");
 }
@@ -65,6 +70,14 @@ test("a service without usable endpoints refuses on every address, whatever its 
       }
     }
   }
+});
+
+test("in iptables mode the node's own packets to an external address without endpoints meet nobody", () => {
+  const { iptables } = demoModes;
+  assert.equal(expected({}, [], "load balancer", "node", iptables), "dropped");
+  assert.equal(expected({}, [], "load balancer", "client", iptables), "refused");
+  assert.equal(expected({}, [], "node port", "node", iptables), "refused");
+  assert.equal(expected({}, [], "cluster IP", "node", iptables), "refused");
 });
 
 test("source ranges filter the load-balancer address only", () => {

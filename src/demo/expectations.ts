@@ -4,6 +4,7 @@
  */
 import { cidrContains, type IpAddress, type IpFamily, isZeroCidr, parseCidr } from "../net/ip.ts";
 import type { ClusterView, DemoEndpoint, DemoService, DemoServicePort } from "./cluster-view.ts";
+import type { ModeTraits } from "./modes.ts";
 
 /** Where a request starts: a pod of the node, the node itself, a machine outside. */
 export const positions = ["pod", "node", "client"] as const;
@@ -90,10 +91,22 @@ function isSourceAllowed(target: Target, source: IpAddress): boolean {
 }
 
 /** What a request from `position` to `target` must meet. */
-export function expectationOf(view: ClusterView, target: Target, position: Position, facts: NetworkFacts): Expectation {
+export function expectationOf(
+  view: ClusterView,
+  target: Target,
+  position: Position,
+  facts: NetworkFacts,
+  traits: ModeTraits,
+): Expectation {
   const { service, kind } = target;
   const { cluster, local, hasAny } = endpointSets(view, target, facts.nodeName);
-  if (!hasAny) return { kind: "refused", why: "no endpoint is usable" };
+  if (!hasAny) {
+    const isForeign = kind === "external IP" || kind === "load balancer";
+    if (isForeign && position === "node" && !traits.refusesNodeAtExternalAddresses) {
+      return { kind: "dropped", why: "no endpoint is usable, and the node's own packets are not looked at" };
+    }
+    return { kind: "refused", why: "no endpoint is usable" };
+  }
   const source = facts.sources[position];
   if (kind === "load balancer" && !isSourceAllowed(target, source)) {
     return { kind: "dropped", why: `${source} is not in loadBalancerSourceRanges` };

@@ -72,7 +72,8 @@ export class Session {
 
   /** Fills the table's open cells; see {@link runPass}. */
   fill(blocks: readonly Block[], onProgress: () => void, signal: AbortSignal): Promise<void> {
-    return runPass(blocks, { view: this.#view, probers: this.network.probers, onProgress, signal });
+    const traits = demoModes[this.options.mode];
+    return runPass(blocks, { view: this.#view, traits, probers: this.network.probers, onProgress, signal });
   }
 
   /** Ends the proxy and removes the network. Safe to call twice. */

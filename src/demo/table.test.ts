@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { demoModes } from "./modes.ts";
 import { type Block, keepPrevious, reopenWrong, totalsOf } from "./results.ts";
 import { printLine, widthOf } from "./styled-line.ts";
 import { failureLines, summaryLine, tableLines } from "./table.ts";
@@ -10,7 +11,7 @@ const right = { isRight: true, text: "masqueraded", detail: "" };
 const wrong = { isRight: false, text: "refused", detail: "expected answers from here; got a refusal" };
 
 function exampleBlocks(endpoints = [localPod, remotePod]): Block[] {
-  return blocksOf(exampleCluster({ sessionAffinity: "ClientIP" }, endpoints), { localhostNodePorts: true });
+  return blocksOf(exampleCluster({ sessionAffinity: "ClientIP" }, endpoints), demoModes.iptables);
 }
 
 function fill(blocks: readonly Block[], judgement = right): void {
@@ -83,7 +84,7 @@ test("reopening asks again for wrong cells only", () => {
 
 test("a protocol that cannot be asked is listed with the reason and without results", () => {
   const view = exampleCluster({ ports: [{ name: "http", port: 80, protocol: "SCTP" }] }, []);
-  const [title, row] = plain(blocksOf(view, { localhostNodePorts: true }));
+  const [title, row] = plain(blocksOf(view, demoModes.iptables));
   assert.match(title ?? "", /SCTP is not asked/);
   assert.match(row ?? "", /10\.96\.0\.10:80 +· +· +·$/);
 });

@@ -61,6 +61,7 @@ export function blocksOf(view: ClusterView, traits: ModeTraits): Block[] {
 /** What a pass needs. */
 export interface PassDeps {
   readonly view: ClusterView;
+  readonly traits: ModeTraits;
   readonly probers: Readonly<Record<Position, Prober>>;
   /** Called after each cell. */
   onProgress(): void;
@@ -105,7 +106,7 @@ function sequencesOf(block: Block): Ask[][] {
 async function runSequence(block: Block, asks: readonly Ask[], deps: PassDeps): Promise<void> {
   for (const { target, protocol, position, cell } of asks) {
     if (deps.signal.aborted) return;
-    const expected = expectationOf(deps.view, target, position, networkFacts[target.family]);
+    const expected = expectationOf(deps.view, target, position, networkFacts[target.family], deps.traits);
     const { judgement, answers } = await probeCell(deps.probers[position], target, protocol, expected);
     if (deps.signal.aborted) return;
     cell.judgement = judgement;

@@ -30,6 +30,7 @@ function useAll(metrics: ProxyMetrics): void {
   sync.serviceChanges.addTotal();
   sync.setNoLocalEndpoints(1, 2);
   sync.observeConntrackCleanup(0.01, 3);
+  sync.countRepair();
   const iptables = metrics.iptablesMetrics("IPv6");
   iptables.restoreFailures.inc();
   iptables.partialRestoreFailures.inc();
@@ -54,6 +55,11 @@ const EXPECTED: readonly [name: string, type: string, help: string][] = [
     "sync_proxy_rules_no_local_endpoints_total",
     "gauge",
     "Number of services with a Local traffic policy and no endpoints",
+  ],
+  [
+    "sync_proxy_rules_repairs_total",
+    "counter",
+    "Cumulative times that rules which other programs had changed were written again",
   ],
   ["proxy_healthz_total", "counter", "Cumulative proxy healthz HTTP status"],
   ["proxy_livez_total", "counter", "Cumulative proxy livez HTTP status"],
@@ -240,6 +246,7 @@ test("garbage collections are counted by kind", async () => {
 
 test("registered_metrics_total counts definitions by stability, later ones too", async () => {
   const metrics = createMetrics();
+  useAll(metrics);
   const alpha = async () => {
     const { samples } = only(await scrape(metrics), "registered_metrics_total");
     return samples.find(({ labels }) => labels.stability_level === "ALPHA")?.value;

@@ -74,6 +74,12 @@ export function defineSyncMetrics(families: MetricFamilies): (family: IpFamily) 
     perFamily,
   );
 
+  const repairs = counter(
+    "sync_proxy_rules_repairs_total",
+    "Cumulative times that rules which other programs had changed were written again",
+    perFamily,
+  );
+
   return (family) => {
     const labels = { ip_family: family };
     return {
@@ -101,6 +107,7 @@ export function defineSyncMetrics(families: MetricFamilies): (family: IpFamily) 
         conntrackSync.observe(labels, seconds);
         conntrackDeleted.inc(labels, deleted);
       },
+      countRepair: () => repairs.inc(labels),
     };
   };
 }

@@ -32,6 +32,8 @@ export interface SyncMetrics {
   serviceChanges: { setPending(count: number): void; addTotal(): void };
   setNoLocalEndpoints(internal: number, external: number): void;
   observeConntrackCleanup(seconds: number, deleted: number): void;
+  /** Somebody else destroyed rules of ours; they are being written again. */
+  countRepair(): void;
 }
 
 /** A UDP flow as conntrack knows it, in the original direction, with who answered it. */

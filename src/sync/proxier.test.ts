@@ -112,6 +112,7 @@ describe("proxier: which event causes which sync (core.md §6.3)", () => {
     assert.deepEqual(bench.startTimes, [0, 0, 100]);
     assert.equal(bench.backend.calls[2]?.isFullSync, true);
     assert.deepEqual([...bench.backend.programmed.keys()], ["ns/a:p/TCP"]);
+    assert.equal(bench.metrics.calls.filter((call) => call === "repair").length, 1);
   });
 
   it("starts a monitor again that failed", async () => {

@@ -193,8 +193,9 @@ export class Proxier {
   }
 
   async #watch(signal: AbortSignal): Promise<void> {
-    const { backend, clock, periods } = this.#options;
+    const { backend, clock, metrics, periods } = this.#options;
     const onLost = (lost?: LostRules): void => {
+      metrics.countRepair();
       if (lost === undefined) this.#needsFullSync = true;
       else this.#lostPorts = new Set([...this.#lostPorts, ...lost.ports]);
       this.#syncDirectly();

@@ -64,6 +64,10 @@ export class RecordingMetrics implements SyncMetrics {
   observeConntrackCleanup(seconds: number, deleted: number): void {
     this.calls.push(`conntrack ${seconds}s ${deleted} deleted`);
   }
+
+  countRepair(): void {
+    this.calls.push("repair");
+  }
 }
 
 export class RecordingServiceHealth implements ServiceHealthPorts {
