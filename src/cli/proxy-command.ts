@@ -23,6 +23,7 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
     return EXIT_SUCCESS;
   }
   let log = createLogger();
+  const stop = stopSignal(() => log);
   try {
     const options = await completeOptions(command.flags, { readFile: (path) => readFile(path, "utf8") });
     for (const { level, message, facts } of options.notices) {
@@ -33,7 +34,7 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
     log = configuredLogger(options);
     for (const [name, value] of options.flagSnapshot) log.v(1, `FLAG: --${name}=${JSON.stringify(value)}`);
     const config = requireConfig(options);
-    return await act(config, options, command.gitVersion, log);
+    return await act(config, options, { version: command.gitVersion, log, stop });
   } catch (error) {
     log.error("command failed", error instanceof CommandError ? new Error(error.message) : error);
     return EXIT_FAILURE;
@@ -53,8 +54,7 @@ function configuredLogger({ config: { logging } }: CompletedOptions): RootLogger
 async function act(
   config: KubeProxyConfig,
   { actions, flagSnapshot }: CompletedOptions,
-  version: string,
-  log: RootLogger,
+  { version, log, stop }: { readonly version: string; readonly log: RootLogger; readonly stop: AbortSignal },
 ): Promise<number> {
   if (actions.writeConfigTo !== "") {
     const { encodeYaml } = await import("../config/v1alpha1-encode.ts");
@@ -64,8 +64,8 @@ async function act(
   }
   if (actions.cleanup) return await cleanUp(log);
   const { runProxy } = await import("./run-proxy.ts");
-  const stop = stopSignal(log);
   try {
+    stop.throwIfAborted();
     await runProxy(
       {
         config,
@@ -96,14 +96,14 @@ async function cleanUp(log: RootLogger): Promise<number> {
 }
 
 /**
- * Aborts on SIGTERM and SIGINT, so that the process ends cleanly also as PID 1, which has no default actions. A second
- * signal, or a stop that takes too long, ends it at once.
+ * Aborts on SIGTERM and SIGINT, from the first moment on, so that the process ends cleanly also as PID 1, which has no
+ * default actions. A second signal, or a stop that takes too long, ends it at once.
  */
-function stopSignal(log: RootLogger): AbortSignal {
+function stopSignal(log: () => RootLogger): AbortSignal {
   const stop = new AbortController();
   const onSignal = (name: NodeJS.Signals): void => {
     if (stop.signal.aborted) process.exit(EXIT_FAILURE);
-    log.info("Stopping; the rules stay in place", { signal: name });
+    log().info("Stopping; the rules stay in place", { signal: name });
     stop.abort();
     setTimeout(() => process.exit(EXIT_SUCCESS), STOP_LIMIT_MS).unref();
   };
