@@ -282,6 +282,59 @@ test("local policies without a local endpoint are counted", async () => {
   assert.deepEqual((await bench.sync()).noLocalEndpoints, { internal: 0, external: 1 });
 });
 
+/** A kernel that refuses new nat rules with this text, and names their lines or not. */
+function kernelRefusing(text: string, namesLine: boolean): MemoryIptables & { isHealed: boolean } {
+  const kernel = Object.assign(new MemoryIptables("IPv4"), { isHealed: false });
+  const restore = kernel.restore.bind(kernel);
+  kernel.restore = async (payload, options) => {
+    const tables = [...payload].join("").split(/(?<=^COMMIT\n)/m);
+    for (const [index, table] of tables.entries()) {
+      const at = table.split("\n").findIndex((line) => /^-[AI] /.test(line) && line.includes(text));
+      if (table.startsWith("*nat") && at >= 0 && !kernel.isHealed) {
+        const line = namesLine ? tables.slice(0, index).join("").split("\n").length + at : undefined;
+        throw new IptablesRestoreError("failed", "iptables-restore", 1, "refused", line);
+      }
+      await restore([table], options);
+    }
+  };
+  return kernel;
+}
+
+for (const namesLine of [true, false]) {
+  test(`a refused port keeps its last good rules in both tables (line ${namesLine ? "named" : "not named"})`, async () => {
+    const kernel = kernelRefusing("10.0.3.1", namesLine);
+    const bench = new Bench({}, kernel);
+    bench.set("bad", clusterIP(1), 0);
+    bench.set("good", clusterIP(2));
+    await bench.sync(true);
+    const before = kernel.dump("filter") + kernel.dump("nat");
+    assert.match(before, /"ns\/bad has no endpoints"/);
+    bench.set("bad", clusterIP(1), 1);
+    for (const isFullSync of [false, false, true]) {
+      const { failures } = await bench.sync(isFullSync);
+      assert.deepEqual(failures, [{ subject: "ns/bad", reason: "refused" }]);
+      assert.equal(kernel.dump("filter") + kernel.dump("nat"), before);
+    }
+    kernel.isHealed = true;
+    assert.deepEqual((await bench.sync()).failures, []);
+    assert.doesNotMatch(kernel.dump("filter"), /ns\/bad/);
+    assert.match(kernel.dump("nat"), /10\.0\.3\.1/);
+  });
+}
+
+test("a port that was refused takes its place before its rivals once it is accepted", async () => {
+  const kernel = kernelRefusing("10.0.1.1", true);
+  const bench = new Bench({}, kernel);
+  bench.set("a", clusterIP(1));
+  bench.set("bb", clusterIP(1));
+  bench.set("ccc", clusterIP(1));
+  await bench.sync(true);
+  kernel.isHealed = true;
+  await bench.sync();
+  const order = [...kernel.dump("nat").matchAll(/-A KUBE-SERVICES .*"ns\/(\S+) cluster IP"/g)].map(([, name]) => name);
+  assert.deepEqual(order, ["a", "bb", "ccc"]);
+});
+
 test("more culprits than are worth naming one by one: the others are programmed all the same", async () => {
   const kernel = new MemoryIptables("IPv4");
   const restore = kernel.restore.bind(kernel);

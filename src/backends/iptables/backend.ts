@@ -78,6 +78,8 @@ export class IptablesBackend implements Backend {
   /** Text of the static rules in the kernel; undefined when the kernel is not known to match memory. */
   #staticText: string | undefined;
   #staticCounts: WrittenRules = { filter: 0, nat: 0 };
+  /** By owner: entries in filter from before a partial sync that failed; until a full sync succeeds. */
+  #filterBefore: ReadonlyMap<string, string> = new Map();
   /** By owner: parts that the kernel refused in the last sync, and why. */
   #refused = new Map<string, SyncFailure>();
   #counters = { ctStateInvalid: false, localhostNodePorts: false };
@@ -185,6 +187,8 @@ export class IptablesBackend implements Backend {
       this.#staticText = undefined;
       this.#options.metrics.restoreFailures.inc();
       this.#options.metrics.partialRestoreFailures.inc();
+      // The change may be in force in filter, which comes before nat: only we know what was there.
+      this.#filterBefore = new Map(changes.map(({ owner, before }) => [owner, before?.filterShared ?? ""]));
       if (!isAttributable(error)) throw error;
       this.#options.log.error("Partial sync was refused, rewriting all rules", error);
       return undefined;
@@ -250,12 +254,14 @@ export class IptablesBackend implements Backend {
         unplanned,
         staleChains: [...existing],
         savedFilter,
+        filterBefore: this.#filterBefore,
         ...(isSplit && { portsPerTransaction }),
         onRefused: (error) => {
           metrics.restoreFailures.inc();
           this.#options.log.error("Failed to execute iptables-restore", error);
         },
       });
+      this.#filterBefore = new Map();
       this.#known.clear();
       this.#totals = { filter: 0, nat: 0, internal: 0, external: 0 };
       for (const [owner, rules] of result.installed) this.#remember(owner, rules);

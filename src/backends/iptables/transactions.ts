@@ -20,7 +20,7 @@ import {
 import type { StaticPlan } from "./plan-static.ts";
 import { type InstalledRules, installed, type PortRules } from "./port-rules.ts";
 import { isAttributable, send } from "./restore.ts";
-import { SavedRules } from "./saved-rules.ts";
+import { NO_RULES, SavedRules } from "./saved-rules.ts";
 
 /** How many culprits are excluded one by one on the tool's word before halving takes over. */
 const MAX_NAMED_CULPRITS = 8;
@@ -57,6 +57,11 @@ export interface FullTransaction {
    * it is needed, for the shared chains of nat are rewritten last of all.
    */
   readonly savedFilter: string | undefined;
+  /**
+   * By owner: entries in filter from before a partial sync that may have got as far as filter. They are the last good
+   * ones, whatever `savedFilter` says.
+   */
+  readonly filterBefore: ReadonlyMap<string, string>;
   /** See {@link FullPayloadInput.portsPerTransaction}. */
   readonly portsPerTransaction?: number;
   readonly onRefused: (error: IptablesRestoreError) => void;
@@ -90,12 +95,14 @@ class FullAttempt {
   readonly #kept = new Map<string, InstalledRules | undefined>();
   #saved: SavedRules | undefined;
   #savedFilter: string | undefined;
+  #filterBefore: ReadonlyMap<string, string>;
   #payload: Payload | undefined;
 
   constructor(iptables: Iptables, full: FullTransaction) {
     this.#iptables = iptables;
     this.#full = full;
     this.#savedFilter = full.savedFilter;
+    this.#filterBefore = full.filterBefore;
   }
 
   async run(): Promise<TransactionResult> {
@@ -119,7 +126,7 @@ class FullAttempt {
   /** Leaves an owner out of later attempts, with its last good rules in place. */
   async exclude(owner: string, name: ServicePortName | undefined, reason: string): Promise<void> {
     this.#failures.set(owner, { subject: name?.text ?? owner, reason });
-    if (name !== undefined) this.#kept.set(owner, (await this.#savedRules()).of(name));
+    if (name !== undefined) this.#kept.set(owner, await this.#lastGood(owner, name));
   }
 
   /** Excludes the owner of the line that the tool complained about; false when that leads to nobody new. */
@@ -138,11 +145,14 @@ class FullAttempt {
   async bisect(original: IptablesRestoreError): Promise<TransactionResult> {
     const fixed = await this.#rewriteStaticRules();
     // A table that was refused holds whatever an earlier attempt left there.
-    if (fixed.refused) this.#saved = undefined;
+    if (fixed.refused) {
+      this.#saved = undefined;
+      this.#filterBefore = new Map();
+    }
     const saved = await this.#savedRules();
     const changes: OwnerChange[] = [];
     for (const [owner, { name, rules }] of this.#full.ports) {
-      const before = saved.of(name);
+      const before = await this.#lastGood(owner, name);
       if (this.#kept.has(owner)) continue;
       this.#kept.set(owner, before);
       changes.push(before === undefined ? { owner, after: rules } : { owner, before, after: rules });
@@ -176,10 +186,9 @@ class FullAttempt {
 
   /** Rewrites the static rules, table by table, with everything else as it is. Resolves to the rules written. */
   async #rewriteStaticRules(): Promise<WrittenRules & { readonly refused: boolean }> {
-    const saved = await this.#savedRules();
     const kept = this.#keptOwners();
     for (const [owner, { name }] of this.#full.ports) {
-      const rules = this.#kept.has(owner) ? undefined : saved.of(name);
+      const rules = this.#kept.has(owner) ? undefined : await this.#lastGood(owner, name);
       if (rules !== undefined) kept.push({ owner, rules });
     }
     const { parts, written } = fullPayload({ plan: this.#full.plan, ports: [], kept });
@@ -219,6 +228,12 @@ class FullAttempt {
     const needed = new Set<string>();
     for (const rules of this.#kept.values()) for (const chain of rules?.ownChains.split("\n") ?? []) needed.add(chain);
     return this.#full.staleChains.filter((chain) => !needed.has(chain) && !this.#failures.has(staleChainOwner(chain)));
+  }
+
+  async #lastGood(owner: string, name: ServicePortName): Promise<InstalledRules | undefined> {
+    const found = (await this.#savedRules()).of(name);
+    const filterShared = this.#filterBefore.get(owner);
+    return filterShared === undefined ? found : { ...(found ?? NO_RULES), filterShared };
   }
 
   async #savedRules(): Promise<SavedRules> {
