@@ -322,8 +322,8 @@ for (const namesLine of [true, false]) {
   });
 }
 
-test("a port that was refused takes its place before its rivals once it is accepted", async () => {
-  const kernel = kernelRefusing("10.0.1.1", true);
+test("a port that was refused takes its place behind its rivals once it is accepted", async () => {
+  const kernel = kernelRefusing("10.0.3.1", true);
   const bench = new Bench({}, kernel);
   bench.set("a", clusterIP(1));
   bench.set("bb", clusterIP(1));

@@ -90,6 +90,14 @@ test("a chain that cannot be deleted is named by itself, and its owner is progra
   assert.deepEqual(kernel.chains("nat").slice(4), ["S", "SEP-3", "SVC"]);
 });
 
+test("chains that jump to one another go, whatever else has to stay", async () => {
+  const kernel = await kernelRefusing();
+  await kernel.restore(["*nat\n:A - [0:0]\n:B - [0:0]\n:C - [0:0]\n-A B -j A\n-A OUTPUT -j C\nCOMMIT\n"]);
+  const result = await applyHalving(kernel, ["A", "B", "C"].map(removalOf), quiet);
+  assert.deepEqual([...result.refused.keys()], ["chain C"]);
+  assert.deepEqual(kernel.chains("nat").slice(4), ["C", "S"]);
+});
+
 test("patience ends after so many refusals; what was not tried is neither accepted nor refused", async () => {
   const kernel = await kernelRefusing("n-");
   const result = await applyHalving(kernel, ["a", "b", "c", "d"].map(add), { ...quiet, maxRefusals: 3 });
