@@ -39,10 +39,12 @@ export interface KeptOwner {
   readonly rules: InstalledRules;
 }
 
+type OwnedRules = readonly [owner: string, rules: PortRules];
+
 /** What a full payload consists of. */
 export interface FullPayloadInput {
   readonly plan: StaticPlan;
-  readonly ports: Iterable<readonly [owner: string, rules: PortRules]>;
+  readonly ports: Iterable<OwnedRules>;
   readonly kept?: readonly KeptOwner[];
   /** nat chains of ours that nobody needs any more. */
   readonly staleChains?: readonly string[];
@@ -88,64 +90,72 @@ export function removalOf(chain: string): OwnerChange {
   return { owner: staleChainOwner(chain), before };
 }
 
-const own = (text: string): PayloadPart => ({ owner: undefined, text });
-
-/** Transactions with the own chains of some ports each, after one with the static chains that their rules jump to. */
-function* ownChainTransactions(
-  plan: StaticPlan,
-  ports: readonly (readonly [owner: string, rules: PortRules])[],
-  portsPerTransaction: number,
-): Iterable<PayloadPart> {
-  const targets = [...new Set(plan.natHead.map(({ chain }) => chain))];
-  yield own(`*nat\n${targets.map(chainLine).join("")}${appendLines(plan.natHead)}COMMIT\n`);
-  const owning = ports.filter(([, { ownChains }]) => ownChains !== "");
-  for (let first = 0; first < owning.length; first += portsPerTransaction) {
-    const group = owning.slice(first, first + portsPerTransaction);
-    yield own("*nat\n");
-    for (const [owner, { ownChains }] of group) yield { owner, text: chainLines(ownChains) };
-    for (const [owner, { ownText }] of group) yield { owner, text: ownText };
-    yield own("COMMIT\n");
-  }
-}
-
 /** Builds the payload that leaves exactly these rules. Pure. */
 export function fullPayload(input: FullPayloadInput): Payload {
   const { plan, kept = [], staleChains = [], heldChains = [], portsPerTransaction } = input;
   const ports = [...input.ports];
   const isSplit = portsPerTransaction !== undefined;
-  const filter: PayloadPart[] = [];
-  const chains: PayloadPart[] = [];
-  const nat: PayloadPart[] = [];
-  let filterCount = plan.filterHead.length + plan.filterTail.length;
-  let natCount = plan.natHead.length + plan.natTail.length;
-  for (const [owner, rules] of ports) {
-    if (rules.filterShared !== "") filter.push({ owner, text: append(rules.filterShared) });
-    if (rules.ownChains !== "" && !isSplit) chains.push({ owner, text: chainLines(rules.ownChains) });
-    const text = append(rules.natShared) + (isSplit ? "" : rules.ownText);
-    if (text !== "") nat.push({ owner, text });
-    filterCount += countOf(rules.filterShared);
-    natCount += countOf(rules.natShared) + rules.ownRuleCount;
+  const parts = new Parts();
+  parts.add(undefined, `*filter\n${plan.filterChains.map(chainLine).join("")}${appendLines(plan.filterHead)}`);
+  for (const [owner, { filterShared }] of ports) parts.add(owner, append(filterShared));
+  for (const { owner, rules } of kept) parts.add(owner, append(rules.filterShared));
+  parts.add(undefined, `${appendLines(plan.filterTail)}COMMIT\n`);
+
+  if (isSplit) addOwnChainTransactions(parts, plan, ports, portsPerTransaction);
+
+  parts.add(undefined, `*nat\n${plan.natChains.map(chainLine).join("")}`);
+  if (!isSplit) for (const [owner, { ownChains }] of ports) parts.add(owner, chainLines(ownChains));
+  for (const chain of [...staleChains, ...heldChains]) parts.add(staleChainOwner(chain), chainLine(chain));
+  parts.add(undefined, appendLines(plan.natHead));
+  for (const [owner, { natShared, ownText }] of ports) {
+    parts.add(owner, append(natShared));
+    if (!isSplit) parts.add(owner, ownText);
   }
-  for (const { owner, rules } of kept) {
-    filter.push({ owner, text: append(rules.filterShared) });
-    nat.push({ owner, text: append(rules.natShared) });
-    filterCount += countOf(rules.filterShared);
-    natCount += countOf(rules.natShared);
+  for (const { owner, rules } of kept) parts.add(owner, append(rules.natShared));
+  for (const chain of staleChains) parts.add(staleChainOwner(chain), `-X ${chain}\n`);
+  parts.add(undefined, `${appendLines(plan.natTail)}COMMIT\n`);
+  return { parts: parts.list, written: rulesWritten(plan, ports, kept) };
+}
+
+/** The pieces of a payload in order; empty ones are left out. */
+class Parts {
+  readonly list: PayloadPart[] = [];
+  add(owner: string | undefined, text: string): void {
+    if (text !== "") this.list.push({ owner, text });
   }
-  const parts = [
-    own(`*filter\n${plan.filterChains.map(chainLine).join("")}${appendLines(plan.filterHead)}`),
-    ...filter,
-    own(`${appendLines(plan.filterTail)}COMMIT\n`),
-    ...(isSplit ? ownChainTransactions(plan, ports, portsPerTransaction) : []),
-    own(`*nat\n${plan.natChains.map(chainLine).join("")}`),
-    ...chains,
-    ...[...staleChains, ...heldChains].map((chain) => ({ owner: staleChainOwner(chain), text: chainLine(chain) })),
-    own(appendLines(plan.natHead)),
-    ...nat,
-    ...staleChains.map((chain) => ({ owner: staleChainOwner(chain), text: `-X ${chain}\n` })),
-    own(`${appendLines(plan.natTail)}COMMIT\n`),
-  ];
-  return { parts: parts.filter((part) => part.text !== ""), written: { filter: filterCount, nat: natCount } };
+}
+
+/** Transactions with the own chains of some ports each, after one with the static chains that their rules jump to. */
+function addOwnChainTransactions(
+  parts: Parts,
+  plan: StaticPlan,
+  ports: readonly OwnedRules[],
+  portsPerTransaction: number,
+): void {
+  const targets = [...new Set(plan.natHead.map(({ chain }) => chain))];
+  parts.add(undefined, `*nat\n${targets.map(chainLine).join("")}${appendLines(plan.natHead)}COMMIT\n`);
+  const owning = ports.filter(([, { ownChains }]) => ownChains !== "");
+  for (let first = 0; first < owning.length; first += portsPerTransaction) {
+    const group = owning.slice(first, first + portsPerTransaction);
+    parts.add(undefined, "*nat\n");
+    for (const [owner, { ownChains }] of group) parts.add(owner, chainLines(ownChains));
+    for (const [owner, { ownText }] of group) parts.add(owner, ownText);
+    parts.add(undefined, "COMMIT\n");
+  }
+}
+
+function rulesWritten(plan: StaticPlan, ports: readonly OwnedRules[], kept: readonly KeptOwner[]): WrittenRules {
+  let filter = plan.filterHead.length + plan.filterTail.length;
+  let nat = plan.natHead.length + plan.natTail.length;
+  for (const [, rules] of ports) {
+    filter += countOf(rules.filterShared);
+    nat += countOf(rules.natShared) + rules.ownRuleCount;
+  }
+  for (const { rules } of kept) {
+    filter += countOf(rules.filterShared);
+    nat += countOf(rules.natShared);
+  }
+  return { filter, nat };
 }
 
 /**

@@ -85,6 +85,11 @@ const comment = (text: string): RuleMatch => ({ kind: "comment", text });
 const jump = (chain: ChainName): RuleTarget => ({ kind: "jump", chain });
 const MARK_MASQUERADE = jump(CHAINS.markMasquerade);
 
+/** The matches behind a comment, if there is one; without, exactly the list of arguments, for there are many of these. */
+function noted(note: RuleMatch | undefined, ...matches: readonly RuleMatch[]): readonly RuleMatch[] {
+  return note === undefined ? matches : [note, ...matches];
+}
+
 /** `{P} -d address --dport port`, the destination of one front end. */
 function frontEnd(d: Decisions, address: IpAddress): RuleMatch[] {
   return [d.protocol, { kind: "destination", address }, { kind: "destination-port", port: d.port.port }];
@@ -234,16 +239,14 @@ function planEndpointChains(own: OwnChains, d: Decisions, facts: PlanFacts): voi
   for (const endpoint of categories.reachable) names.set(endpoint.text, endpointChain(port.name, endpoint));
   if (cluster.length > 0) planChoice(own, d, chains.cluster, cluster, names, facts);
   if (local.length > 0) planChoice(own, d, chains.local, local, names, facts);
-  const commentMatches = facts.isLargeCluster ? [] : [comment(port.name.text)];
+  const note = facts.isLargeCluster ? undefined : comment(port.name.text);
   const isSticky = port.sessionAffinity === "ClientIP";
   for (const endpoint of categories.reachable) {
     const chain = names.get(endpoint.text);
     if (chain === undefined) continue;
     own.declare(chain);
-    own.add(chain, [...commentMatches, { kind: "source", address: endpoint.ip }], MARK_MASQUERADE);
-    const matches: RuleMatch[] = [...commentMatches];
-    if (isSticky) matches.push({ kind: "recent-set", name: chain });
-    matches.push(d.protocol);
+    own.add(chain, noted(note, { kind: "source", address: endpoint.ip }), MARK_MASQUERADE);
+    const matches = isSticky ? noted(note, { kind: "recent-set", name: chain }, d.protocol) : noted(note, d.protocol);
     own.add(chain, matches, { kind: "dnat", to: endpoint.text });
   }
 }
@@ -257,23 +260,24 @@ function planChoice(
   facts: PlanFacts,
 ): void {
   const { port } = d;
-  const start = (endpoint: Endpoint): RuleMatch[] =>
-    facts.isLargeCluster ? [] : [comment(`${port.name.text} -> ${endpoint.text}`)];
+  const noteOf = (endpoint: Endpoint): RuleMatch | undefined =>
+    facts.isLargeCluster ? undefined : comment(`${port.name.text} -> ${endpoint.text}`);
   own.declare(chain);
   if (port.sessionAffinity === "ClientIP") {
     for (const endpoint of endpoints) {
       const target = names.get(endpoint.text);
       if (target === undefined) continue;
       const recent: RuleMatch = { kind: "recent-check", name: target, seconds: port.stickyMaxAgeSeconds };
-      own.add(chain, [...start(endpoint), recent], jump(target));
+      own.add(chain, noted(noteOf(endpoint), recent), jump(target));
     }
   }
   endpoints.forEach((endpoint, index) => {
     const target = names.get(endpoint.text);
     if (target === undefined) return;
-    const matches = start(endpoint);
+    const note = noteOf(endpoint);
     const remaining = endpoints.length - index;
-    if (remaining > 1) matches.push({ kind: "random", probability: oneInText(remaining) });
+    const isLast = remaining === 1;
+    const matches = isLast ? noted(note) : noted(note, { kind: "random", probability: oneInText(remaining) });
     own.add(chain, matches, jump(target));
   });
 }

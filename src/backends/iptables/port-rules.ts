@@ -48,9 +48,7 @@ function sharedSpecs(plan: ServicePortPlan, table: "filter" | "nat"): string {
 
 /** `-A` lines for rules, each ended by a line feed. Pure. */
 export function appendLines(rules: readonly Rule[]): string {
-  const lines: string[] = [];
-  for (const rule of rules) lines.push(`-A ${ruleSpec(rule)}\n`);
-  return lines.join("");
+  return rules.map((rule) => `-A ${ruleSpec(rule)}\n`).join("");
 }
 
 /** The part of spelled rules worth remembering. Pure. */
