@@ -9,7 +9,7 @@ import {
   type ExecIptablesOptions,
   isIptablesPresent,
 } from "../kernel/iptables/exec-iptables.ts";
-import { openAccountingCounters } from "../kernel/nfacct/netlink-nfacct.ts";
+import { openNfacct } from "../kernel/nfacct/netlink-nfacct.ts";
 import { execProcess } from "../kernel/process.ts";
 import { fileSysctls, type Sysctls } from "../kernel/sysctl.ts";
 import { type Logger, silentLogger } from "../logging/logger.ts";
@@ -58,26 +58,9 @@ async function isConntrackLiberal(sysctls: Sysctls, log: Logger): Promise<boolea
  * so both families share them, and the metrics read them once.
  */
 async function openCounters({ family, metrics, log }: BackendContext): Promise<CounterStore | undefined> {
-  try {
-    const counters = openAccountingCounters();
-    const availability = await counters.probe();
-    if (!availability.available) throw new Error(availability.reason);
-    if (family === "IPv4") metrics.collectNfacct(async (name) => (await counters.read(name))?.packets, log);
-    return {
-      async ensure(name) {
-        try {
-          await counters.ensure(name);
-          return true;
-        } catch (error) {
-          log.error("failed to create nfacct counter", error, { counter: name });
-          return false;
-        }
-      },
-    };
-  } catch (error) {
-    log.info("failed to initialize nfacct client", { err: String(error) });
-    return undefined;
-  }
+  const counters = await openNfacct(log);
+  if (counters !== undefined && family === "IPv4") metrics.collectNfacct((name) => counters.packets(name), log);
+  return counters;
 }
 
 async function createBackend(context: BackendContext): Promise<IptablesBackend> {

@@ -4,24 +4,12 @@
  * Reference server.md §2.6, §12.4.
  */
 import { quoteGo } from "../config/go-text.ts";
+import type { BuildInfo } from "../server/metrics.ts";
 
 /** The Kubernetes release whose kube-proxy this program replaces. */
 export const KUBERNETES_VERSION = "v1.36.2";
 export const KUBERNETES_MAJOR = "1";
 export const KUBERNETES_MINOR = "36";
-
-/** The facts of `kubernetes_build_info` and `--version=raw`. */
-export interface BuildInfo {
-  readonly major: string;
-  readonly minor: string;
-  readonly gitVersion: string;
-  readonly gitCommit: string;
-  readonly gitTreeState: string;
-  readonly buildDate: string;
-  readonly goVersion: string;
-  readonly compiler: string;
-  readonly platform: string;
-}
 
 const GO_ARCHITECTURES: Readonly<Record<string, string>> = { x64: "amd64", ia32: "386", ppc64: "ppc64le" };
 

@@ -16,7 +16,7 @@ import { defineNftablesMetrics, type NftablesMetrics } from "./nftables-metrics.
 import { defineRuntimeMetrics } from "./runtime-metrics.ts";
 import { defineSyncMetrics } from "./sync-metrics.ts";
 
-/** The Kubernetes release that this program stands in for. */
+/** The facts of `kubernetes_build_info` and `--version=raw`. */
 export interface BuildInfo {
   readonly major: string;
   readonly minor: string;
@@ -25,6 +25,10 @@ export interface BuildInfo {
   readonly gitCommit: string;
   readonly gitTreeState: string;
   readonly buildDate: string;
+  /** What runs it, in the places of Go's facts. */
+  readonly goVersion: string;
+  readonly compiler: string;
+  readonly platform: string;
 }
 
 /** A feature gate as the metrics show it. */
@@ -51,12 +55,6 @@ export interface ProxyMetrics {
   setFeatures(features: Iterable<FeatureState>): void;
   /** For families that belong to one room alone. */
   readonly families: MetricFamilies;
-}
-
-/** `linux/amd64`, in Go's words. */
-export function goPlatform(): string {
-  const architectures: Readonly<Record<string, string>> = { x64: "amd64", ia32: "386" };
-  return `${process.platform}/${architectures[process.arch] ?? process.arch}`;
 }
 
 function countDefinitions(families: MetricFamilies): void {
@@ -135,9 +133,9 @@ export function createMetrics(): ProxyMetrics {
           git_commit: info.gitCommit,
           git_tree_state: info.gitTreeState,
           build_date: info.buildDate,
-          go_version: `node ${process.version}`,
-          compiler: "v8",
-          platform: goPlatform(),
+          go_version: info.goVersion,
+          compiler: info.compiler,
+          platform: info.platform,
         },
         1,
       );

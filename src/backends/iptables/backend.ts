@@ -11,7 +11,7 @@ import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { Backend, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { TimeSlice } from "../../sync/time-slice.ts";
-import { CHAINS, isServiceChain } from "./chain-names.ts";
+import { isServiceChain } from "./chain-names.ts";
 import { applyHalving } from "./halving.ts";
 import { deltaPayload, type OwnerChange, removalOf, staleChainOf, type WrittenRules } from "./payload.ts";
 import { COUNTERS, LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
@@ -356,7 +356,7 @@ export class IptablesBackend implements Backend {
   async #isIntact(): Promise<Presence> {
     if (this.#staticText === undefined) return "unknown";
     const { iptables } = this.#options;
-    const jumps = JUMP_RULES.filter(({ target, rule }) => target === CHAINS.postrouting || rule.chain === "FORWARD");
+    const jumps = JUMP_RULES.filter(({ table, rule }) => table === "nat" || rule.chain === "FORWARD");
     for (const { table, rule } of jumps) {
       const presence = await iptables.rulePresence(table, rule.chain, ruleArguments(rule));
       if (presence !== "present") return presence;

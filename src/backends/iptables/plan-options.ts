@@ -1,18 +1,9 @@
 /** What the iptables planners need to know besides the services: configuration and facts of the node, one family. */
-import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
+import type { NodePlanConfig } from "../../model/node-plan-config.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
-import type { IpAddress, IpFamily } from "../../net/ip.ts";
 
 /** Constant for the life of the process. */
-export interface PlanConfig {
-  readonly family: IpFamily;
-  readonly nodeName: string;
-  /** This family's effective node IP; loopback when unknown. */
-  readonly nodeIP: IpAddress;
-  /** `1 << masqueradeBit`, unsigned. */
-  readonly masqueradeMark: number;
-  readonly masqueradeAll: boolean;
-  readonly detector: LocalTrafficDetector;
+export interface PlanConfig extends NodePlanConfig {
   /** Effective only: always false for IPv6 (iptables.md §12.1). */
   readonly localhostNodePorts: boolean;
   readonly hasRandomFully: boolean;
