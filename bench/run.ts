@@ -110,6 +110,8 @@ async function measureAll(args: BenchArguments, textFile: string): Promise<SizeR
 }
 
 async function main(): Promise<number> {
+  const [mode, ...rest] = process.argv.slice(2).filter((word) => word !== "--");
+  if (mode === "nftables") return await (await import("./nftables.ts")).benchNftables(rest);
   const args = readArguments(process.argv.slice(2));
   if (args === "help") {
     console.log(USAGE);

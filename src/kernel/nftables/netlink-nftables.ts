@@ -25,6 +25,21 @@ export interface NetlinkTableName {
   readonly table: string;
 }
 
+/** What a batch cost. */
+export interface NetlinkCommit {
+  /** In the kernel, and on the way to it and back. */
+  readonly milliseconds: number;
+  readonly messages: number;
+  readonly bytes: number;
+}
+
+export interface NetlinkRulesetOptions {
+  /** For what the kernel announces while tables are watched. @default that of subscriptions */
+  readonly receiveBufferBytes?: number;
+  /** Told of each batch that the kernel accepted. */
+  readonly onCommit?: (commit: NetlinkCommit) => void;
+}
+
 /** The tables of the network namespace. */
 export interface NetlinkRuleset {
   /** One table; it need not exist. Meant to be its only writer in this process. */
@@ -35,12 +50,8 @@ export interface NetlinkRuleset {
   close(): Promise<void>;
 }
 
-/**
- * Opens the namespace's nf_tables. @throws NetlinkError when the kernel has none.
- *
- * @param options `receiveBufferBytes`: for what the kernel announces while tables are watched.
- */
-export function openNetlinkRuleset(options: { readonly receiveBufferBytes?: number } = {}): NetlinkRuleset {
+/** Opens the namespace's nf_tables. @throws NetlinkError when the kernel has none. */
+export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptions = {}): NetlinkRuleset {
   const client = openNftables();
   const commits = new Exclusive();
   let committed = 0;
@@ -49,8 +60,12 @@ export function openNetlinkRuleset(options: { readonly receiveBufferBytes?: numb
   /** One commit at a time, so that the monitor can tell when all have been announced. */
   function commit({ batch }: EncodedTransaction): Promise<CommitResult> {
     return commits.run(async () => {
+      const startMs = performance.now();
       const result = await client.commit(batch);
-      if (result.committed && batch.size > 0) committed += 1;
+      if (result.committed && batch.size > 0) {
+        committed += 1;
+        onCommit?.({ milliseconds: performance.now() - startMs, messages: batch.size, bytes: batch.byteLength });
+      }
       return result;
     });
   }

@@ -101,7 +101,8 @@ export function ruleText({ statements, comment }: NftRule, family: NftFamily): s
   return texts.join(" ");
 }
 
-function verdictText(verdict: NftVerdict): string {
+/** A verdict: `goto service-…`. */
+export function verdictText(verdict: NftVerdict): string {
   return verdict.kind === "drop" ? "drop" : `${verdict.kind} ${verdict.chain}`;
 }
 

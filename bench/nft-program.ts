@@ -1,0 +1,59 @@
+/** The `nft` program doing what a transaction does, as upstream would have it. */
+import { execFileSync, spawn } from "node:child_process";
+import type { NftOperation } from "../src/kernel/nftables/nftables.ts";
+import { ruleText, verdictText } from "../src/kernel/nftables/ruleset-text.ts";
+
+/** Lines for `nft -f`, for the operations that changed endpoints and added services consist of. */
+export function nftScript(table: string, operations: readonly NftOperation[]): string {
+  const lines = operations.map((operation) => {
+    switch (operation.kind) {
+      case "flush-chain":
+        return `flush chain ip ${table} ${operation.chain}`;
+      case "add-chain":
+        return `add chain ip ${table} ${operation.chain.name}`;
+      case "add-elements": {
+        const elements = operation.elements.map(
+          ({ key, verdict }) => `${key.join(" . ")}${verdict === undefined ? "" : ` : ${verdictText(verdict)}`}`,
+        );
+        return `add element ip ${table} ${operation.set.name} { ${elements.join(", ")} }`;
+      }
+      case "add-rule":
+        return `add rule ip ${table} ${operation.chain} ${ruleText(operation.rule, "ip")}`;
+      default:
+        throw new RangeError(`${operation.kind} is no part of such a change`);
+    }
+  });
+  return `${lines.join("\n")}\n`;
+}
+
+/** @returns milliseconds; undefined when it was cut off after `limitMs`. Rejects when nft refuses. */
+export async function runNft(file: string, limitMs: number): Promise<number | undefined> {
+  const startMs = performance.now();
+  const child = spawn("nft", ["-f", file], {
+    stdio: ["ignore", "ignore", "inherit"],
+    timeout: limitMs,
+    killSignal: "SIGKILL",
+  });
+  const outcome = await new Promise<string>((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", (status, signal) => resolve(signal ?? String(status)));
+  });
+  if (outcome === "SIGKILL") return undefined;
+  if (outcome !== "0") throw new Error(`nft -f ended with ${outcome}`);
+  return performance.now() - startMs;
+}
+
+export function listRuleset(): string {
+  return execFileSync("nft", ["list", "ruleset"], { encoding: "utf8", maxBuffer: 2 ** 30 });
+}
+
+/** @returns milliseconds for the listing that upstream makes before every transaction. */
+export function timeUpstreamListing(table: string): number {
+  const startMs = performance.now();
+  execFileSync("nft", ["--json", "--terse", "list", "table", "ip", table], { maxBuffer: 2 ** 30 });
+  return performance.now() - startMs;
+}
+
+export function flushRuleset(): void {
+  execFileSync("nft", ["flush", "ruleset"]);
+}

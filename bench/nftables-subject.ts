@@ -1,0 +1,128 @@
+/**
+ * What is measured of the nftables mode: the model and the backend of one family as the daemon has them, over the kernel of
+ * this process's network namespace. The proxier around them only decides when; it is left out.
+ */
+import { NftablesBackend } from "../src/backends/nftables/backend.ts";
+import { TABLE } from "../src/backends/nftables/names.ts";
+import { type NetlinkRuleset, openNetlinkRuleset } from "../src/kernel/nftables/netlink-nftables.ts";
+import type { Nftables, NftOperation } from "../src/kernel/nftables/nftables.ts";
+import { silentLogger } from "../src/logging/logger.ts";
+import type { SyncInput } from "../src/sync/backend.ts";
+import { benchService, benchSlice } from "./cluster.ts";
+import { benchConfig, benchState } from "./subject.ts";
+
+export class NftSubject {
+  readonly state = benchState();
+  readonly #ruleset: NetlinkRuleset;
+  readonly #endpointsEach: number;
+  readonly #stop = new AbortController();
+  /** By service number; absent means 0, the endpoints of the start. */
+  readonly #generations = new Map<number, number>();
+  #backend: NftablesBackend;
+  #watching: Promise<void> = Promise.resolve();
+  /** Operations of the last transaction. */
+  lastOperations: readonly NftOperation[] = [];
+  transactions = 0;
+  /** Time that the kernel has taken for transactions. */
+  kernelMs = 0;
+
+  constructor(endpointsEach: number) {
+    this.#endpointsEach = endpointsEach;
+    this.#ruleset = openNetlinkRuleset({
+      onCommit: ({ milliseconds }) => {
+        this.kernelMs += milliseconds;
+      },
+    });
+    this.#backend = this.#newBackend();
+  }
+
+  /** Watches the table as the daemon does; losing rules fails the bench. */
+  watch(onLost: () => void): void {
+    this.#watching = this.#backend.monitor(onLost, this.#stop.signal);
+  }
+
+  load(count: number): void {
+    for (let index = 0; index < count; index += 1) {
+      this.setService(index, "add");
+    }
+    this.state.applyChanges();
+  }
+
+  /** A sync of everything by a backend that knows nothing: the first one, or the first after a restart. */
+  async fullSync(isRestart: boolean): Promise<void> {
+    if (isRestart) this.#backend = this.#newBackend();
+    await this.#sync(true, new Set());
+  }
+
+  /** Replaces an endpoint of a service, in the model only. */
+  replaceEndpoint(index: number): void {
+    const generation = this.#generations.get(index) ?? 0;
+    this.#generations.set(index, generation + 1);
+    this.state.onEndpointSlice({
+      kind: "update",
+      old: benchSlice(index, this.#endpointsEach, generation),
+      object: benchSlice(index, this.#endpointsEach, generation + 1),
+    });
+  }
+
+  /** Adds a service with its endpoints, or removes it, in the model only. */
+  setService(index: number, kind: "add" | "delete"): void {
+    this.state.onService({ kind, object: benchService(index) });
+    this.state.onEndpointSlice({ kind, object: benchSlice(index, this.#endpointsEach) });
+  }
+
+  /** Commits what has changed in the model. */
+  async syncChanges(): Promise<void> {
+    const { changedPorts } = this.state.applyChanges();
+    await this.#sync(false, changedPorts);
+  }
+
+  async close(): Promise<void> {
+    this.#stop.abort();
+    await this.#watching;
+    await this.#ruleset.close();
+  }
+
+  #newBackend(): NftablesBackend {
+    const { hasRandomFully: _, localhostNodePorts: _no, conntrackLiberal: _none, ...config } = benchConfig(true);
+    const fail = (what: string) => ({
+      inc: () => {
+        throw new Error(`a ${what} was refused`);
+      },
+    });
+    return new NftablesBackend({
+      config,
+      nft: this.#counted(this.#ruleset.open({ family: "ip", table: TABLE })),
+      nodePortIPs: async () => ({ kind: "ips", ips: [config.nodeIP] }),
+      metrics: { syncFailures: fail("sync"), cleanupFailures: fail("deletion") },
+      log: silentLogger,
+    });
+  }
+
+  #counted(nft: Nftables): Nftables {
+    return {
+      ...nft,
+      transact: async (operations, options) => {
+        this.lastOperations = operations;
+        this.transactions += 1;
+        await nft.transact(operations, options);
+      },
+    };
+  }
+
+  async #sync(isFullSync: boolean, changedPorts: ReadonlySet<string>): Promise<void> {
+    const { services, endpoints, endpointCount } = this.state;
+    const input: SyncInput = {
+      isFullSync,
+      services,
+      endpoints,
+      endpointCount,
+      changedPorts,
+      zone: undefined,
+      serviceCIDRs: ["10.96.0.0/12"],
+    };
+    const { failures } = await this.#backend.sync(input, new AbortController().signal);
+    const [failure] = failures;
+    if (failure !== undefined) throw new Error(`${failure.subject} was refused: ${failure.reason}`);
+  }
+}
