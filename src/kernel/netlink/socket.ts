@@ -136,7 +136,7 @@ export class NetlinkSocket implements AsyncDisposable {
       const base = this.#takeSequence(batch);
       const bytes = batch.bytes;
       this.#descriptor.reserveSend(bytes.length);
-      if (bytes.length > SEND_ELSEWHERE_BYTES) await this.#descriptor.send(bytes);
+      if (options.isSlow === true || bytes.length > SEND_ELSEWHERE_BYTES) await this.#descriptor.send(bytes);
       else this.#descriptor.sendNow(bytes);
       return this.#readBatchResult(batch, base);
     });

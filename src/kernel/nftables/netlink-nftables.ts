@@ -19,6 +19,12 @@ const READ_ATTEMPTS = 8;
 /** How often a batch is sent again because others, who did not touch the table, moved the generation on. */
 const MAX_REBASES = 50;
 
+/**
+ * From here on the next batch is sent off the main thread. The kernel checks the whole table for each batch: with 10,000
+ * services that is milliseconds, however small the batch is.
+ */
+const SLOW_COMMIT_MS = 3;
+
 /** Names a table. */
 export interface NetlinkTableName {
   readonly family: NftFamily;
@@ -55,16 +61,18 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
   const client = openNftables();
   const commits = new Exclusive();
   let committed = 0;
+  let lastCommitMs = 0;
   const monitor = new RulesetMonitor({ client, commits, committed: () => committed, ...options });
 
   /** One commit at a time, so that the monitor can tell when all have been announced. */
   function commit({ batch }: EncodedTransaction): Promise<CommitResult> {
     return commits.run(async () => {
       const startMs = performance.now();
-      const result = await client.commit(batch);
+      const result = await client.commit(batch, { isSlow: lastCommitMs > SLOW_COMMIT_MS });
+      lastCommitMs = performance.now() - startMs;
       if (result.committed && batch.size > 0) {
         committed += 1;
-        onCommit?.({ milliseconds: performance.now() - startMs, messages: batch.size, bytes: batch.byteLength });
+        onCommit?.({ milliseconds: lastCommitMs, messages: batch.size, bytes: batch.byteLength });
       }
       return result;
     });
