@@ -12,6 +12,7 @@ import { type CommandOptions, type CommandResult, runCommand } from "./run-comma
 import { isLeftover } from "./run-name.ts";
 
 const NAMESPACE_FOLDER = "/run/netns";
+const CREATION_LIMIT_MS = 120_000;
 
 /** A handle; the kernel's namespace exists from {@link NetworkNamespace.create} to {@link NetworkNamespace.remove}. */
 export class NetworkNamespace {
@@ -24,7 +25,8 @@ export class NetworkNamespace {
 
   /** Creates the namespace with its loopback up. Rejects with CommandError. */
   static async create(name: string): Promise<NetworkNamespace> {
-    await runCommand(["ip", "netns", "add", name]);
+    // The kernel makes no namespace while it takes down a large one, on this machine somebody else's perhaps.
+    await runCommand(["ip", "netns", "add", name], { timeoutMs: CREATION_LIMIT_MS });
     const namespace = new NetworkNamespace(name);
     await namespace.configure(["link set lo up"]);
     return namespace;
