@@ -197,6 +197,7 @@ test("a receiver that throws ends the source: that is a bug, and not the server'
   };
   source.server.put("services", service(5));
   await assert.rejects(source.ended, /bug/);
+  await until("the connections to close", () => source.server.connections === 0);
 });
 
 test("a file of the configuration that is not there is an error at the start", async (t) => {

@@ -14,8 +14,8 @@ export type Fault =
       readonly retryAfterSeconds?: number;
       readonly cause?: string;
     }
-  /** 200 with a text that is no JSON, as a captive portal answers. */
-  | { readonly kind: "html" }
+  /** 200 with something else than was asked for, as a captive portal answers. */
+  | { readonly kind: "text"; readonly contentType: string; readonly text: string }
   /** The connection is closed without an answer. */
   | { readonly kind: "reset" }
   /** The connection stays and nothing comes. */
@@ -28,6 +28,13 @@ export type Fault =
   | { readonly kind: "stall"; readonly afterBytes: number }
   /** The body comes in small pieces. */
   | { readonly kind: "slow"; readonly pieceBytes: number; readonly delayMs: number };
+
+/** What a captive portal says to everything. */
+export const WEB_PAGE: Fault = {
+  kind: "text",
+  contentType: "text/html",
+  text: "<html><body>Please log in</body></html>",
+};
 
 /** A body that suffers from a fault, or from none. */
 export class FaultyBody {
@@ -109,9 +116,9 @@ export function answerFault(response: ServerResponse, fault: Fault | undefined):
     case "status":
       sendStatus(response, fault);
       return true;
-    case "html":
-      response.writeHead(200, { "Content-Type": "text/html" });
-      response.end("<html><body>Please log in</body></html>");
+    case "text":
+      response.writeHead(200, { "Content-Type": fault.contentType });
+      response.end(fault.text);
       return true;
     case "reset":
       response.destroy();

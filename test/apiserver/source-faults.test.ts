@@ -1,9 +1,17 @@
 /** The API source at a server that misbehaves: nothing delivered is lost, nothing is made up, everything comes in the end. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
+import type { Clock } from "../../src/sync/clock.ts";
 import { node, service, serviceCidr, slice } from "./example-objects.ts";
-import type { Fault } from "./faults.ts";
-import { type SourceUnderTest, type StartOptions, settled, startSource, until } from "./source-under-test.ts";
+import { type Fault, WEB_PAGE } from "./faults.ts";
+import {
+  fastClock,
+  type SourceUnderTest,
+  type StartOptions,
+  settled,
+  startSource,
+  until,
+} from "./source-under-test.ts";
 import type { TestApiServer } from "./test-api-server.ts";
 
 const COUNT = 20;
@@ -89,7 +97,9 @@ test("pages that expire on the way are read again as a whole", async (t) => {
       server.switches.hasWatchList = false;
       for (let index = 0; index < 1_200; index++) server.put("services", service(index));
       server.switches.fault = ({ plural, query }) => {
-        if (plural === "services" && query.has("continue")) server.pages.expireTokens();
+        if (plural !== "services" || !query.has("continue")) return undefined;
+        server.pages.expireTokens();
+        server.delete("services", service(0));
         return undefined;
       };
     },
@@ -99,23 +109,38 @@ test("pages that expire on the way are read again as a whole", async (t) => {
     .seen("list", "services")
     .map(({ query }) => `${query.get("limit")} ${query.has("continue")}`);
   assert.deepEqual(lists, ["500 false", "500 true", "null false"]);
-  assert.equal(source.sink.take("services").length, 1_200, "each was added once");
+  const events = source.sink.take("services");
+  assert.equal(events.length, 1_201, "each was added once");
+  assert.equal(events.at(-1), "delete default/svc-0", "it was on the first page and is gone");
 });
 
-test("a server restored from an older backup is followed back", async (t) => {
-  const source = await start(t);
-  const { server, sink } = source;
-  sink.take("services");
-  // To the client it looks the same when its own version is ahead: the server has never heard of it.
-  server.store.rewind(50);
-  server.delete("services", service(3));
-  cutServices(server);
-  await settled(source, "services");
-  assert.deepEqual(sink.take("services"), ["delete default/svc-3"]);
-});
+for (const hasWatchList of [true, false]) {
+  test(`a server restored from an older backup is followed back (streamed lists: ${hasWatchList})`, async (t) => {
+    const source = await start(t, {
+      prepare: (s) => {
+        some(s);
+        s.switches.hasWatchList = hasWatchList;
+      },
+    });
+    const { server, sink } = source;
+    await until("the watch", () => server.watches("services").length === 1);
+    sink.take("services");
+    // To the client it looks the same when its own version is ahead: the server has never heard of it.
+    server.store.rewind(50);
+    server.delete("services", service(3));
+    cutServices(server);
+    await settled(source, "services");
+    assert.deepEqual(sink.take("services"), ["delete default/svc-3"]);
+  });
+}
 
 const BROKEN_ANSWERS: readonly (readonly [string, Fault, RegExp])[] = [
-  ["a web page", { kind: "html" }, /"text\/html" and not JSON: is this an API server\?/],
+  [
+    "another object",
+    { kind: "text", contentType: "application/json", text: '{"kind":"APIVersions","metadata":{}}' },
+    /is no list: is this an API server\?/,
+  ],
+  ["a web page", WEB_PAGE, /"text\/html" and not JSON: is this an API server\?/],
   ["a list that ends early", { kind: "truncate", afterBytes: 3_000 }, /ends in the middle of the JSON text/],
   ["a list that is cut", { kind: "cut", afterBytes: 3_000 }, /the connection was cut/],
   ["status 500", { kind: "status", code: 500 }, /500 InternalError/],
@@ -222,6 +247,9 @@ test("an object of 40 MB is left out of a watch and of a list without stopping a
     .errors()
     .filter((line) => /has 4\d{7} bytes, more than 16777216: its last good version stays/.test(line));
   assert.equal(said.length, 1, log.errors().join("\n"));
+  server.delete("services", service(4));
+  await settled(source, "services");
+  assert.deepEqual(sink.take("services"), ["delete default/svc-4"]);
 });
 
 for (const [what, line] of [
@@ -246,8 +274,9 @@ for (const [what, line] of [
   });
 }
 
-test("a watch that falls silent is opened anew", async (t) => {
-  const source = await start(t, { times: { watchIdleMs: 150 } });
+test("a watch that falls silent is opened anew at once", async (t) => {
+  const { waits, clock } = notingClock();
+  const source = await start(t, { times: { watchIdleMs: 150 }, clock });
   const { server, sink, log } = source;
   await settled(source, "services");
   sink.take("services");
@@ -256,6 +285,7 @@ test("a watch that falls silent is opened anew", async (t) => {
   await until("the update", () => sink.events.services.length > 0);
   assert.deepEqual(sink.take("services"), ["update default/svc-1"]);
   assert.deepEqual(log.errors(), []);
+  assert.deepEqual(waits, [], "nothing says that the server needs a rest");
 });
 
 test("a streamed list that never ends is given up for pages", async (t) => {
@@ -313,6 +343,32 @@ test("a token that is refused is read again and the watch goes on", async (t) =>
   server.switches.tokens = new Map([["one", "system:kube-proxy"]]);
   await settled(source, "services");
   assert.deepEqual(sink.take("services"), ["add default/svc-70"]);
+});
+
+/** A clock that notes what is waited for. */
+function notingClock() {
+  const clock = fastClock(100);
+  const waits: number[] = [];
+  const sleep: Clock["sleep"] = (delayMs, signal) => {
+    waits.push(delayMs);
+    return clock.sleep(delayMs, signal);
+  };
+  return { waits, clock: { ...clock, sleep } };
+}
+
+test("failures are answered by longer and longer waits, and by those that the server asks for", async (t) => {
+  const { waits, clock } = notingClock();
+  const { server } = await start(t, {
+    waitsForSync: false,
+    random: () => 0,
+    clock,
+    prepare: (s) => failing(s, "nodes", { kind: "status", code: 500 }),
+    wanted: new Promise(() => {}),
+  });
+  await until("three attempts", () => waits.length >= 3);
+  failing(server, "nodes", { kind: "status", code: 429, retryAfterSeconds: 40 });
+  await until("more attempts", () => waits.includes(40_000));
+  assert.deepEqual(waits.slice(0, 3), [800, 1600, 3200]);
 });
 
 test("a slow server is waited for, and its objects are used as they come", async (t) => {

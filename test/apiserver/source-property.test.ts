@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
 import { node, service, serviceCidr, slice } from "./example-objects.ts";
-import type { Fault } from "./faults.ts";
+import { type Fault, WEB_PAGE } from "./faults.ts";
 import { type Lifetime, settled, startSource } from "./source-under-test.ts";
 import type { TestApiServer } from "./test-api-server.ts";
 
@@ -32,7 +32,7 @@ const bytes = fc.integer({ min: 1, max: 20_000 });
 const fault: fc.Arbitrary<Fault | undefined> = fc.oneof(
   fc.constant(undefined),
   fc.constantFrom(410, 429, 500, 503).map((code): Fault => ({ kind: "status", code })),
-  fc.constantFrom<Fault>({ kind: "html" }, { kind: "reset" }),
+  fc.constantFrom<Fault>(WEB_PAGE, { kind: "reset" }),
   fc
     .tuple(fc.constantFrom("cut" as const, "truncate" as const, "stall" as const), bytes)
     .map(([kind, afterBytes]): Fault => ({ kind, afterBytes })),
@@ -159,6 +159,6 @@ test("after any history of changes and faults, the delivered objects are the ser
         for (const cleanUp of cleanups) await cleanUp();
       }
     }),
-    { numRuns: Number(process.env.RUNS ?? 15) },
+    { numRuns: 15 },
   );
 });

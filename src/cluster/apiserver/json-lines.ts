@@ -1,4 +1,4 @@
-/** A stream of JSON values, one per line, as the API server writes watches. */
+/** A stream of JSON values, one per line, as the API server writes watches. A line counts once it has ended. */
 import { BoundedText, type Piece } from "./bounded-text.ts";
 
 const NEWLINE = 0x0a;
@@ -21,10 +21,5 @@ export class JsonLines {
       if (line.bytes > 0) this.#onLine(line);
     }
     if (start < chunk.length) this.#line.add(chunk.subarray(start));
-  }
-
-  /** The stream has ended. @returns bytes of a line without an end, which is lost. */
-  end(): number {
-    return this.#line.bytes;
   }
 }

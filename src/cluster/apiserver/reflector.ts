@@ -140,10 +140,7 @@ export class Reflector<K extends ObjectKind> {
     const read = (query: Readonly<Record<string, string>>) =>
       readListPage({ resource, transport, cache: this.#cache, query, idleMs }, signal);
     this.#cache.beginList();
-    const first = await read(this.#firstPage()).catch((error: unknown) => {
-      if (isApiError(error, "expired", "version_too_large", "refused")) this.#isVersionLost = true;
-      throw error;
-    });
+    const first = await read(this.#firstPage());
     let token = first.continueToken;
     while (token !== "" && !signal.aborted) {
       try {

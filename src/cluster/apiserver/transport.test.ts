@@ -124,6 +124,23 @@ test("a token or a client certificate says who we are", async (t) => {
   refused.close();
 });
 
+test("a 401 makes the credentials be read again", async (t) => {
+  const server = await startServer(t);
+  server.switches.tokens = new Map([["new", "u"]]);
+  let token = "old";
+  const tls = { ca: server.authority.certificate, rejectUnauthorized: true };
+  const identity = {
+    current: () => Promise.resolve({ headers: { Authorization: `Bearer ${token}` }, tls }),
+    refused: () => {
+      token = "new";
+    },
+  };
+  const transport = client(server.url, server.authority.certificate, {}, { identity });
+  await failure(read(transport));
+  assert.match(await read(transport), /ServiceList/);
+  transport.close();
+});
+
 test("error answers become typed errors in one line", async (t) => {
   const server = await startServer(t);
   const transport = client(server.url, server.authority.certificate);
