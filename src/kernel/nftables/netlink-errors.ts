@@ -25,6 +25,12 @@ const ADVICE: Partial<Readonly<Record<NftErrorCode, string>>> = {
   unsupported: "the kernel lacks it: a module or a newer kernel is needed",
 };
 
+/** For refusals of a whole batch, which name no operation. */
+const SAID: Partial<Readonly<Record<NftErrorCode, string>>> = {
+  denied: "nftables: the kernel does not permit it (EPERM)",
+  conflict: "nftables: somebody else has changed the ruleset since it was read (ERESTART)",
+};
+
 /** Expressions that name something which may not exist; all others can only be missing themselves. */
 const REFERRING: ReadonlySet<NftExpression["kind"]> = new Set(["lookup", "dynset", "objref", "immediate"]);
 
@@ -47,10 +53,11 @@ export function fromRefusal(
   if (first === undefined) return new NftError("failed", "nftables: the kernel refused a transaction", undefined);
   const { index } = first.error.facts.request ?? {};
   const code = result.isStale ? "conflict" : codeOf(first);
+  const said = SAID[code] ?? first.message;
   const more = result.failures.length > 1 ? ` (and ${result.failures.length - 1} more refusals)` : "";
   return new NftError(
     code,
-    withAdvice(`${first.message}${more}`, code),
+    withAdvice(`${said}${more}`, code),
     index === undefined ? undefined : transaction.operationOf(index),
     { cause: first.error },
   );
