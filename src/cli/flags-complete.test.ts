@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { shortestSyncPeriodMs } from "../config/config.ts";
 import { encodeYaml } from "../config/v1alpha1-encode.ts";
 import { CommandError } from "./exit.ts";
 import { parseCommandLine } from "./flags.ts";
@@ -240,5 +241,30 @@ describe("completeOptions and feature gates", () => {
         facts: { featureGate: "AllowServiceExternalIPs", value: false },
       },
     ]);
+  });
+});
+
+describe("the shortest time between two syncs", () => {
+  const shortest = async (args: readonly string[], file?: string) => {
+    const { config, isMinSyncPeriodSet } = await complete(args, file);
+    return shortestSyncPeriodMs(config, isMinSyncPeriodSet);
+  };
+  const fileOf = (fields: object) =>
+    JSON.stringify({ apiVersion: "kubeproxy.config.k8s.io/v1alpha1", kind: "KubeProxyConfiguration", ...fields });
+
+  it("is what the user chose, upstream's default included", async () => {
+    const nftables = { mode: "nftables", nftables: { minSyncPeriod: "1s" } };
+    assert.equal(await shortest(["--config=FILE"], fileOf(nftables)), 1000);
+    assert.equal(await shortest(["--proxy-mode=nftables", "--iptables-min-sync-period=1s"]), 1000);
+  });
+
+  it("is short in nftables mode when nobody chose it, and upstream's otherwise", async () => {
+    assert.equal(await shortest(["--proxy-mode=nftables"]), 50);
+    assert.equal(
+      await shortest(["--config=FILE"], fileOf({ mode: "nftables", iptables: { minSyncPeriod: "3s" } })),
+      50,
+    );
+    assert.equal(await shortest([]), 1000);
+    assert.equal(await shortest(["--config=FILE"], fileOf({ mode: "iptables" })), 1000);
   });
 });

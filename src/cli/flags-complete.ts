@@ -4,12 +4,13 @@
  */
 import { appendPortIfNeeded } from "../config/bind-address.ts";
 import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
-import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../config/defaults.ts";
+import { applyPlatformDefaults, EMPTY_DOCUMENT, periodsOf, resolveDocument } from "../config/defaults.ts";
 import { type FeatureGates, setFeatureGates } from "../config/feature-gates.ts";
 import { joinErrors } from "../config/go-text.ts";
 import { checkConfig } from "../config/validate.ts";
 import { loggingErrors } from "../config/validate-logging.ts";
 import { CommandError } from "./exit.ts";
+import { IPTABLES_MIN_SYNC_PERIOD } from "./flags-kernel.ts";
 import { LOGGING_FLAGS } from "./flags-logging.ts";
 import {
   DETECT_LOCAL_MODE,
@@ -49,6 +50,8 @@ export interface CompletedOptions {
   readonly actions: RunActions;
   /** Names of the logging flags on the command line; they have already won over the file. */
   readonly explicitLoggingFlags: readonly string[];
+  /** Whether the user chose `minSyncPeriod`; otherwise a mode may do better than upstream's default. */
+  readonly isMinSyncPeriodSet: boolean;
   /** Every flag and its value as text, sorted by name: for `/flagz`, and logged as `FLAG: --name="value"` at `-v=1`. */
   readonly flagSnapshot: readonly (readonly [name: string, value: string])[];
   readonly notices: readonly Notice[];
@@ -68,7 +71,10 @@ export interface CompleteDeps {
 export async function completeOptions(flags: FlagValues, deps: CompleteDeps): Promise<CompletedOptions> {
   const notices: Notice[] = [];
   const configFile = flags.get(CONFIG);
-  const merged = configFile === "" ? configFromFlags(flags) : await configFromFile(configFile, flags, deps, notices);
+  const { config: merged, isMinSyncPeriodSet } =
+    configFile === ""
+      ? { config: configFromFlags(flags), isMinSyncPeriodSet: flags.isGiven(IPTABLES_MIN_SYNC_PERIOD) }
+      : await configFromFile(configFile, flags, deps, notices);
   if (merged.mode === "") notices.push({ level: "info", message: "Using iptables proxy", facts: {} });
   const config = overrideHostname(applyPlatformDefaults(merged), flags);
   const gates = setFeatureGates(config.featureGates);
@@ -87,6 +93,7 @@ export async function completeOptions(flags: FlagValues, deps: CompleteDeps): Pr
       master: flags.get(MASTER),
       manifests: flags.get(MANIFESTS),
     },
+    isMinSyncPeriodSet,
     explicitLoggingFlags: LOGGING_FLAGS.filter((flag) => flags.isGiven(flag)).map(({ name }) => name),
     flagSnapshot: snapshot(flags, configFile === "" ? config : undefined),
     notices,
@@ -137,7 +144,7 @@ async function configFromFile(
   flags: FlagValues,
   deps: CompleteDeps,
   notices: Notice[],
-): Promise<DraftConfig> {
+): Promise<{ readonly config: DraftConfig; readonly isMinSyncPeriodSet: boolean }> {
   const { ConfigDecodeError, decodeConfiguration } = await import("../config/v1alpha1-decode.ts");
   const text = await readText(path, deps);
   try {
@@ -146,10 +153,11 @@ async function configFromFile(
       const message = "Using lenient decoding as strict decoding failed";
       notices.push({ level: "info", message, facts: { err: strictError } });
     }
-    return LOGGING_FLAGS.filter((flag) => flags.isGiven(flag)).reduce(
+    const config = LOGGING_FLAGS.filter((flag) => flags.isGiven(flag)).reduce(
       (draft, flag) => flag.overlay(draft, flags.textsOf(flag)),
       resolveDocument(document),
     );
+    return { config, isMinSyncPeriodSet: periodsOf(document).minSyncPeriod !== 0n };
   } catch (error) {
     if (error instanceof ConfigDecodeError) {
       throw new CommandError(`failed complete: ${error.message}`, { cause: error });

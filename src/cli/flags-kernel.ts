@@ -26,6 +26,14 @@ type Periods = Partial<Pick<DraftConfig, "syncPeriodMs" | "minSyncPeriodMs">>;
 const withPeriods = (config: DraftConfig, owner: "ipvs" | "iptables", change: Periods): DraftConfig =>
   (config.mode === "ipvs") === (owner === "ipvs") ? { ...config, ...change } : config;
 
+export const IPTABLES_MIN_SYNC_PERIOD = flag({
+  name: "iptables-min-sync-period",
+  type: durationType,
+  initial: SECOND,
+  help: "The least time between two syncs of the rules; 0 syncs at every change. Used by every mode but ipvs.",
+  overlay: (config, time) => withPeriods(config, "iptables", { minSyncPeriodMs: durationToMs(time) }),
+});
+
 const CONNTRACK_FLAGS: readonly AnyFlag[] = [
   flag({
     name: "conntrack-max-per-core",
@@ -93,13 +101,7 @@ const IPTABLES_FLAGS: readonly AnyFlag[] = [
     help: "The bit of the packet mark that asks for masquerading, 0 to 31 (iptables and ipvs modes).",
     overlay: (config, masqueradeBit) => withIptables(config, { masqueradeBit }),
   }),
-  flag({
-    name: "iptables-min-sync-period",
-    type: durationType,
-    initial: SECOND,
-    help: "The least time between two syncs of the rules; 0 syncs at every change. Used by every mode but ipvs.",
-    overlay: (config, time) => withPeriods(config, "iptables", { minSyncPeriodMs: durationToMs(time) }),
-  }),
+  IPTABLES_MIN_SYNC_PERIOD,
   flag({
     name: "iptables-sync-period",
     type: durationType,

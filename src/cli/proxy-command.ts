@@ -53,7 +53,7 @@ function configuredLogger({ config: { logging } }: CompletedOptions): RootLogger
 
 async function act(
   config: KubeProxyConfig,
-  { actions, flagSnapshot }: CompletedOptions,
+  { actions, flagSnapshot, isMinSyncPeriodSet }: CompletedOptions,
   { version, log, stop }: { readonly version: string; readonly log: RootLogger; readonly stop: AbortSignal },
 ): Promise<number> {
   if (actions.writeConfigTo !== "") {
@@ -69,6 +69,7 @@ async function act(
     await runProxy(
       {
         config,
+        isMinSyncPeriodSet,
         manifests: actions.manifests === "" ? undefined : actions.manifests,
         master: actions.master,
         configFile: actions.configFile === "" ? undefined : actions.configFile,

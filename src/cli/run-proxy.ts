@@ -3,7 +3,7 @@
  * server.md §1, steps 11 to 25), because each may end the process before the next touches the node.
  */
 import { hostname } from "node:os";
-import type { KubeProxyConfig } from "../config/config.ts";
+import { type KubeProxyConfig, shortestSyncPeriodMs } from "../config/config.ts";
 import { type GateState, setFeatureGates } from "../config/feature-gates.ts";
 import { toV1Alpha1 } from "../config/v1alpha1-encode.ts";
 import { type ConfigFileWatch, watchConfigFile } from "../config/watch-config-file.ts";
@@ -35,6 +35,8 @@ import { buildInfo } from "./version.ts";
 /** What the command line adds to the configuration. */
 export interface RunOptions {
   readonly config: KubeProxyConfig;
+  /** See {@link shortestSyncPeriodMs}. */
+  readonly isMinSyncPeriodSet: boolean;
   /** Folder of manifests; undefined means the API server. */
   readonly manifests: string | undefined;
   /** `--master`; empty when not given. */
@@ -197,7 +199,7 @@ async function createProxier(context: ProxierContext, family: IpFamily, shared: 
     health,
     serviceHealth,
     conntrack: shared.conntrack,
-    periods: { minMs: config.minSyncPeriodMs, syncMs: config.syncPeriodMs },
+    periods: { minMs: shortestSyncPeriodMs(config, context.isMinSyncPeriodSet), syncMs: config.syncPeriodMs },
     allowExternalIPs: shared.allowExternalIPs,
     clock,
     log: context.log,

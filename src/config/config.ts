@@ -135,6 +135,17 @@ export interface KubeProxyConfig extends DraftConfig {
   readonly detectLocalMode: DetectLocalMode;
 }
 
+/**
+ * The default of nftables mode. A sync costs a few milliseconds there whatever the size of the cluster, so that upstream's
+ * second only delays changes; with 50 ms, a burst of changes still becomes at most 20 syncs a second (docs/performance.md).
+ */
+const NFTABLES_MIN_SYNC_PERIOD_MS = 50;
+
+/** The time to keep between two syncs: what the user chose, else the active mode's own default. Pure. */
+export function shortestSyncPeriodMs(config: DraftConfig, isMinSyncPeriodSet: boolean): number {
+  return config.mode === "nftables" && !isMinSyncPeriodSet ? NFTABLES_MIN_SYNC_PERIOD_MS : config.minSyncPeriodMs;
+}
+
 /** The masquerade bit of the active mode: nftables has its own, the other modes share one. Pure. */
 export function activeMasqueradeBit(config: DraftConfig): number {
   return config.mode === "nftables" ? config.nftables.masqueradeBit : config.iptables.masqueradeBit;

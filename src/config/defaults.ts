@@ -138,10 +138,16 @@ function wildcardsFor(bindAddress: string): { readonly healthz: string; readonly
     : { healthz: "::", metrics: "::1" };
 }
 
+/** The section of the document whose periods its mode uses; 0 is "not set". Pure. */
+export function periodsOf(document: ConfigurationDocument): typeof NO_PERIODS {
+  const { mode } = document;
+  return mode === "ipvs" || mode === "nftables" ? document[mode] : document.iptables;
+}
+
 /** The periods of the section that the document's mode uses; ipvs alone has no default for the shorter one. */
 function periods(document: ConfigurationDocument): Pick<DraftConfig, "syncPeriodMs" | "minSyncPeriodMs"> {
   const { mode } = document;
-  const section = mode === "ipvs" || mode === "nftables" ? document[mode] : document.iptables;
+  const section = periodsOf(document);
   return {
     syncPeriodMs: durationToMs(section.syncPeriod) || SYNC_PERIOD_MS,
     minSyncPeriodMs: durationToMs(section.minSyncPeriod) || (mode === "ipvs" ? 0 : MIN_SYNC_PERIOD_MS),
