@@ -75,8 +75,10 @@ export class MeasuredExec {
     const stdin = options.stdin === undefined ? undefined : counted(options.stdin);
     const isRestore = args.includes("--noflush");
     const startMs = performance.now();
-    const ownStartMs = ownCpuMs();
-    const toolsStartMs = toolsCpuMs();
+    // Asking costs as much as planning a change.
+    const isTimed = !this.isPretending;
+    const ownStartMs = isTimed ? ownCpuMs() : 0;
+    const toolsStartMs = isTimed ? toolsCpuMs() : 0;
     // What a tool can do is asked of the real one always.
     const result =
       this.isPretending && !args.includes("--version")
@@ -92,8 +94,8 @@ export class MeasuredExec {
       startMs,
       endMs,
       bytes,
-      ownCpuMs: ownCpuMs() - ownStartMs,
-      toolCpuMs: toolsCpuMs() - toolsStartMs,
+      ownCpuMs: isTimed ? ownCpuMs() - ownStartMs : 0,
+      toolCpuMs: isTimed ? toolsCpuMs() - toolsStartMs : 0,
     });
     if (result.status === -1 && endMs >= this.#deadlineMs) throw new StepLimitError(`${file}: killed, out of time`);
     return result;
