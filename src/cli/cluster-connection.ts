@@ -1,7 +1,10 @@
 /** The cluster that the command line and the configuration name: an API server, or a folder of manifests in its place. */
+import { hostname } from "node:os";
+import type { EventRecorder } from "../cluster/apiserver/events.ts";
 import type { ObjectSource } from "../cluster/object-source.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { Logger } from "../logging/logger.ts";
+import type { MetricFamilies } from "../server/metric-families.ts";
 import type { Clock } from "../sync/clock.ts";
 
 export interface ClusterConnectionOptions {
@@ -14,12 +17,16 @@ export interface ClusterConnectionOptions {
   readonly nodeName: string;
   /** Everything but the Node is read only from then on. */
   readonly wanted: Promise<void>;
+  /** Where requests are counted. */
+  readonly families: MetricFamilies;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 export interface ClusterConnection {
   readonly source: ObjectSource;
+  /** Takes events about this node; nobody reads those of a folder. */
+  readonly events: EventRecorder;
 }
 
 /**
@@ -28,26 +35,27 @@ export interface ClusterConnection {
  * @throws ClientConfigError when the kubeconfig cannot be used.
  */
 export async function connectCluster(options: ClusterConnectionOptions): Promise<ClusterConnection> {
-  const { config, manifests, master, version, nodeName, wanted, clock, log } = options;
+  const { config, manifests, master, version, nodeName, wanted, families, clock, log } = options;
   if (manifests !== undefined) {
     const { createManifestsSource } = await import("../cluster/manifests/index.ts");
-    return { source: createManifestsSource({ dir: manifests, log }) };
+    return { source: createManifestsSource({ dir: manifests, log }), events: { record() {}, run: async () => {} } };
   }
-  const { createApiSource, loadClientConfig } = await import("../cluster/apiserver/index.ts");
+  const { createApiClient, createApiSource, createEventRecorder, createRestMetrics, loadClientConfig } = await import(
+    "../cluster/apiserver/index.ts"
+  );
   const { kubeconfig, qps, burst } = config.clientConnection;
   const clientConfig = await loadClientConfig({ kubeconfig, master, log });
-  const resyncPeriodMs = config.configSyncPeriodMs;
+  const observer = createRestMetrics(families);
+  const client = createApiClient({ config: clientConfig, qps, burst, version, clock, log, observer });
   return {
     source: createApiSource({
-      config: clientConfig,
-      qps,
-      burst,
-      version,
+      transport: client.newTransport(),
       nodeName,
-      resyncPeriodMs,
+      resyncPeriodMs: config.configSyncPeriodMs,
       wanted,
       clock,
       log,
     }),
+    events: createEventRecorder({ transport: client.newTransport(), hostname: hostname(), clock, log }),
   };
 }

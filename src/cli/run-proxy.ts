@@ -3,6 +3,7 @@
  * server.md §1, steps 11 to 25), because each may end the process before the next touches the node.
  */
 import { hostname } from "node:os";
+import type { EventRecorder } from "../cluster/apiserver/events.ts";
 import { type KubeProxyConfig, shortestSyncPeriodMs } from "../config/config.ts";
 import { type GateState, setFeatureGates } from "../config/feature-gates.ts";
 import { toV1Alpha1 } from "../config/v1alpha1-encode.ts";
@@ -28,6 +29,7 @@ import type { ServiceHealthPorts } from "../sync/observers.ts";
 import { Proxier } from "../sync/proxier.ts";
 import { connectCluster } from "./cluster-connection.ts";
 import { DeferredSink } from "./deferred-sink.ts";
+import { nodeEvent, serviceHealthFailure } from "./node-events.ts";
 import { type NodeSetup, setUpNode } from "./node-setup.ts";
 import { IMPLEMENTED_MODES, loadProxyMode, type ProxyModeFactory } from "./proxy-modes.ts";
 import { buildInfo } from "./version.ts";
@@ -78,14 +80,15 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     });
     const health = new ProxyHealth({ clock, syncPeriodMs: config.syncPeriodMs });
     const sink = new DeferredSink([nodes, nodeHealth(health)]);
-    const { source } = await connectCluster({ ...options, nodeName, clock, wanted: sink.attached });
+    const metrics = createMetrics();
+    const { families } = metrics;
+    const { source, events } = await connectCluster({ ...options, nodeName, clock, wanted: sink.attached, families });
     const running = source
       .run(sink, ended)
       .catch((error: unknown) => fatal(error instanceof Error ? error : new Error(String(error))));
     const setup = await setUpNode(config, await startNode(nodes, ended), mode, log);
     await tuneConntrack(config.conntrack, { log });
-    const metrics = createMetrics();
-    const context: ProxierContext = { ...options, mode, nodeName, setup, health, metrics, clock };
+    const context: ProxierContext = { ...options, mode, nodeName, setup, health, metrics, clock, events };
     const proxiers = await createProxiers(context);
     if (options.initOnly) {
       for (const ipFamily of setup.families) log.info("System initialized and --init-only specified", { ipFamily });
@@ -136,6 +139,7 @@ interface ProxierContext extends RunOptions {
   readonly health: ProxyHealth;
   readonly metrics: ProxyMetrics;
   readonly clock: Clock;
+  readonly events: EventRecorder;
 }
 
 interface FamilyProxier {
@@ -189,8 +193,10 @@ async function createProxier(context: ProxierContext, family: IpFamily, shared: 
     addresses: await listenAddresses(addresses, log),
     isProxyHealthy: () => config.healthzBindAddress === "" || health.isHealthy(),
     log,
-    onListenFailure: (service, port, error) =>
-      log.error("Failed to start healthcheck", error, { node: nodeName, service, port }),
+    onListenFailure: (service, port, error) => {
+      log.error("Failed to start healthcheck", error, { node: nodeName, service, port });
+      context.events.record(serviceHealthFailure(nodeName, service, port, error));
+    },
   });
   const proxier = new Proxier({
     nodeName,
@@ -258,8 +264,11 @@ async function serve(context: ServeContext): Promise<void> {
   });
   context.watch?.updated.then((message) => fatal(new Error(message)), fatal);
   const dispatcher = new DualStackDispatcher({ proxiers: proxiers.map(({ proxier }) => proxier), nodeName, log });
+  const sendingEvents = context.events.run(ended);
   context.sink.attach(dispatcher);
+  context.events.record(nodeEvent(nodeName, "Normal", "Starting"));
   await dispatcher.run(ended);
+  await sendingEvents;
   await Promise.all(proxiers.map(({ serviceHealth }) => serviceHealth.close()));
   await Promise.all([healthServer?.closed, metricsServer?.closed]);
 }

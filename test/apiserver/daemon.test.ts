@@ -90,12 +90,22 @@ inNetns(import.meta.url, { name: "apidaemon", timeoutMs: 120_000 }, () => {
     assert.match(daemon.log(), /"Starting service config controller"/);
     assert.match(daemon.log(), /"Caches are synced" controller="endpoint slice config"/);
     assert.doesNotMatch(daemon.log(), /Failed to watch/);
+    await until("the event", () => server.store.objects("events").size > 0, PATIENCE_MS);
+    const [event] = [...server.store.objects("events").values()];
+    assert.deepEqual(event?.object.regarding, { apiVersion: "v1", kind: "Node", name: "node-a" });
+    assert.equal(event?.object.reason, "Starting");
+    const metrics = await (await fetch("http://127.0.0.1:10249/metrics")).text();
+    assert.match(metrics, /^rest_client_requests_total\{code="200",method="GET",host="127\.0\.0\.1:\d+"\} 4$/m);
     const before = rules();
     server.cutConnections();
     server.store.compact();
     server.delete("services", service(1));
     await untilRules(daemon, /^(?![\s\S]*10\.135\.1\.1)/);
     assert.match(before, /10\.96\.0\.1\/32/);
+    daemon.child.kill("SIGTERM");
+    await until("the end", () => daemon.child.exitCode !== null, 4_000);
+    assert.equal(daemon.child.exitCode, 0);
+    assert.equal(server.connections, 0);
   });
 
   test("a kubeconfig that is not there ends the program with a line that says so", async (t) => {

@@ -1,5 +1,6 @@
 /** An API source at a test API server, with time running faster and everything it says and delivers kept. */
 import { setTimeout as sleep } from "node:timers/promises";
+import { createApiClient } from "../../src/cluster/apiserver/api-client.ts";
 import { type ApiSourceOptions, createApiSource } from "../../src/cluster/apiserver/api-source.ts";
 import type { ClientConfig } from "../../src/cluster/apiserver/client-config.ts";
 import { type RecordingLog, recordingLog } from "../../src/cluster/apiserver/testing/recording-log.ts";
@@ -32,7 +33,7 @@ export interface SourceUnderTest {
   stop(): Promise<void>;
 }
 
-export interface StartOptions extends Partial<Omit<ApiSourceOptions, "config" | "log">> {
+export interface StartOptions extends Partial<Omit<ApiSourceOptions, "transport" | "log">> {
   readonly config?: Partial<ClientConfig>;
   /** Called before the source starts. */
   readonly prepare?: (server: TestApiServer) => void;
@@ -54,7 +55,8 @@ export async function startSource(t: Lifetime, options: StartOptions = {}): Prom
   const log = recordingLog();
   const problems: [ObjectKind, string | undefined][] = [];
   const stop = new AbortController();
-  const ended = createApiSource({
+  const clock = rest.clock ?? fastClock(100);
+  const client = createApiClient({
     config: {
       server: new URL(server.url),
       ca: { kind: "data", text: server.authority.certificate },
@@ -69,7 +71,12 @@ export async function startSource(t: Lifetime, options: StartOptions = {}): Prom
     qps: -1,
     burst: 0,
     version: "v1.36.2",
-    clock: fastClock(100),
+    clock,
+    log,
+  });
+  const ended = createApiSource({
+    transport: client.newTransport(),
+    clock,
     log,
     nodeName: "node-a",
     resyncPeriodMs: 0,

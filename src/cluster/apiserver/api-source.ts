@@ -2,26 +2,14 @@
 import type { Logger } from "../../logging/logger.ts";
 import type { Clock } from "../../sync/clock.ts";
 import type { ObjectKind, ObjectSink, ObjectSource } from "../object-source.ts";
-import type { ClientConfig } from "./client-config.ts";
-import { createIdentity } from "./identity.ts";
-import { RateLimiter } from "./rate-limiter.ts";
 import { Reflector, type ReflectorTimes } from "./reflector.ts";
 import { CLUSTER_RESOURCES, nodeResource, type WatchedResource } from "./resources.ts";
-import { type RestObserver, Transport } from "./transport.ts";
+import type { Transport } from "./transport.ts";
 
-export interface ApiClientOptions {
-  readonly config: ClientConfig;
-  /** `clientConnection.qps` and `.burst`. */
-  readonly qps: number;
-  readonly burst: number;
-  /** `v1.36.2`; part of the User-Agent. */
-  readonly version: string;
+export interface ApiSourceOptions {
+  readonly transport: Transport;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly observer?: RestObserver;
-}
-
-export interface ApiSourceOptions extends ApiClientOptions {
   /** Only the Node of this name is watched. */
   readonly nodeName: string;
   /** Everything is delivered again as updates so often (`configSyncPeriod`); 0 for never. */
@@ -37,23 +25,6 @@ export interface ApiSourceOptions extends ApiClientOptions {
 }
 
 /**
- * Makes a client of the API server. Nothing is sent or read yet.
- *
- * @throws ClientConfigError when certificates inside of the configuration cannot be read.
- */
-export function createTransport(options: ApiClientOptions): Transport {
-  const { config, qps, burst, version, clock, log, observer } = options;
-  return new Transport({
-    config,
-    identity: createIdentity({ config, clock, log }),
-    limiter: new RateLimiter({ qps, burst, clock }),
-    userAgent: userAgent(version),
-    clock,
-    ...(observer === undefined ? {} : { observer }),
-  });
-}
-
-/**
  * Makes the source. Its `run` rejects at the start when the files that the configuration names cannot be used (a
  * ClientConfigError), and later only when a receiver of events throws; everything else is waited out.
  */
@@ -62,16 +33,14 @@ export function createApiSource(options: ApiSourceOptions): ObjectSource {
 }
 
 async function run(options: ApiSourceOptions, sink: ObjectSink, signal: AbortSignal): Promise<void> {
-  const { config, nodeName, wanted } = options;
-  const transport = createTransport(options);
-  // A plugin may need the network, which is waited for; a file that is not there would never come.
-  if (config.authentication.kind !== "exec") await transport.readCredentials();
+  const { transport, nodeName, wanted } = options;
+  await transport.checkFiles();
   if (signal.aborted) return;
   const failed = new AbortController();
   const ended = AbortSignal.any([signal, failed.signal]);
   const reflect = async <K extends ObjectKind>(resource: WatchedResource<K>): Promise<void> => {
     try {
-      await follow(resource, transport, options, sink, ended);
+      await follow(resource, options, sink, ended);
     } catch (error) {
       failed.abort();
       throw error;
@@ -95,12 +64,11 @@ async function run(options: ApiSourceOptions, sink: ObjectSink, signal: AbortSig
 
 async function follow<K extends ObjectKind>(
   resource: WatchedResource<K>,
-  transport: Transport,
   options: ApiSourceOptions,
   sink: ObjectSink,
   signal: AbortSignal,
 ): Promise<void> {
-  const { clock, log, resyncPeriodMs, onProblem, times, random } = options;
+  const { transport, clock, log, resyncPeriodMs, onProblem, times, random } = options;
   const { controller, kind } = resource;
   log.info(`Starting ${controller} controller`);
   log.info("Waiting for caches to sync", { controller });
@@ -122,10 +90,4 @@ async function follow<K extends ObjectKind>(
     ...(random === undefined ? {} : { random }),
   });
   await reflector.run(signal);
-}
-
-/** What upstream's client calls itself, with the commit that this program does not have. */
-function userAgent(version: string): string {
-  const architectures: Readonly<Record<string, string>> = { x64: "amd64", ia32: "386" };
-  return `kube-proxy/${version} (${process.platform}/${architectures[process.arch] ?? process.arch}) kubernetes/unknown`;
 }

@@ -1,5 +1,9 @@
 /** The API server as the cluster. */
-export { type ApiClientOptions, type ApiSourceOptions, createApiSource, createTransport } from "./api-source.ts";
+export { type ApiClient, type ApiClientOptions, createApiClient } from "./api-client.ts";
+export { type ApiSourceOptions, createApiSource } from "./api-source.ts";
 export { type ClientConfig, ClientConfigError } from "./client-config.ts";
+export type { EventFacts, EventSubject } from "./event-object.ts";
+export { createEventRecorder } from "./events.ts";
 export { loadClientConfig } from "./load-client-config.ts";
+export { createRestMetrics } from "./rest-metrics.ts";
 export type { RestObserver } from "./transport.ts";

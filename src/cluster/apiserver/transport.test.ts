@@ -87,6 +87,7 @@ test("compressed answers are read, and counted as what they say", async (t) => {
   const observer = {
     answered() {},
     rateLimited() {},
+    retried() {},
     requestSize() {},
     responseSize: (_v: string, _h: string, bytes: number) => sizes.push(bytes),
   };

@@ -38,6 +38,8 @@ export interface ApiResponse {
 export interface RestObserver {
   /** A request was answered (its headers came) or failed, after `seconds`. */
   answered(verb: string, host: string, code: string, seconds: number): void;
+  /** A request that failed with `code` was sent once more. */
+  retried(verb: string, host: string, code: string): void;
   /** A request had to wait for the rate limit; also told of waits of 0. */
   rateLimited(verb: string, host: string, seconds: number): void;
   requestSize(verb: string, host: string, bytes: number): void;
@@ -102,15 +104,22 @@ export class Transport {
     let exchange = await this.#exchange(request, credentials, signal);
     // A kept-alive connection that the server closed as we wrote: nothing was lost, ask again on a new one.
     if (exchange.failure !== undefined && exchange.wasReused && request.method === "GET" && !signal.aborted) {
+      observer?.retried(request.method, this.#host, "<error>");
       exchange = await this.#exchange(request, credentials, signal);
     }
     if (exchange.response === undefined) throw connectionError(title, this.#host, exchange.failure);
     return await this.#accept(request, exchange.response);
   }
 
-  /** Reads tokens and certificates without sending anything. @throws ClientConfigError when they cannot be used. */
-  async readCredentials(): Promise<void> {
-    await this.#options.identity.current();
+  /**
+   * Reads the files with tokens and certificates without sending anything. Credentials of a plugin are not asked for:
+   * the plugin may need the network, which is waited for, while a file that is not there would never come.
+   *
+   * @throws ClientConfigError when they cannot be used.
+   */
+  async checkFiles(): Promise<void> {
+    const { config, identity } = this.#options;
+    if (config.authentication.kind !== "exec") await identity.current();
   }
 
   /** Closes the connections that are not in use; those in use close when their requests end. */

@@ -1,0 +1,30 @@
+/** The events that operators find on the Node and on Services (reference server.md §13). Pure. */
+import type { EventFacts } from "../cluster/apiserver/event-object.ts";
+
+/** An event about this node's start; `note` is the error's text, empty when all is well. */
+export function nodeEvent(
+  nodeName: string,
+  type: "Normal" | "Warning",
+  reason: "Starting" | "FailedToStartProxierHealthcheck" | "FailedToStartMetricServer",
+  note = "",
+): EventFacts {
+  return {
+    regarding: { apiVersion: "v1", kind: "Node", name: nodeName },
+    type,
+    reason,
+    action: "StartKubeProxy",
+    note,
+  };
+}
+
+/** A Service's health-check port cannot be had on this node. @param service `namespace/name`. */
+export function serviceHealthFailure(nodeName: string, service: string, port: number, error: Error): EventFacts {
+  const [namespace = "", name = ""] = service.split("/");
+  return {
+    regarding: { apiVersion: "v1", kind: "Service", namespace, name, uid: service },
+    type: "Warning",
+    reason: "FailedToStartServiceHealthcheck",
+    action: "Listen",
+    note: `node ${nodeName} failed to start healthcheck "${service}" on port ${port}: ${error.message}`,
+  };
+}

@@ -1,0 +1,51 @@
+/** A client of one API server: what its transports have in common. */
+import type { Logger } from "../../logging/logger.ts";
+import type { Clock } from "../../sync/clock.ts";
+import type { ClientConfig } from "./client-config.ts";
+import { createIdentity } from "./identity.ts";
+import { RateLimiter } from "./rate-limiter.ts";
+import { type RestObserver, Transport } from "./transport.ts";
+
+export interface ApiClientOptions {
+  readonly config: ClientConfig;
+  /** `clientConnection.qps` and `.burst`; each transport may do so much. */
+  readonly qps: number;
+  readonly burst: number;
+  /** `v1.36.2`; part of the User-Agent. */
+  readonly version: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly observer?: RestObserver;
+}
+
+export interface ApiClient {
+  /** A transport with a rate limit and connections of its own; credentials are shared. */
+  newTransport(): Transport;
+}
+
+/**
+ * Makes the client. Nothing is sent or read yet.
+ *
+ * @throws ClientConfigError when certificates inside of the configuration cannot be read.
+ */
+export function createApiClient(options: ApiClientOptions): ApiClient {
+  const { config, qps, burst, version, clock, log, observer } = options;
+  const identity = createIdentity({ config, clock, log });
+  return {
+    newTransport: () =>
+      new Transport({
+        config,
+        identity,
+        limiter: new RateLimiter({ qps, burst, clock }),
+        userAgent: userAgent(version),
+        clock,
+        ...(observer === undefined ? {} : { observer }),
+      }),
+  };
+}
+
+/** What upstream's client calls itself, with the commit that this program does not have. */
+function userAgent(version: string): string {
+  const architectures: Readonly<Record<string, string>> = { x64: "amd64", ia32: "386" };
+  return `kube-proxy/${version} (${process.platform}/${architectures[process.arch] ?? process.arch}) kubernetes/unknown`;
+}

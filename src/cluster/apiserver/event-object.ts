@@ -1,0 +1,79 @@
+/** `Event` objects of events.k8s.io/v1, as upstream's recorder makes them (reference server.md §8.4). */
+
+/** What an event is about. */
+export interface EventSubject {
+  readonly apiVersion: "v1";
+  readonly kind: "Node" | "Service";
+  readonly name: string;
+  /** Absent for a Node. */
+  readonly namespace?: string;
+  readonly uid?: string;
+}
+
+export interface EventFacts {
+  readonly regarding: EventSubject;
+  readonly type: "Normal" | "Warning";
+  readonly reason: string;
+  readonly action: string;
+  /** May be empty. */
+  readonly note: string;
+}
+
+/** An event that happened more than once. */
+export interface EventSeries {
+  readonly count: number;
+  /** Unix time. */
+  readonly lastObservedMs: number;
+}
+
+export const REPORTING_CONTROLLER = "kube-proxy";
+/** Objects without a namespace have their events there. */
+const DEFAULT_NAMESPACE = "default";
+/** The API server refuses longer notes. */
+const MAX_NOTE_CHARS = 1024;
+
+/** The namespace that the event belongs into. Pure. */
+export function eventNamespace({ regarding }: EventFacts): string {
+  return regarding.namespace ?? DEFAULT_NAMESPACE;
+}
+
+export interface EventIdentity {
+  readonly name: string;
+  /** Unix time. */
+  readonly timeMs: number;
+  /** `kube-proxy-<host name>`. */
+  readonly reportingInstance: string;
+}
+
+/** The object to create. Pure. */
+export function eventObject(facts: EventFacts, identity: EventIdentity, series: EventSeries | undefined): object {
+  const { regarding, type, reason, action, note } = facts;
+  return {
+    apiVersion: "events.k8s.io/v1",
+    kind: "Event",
+    metadata: { name: identity.name, namespace: eventNamespace(facts) },
+    eventTime: microTime(identity.timeMs),
+    ...(series === undefined ? {} : { series: seriesObject(series) }),
+    reportingController: REPORTING_CONTROLLER,
+    reportingInstance: identity.reportingInstance,
+    action,
+    reason,
+    regarding,
+    ...(note === "" ? {} : { note: note.slice(0, MAX_NOTE_CHARS) }),
+    type,
+  };
+}
+
+/** The patch that says how often it happened. Pure. */
+export function seriesPatch(series: EventSeries): object {
+  return { series: seriesObject(series) };
+}
+
+function seriesObject({ count, lastObservedMs }: EventSeries): object {
+  return { count, lastObservedTime: microTime(lastObservedMs) };
+}
+
+/** `2026-01-01T00:00:00.000000Z`: the API's MicroTime. Pure. */
+function microTime(unixMs: number): string {
+  return `${new Date(unixMs).toISOString().slice(0, -1)}000Z`;
+}
