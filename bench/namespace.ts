@@ -1,11 +1,11 @@
-/** Fresh network namespaces for the tools, and what must be removed when the bench ends early. */
+/** Fresh network namespaces for the tools, removed however the bench ends. */
 import { execFileSync } from "node:child_process";
 import { rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { atExit } from "./at-exit.ts";
 
 let count = 0;
-const open = new Map<string, string>();
 
 export interface Namespace {
   readonly name: string;
@@ -19,22 +19,14 @@ export async function withNamespace<T>(work: (namespace: Namespace) => Promise<T
   const name = `kpts-bench-${process.pid}-${count}`;
   const lock = join(tmpdir(), `${name}.lock`);
   execFileSync("ip", ["netns", "add", name]);
-  open.set(name, lock);
+  const remove = atExit(() => {
+    execFileSync("ip", ["netns", "delete", name]);
+    rmSync(lock, { force: true });
+  });
   try {
     execFileSync("ip", ["-n", name, "link", "set", "lo", "up"]);
     return await work({ name, env: { XTABLES_LOCKFILE: lock } });
   } finally {
-    remove(name, lock);
+    remove();
   }
-}
-
-/** For signal handlers: removes every namespace still there. Processes inside must be gone. */
-export function removeNamespaces(): void {
-  for (const [name, lock] of open) remove(name, lock);
-}
-
-function remove(name: string, lock: string): void {
-  open.delete(name);
-  execFileSync("ip", ["netns", "delete", name]);
-  rmSync(lock, { force: true });
 }

@@ -8,9 +8,10 @@ import { availableParallelism, loadavg, release, tmpdir } from "node:os";
 import { join } from "node:path";
 import { binariesOf } from "../src/kernel/iptables/exec-iptables.ts";
 import { type BenchArguments, readArguments, USAGE } from "./arguments.ts";
+import { atExit } from "./at-exit.ts";
 import { BACK_ENDS, type BackEnd, type StepReport, type WorkerTask } from "./figures.ts";
 import { compareForms } from "./forms.ts";
-import { removeNamespaces, withNamespace } from "./namespace.ts";
+import { withNamespace } from "./namespace.ts";
 import { tablesOf } from "./report.ts";
 import { type RestoreTime, restoreAlone } from "./restore-alone.ts";
 import { engineOptions, runWorker } from "./run-worker.ts";
@@ -82,10 +83,11 @@ function machineText(): string {
 
 async function inTemporaryFolder<T>(work: (folder: string) => Promise<T>): Promise<T> {
   const folder = mkdtempSync(join(tmpdir(), "kpts-bench-"));
+  const remove = atExit(() => rmSync(folder, { recursive: true, force: true }));
   try {
     return await work(folder);
   } finally {
-    rmSync(folder, { recursive: true, force: true });
+    remove();
   }
 }
 
@@ -137,13 +139,6 @@ async function main(): Promise<number> {
     writeFileSync(args.jsonFile, `${JSON.stringify({ machine: machineText(), results, verdicts }, null, 2)}\n`);
   }
   return args.isChecking && verdicts.some(({ passed }) => !passed) ? 1 : 0;
-}
-
-for (const signal of ["SIGINT", "SIGTERM"] as const) {
-  process.on(signal, () => {
-    removeNamespaces();
-    process.exit(1);
-  });
 }
 
 try {
