@@ -12,6 +12,7 @@ import type { ServicePort } from "../../model/service-port.ts";
 import type { Backend, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { TimeSlice } from "../../sync/time-slice.ts";
 import { isServiceChain } from "./chain-names.ts";
+import { ensureJumps } from "./ensure-jumps.ts";
 import { applyHalving } from "./halving.ts";
 import { deltaPayload, type OwnerChange, removalOf, staleChainOf, type WrittenRules } from "./payload.ts";
 import { COUNTERS, LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
@@ -224,11 +225,12 @@ export class IptablesBackend implements Backend {
   async #fullSync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     const { iptables, metrics, config } = this.#options;
     this.#staticText = undefined;
-    await this.#ensureJumps();
+    const savedFilter = await this.#savedFilter();
+    const natChains = await this.#natChains();
+    await ensureJumps(iptables, { filter: savedFilter, natChains });
     await this.#ensureCounters();
     const facts = await this.#facts(input);
-    const savedFilter = await this.#savedFilter();
-    const existing = await this.#existingServiceChains();
+    const existing = new Set(natChains?.filter(isServiceChain));
     const plan = planStatic(config, facts);
     const ports = new Map<string, DesiredPort>();
     const unplanned = new Map<string, { name: ServicePort["name"]; reason: string }>();
@@ -314,14 +316,6 @@ export class IptablesBackend implements Backend {
     }
   }
 
-  async #ensureJumps(): Promise<void> {
-    const { iptables } = this.#options;
-    for (const { table, rule, target } of JUMP_RULES) {
-      await iptables.ensureChain(table, target);
-      await iptables.ensureRule(table, rule.chain, ruleArguments(rule));
-    }
-  }
-
   /** Rules name a counter only once it exists (iptables.md §12.2); others of the host share them, so none is deleted. */
   async #ensureCounters(): Promise<void> {
     const { counters } = this.#options;
@@ -333,12 +327,12 @@ export class IptablesBackend implements Backend {
   }
 
   /** Failing to read is no reason not to program: stale chains then wait for the next full sync (iptables.md §18.46). */
-  async #existingServiceChains(): Promise<Set<string>> {
+  async #natChains(): Promise<readonly string[] | undefined> {
     try {
-      return new Set((await this.#options.iptables.chainNames("nat")).filter(isServiceChain));
+      return await this.#options.iptables.chainNames("nat");
     } catch (error) {
       this.#options.log.error("Failed to list the chains of table nat: stale ones will not be deleted", error);
-      return new Set();
+      return undefined;
     }
   }
 
