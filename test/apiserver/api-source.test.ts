@@ -51,7 +51,6 @@ test("the initial list is streamed, with upstream's paths and selectors, and fol
     fieldSelector: "spec.clusterIP!=None",
     sendInitialEvents: "true",
     resourceVersionMatch: "NotOlderThan",
-    resourceVersion: "",
     watch: "true",
     allowWatchBookmarks: "true",
   });

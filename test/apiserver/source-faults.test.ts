@@ -290,7 +290,7 @@ test("a watch that falls silent is opened anew at once", async (t) => {
 
 test("a streamed list that never ends is given up for pages", async (t) => {
   const { sink, server } = await start(t, {
-    times: { listIdleMs: 100 },
+    times: { streamIdleMs: 10_000 },
     prepare: (s) => {
       some(s);
       s.switches.fault = ({ verb, plural }) =>

@@ -11,6 +11,10 @@ const tls = (hint: string): Meaning => ({ code: "tls", hint });
 
 const WRONG_CA = tls("the certificate is signed by an unknown authority: check certificate-authority");
 
+const BAD_HEADER: Meaning = {
+  code: "credentials",
+  hint: "the token and the names to impersonate must be single lines of plain text",
+};
 const NO_TLS = tls("it does not speak TLS: check https:// and the port");
 
 /** By the error codes of Node.js, which are those of libuv and OpenSSL. */
@@ -35,6 +39,8 @@ const MEANINGS: Readonly<Record<string, Meaning>> = {
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: WRONG_CA,
   UNABLE_TO_GET_ISSUER_CERT: WRONG_CA,
   CERT_SIGNATURE_FAILURE: WRONG_CA,
+  ERR_INVALID_CHAR: BAD_HEADER,
+  ERR_INVALID_HTTP_TOKEN: BAD_HEADER,
   ERR_SSL_WRONG_VERSION_NUMBER: NO_TLS,
   ERR_SSL_PACKET_LENGTH_TOO_LONG: NO_TLS,
 };
@@ -67,7 +73,8 @@ function fallback(code: string, said: string): Meaning {
     return tls("the API server refused the TLS handshake: check the client certificate");
   }
   if (code.startsWith("Z_")) return { code: "garbage", hint: "the compressed answer is damaged" };
-  if (/^(EPROTO|ERR_SSL_|ERR_TLS_|CERT_|UNABLE_TO_|INVALID_)/.test(code)) return tls("the TLS handshake failed");
+  if (/^(EPROTO|ERR_SSL_|ERR_OSSL_|ERR_TLS_|CERT_|UNABLE_TO_|INVALID_)/.test(code))
+    return tls("the TLS handshake failed");
   return unreachable("no answer");
 }
 

@@ -39,8 +39,7 @@ export async function readListPage<K extends ObjectKind>(
   const request = `list ${resource.plural}`;
   const garbage = (detail: string, cause?: unknown): ApiError =>
     new ApiError("garbage", { request, detail: `${transport.host}: ${detail}` }, { cause });
-  const search = new URLSearchParams({ ...resource.selectors, ...query });
-  const path = `${resource.path}?${search}`;
+  const path = pathOf(resource, query);
   const response = await transport.send(
     { verb: "list", resource: resource.plural, method: "GET", path, idleMs },
     signal,
@@ -59,6 +58,12 @@ export async function readListPage<K extends ObjectKind>(
   } catch (error) {
     throw error instanceof ListSyntaxError ? garbage(error.message, error) : error;
   }
+}
+
+/** Path and query of a request for a resource; empty parameters are left out. Pure. */
+export function pathOf(resource: WatchedResource, query: Readonly<Record<string, string>>): string {
+  const given = Object.entries({ ...resource.selectors, ...query }).filter(([, value]) => value !== "");
+  return given.length === 0 ? resource.path : `${resource.path}?${new URLSearchParams(given)}`;
 }
 
 /** @throws what `garbage` makes when the answer says that it is something else than JSON. */

@@ -14,11 +14,14 @@ import { ObjectCache } from "./object-cache.ts";
 import type { WatchedResource } from "./resources.ts";
 import type { Transport } from "./transport.ts";
 import { followWatch } from "./watch-reader.ts";
+import { Watchdog } from "./watchdog.ts";
 
 /** Times that only tests change. */
 export interface ReflectorTimes {
-  /** Longest silence of a list, and before any answer. The API server itself gives up after a minute. */
+  /** Longest silence of a list. The API server itself gives up after a minute. */
   readonly listIdleMs: number;
+  /** Longest silence of a streamed list before it is over, after which pages are tried. */
+  readonly streamIdleMs: number;
   /**
    * Longest silence of a watch: bookmarks come about once a minute, so after twice the time something in between has
    * died. A server that sends none only costs one more request per period.
@@ -34,6 +37,7 @@ export interface ReflectorTimes {
 
 const TIMES: ReflectorTimes = {
   listIdleMs: 60_000,
+  streamIdleMs: 60_000,
   watchIdleMs: 120_000,
   watchTimeoutMs: 300_000,
   watchGraceMs: 30_000,
@@ -41,6 +45,10 @@ const TIMES: ReflectorTimes = {
 };
 
 const PAGE_SIZE = "500";
+
+// Why we end a watch ourselves.
+const OVERDUE = "overdue";
+const STUCK = "stuck";
 
 /** After these a watch cannot go on from where it was. */
 const LIST_AGAIN: readonly ApiErrorCode[] = ["expired", "version_too_large", "refused", "not_found", "garbage"];
@@ -93,7 +101,10 @@ export class Reflector<K extends ObjectKind> {
 
   /** Runs until the signal aborts; rejects only when a receiver of events throws. */
   async run(signal: AbortSignal): Promise<void> {
-    const resync = this.#resync(signal);
+    await Promise.all([this.#mirror(signal), this.#resync(signal)]);
+  }
+
+  async #mirror(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       try {
         await this.#turn(signal);
@@ -103,7 +114,6 @@ export class Reflector<K extends ObjectKind> {
         await this.#recover(error, signal);
       }
     }
-    await resync;
   }
 
   async #turn(signal: AbortSignal): Promise<void> {
@@ -181,12 +191,15 @@ export class Reflector<K extends ObjectKind> {
 
   async #watch(query: Readonly<Record<string, string>>, signal: AbortSignal, onInitialEnd?: () => void): Promise<void> {
     const { clock, resource, transport } = this.#options;
-    const { watchTimeoutMs, watchGraceMs, watchIdleMs, listIdleMs, shortWatchMs } = this.#times;
+    const { watchTimeoutMs, watchGraceMs, watchIdleMs, streamIdleMs, shortWatchMs } = this.#times;
     const timeoutSeconds = Math.max(1, Math.floor((watchTimeoutMs * (1 + this.#random())) / 1000));
-    const overdue = new AbortController();
-    const timer = clock.setTimer(timeoutSeconds * 1000 + watchGraceMs, () => overdue.abort());
+    const end = new AbortController();
+    const overdue = clock.setTimer(timeoutSeconds * 1000 + watchGraceMs, () => end.abort(OVERDUE));
+    const initial = onInitialEnd === undefined ? undefined : new Watchdog(clock, streamIdleMs, () => end.abort(STUCK));
     let steady: Timer | undefined;
     const startMs = clock.monotonicMs();
+    const failure = (code: ApiErrorCode, detail: string): ApiError =>
+      new ApiError(code, { request: `watch ${resource.plural}`, detail: `${transport.host}: ${detail}` });
     try {
       const events = await followWatch(
         {
@@ -194,8 +207,16 @@ export class Reflector<K extends ObjectKind> {
           transport,
           cache: this.#cache,
           query: { ...query, timeoutSeconds: String(timeoutSeconds) },
-          idleMs: onInitialEnd === undefined ? watchIdleMs : Math.min(listIdleMs, watchIdleMs),
-          ...(onInitialEnd === undefined ? {} : { onInitialEnd }),
+          idleMs: watchIdleMs,
+          onProgress: () => initial?.alive(),
+          ...(onInitialEnd === undefined
+            ? {}
+            : {
+                onInitialEnd: () => {
+                  initial?.stop();
+                  onInitialEnd();
+                },
+              }),
           onVersion: (version) => {
             this.#version = version;
             this.#works();
@@ -205,17 +226,17 @@ export class Reflector<K extends ObjectKind> {
             steady = clock.setTimer(shortWatchMs, () => this.#works());
           },
         },
-        AbortSignal.any([signal, overdue.signal]),
+        AbortSignal.any([signal, end.signal]),
       );
-      const isShort = clock.monotonicMs() - startMs < shortWatchMs;
-      if (events > 0 || !isShort) return;
-      const detail = `${transport.host}: the watch ended at once and had no events`;
-      throw new ApiError("unreachable", { request: `watch ${resource.plural}`, detail });
+      if (events > 0 || clock.monotonicMs() - startMs >= shortWatchMs) return;
+      throw failure("unreachable", "the watch ended at once and had no events");
     } catch (error) {
-      if (overdue.signal.aborted && isApiError(error)) return;
+      if (end.signal.reason === OVERDUE && isApiError(error)) return;
+      if (end.signal.reason === STUCK) throw failure("timeout", "the streamed list came to a stop");
       throw error;
     } finally {
-      timer.cancel();
+      overdue.cancel();
+      initial?.stop();
       steady?.cancel();
     }
   }

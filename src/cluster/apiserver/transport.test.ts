@@ -265,6 +265,18 @@ test("what is wrong with a server's certificate is said with what to do", async 
   insecure.close();
 });
 
+test("credentials that cannot be sent are an error like any other", async (t) => {
+  const server = await startServer(t);
+  const ca = server.authority.certificate;
+  const token = client(server.url, ca, { authentication: { kind: "token", token: "a\nb" } });
+  const error = await failure(read(token));
+  assert.equal(error.code, "credentials");
+  assert.match(error.message, /must be single lines of plain text/);
+  const tls = { ca, cert: "no certificate", key: "no key", rejectUnauthorized: true };
+  const identity = { current: () => Promise.resolve({ headers: {}, tls }), refused() {} };
+  assert.equal((await failure(read(client(server.url, ca, {}, { identity })))).code, "tls");
+});
+
 test("a server that is not there, or speaks something else, is said with what to do", async (t) => {
   const listen = async (server: Server): Promise<number> => {
     server.listen(0, "127.0.0.1");

@@ -103,7 +103,7 @@ export class Transport {
     const credentials = await this.#credentials(title);
     let exchange = await this.#exchange(request, credentials, signal);
     // A kept-alive connection that the server closed as we wrote: nothing was lost, ask again on a new one.
-    if (exchange.failure !== undefined && exchange.wasReused && request.method === "GET" && !signal.aborted) {
+    if (exchange.wasReused && isCut(exchange.failure) && request.method === "GET" && !signal.aborted) {
       observer?.retried(request.method, this.#host, "<error>");
       exchange = await this.#exchange(request, credentials, signal);
     }
@@ -147,7 +147,20 @@ export class Transport {
     return exchange;
   }
 
-  #start(request: ApiRequest, credentials: Credentials, signal: AbortSignal): Promise<Exchange> {
+  async #start(request: ApiRequest, credentials: Credentials, signal: AbortSignal): Promise<Exchange> {
+    try {
+      return await this.#sendAndWait(request, credentials, signal);
+    } catch (error) {
+      // Headers and TLS material that Node.js refuses to use.
+      return {
+        response: undefined,
+        failure: error instanceof Error ? error : new Error(String(error)),
+        wasReused: false,
+      };
+    }
+  }
+
+  #sendAndWait(request: ApiRequest, credentials: Credentials, signal: AbortSignal): Promise<Exchange> {
     const { config, userAgent } = this.#options;
     const { method, body, idleMs } = request;
     return new Promise((resolve) => {
@@ -249,6 +262,10 @@ interface Exchange {
 function retire(agent: HttpAgent): void {
   agent.maxFreeSockets = 0;
   for (const sockets of Object.values(agent.freeSockets)) for (const socket of sockets ?? []) socket.destroy();
+}
+
+function isCut(failure: Error | undefined): boolean {
+  return failure !== undefined && "code" in failure && (failure.code === "ECONNRESET" || failure.code === "EPIPE");
 }
 
 function titleOf({ verb, resource }: ApiRequest): string {

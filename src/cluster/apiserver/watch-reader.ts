@@ -5,7 +5,7 @@ import { describeValue } from "../projection/findings.ts";
 import { ApiError } from "./api-error.ts";
 import type { Piece } from "./bounded-text.ts";
 import { JsonLines } from "./json-lines.ts";
-import { MAX_OBJECT_BYTES, requireJson, tooLarge } from "./list-reader.ts";
+import { MAX_OBJECT_BYTES, pathOf, requireJson, tooLarge } from "./list-reader.ts";
 import { identityInText, type ObjectCache } from "./object-cache.ts";
 import type { WatchedResource } from "./resources.ts";
 import { statusError } from "./status.ts";
@@ -19,6 +19,8 @@ export interface WatchOptions<K extends ObjectKind> {
   readonly cache: ObjectCache<K>;
   readonly query: Readonly<Record<string, string>>;
   readonly idleMs: number;
+  /** Something has come. */
+  readonly onProgress: () => void;
   /** The events begin with everything that is there; told when that was all. */
   readonly onInitialEnd?: () => void;
   /** Everything up to this version has been delivered. */
@@ -38,8 +40,7 @@ export async function followWatch<K extends ObjectKind>(
   signal: AbortSignal,
 ): Promise<number> {
   const { resource, transport, query, idleMs } = options;
-  const search = new URLSearchParams({ ...resource.selectors, ...query, watch: "true", allowWatchBookmarks: "true" });
-  const path = `${resource.path}?${search}`;
+  const path = pathOf(resource, { ...query, watch: "true", allowWatchBookmarks: "true" });
   const response = await transport.send(
     { verb: "watch", resource: resource.plural, method: "GET", path, idleMs },
     signal,
@@ -49,7 +50,10 @@ export async function followWatch<K extends ObjectKind>(
   options.onOpen();
   // An event that the end cuts off has not moved the version, so the next watch brings it again.
   const lines = new JsonLines(MAX_OBJECT_BYTES, (line) => events.take(line));
-  for await (const chunk of response.body) lines.push(chunk);
+  for await (const chunk of response.body) {
+    options.onProgress();
+    lines.push(chunk);
+  }
   return events.count;
 }
 
