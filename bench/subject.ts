@@ -188,9 +188,11 @@ function splitSync({ startMs, endMs, modelMs, plannedMs, cpuMs, runs }: SyncTime
   const others = runs.filter(({ isRestore }) => !isRestore);
   const toolsCpu = (some: readonly ToolRun[]) => some.reduce((sum, run) => sum + run.toolCpuMs, 0);
   const lived = (some: readonly ToolRun[]) => some.reduce((sum, run) => sum + run.endMs - run.startMs, 0);
-  const planStartMs = Math.max(startMs, ...others.map((run) => run.endMs));
-  const planEndMs = Math.max(planStartMs, plannedMs ?? planStartMs);
-  const restoreStartMs = restores[0]?.startMs ?? planEndMs;
+  // Whatever ran before the last service was planned made way for planning: jumps and lists of chains.
+  const before = runs.filter((run) => plannedMs === undefined || run.endMs < plannedMs);
+  const planStartMs = plannedMs === undefined ? startMs : Math.max(startMs, ...before.map((run) => run.endMs));
+  const planEndMs = plannedMs ?? startMs;
+  const restoreStartMs = restores.find((run) => run.startMs >= planEndMs)?.startMs ?? planEndMs;
   const wallMs = endMs - startMs;
   const restoreMs = lived(restores);
   const writeCpuMs = restores.reduce((sum, run) => sum + run.ownCpuMs, 0);
