@@ -1,81 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { CONFIG_CONF } from "../../test/apiserver/kubeadm-files.ts";
 import { activeMasqueradeBit } from "./config.ts";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "./defaults.ts";
 import { decodeConfiguration } from "./v1alpha1-decode.ts";
 
 const HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
 const resolve = (body: string) => resolveDocument(decodeConfiguration(HEAD + body).document);
-
-/** The ConfigMap that kubeadm makes: nothing but zero values, and three settings. */
-const KUBEADM = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
-bindAddress: 0.0.0.0
-bindAddressHardFail: false
-clientConnection:
-  acceptContentTypes: ""
-  burst: 0
-  contentType: ""
-  kubeconfig: /var/lib/kube-proxy/kubeconfig.conf
-  qps: 0
-clusterCIDR: 10.244.0.0/16
-configSyncPeriod: 0s
-conntrack:
-  maxPerCore: null
-  min: null
-  tcpBeLiberal: false
-  tcpCloseWaitTimeout: null
-  tcpEstablishedTimeout: null
-  udpStreamTimeout: 0s
-  udpTimeout: 0s
-detectLocal:
-  bridgeInterface: ""
-  interfaceNamePrefix: ""
-detectLocalMode: ""
-enableProfiling: false
-healthzBindAddress: ""
-hostnameOverride: ""
-iptables:
-  localhostNodePorts: null
-  masqueradeAll: false
-  masqueradeBit: null
-  minSyncPeriod: 0s
-  syncPeriod: 0s
-ipvs:
-  excludeCIDRs: null
-  minSyncPeriod: 0s
-  scheduler: ""
-  strictARP: false
-  syncPeriod: 0s
-  tcpFinTimeout: 0s
-  tcpTimeout: 0s
-  udpTimeout: 0s
-kind: KubeProxyConfiguration
-logging:
-  flushFrequency: 0
-  options:
-    json:
-      infoBufferSize: "0"
-    text:
-      infoBufferSize: "0"
-  verbosity: 0
-metricsBindAddress: ""
-mode: ""
-nftables:
-  masqueradeAll: false
-  masqueradeBit: null
-  minSyncPeriod: 0s
-  syncPeriod: 0s
-nodePortAddresses: null
-oomScoreAdj: null
-portRange: ""
-showHiddenMetricsForVersion: ""
-winkernel:
-  enableDSR: false
-  forwardHealthCheckVip: false
-  networkName: ""
-  rootHnsEndpointName: ""
-  sourceVip: ""
-`;
 
 describe("defaults", () => {
   it("are the same with an empty document and with none", () => {
@@ -84,7 +15,7 @@ describe("defaults", () => {
   });
 
   it("treat kubeadm's zero values as not set", () => {
-    const { document, strictError } = decodeConfiguration(KUBEADM);
+    const { document, strictError } = decodeConfiguration(CONFIG_CONF);
     assert.equal(strictError, undefined);
     const defaults = resolveDocument(EMPTY_DOCUMENT);
     assert.deepEqual(resolveDocument(document), {

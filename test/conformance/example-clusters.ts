@@ -5,13 +5,10 @@ import type { Protocol } from "../../src/cluster/objects.ts";
 import type { Endpoint } from "../../src/model/endpoint.ts";
 import type { ServicePort } from "../../src/model/service-port.ts";
 import { servicePortName } from "../../src/model/service-port-name.ts";
-import { type Cidr, type IpAddress, joinHostPort, parseCidr, parseIpAddress } from "../../src/net/ip.ts";
+import { ip, makeEndpoint, makeServicePort } from "../../src/model/testing/records.ts";
+import { type Cidr, parseCidr } from "../../src/net/ip.ts";
 
-export function ip(text: string): IpAddress {
-  const parsed = parseIpAddress(text);
-  assert.ok(parsed, text);
-  return parsed;
-}
+export { ip };
 
 export function cidr(text: string): Cidr {
   const parsed = parseCidr(text);
@@ -30,42 +27,13 @@ interface PortFields {
 
 /** A plain cluster-IP port; `more` overrides. */
 export function servicePort(fields: PortFields, more: Partial<ServicePort> = {}): ServicePort {
-  const protocol = fields.protocol ?? "TCP";
-  return {
-    name: servicePortName(fields.namespace, fields.service, fields.portName ?? "", protocol),
-    clusterIP: ip(fields.clusterIP),
-    port: fields.port,
-    protocol,
-    nodePort: 0,
-    externalIPs: [],
-    loadBalancerVIPs: [],
-    loadBalancerSourceRanges: [],
-    sessionAffinity: "None",
-    stickyMaxAgeSeconds: 0,
-    externalPolicyLocal: false,
-    internalPolicyLocal: false,
-    healthCheckNodePort: 0,
-    isExternallyAccessible: false,
-    ...more,
-  };
+  const { namespace, service, portName = "", protocol = "TCP", clusterIP, port } = fields;
+  const name = servicePortName(namespace, service, portName, protocol);
+  return makeServicePort({ name, clusterIP: ip(clusterIP), port, protocol, ...more });
 }
 
 /** A ready endpoint; `more` overrides. */
-export function endpoint(address: string, port: number, more: Partial<Endpoint> = {}): Endpoint {
-  const parsed = ip(address);
-  return {
-    ip: parsed,
-    port,
-    text: joinHostPort(parsed, port),
-    isLocal: false,
-    isReady: true,
-    isServing: true,
-    isTerminating: false,
-    zoneHints: undefined,
-    nodeHints: undefined,
-    ...more,
-  };
-}
+export const endpoint = makeEndpoint;
 
 export interface ExampleCluster {
   readonly config: PlanConfig;

@@ -1,25 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Endpoint } from "../../model/endpoint.ts";
 import { servicePortName } from "../../model/service-port-name.ts";
-import { parseIpAddress } from "../../net/ip.ts";
+import { makeEndpoint } from "../../model/testing/records.ts";
 import { endpointChain, servicePortChains } from "./chain-names.ts";
-
-function endpoint(ip: string, port: number, text: string): Endpoint {
-  const parsed = parseIpAddress(ip);
-  assert.ok(parsed);
-  return {
-    ip: parsed,
-    port,
-    text,
-    isLocal: false,
-    isReady: true,
-    isServing: true,
-    isTerminating: false,
-    zoneHints: undefined,
-    nodeHints: undefined,
-  };
-}
 
 test("service chains have upstream's names (reference iptables.md §3)", () => {
   const cases = [
@@ -44,19 +27,15 @@ test("the four service chains share one hash", () => {
 
 test("endpoint chains have upstream's names, IPv6 hashed with brackets", () => {
   const cases = [
-    [
-      servicePortName("ns1", "svc1", "p80", "TCP"),
-      endpoint("10.180.0.1", 80, "10.180.0.1:80"),
-      "KUBE-SEP-SXIVWICOYRO3J4NJ",
-    ],
+    [servicePortName("ns1", "svc1", "p80", "TCP"), makeEndpoint("10.180.0.1", 80), "KUBE-SEP-SXIVWICOYRO3J4NJ"],
     [
       servicePortName("kube-system", "kube-dns", "dns", "UDP"),
-      endpoint("10.244.0.7", 53, "10.244.0.7:53"),
+      makeEndpoint("10.244.0.7", 53),
       "KUBE-SEP-232DQYSHL5HNRYWJ",
     ],
     [
       servicePortName("default", "my-svc", "", "TCP"),
-      endpoint("fd00:10:244::5", 8080, "[fd00:10:244::5]:8080"),
+      makeEndpoint("fd00:10:244::5", 8080),
       "KUBE-SEP-UV2W2JVYYQPBYZQF",
     ],
   ] as const;
