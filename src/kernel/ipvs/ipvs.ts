@@ -1,0 +1,105 @@
+/**
+ * The kernel's IP Virtual Server of one network namespace: virtual servers (an address, a protocol and a port) that
+ * spread connections over real servers. Two implementations, generic netlink (`netlink-ipvs.ts`) and memory
+ * (`memory-ipvs.ts`), pass one contract test. Knows nothing of Services.
+ */
+import type { IpAddress, IpFamily } from "../../net/ip.ts";
+
+export type IpvsProtocol = "TCP" | "UDP" | "SCTP";
+
+/** IP_VS_SVC_F_PERSISTENT: connections of one client go to one real server, for `timeoutSeconds` after the last. */
+export const IPVS_SERVICE_PERSISTENT = 0x1;
+/** IP_VS_SVC_F_HASHED: the kernel's own mark; never in a {@link VirtualServer}. */
+export const IPVS_SERVICE_HASHED = 0x2;
+/** IP_VS_SVC_F_SCHED1: scheduler-specific (`sh-fallback`, `mh-fallback`). */
+export const IPVS_SERVICE_SCHEDULER_FLAG_1 = 0x8;
+/** IP_VS_SVC_F_SCHED2: scheduler-specific (`sh-port`, `mh-port`); reference legacy-modes.md §2.3 sets it for `mh`. */
+export const IPVS_SERVICE_SCHEDULER_FLAG_2 = 0x10;
+
+/** What identifies a virtual server. */
+export interface VirtualServerKey {
+  readonly address: IpAddress;
+  readonly protocol: IpvsProtocol;
+  readonly port: number;
+}
+
+export interface VirtualServer extends VirtualServerKey {
+  /** A scheduler's name: `rr`, `wrr`, `lc`, … */
+  readonly scheduler: string;
+  /** `IPVS_SERVICE_*` bits, without {@link IPVS_SERVICE_HASHED}. */
+  readonly flags: number;
+  /** Persistence timeout; 0 without {@link IPVS_SERVICE_PERSISTENT}. */
+  readonly timeoutSeconds: number;
+}
+
+/** What identifies a real server within its virtual server. */
+export interface RealServerKey {
+  readonly address: IpAddress;
+  readonly port: number;
+}
+
+/** A real server; forwarding is always masquerading (NAT), thresholds are 0. */
+export interface RealServer extends RealServerKey {
+  /** 0 takes no new connections. */
+  readonly weight: number;
+}
+
+/** A real server as the kernel has it. */
+export interface RealServerState extends RealServer {
+  readonly activeConnections: number;
+  readonly inactiveConnections: number;
+}
+
+/** One message to the kernel. */
+export type IpvsOperation =
+  | { readonly kind: "add-virtual-server"; readonly virtualServer: VirtualServer }
+  | { readonly kind: "update-virtual-server"; readonly virtualServer: VirtualServer }
+  /** Its real servers go with it. */
+  | { readonly kind: "delete-virtual-server"; readonly virtualServer: VirtualServerKey }
+  | { readonly kind: "add-real-server"; readonly virtualServer: VirtualServerKey; readonly realServer: RealServer }
+  | { readonly kind: "update-real-server"; readonly virtualServer: VirtualServerKey; readonly realServer: RealServer }
+  | {
+      readonly kind: "delete-real-server";
+      readonly virtualServer: VirtualServerKey;
+      readonly realServer: RealServerKey;
+    };
+
+/** An operation that the kernel refused. */
+export interface IpvsFailure {
+  readonly operation: IpvsOperation;
+  /** The errno's name: `EEXIST`, `ESRCH`, `ENOENT` (unknown scheduler), `EPERM`, … */
+  readonly code: string;
+  /** Names the operation, the virtual server and the cause, in words. */
+  readonly message: string;
+}
+
+/** Seconds; 0 keeps what the kernel has. */
+export interface IpvsTimeouts {
+  readonly tcp: number;
+  readonly tcpFin: number;
+  readonly udp: number;
+}
+
+export interface Ipvs {
+  /** All virtual servers of the family that are identified by an address (not by a firewall mark). */
+  virtualServers(family: IpFamily, signal?: AbortSignal): Promise<readonly VirtualServer[]>;
+  /** One virtual server; `undefined` when there is none. */
+  virtualServer(key: VirtualServerKey): Promise<VirtualServer | undefined>;
+  /** Its real servers in the kernel's order; `undefined` when there is no such virtual server. */
+  realServers(key: VirtualServerKey, signal?: AbortSignal): Promise<readonly RealServerState[] | undefined>;
+  /**
+   * Carries the operations out in order, many to a system call; each stands alone (IPVS has no transactions).
+   * Resolves to those that were refused. Throws only when the kernel cannot be spoken to.
+   */
+  apply(operations: readonly IpvsOperation[], signal?: AbortSignal): Promise<readonly IpvsFailure[]>;
+  /** Removes every virtual server of both families. */
+  flush(): Promise<void>;
+  timeouts(): Promise<IpvsTimeouts>;
+  setTimeouts(timeouts: IpvsTimeouts): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** `10.0.0.1:80/TCP`, `[fd00::1]:80/TCP`: reference legacy-modes.md §2.3. Pure. */
+export function virtualServerText({ address, port, protocol }: VirtualServerKey): string {
+  return `${address.includes(":") ? `[${address}]` : address}:${port}/${protocol}`;
+}

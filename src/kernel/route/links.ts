@@ -1,0 +1,54 @@
+/**
+ * Network devices and their addresses in one network namespace. Two implementations, rtnetlink (`netlink-links.ts`) and
+ * memory (`memory-links.ts`), pass one contract test. Knows nothing of Services.
+ */
+import type { IpAddress, IpFamily } from "../../net/ip.ts";
+
+/** An address on a device. */
+export interface LinkAddress {
+  readonly address: IpAddress;
+  readonly prefixLength: number;
+  /** The device's name. */
+  readonly link: string;
+}
+
+export interface LinkDescription {
+  readonly name: string;
+  readonly index: number;
+  /** IFLA_INFO_KIND: `dummy`, `veth`, `bridge`, …; `undefined` for devices without one (loopback, hardware). */
+  readonly kind: string | undefined;
+  readonly isUp: boolean;
+}
+
+/** An address that could not be added or removed. */
+export interface LinkAddressFailure {
+  readonly address: IpAddress;
+  /** The errno's name. */
+  readonly code: string;
+  /** Names the address, the device and the cause, in words. */
+  readonly message: string;
+}
+
+export interface Links {
+  /** `undefined` when there is no such device. */
+  link(name: string): Promise<LinkDescription | undefined>;
+  /**
+   * Creates a dummy device, down, unless a device of that name exists. Throws an Error that names the kernel module when the
+   * kernel has no dummy devices, and one that names the kind when the device is something else.
+   */
+  ensureDummy(name: string): Promise<void>;
+  /** Deletes the device if it is a dummy; a missing one is no error, one of another kind is. */
+  deleteDummy(name: string): Promise<void>;
+  /** Every address of the family, on all devices, up or down. */
+  addresses(family: IpFamily, signal?: AbortSignal): Promise<readonly LinkAddress[]>;
+  /** Adds them as /32 or /128, many to a system call; an address that the device has is no failure. */
+  addAddresses(link: string, addresses: readonly IpAddress[]): Promise<readonly LinkAddressFailure[]>;
+  /** Removes them; an address that the device lacks is no failure. */
+  removeAddresses(link: string, addresses: readonly IpAddress[]): Promise<readonly LinkAddressFailure[]>;
+  /**
+   * Watches devices and addresses of the namespace until the signal aborts; `onChange` gets the name of the device that was
+   * changed or deleted, or `undefined` when announcements were lost and anything may have changed.
+   */
+  watch(onChange: (link: string | undefined) => void, signal: AbortSignal): Promise<void>;
+  close(): Promise<void>;
+}
