@@ -73,6 +73,11 @@ export interface IpvsFailure {
   readonly message: string;
 }
 
+/** Every message fails: the kernel has no IPVS, or has it no longer. */
+export class IpvsUnavailableError extends Error {
+  override readonly name = "IpvsUnavailableError";
+}
+
 /** Seconds; 0 keeps what the kernel has. */
 export interface IpvsTimeouts {
   readonly tcp: number;
@@ -89,7 +94,8 @@ export interface Ipvs {
   realServers(key: VirtualServerKey, signal?: AbortSignal): Promise<readonly RealServerState[] | undefined>;
   /**
    * Carries the operations out in order, many to a system call; each stands alone (IPVS has no transactions).
-   * Resolves to those that were refused. Throws only when the kernel cannot be spoken to.
+   * Resolves to those that were refused. Throws only when the kernel cannot be spoken to, as every method does: an
+   * {@link IpvsUnavailableError} when IPVS is missing, a NetlinkError otherwise.
    */
   apply(operations: readonly IpvsOperation[], signal?: AbortSignal): Promise<readonly IpvsFailure[]>;
   /** Removes every virtual server of both families. */

@@ -1,0 +1,169 @@
+/**
+ * IP sets of one network namespace in memory. Behaves like the kernel (`testing/ipset-contract.ts`), and can be told to
+ * refuse operations and which sets rules refer to.
+ */
+import { familyOf, type IpFamily, isZeroCidr } from "../../net/ip.ts";
+import {
+  type Ipset,
+  type IpsetDefinition,
+  type IpsetEntry,
+  type IpsetFailure,
+  type IpsetOperation,
+  type IpsetType,
+  ipsetEntryText,
+} from "./ipset.ts";
+import { ipsetError, ipsetFailure } from "./ipset-failure.ts";
+
+/** What the mode asks for, and the kernel's default: reference legacy-modes.md §2.6. */
+const MAX_ELEMENTS = 65_536;
+/** IPSET_MAXNAMELEN without the terminator. */
+const NAME_LIMIT = 31;
+
+const KIND_OF: Readonly<Record<IpsetType, IpsetEntry["kind"]>> = {
+  "hash:ip": "ip",
+  "hash:ip,port": "ip-port",
+  "hash:ip,port,ip": "ip-port-ip",
+  "hash:ip,port,net": "ip-port-net",
+  "bitmap:port": "port",
+};
+
+/** Decides whether an operation shall be refused, whatever the state, by giving a code. */
+export type IpsetFault = (operation: IpsetOperation) => string | undefined;
+
+interface MemorySet {
+  /** The kernel's name of any type. */
+  type: string;
+  family: IpFamily | undefined;
+  /** By their text. */
+  members: Map<string, IpsetEntry>;
+}
+
+export class MemoryIpset implements Ipset {
+  /** Names of sets that a rule refers to: they cannot be destroyed. */
+  readonly references = new Set<string>();
+  readonly #sets = new Map<string, MemorySet>();
+  readonly #faults = new Set<IpsetFault>();
+  readonly #operations: IpsetOperation[] = [];
+  #messages = 0;
+
+  /** Requests so far, reading ones included: what a netlink implementation would send. */
+  get messages(): number {
+    return this.#messages;
+  }
+
+  /** Forgets the operations that were carried out. @returns them, oldest first. */
+  takeOperations(): IpsetOperation[] {
+    return this.#operations.splice(0);
+  }
+
+  /** From now on refuses operations for which `fault` gives a code. @returns how to end that. */
+  refuse(fault: IpsetFault): () => void {
+    this.#faults.add(fault);
+    return () => this.#faults.delete(fault);
+  }
+
+  /** Another program creates a set, of any type; one of the same name goes. */
+  createForeign(name: string, type: string, family: IpFamily | undefined): void {
+    this.#sets.set(name, { type, family, members: new Map() });
+  }
+
+  async sets(): Promise<readonly IpsetDefinition[]> {
+    this.#messages++;
+    const found: IpsetDefinition[] = [];
+    for (const [name, { type, family }] of this.#sets) if (isOurs(type)) found.push({ name, type, family });
+    return found;
+  }
+
+  async definition(
+    name: string,
+  ): Promise<{ readonly type: string; readonly family: IpFamily | undefined } | undefined> {
+    this.#messages++;
+    const set = this.#sets.get(name);
+    return set && { type: set.type, family: set.family };
+  }
+
+  async ensure({ name, type, family }: IpsetDefinition): Promise<void> {
+    this.#messages++;
+    const what = `create the ${type} set ${name}`;
+    if (Buffer.byteLength(name) > NAME_LIMIT) throw ipsetError(what, "ERANGE");
+    const existing = this.#sets.get(name);
+    if (existing === undefined) this.#sets.set(name, { type, family, members: new Map() });
+    else if (existing.type !== type || existing.family !== family) throw ipsetError(what, "EEXIST");
+  }
+
+  async members(name: string, signal?: AbortSignal): Promise<readonly IpsetEntry[] | undefined> {
+    signal?.throwIfAborted();
+    this.#messages++;
+    const set = this.#sets.get(name);
+    return set && [...set.members.values()];
+  }
+
+  async apply(operations: readonly IpsetOperation[], signal?: AbortSignal): Promise<readonly IpsetFailure[]> {
+    const failures: IpsetFailure[] = [];
+    for (const operation of operations) {
+      signal?.throwIfAborted();
+      this.#messages++;
+      const code = this.#fault(operation) ?? this.#execute(operation);
+      if (code === undefined) this.#operations.push(operation);
+      else failures.push(ipsetFailure(operation, code));
+    }
+    return failures;
+  }
+
+  async swap(first: string, second: string): Promise<void> {
+    this.#messages++;
+    const what = `swap the sets ${first} and ${second}`;
+    const [one, two] = [this.#sets.get(first), this.#sets.get(second)];
+    if (one === undefined) throw ipsetError(what, "ENOENT");
+    if (two === undefined) throw ipsetError(what, "IPSET_ERR_EXIST_SETNAME2");
+    if (one.type !== two.type || one.family !== two.family) throw ipsetError(what, "IPSET_ERR_TYPE_MISMATCH");
+    [one.members, two.members] = [two.members, one.members];
+  }
+
+  async flush(name: string): Promise<void> {
+    this.#messages++;
+    const set = this.#sets.get(name);
+    if (set === undefined) throw ipsetError(`flush the set ${name}`, "ENOENT");
+    set.members.clear();
+  }
+
+  async destroy(name: string): Promise<void> {
+    this.#messages++;
+    if (!this.#sets.has(name)) return;
+    if (this.references.has(name)) throw ipsetError(`destroy the set ${name}`, "IPSET_ERR_BUSY");
+    this.#sets.delete(name);
+  }
+
+  async close(): Promise<void> {}
+
+  #fault(operation: IpsetOperation): string | undefined {
+    for (const fault of this.#faults) {
+      const code = fault(operation);
+      if (code !== undefined) return code;
+    }
+    return undefined;
+  }
+
+  /** @returns the code of a refusal, or `undefined` when it was done. */
+  #execute({ kind, set: name, entry }: IpsetOperation): string | undefined {
+    const set = this.#sets.get(name);
+    if (set === undefined) return "ENOENT";
+    if (!fits(entry, set)) return "IPSET_ERR_PROTOCOL";
+    if (entry.kind === "ip-port-net" && isZeroCidr(entry.network)) return "IPSET_ERR_INVALID_CIDR";
+    const text = ipsetEntryText(entry);
+    if (kind === "delete") set.members.delete(text);
+    else if (set.members.has(text)) return undefined;
+    else if (set.family !== undefined && set.members.size >= MAX_ELEMENTS) return "IPSET_ERR_HASH_FULL";
+    else set.members.set(text, entry);
+    return undefined;
+  }
+}
+
+function isOurs(type: string): type is IpsetType {
+  return type in KIND_OF;
+}
+
+function fits(entry: IpsetEntry, { type, family }: MemorySet): boolean {
+  if (!isOurs(type) || KIND_OF[type] !== entry.kind) return false;
+  return entry.kind === "port" || familyOf(entry.address) === family;
+}
