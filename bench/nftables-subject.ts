@@ -11,6 +11,9 @@ import type { SyncInput } from "../src/sync/backend.ts";
 import { benchService, benchSlice } from "./cluster.ts";
 import { benchConfig, benchState } from "./subject.ts";
 
+/** Operations of a transaction that are kept. */
+const MAX_NOTED = 10_000;
+
 export class NftSubject {
   readonly state = benchState();
   readonly #ruleset: NetlinkRuleset;
@@ -103,11 +106,20 @@ export class NftSubject {
     return {
       ...nft,
       transact: async (operations, options) => {
-        this.lastOperations = operations;
         this.transactions += 1;
-        await nft.transact(operations, options);
+        await nft.transact(this.#noted(operations), options);
       },
     };
+  }
+
+  *#noted(operations: Iterable<NftOperation>): Iterable<NftOperation> {
+    const noted: NftOperation[] = [];
+    this.lastOperations = noted;
+    for (const operation of operations) {
+      // Of a first sync nobody asks.
+      if (noted.length < MAX_NOTED) noted.push(operation);
+      yield operation;
+    }
   }
 
   async #sync(isFullSync: boolean, changedPorts: ReadonlySet<string>): Promise<void> {

@@ -57,7 +57,7 @@ export async function planNftables(
     { plan: planStatic(config, facts), facts, ports, kept: new Map() },
     { postponed: new Set(), slice: new TimeSlice(), signal: new AbortController().signal },
   );
-  const operations = draft.operations();
+  const operations = [...draft.operations()];
   return { operations, table: tableOf(FAMILIES[family], TABLE, operations) };
 }
 

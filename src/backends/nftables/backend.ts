@@ -79,11 +79,11 @@ export class NftablesBackend implements Backend {
     // Taken before anything is waited for: ports that others damage from now on are not among the changed ones.
     const damaged = this.#damagedChains;
     this.#damagedChains = new Set();
-    this.#reportConflicts(input);
+    await this.#reportConflicts(input, signal);
     try {
       await this.#committer.deletePostponed();
       const facts = input.isFullSync ? undefined : this.#facts;
-      const isDone = facts !== undefined && (await this.#partialSync(input, facts, damaged));
+      const isDone = facts !== undefined && (await this.#partialSync(input, facts, damaged, signal));
       if (!isDone) await this.#fullSync(input, signal);
     } catch (error) {
       this.#facts = undefined;
@@ -121,7 +121,8 @@ export class NftablesBackend implements Backend {
     onLost({ ports: damage.ports });
   }
 
-  #reportConflicts(input: SyncInput): void {
+  async #reportConflicts(input: SyncInput, signal: AbortSignal): Promise<void> {
+    const slice = new TimeSlice();
     for (const key of input.changedPorts) {
       this.#frontEnds.set(key, input.services.get(key));
       for (const { frontEnd, claimants } of this.#frontEnds.conflictsOf(key)) {
@@ -132,6 +133,7 @@ export class NftablesBackend implements Backend {
           winner,
         });
       }
+      if (slice.isOver()) await slice.next(signal);
     }
   }
 
@@ -149,15 +151,22 @@ export class NftablesBackend implements Backend {
    * Commits the changed ports only. Ports that were refused before are tried after the others: one bad service must not
    * cost the others anything. Resolves to false when a full sync must take over.
    */
-  async #partialSync(input: SyncInput, facts: PlanFacts, damaged: ReadonlySet<string>): Promise<boolean> {
+  async #partialSync(
+    input: SyncInput,
+    facts: PlanFacts,
+    damaged: ReadonlySet<string>,
+    signal: AbortSignal,
+  ): Promise<boolean> {
     const draft = new TransactionDraft();
     const before: (readonly [string, InstalledPort | undefined])[] = [];
-    for (const key of input.changedPorts) {
-      if (this.#refused.has(key)) continue;
-      before.push([key, this.#state.installed(key)]);
-      this.#state.change(draft, key, this.#changeOf(key, input, facts).desired, damaged);
-    }
+    const slice = new TimeSlice();
     try {
+      for (const key of input.changedPorts) {
+        if (this.#refused.has(key)) continue;
+        before.push([key, this.#state.installed(key)]);
+        this.#state.change(draft, key, this.#changeOf(key, input, facts).desired, damaged);
+        if (slice.isOver()) await slice.next(signal);
+      }
       await this.#committer.commit(draft);
     } catch (error) {
       for (const [owner, installed] of before.reverse()) this.#state.put(owner, installed);
@@ -167,7 +176,7 @@ export class NftablesBackend implements Backend {
       return false;
     }
     const again = [...this.#refused.keys()].map((owner) => this.#changeOf(owner, input, facts));
-    await this.#applyPiecemeal(again, input, damaged);
+    await this.#applyPiecemeal(again, input, signal, damaged);
     // What is damaged of a port that is still refused is written when its new rules are accepted.
     if (this.#refused.size > 0) this.#damagedChains = new Set([...this.#damagedChains, ...damaged]);
     return true;
@@ -214,7 +223,7 @@ export class NftablesBackend implements Backend {
     const { base, changes } = await this.#setAside(whole, content, wanted, input, options);
     await this.#committer.commit(base.draft, content?.generation);
     this.#state = base.state;
-    await this.#applyPiecemeal(changes, input);
+    await this.#applyPiecemeal(changes, input, signal);
   }
 
   /**
@@ -251,6 +260,7 @@ export class NftablesBackend implements Backend {
   async #applyPiecemeal(
     changes: readonly PortChange[],
     input: SyncInput,
+    signal: AbortSignal,
     rewrites: ReadonlySet<string> = new Set(),
   ): Promise<void> {
     const before = this.#refused;
@@ -258,6 +268,7 @@ export class NftablesBackend implements Backend {
     await applyPiecemeal(changes, {
       state: this.#state,
       commit: (draft) => this.#committer.commit(draft),
+      signal,
       rewrites,
       onRefused: (owner, error) => {
         const servicePort = input.services.get(owner)?.name.text ?? owner;

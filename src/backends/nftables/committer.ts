@@ -1,6 +1,5 @@
 /** Commits drafts, and puts off the deletions that the kernel does not accept yet. */
-import type { Nftables, NftOperation } from "../../kernel/nftables/nftables.ts";
-import { NftError } from "../../kernel/nftables/nftables.ts";
+import { type Nftables, NftError } from "../../kernel/nftables/nftables.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { TransactionDraft } from "./draft.ts";
 import { PostponedDeletions } from "./postponed-deletions.ts";
@@ -30,9 +29,8 @@ export class Committer {
    * @param generation refuse with `conflict` when the ruleset is not in this generation any more.
    */
   async commit(draft: TransactionDraft, generation?: number): Promise<void> {
-    if (draft.isEmpty) return;
     try {
-      await this.#transact(draft.operations(), generation);
+      await this.#transact(draft, generation);
     } catch (error) {
       if (!(error instanceof NftError) || error.code !== "busy") throw error;
       if (error.operation === undefined || !draft.isDeletion(error.operation)) throw error;
@@ -41,7 +39,7 @@ export class Committer {
         reason: error.message,
         deletions: deletions.length,
       });
-      await this.#transact(draft.operations(), generation);
+      await this.#transact(draft, generation);
       const nowMs = this.#options.nowMs();
       for (const deletion of deletions) this.postponed.add(deletion, nowMs);
     }
@@ -73,9 +71,9 @@ export class Committer {
     }
   }
 
-  async #transact(operations: readonly NftOperation[], generation: number | undefined): Promise<void> {
-    if (operations.length === 0) return;
-    await this.#options.nft.transact(operations, generation === undefined ? {} : { generation });
-    this.postponed.forgetAdded(operations);
+  async #transact(draft: TransactionDraft, generation: number | undefined): Promise<void> {
+    if (draft.isEmpty) return;
+    await this.#options.nft.transact(draft.operations(), generation === undefined ? {} : { generation });
+    this.postponed.forgetAdded(draft.operations());
   }
 }

@@ -10,7 +10,7 @@ const at = (port: number, chain: string): NftElement => ({ key: [port], verdict:
 const RULE = { statements: [{ kind: "reject" }] } as const;
 
 function texts(draft: TransactionDraft): string[] {
-  return draft.operations().map(operationText);
+  return Array.from(draft.operations(), operationText);
 }
 
 test("what is referred to comes first and goes last, whatever the order of the steps", () => {
@@ -77,7 +77,7 @@ test("every operation is known by its owner", () => {
   draft.changeElement(MAP, { set: MAP.name, before: undefined, after: at(2, "b") }, "b");
   draft.writeChain({ name: "b", rules: [RULE] }, "absent", "b");
   draft.add("table", { kind: "add-table", comment: "" });
-  const owners = draft.operations().map((_, index) => draft.ownerOf(index));
+  const owners = Array.from(draft.operations(), (_, index) => draft.ownerOf(index));
   assert.deepEqual(owners, [undefined, "b", "b", "a", "b"]);
   assert.deepEqual(draft.owners(), new Set(["a", "b"]));
   assert.equal(draft.ownerOf(99), undefined);
@@ -94,4 +94,22 @@ test("deletions can be withheld; the chains are emptied nevertheless", () => {
   );
   assert.deepEqual(draft.withholdDeletions().map(operationText), ["delete-chain old", "delete-set affinity-old"]);
   assert.deepEqual(texts(draft), ["flush-chain old"]);
+});
+
+test("operations are made when they are asked for, not before", () => {
+  const draft = new TransactionDraft();
+  let read = 0;
+  for (let port = 1; port <= 1000; port += 1) {
+    const before: NftElement = {
+      get key() {
+        read += 1;
+        return [port];
+      },
+    };
+    draft.changeElement(MAP, { set: MAP.name, before, after: undefined }, `owner-${port}`);
+  }
+  read = 0;
+  const [first] = draft.operations();
+  assert.ok(first !== undefined);
+  assert.ok(read <= 2, `${read} of 1000 elements were looked at for the first operation`);
 });

@@ -64,14 +64,14 @@ export class TransactionDraft {
     this.#elements.add(set, change, owner);
   }
 
-  /** The operations in the order in which they are carried out. */
-  operations(): NftOperation[] {
-    return this.#steps().map(({ operation }) => operation);
+  /** The operations in the order in which they are carried out, made one by one: there can be hundreds of thousands. */
+  *operations(): Iterable<NftOperation> {
+    for (const { operation } of this.#steps()) yield operation;
   }
 
   /** On whose behalf an operation of {@link TransactionDraft.operations} is done. */
   ownerOf(index: number): string | undefined {
-    return this.#steps()[index]?.owner;
+    return this.#stepAt(index)?.owner;
   }
 
   /** Service ports for which anything is done. */
@@ -83,7 +83,7 @@ export class TransactionDraft {
 
   /** Whether the operation deletes something that may still be referred to by others. */
   isDeletion(index: number): boolean {
-    const kind = this.#steps()[index]?.operation.kind;
+    const kind = this.#stepAt(index)?.operation.kind;
     return kind === "delete-chain" || kind === "delete-set";
   }
 
@@ -101,11 +101,17 @@ export class TransactionDraft {
     return this.#phases.size === 0 && this.#elements.size === 0;
   }
 
-  #steps(): Step[] {
-    return PHASES.flatMap((phase) => {
-      if (phase === "delete-elements") return this.#elements.deletions();
-      if (phase === "add-elements") return this.#elements.additions();
-      return this.#phases.get(phase) ?? [];
-    });
+  *#steps(): Iterable<Step> {
+    for (const phase of PHASES) {
+      if (phase === "delete-elements") yield* this.#elements.deletions();
+      else if (phase === "add-elements") yield* this.#elements.additions();
+      else yield* this.#phases.get(phase) ?? [];
+    }
+  }
+
+  #stepAt(index: number): Step | undefined {
+    let at = 0;
+    for (const step of this.#steps()) if (at++ === index) return step;
+    return undefined;
   }
 }

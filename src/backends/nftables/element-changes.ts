@@ -21,6 +21,13 @@ export interface Step {
   readonly operation: NftOperation;
 }
 
+/** What is done to one set at a stretch, for one owner. */
+interface Run<T> {
+  readonly owner: string | undefined;
+  readonly set: NftSet;
+  readonly items: T[];
+}
+
 interface OwnedChange extends ElementChange {
   readonly owner: string | undefined;
 }
@@ -52,38 +59,33 @@ export class ElementChanges {
     return sum;
   }
 
-  /** All deletions, one operation for each owner and set. */
-  deletions(): Step[] {
-    return this.#steps(({ before }) => before?.key).map(({ owner, set, items }) => ({
-      owner,
-      operation: { kind: "delete-elements", set, keys: items },
-    }));
+  /** All deletions; keys of one set that follow each other for the same owner are one operation. */
+  *deletions(): Iterable<Step> {
+    for (const { owner, set, items } of this.#runs(({ before }) => before?.key)) {
+      yield { owner, operation: { kind: "delete-elements", set, keys: items } };
+    }
   }
 
-  /** All additions, one operation for each owner and set. */
-  additions(): Step[] {
-    return this.#steps(({ after }) => after).map(({ owner, set, items }) => ({
-      owner,
-      operation: { kind: "add-elements", set, elements: items },
-    }));
+  /** All additions, likewise. */
+  *additions(): Iterable<Step> {
+    for (const { owner, set, items } of this.#runs(({ after }) => after)) {
+      yield { owner, operation: { kind: "add-elements", set, elements: items } };
+    }
   }
 
-  #steps<T>(pick: (change: OwnedChange) => T | undefined): { owner: string | undefined; set: NftSet; items: T[] }[] {
-    const steps: { owner: string | undefined; set: NftSet; items: T[] }[] = [];
+  *#runs<T>(pick: (change: OwnedChange) => T | undefined): Iterable<Run<T>> {
     for (const { set, changes } of this.#sets.values()) {
-      const byOwner = new Map<string | undefined, T[]>();
+      let run: Run<T> | undefined;
       for (const change of changes.values()) {
         const item = pick(change);
         if (item === undefined) continue;
-        const items = byOwner.get(change.owner);
-        if (items !== undefined) items.push(item);
+        if (run !== undefined && run.owner === change.owner) run.items.push(item);
         else {
-          const first = [item];
-          byOwner.set(change.owner, first);
-          steps.push({ owner: change.owner, set, items: first });
+          if (run !== undefined) yield run;
+          run = { owner: change.owner, set, items: [item] };
         }
       }
+      if (run !== undefined) yield run;
     }
-    return steps;
   }
 }

@@ -3,6 +3,7 @@
  * kernel names is left out and the others are tried in halves.
  */
 import { NftError } from "../../kernel/nftables/nftables.ts";
+import { TimeSlice } from "../../sync/time-slice.ts";
 import { TransactionDraft } from "./draft.ts";
 import type { DesiredPort, InstalledPort } from "./port-objects.ts";
 import type { TableState } from "./table-state.ts";
@@ -19,6 +20,7 @@ export interface PiecemealOptions {
   readonly commit: (draft: TransactionDraft) => Promise<void>;
   /** Chains to write even if they are believed to be right. */
   readonly rewrites?: ReadonlySet<string>;
+  readonly signal: AbortSignal;
   readonly onRefused: (owner: string, error: NftError) => void;
 }
 
@@ -32,7 +34,8 @@ export function isAttributable(error: unknown): error is NftError {
 
 /** Rejects with what is not the fault of a part, and when more than {@link MAX_CULPRITS} were refused. */
 export async function applyPiecemeal(changes: readonly PortChange[], options: PiecemealOptions): Promise<void> {
-  const { state, commit, rewrites, onRefused } = options;
+  const { state, commit, rewrites, onRefused, signal } = options;
+  const slice = new TimeSlice();
   const groups: (readonly PortChange[])[] = [changes];
   let culprits = 0;
   for (let group = groups.pop(); group !== undefined; group = groups.pop()) {
@@ -42,8 +45,11 @@ export async function applyPiecemeal(changes: readonly PortChange[], options: Pi
       owner,
       state.installed(owner),
     ]);
-    for (const { owner, desired } of group) state.change(draft, owner, desired, rewrites);
     try {
+      for (const { owner, desired } of group) {
+        state.change(draft, owner, desired, rewrites);
+        if (slice.isOver()) await slice.next(signal);
+      }
       await commit(draft);
     } catch (error) {
       for (const [owner, installed] of before.reverse()) state.put(owner, installed);

@@ -66,7 +66,7 @@ export class MemoryNftKernel {
   connect(program: MemoryProgram = OURSELVES): Nftables {
     return {
       family: this.family,
-      transact: async (operations, options = {}) => this.#transact(program, operations, options.generation),
+      transact: async (operations, options = {}) => this.#transact(program, [...operations], options.generation),
       read: async () => {
         const content = this.#read();
         if (program.writesDigests) for (const action of this.#afterRead.splice(0)) await action();
@@ -176,7 +176,7 @@ export class MemoryNftKernel {
     }
     this.#table.commit();
     this.#generation += 1;
-    this.#transactions.push([...operations]);
+    this.#transactions.push(operations);
     const change = changeOf(operations, program);
     for (const watcher of [...this.#watchers]) if (watcher.program !== program) watcher.onChange(change);
   }

@@ -51,7 +51,7 @@ export interface NetlinkRuleset {
   /** One table; it need not exist. Meant to be its only writer in this process. */
   open(name: NetlinkTableName): Nftables;
   /** Whether the kernel would accept the transaction; nothing is applied. @throws NftError as `transact` does. */
-  check(name: NetlinkTableName, operations: readonly NftOperation[]): Promise<void>;
+  check(name: NetlinkTableName, operations: Iterable<NftOperation>): Promise<void>;
   /** Watching must have ended. */
   close(): Promise<void>;
 }
@@ -129,10 +129,10 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
     return {
       family,
       async transact(operations, { generation } = {}) {
-        if (operations.length === 0) return;
         await turns.run(async () => {
           try {
-            await send(await encodeTransaction({ layout, table }, operations, generation), generation);
+            const transaction = await encodeTransaction({ layout, table }, operations, generation);
+            if (transaction.batch.size > 0) await send(transaction, generation);
           } catch (error) {
             throw fromNetlinkError(error);
           }

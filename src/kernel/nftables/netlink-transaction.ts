@@ -50,17 +50,16 @@ export interface EncodedTransaction {
  */
 export async function encodeTransaction(
   { layout, table }: TransactionTarget,
-  operations: readonly NftOperation[],
+  operations: Iterable<NftOperation>,
   generation?: number,
 ): Promise<EncodedTransaction> {
   const batch = new NftBatch(layout.nfproto, generation === undefined ? {} : { generation });
   const encoder = new OperationEncoder(batch, table, layout);
-  const firstMessages = new Uint32Array(operations.length);
+  /** By operation. */
+  const firstMessages: number[] = [];
   const slice = new EventLoopSlice();
-  for (let index = 0; index < operations.length; index++) {
-    const operation = operations[index];
-    if (operation === undefined) continue;
-    firstMessages[index] = batch.messages.count;
+  for (const operation of operations) {
+    const index = firstMessages.push(batch.messages.count) - 1;
     try {
       for (const _step of encoder.steps(operation)) await slice.breathe();
     } catch (error) {
@@ -77,7 +76,7 @@ export async function encodeTransaction(
 }
 
 /** Index of the last entry of an ascending list that is not above a value. */
-function lastNotAbove(ascending: Uint32Array, value: number): number {
+function lastNotAbove(ascending: readonly number[], value: number): number {
   let low = 0;
   let high = ascending.length - 1;
   while (low < high) {

@@ -65,9 +65,10 @@ export interface Nftables {
   /**
    * Carries out the operations in order, all or none. Throws {@link NftError}.
    *
+   * @param operations taken one by one, with turns of the event loop in between: they must not change meanwhile.
    * @param options `generation`: refuse with `conflict` when the ruleset is not in this generation any more.
    */
-  transact(operations: readonly NftOperation[], options?: { readonly generation?: number }): Promise<void>;
+  transact(operations: Iterable<NftOperation>, options?: { readonly generation?: number }): Promise<void>;
   /** Reads the table; undefined when there is none. */
   read(): Promise<NftTableContent | undefined>;
   /** Calls `onChange` for changes that others commit, until the signal aborts. Rejects when it cannot watch (any more). */
