@@ -1,8 +1,9 @@
 /** The flags of the proxy modes and of kernel tuning. Reference server.md §2.2. */
-import type { ConntrackConfig, DraftConfig, IptablesConfig, IpvsConfig } from "../config/config.ts";
-import { durationToMs } from "../config/duration.ts";
+import type { ConntrackConfig, DraftConfig, IptablesConfig, IpvsConfig, UserspaceConfig } from "../config/config.ts";
+import { USERSPACE_DEFAULTS } from "../config/defaults.ts";
+import { durationFromMs, durationToMs } from "../config/duration.ts";
 import { type AnyFlag, flag } from "./flags-definition.ts";
-import { boolType, durationType, int32Type, stringListType, stringType } from "./flags-types.ts";
+import { boolType, durationType, int32Type, portRangeType, stringListType, stringType } from "./flags-types.ts";
 
 const SECOND = 1_000_000_000n;
 const KEEPS_KERNEL_VALUE = "0 keeps the kernel's value.";
@@ -18,6 +19,11 @@ const withIptables = (config: DraftConfig, change: Partial<IptablesConfig>): Dra
 const withIpvs = (config: DraftConfig, change: Partial<IpvsConfig>): DraftConfig => ({
   ...config,
   ipvs: { ...config.ipvs, ...change },
+});
+
+const withUserspace = (config: DraftConfig, change: Partial<UserspaceConfig>): DraftConfig => ({
+  ...config,
+  userspace: { ...config.userspace, ...change },
 });
 
 type Periods = Partial<Pick<DraftConfig, "syncPeriodMs" | "minSyncPeriodMs">>;
@@ -170,10 +176,46 @@ const IPVS_FLAGS: readonly AnyFlag[] = [
   }),
 ];
 
+const USERSPACE_FLAGS: readonly AnyFlag[] = [
+  flag({
+    name: "proxy-port-range",
+    type: portRangeType,
+    initial: USERSPACE_DEFAULTS.portRange,
+    help: "The ports that userspace mode may use for its own sockets: N, FIRST-LAST or FIRST+LENGTH; empty or 0: any free port.",
+    isExtension: true,
+    overlay: (config, portRange) => withUserspace(config, { portRange }),
+  }),
+  flag({
+    name: "udp-timeout",
+    type: durationType,
+    initial: durationFromMs(USERSPACE_DEFAULTS.udpIdleTimeoutMs),
+    help: "How long userspace mode keeps a UDP session in which nothing happens; more than 0.",
+    isExtension: true,
+    overlay: (config, time) => withUserspace(config, { udpIdleTimeoutMs: durationToMs(time) }),
+  }),
+  flag({
+    name: "userspace-drain-timeout",
+    type: durationType,
+    initial: durationFromMs(USERSPACE_DEFAULTS.drainTimeoutMs),
+    help: "How long connections through userspace mode may go on when the process is told to stop; then they are cut.",
+    isExtension: true,
+    overlay: (config, time) => withUserspace(config, { drainTimeoutMs: durationToMs(time) }),
+  }),
+  flag({
+    name: "userspace-rules",
+    type: stringType,
+    initial: USERSPACE_DEFAULTS.rules,
+    help: "What leads traffic to the sockets of userspace mode: iptables, or none, which needs no netfilter and serves only service addresses that this host has, and node ports.",
+    isExtension: true,
+    overlay: (config, rules) => withUserspace(config, { rules }),
+  }),
+];
+
 export const KERNEL_FLAGS: readonly AnyFlag[] = [
   ...CONNTRACK_FLAGS,
   ...IPTABLES_FLAGS,
   ...IPVS_FLAGS,
+  ...USERSPACE_FLAGS,
   flag({
     name: "masquerade-all",
     type: boolType,

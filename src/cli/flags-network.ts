@@ -15,7 +15,7 @@ export const PROXY_MODE = flag({
   name: "proxy-mode",
   type: { ...stringType, word: "ProxyMode" },
   initial: "",
-  help: "How services are implemented: iptables, ipvs or nftables; empty means iptables.",
+  help: "How services are implemented: iptables, ipvs, nftables or userspace; empty means iptables.",
   overlay: (config, mode) => ({ ...config, mode }),
 });
 
@@ -73,7 +73,7 @@ export const NETWORK_FLAGS: readonly AnyFlag[] = [
     name: "bind-address",
     type: ipType,
     initial: "0.0.0.0",
-    help: "The node's primary address, where the Node object does not tell the right one. Nothing listens on it.",
+    help: "The node's primary address, where the Node object does not tell the right one. Nothing listens on it, except in userspace mode.",
     overlay: (config, bindAddress) => ({ ...config, bindAddress }),
   }),
   flag({

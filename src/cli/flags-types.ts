@@ -18,6 +18,7 @@ import {
 } from "../config/go-text.ts";
 import { parseQuantity, type Quantity } from "../config/quantity.ts";
 import { parseIpAddress } from "../net/ip.ts";
+import { parsePortRange } from "../net/port-range.ts";
 
 /** A type of flag values. */
 export interface FlagType<T> {
@@ -56,6 +57,16 @@ export const quantityType: FlagType<Quantity> = {
   word: "quantity",
   read: parseQuantity,
   format: (quantity) => quantity.text,
+};
+
+/** A range of ports, kept as it was written. */
+export const portRangeType: FlagType<string> = {
+  word: "port-range",
+  read: (text) => {
+    const range = parsePortRange(text);
+    return range.ok ? parsed(text) : refused(`${quoteGo(text)} is not a port range: ${range.error}`);
+  },
+  format: asIs,
 };
 
 /** An address; the empty text changes nothing. */

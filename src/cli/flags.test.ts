@@ -99,7 +99,11 @@ describe("parseCommandLine: errors", () => {
       [["--clean"], "unknown flag: --clean"],
       [["--toString"], "unknown flag: --toString"],
       [["--logtostderr"], "unknown flag: --logtostderr"],
-      [["--proxy-port-range=1-2"], "unknown flag: --proxy-port-range"],
+      [["--cleanup-iptables"], "unknown flag: --cleanup-iptables"],
+      [
+        ["--proxy-port-range=2-1"],
+        'invalid argument "2-1" for "--proxy-port-range" flag: "2-1" is not a port range: the last port, 1, is below the first, 2',
+      ],
       [["--source-vip=1.2.3.4"], "unknown flag: --source-vip"],
       [["---v"], "bad flag syntax: ---v"],
       [["--=1"], "bad flag syntax: --=1"],
@@ -197,7 +201,7 @@ describe("parseCommandLine: help and version", () => {
 });
 
 describe("flags", () => {
-  it("are upstream's, and --manifests", () => {
+  it("are upstream's, --manifests, and those of userspace mode", () => {
     const names = `bind-address bind-address-hard-fail boot-id-file cleanup cluster-cidr config config-sync-period
       conntrack-max-per-core conntrack-min conntrack-tcp-be-liberal conntrack-tcp-timeout-close-wait
       conntrack-tcp-timeout-established conntrack-udp-timeout conntrack-udp-timeout-stream detect-local-mode feature-gates
@@ -207,7 +211,8 @@ describe("flags", () => {
       kube-api-qps kubeconfig log-flush-frequency log-json-info-buffer-size log-json-split-stream log-text-info-buffer-size
       log-text-split-stream logging-format machine-id-file manifests masquerade-all master metrics-bind-address metrics-port
       nodeport-addresses oom-score-adj pod-bridge-interface pod-interface-name-prefix profiling proxy-mode
-      show-hidden-metrics-for-version v version vmodule write-config-to`;
+      proxy-port-range show-hidden-metrics-for-version udp-timeout userspace-drain-timeout userspace-rules v version vmodule
+      write-config-to`;
     assert.deepEqual(
       FLAGS.map((flag) => flag.name),
       names.split(/\s+/),
@@ -296,7 +301,11 @@ const FIELDS_OF_FLAGS = `
   pod-interface-name-prefix detectLocal.interfaceNamePrefix
   profiling enableProfiling
   proxy-mode mode
+  proxy-port-range userspace.portRange
   show-hidden-metrics-for-version showHiddenMetricsForVersion
+  udp-timeout userspace.udpIdleTimeoutMs
+  userspace-drain-timeout userspace.drainTimeoutMs
+  userspace-rules userspace.rules
   v logging.verbosity
   vmodule logging.vmodule
 `;

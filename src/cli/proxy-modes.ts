@@ -47,6 +47,7 @@ const MODES: ModeTable = {
   iptables: async () => (await import("./iptables-mode.ts")).iptablesMode,
   nftables: async () => (await import("./nftables-mode.ts")).nftablesMode,
   ipvs: undefined,
+  userspace: undefined,
 };
 
 /** The modes that exist, by the name that the configuration has for them. */

@@ -140,16 +140,18 @@ async function readDocument(file: string): Promise<typeof EMPTY_DOCUMENT> {
   }
 }
 
+type Renderers = Partial<Record<ProxyMode, Readonly<Record<OutputForm, Renderer | undefined>>>>;
+
 /** Per mode: the forms of output, the first being the default. */
 const RENDERERS = {
   iptables: { text: renderIptables, json: renderIptables, netlink: undefined },
   nftables: { text: renderNftables, json: renderNftables, netlink: renderNftables },
-} as const satisfies Partial<Record<ProxyMode, Readonly<Record<OutputForm, Renderer | undefined>>>>;
+} as const satisfies Renderers;
 
 type Renderer = (node: OfflineNode, config: KubeProxyConfig, form: OutputForm) => Promise<string>;
 
 function rendererOf(mode: ProxyMode, form: OutputForm): Renderer {
-  const forms = mode === "ipvs" ? undefined : RENDERERS[mode];
+  const forms = (RENDERERS as Renderers)[mode];
   if (forms === undefined) {
     throw new UsageError(
       `mode "${mode}" cannot be rendered yet: use --mode ${Object.keys(RENDERERS).join(" or ")}`,

@@ -11,7 +11,9 @@ export const API_VERSION = "kubeproxy.config.k8s.io/v1alpha1";
 export const KIND = "KubeProxyConfiguration";
 
 /** The modes that kube-proxy v1.36 knows on Linux. */
-export const PROXY_MODES = ["iptables", "ipvs", "nftables"] as const;
+export const UPSTREAM_PROXY_MODES = ["iptables", "ipvs", "nftables"] as const;
+/** Those, and the ones that we have besides: upstream lost `userspace` with v1.26. */
+export const PROXY_MODES = [...UPSTREAM_PROXY_MODES, "userspace"] as const;
 export type ProxyMode = (typeof PROXY_MODES)[number];
 
 /** How traffic from local pods is told from other traffic. */
@@ -70,6 +72,20 @@ export interface NftablesConfig {
   readonly masqueradeBit: number;
 }
 
+/** What leads packets to the sockets of userspace mode: `none` needs no netfilter and serves local addresses only. */
+export const USERSPACE_RULES = ["iptables", "none"] as const;
+export type UserspaceRules = (typeof USERSPACE_RULES)[number];
+
+/** Of the file, `portRange` and `udpIdleTimeout` stand at the top, where releases up to v1.25 had them. */
+export interface UserspaceConfig {
+  /** Empty: any free port. See `port-range.ts`. */
+  readonly portRange: string;
+  readonly udpIdleTimeoutMs: number;
+  readonly rules: string;
+  /** How long connections may go on after a stop was asked for; then they are cut. */
+  readonly drainTimeoutMs: number;
+}
+
 /** Windows settings: read, kept and written back, without effect here. */
 export interface WinkernelConfig {
   readonly networkName: string;
@@ -118,6 +134,7 @@ export interface DraftConfig {
   readonly iptables: IptablesConfig;
   readonly ipvs: IpvsConfig;
   readonly nftables: NftablesConfig;
+  readonly userspace: UserspaceConfig;
   readonly winkernel: WinkernelConfig;
   readonly detectLocalMode: string;
   readonly detectLocal: DetectLocalConfig;
@@ -132,6 +149,7 @@ export interface DraftConfig {
 /** A configuration that has passed every check. */
 export interface KubeProxyConfig extends DraftConfig {
   readonly mode: ProxyMode;
+  readonly userspace: UserspaceConfig & { readonly rules: UserspaceRules };
   readonly detectLocalMode: DetectLocalMode;
 }
 

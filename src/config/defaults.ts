@@ -5,7 +5,14 @@
  */
 import { familyOf, parseIpAddress } from "../net/ip.ts";
 import { appendPortIfNeeded } from "./bind-address.ts";
-import { API_VERSION, type DraftConfig, KIND, type LoggingConfig, NODE_PORT_ADDRESSES_PRIMARY } from "./config.ts";
+import {
+  API_VERSION,
+  type DraftConfig,
+  KIND,
+  type LoggingConfig,
+  NODE_PORT_ADDRESSES_PRIMARY,
+  type UserspaceConfig,
+} from "./config.ts";
 import { durationToMs } from "./duration.ts";
 import { ZERO_QUANTITY } from "./quantity.ts";
 import type { ConfigurationDocument } from "./v1alpha1-schema.ts";
@@ -18,6 +25,14 @@ export const METRICS_PORT = 10249;
 const SYNC_PERIOD_MS = 30 * SECOND_MS;
 const MIN_SYNC_PERIOD_MS = SECOND_MS;
 const MASQUERADE_BIT = 14;
+
+/** v1.25's, and for the fields that it did not have, ours. */
+export const USERSPACE_DEFAULTS: UserspaceConfig = {
+  portRange: "",
+  udpIdleTimeoutMs: 250,
+  rules: "iptables",
+  drainTimeoutMs: 10 * SECOND_MS,
+};
 
 const NO_PERIODS = { syncPeriod: 0n, minSyncPeriod: 0n };
 const NO_OUTPUT = { splitStream: false, infoBufferSize: ZERO_QUANTITY };
@@ -57,6 +72,7 @@ export const EMPTY_DOCUMENT: ConfigurationDocument = {
     udpTimeout: 0n,
   },
   nftables: { ...NO_PERIODS, masqueradeAll: false },
+  userspace: { rules: "" },
   winkernel: {
     networkName: "",
     sourceVip: "",
@@ -71,6 +87,7 @@ export const EMPTY_DOCUMENT: ConfigurationDocument = {
   conntrack: { tcpBeLiberal: false, udpTimeout: 0n, udpStreamTimeout: 0n },
   configSyncPeriod: 0n,
   portRange: "",
+  udpIdleTimeout: 0n,
   windowsRunAsService: false,
 };
 
@@ -111,6 +128,7 @@ export function resolveDocument(document: ConfigurationDocument): DraftConfig {
       udpTimeoutMs: durationToMs(ipvs.udpTimeout),
     },
     nftables: { masqueradeBit: document.nftables.masqueradeBit ?? MASQUERADE_BIT },
+    userspace: resolveUserspace(document),
     winkernel: document.winkernel,
     detectLocalMode: document.detectLocalMode,
     detectLocal: { ...detectLocal, clusterCIDRs: document.clusterCIDR === "" ? [] : document.clusterCIDR.split(",") },
@@ -151,6 +169,16 @@ function periods(document: ConfigurationDocument): Pick<DraftConfig, "syncPeriod
   return {
     syncPeriodMs: durationToMs(section.syncPeriod) || SYNC_PERIOD_MS,
     minSyncPeriodMs: durationToMs(section.minSyncPeriod) || (mode === "ipvs" ? 0 : MIN_SYNC_PERIOD_MS),
+  };
+}
+
+function resolveUserspace(document: ConfigurationDocument): UserspaceConfig {
+  const { rules, drainTimeout } = document.userspace;
+  return {
+    portRange: document.portRange,
+    udpIdleTimeoutMs: durationToMs(document.udpIdleTimeout) || USERSPACE_DEFAULTS.udpIdleTimeoutMs,
+    rules: rules || USERSPACE_DEFAULTS.rules,
+    drainTimeoutMs: optionalMs(drainTimeout, USERSPACE_DEFAULTS.drainTimeoutMs),
   };
 }
 

@@ -83,9 +83,9 @@ describe("decodeConfiguration: strictness", () => {
     assert.equal(decodeConfiguration(text).document.mode, "b");
   });
 
-  it("accepts portRange, and fields of older releases leniently", () => {
-    assert.equal(strictErrorOf('portRange: ""'), undefined);
-    assert.match(strictErrorOf("udpIdleTimeout: 1s\nresourceContainer: x") ?? "", /udpIdleTimeout/);
+  it("accepts the fields of userspace mode, and others of older releases leniently", () => {
+    assert.equal(strictErrorOf('portRange: ""\nudpIdleTimeout: 1s\nuserspace: {rules: none}'), undefined);
+    assert.match(strictErrorOf("enableProfiling: true\nresourceContainer: x") ?? "", /resourceContainer/);
   });
 });
 

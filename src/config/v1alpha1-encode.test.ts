@@ -98,6 +98,28 @@ describe("encodeYaml", () => {
     assert.equal(await encodeYaml(applyPlatformDefaults(resolveDocument(document))), expected);
   });
 
+  it("writes the fields of userspace mode in that mode, or where they differ from the defaults", async () => {
+    const yamlOf = (body: string) =>
+      encodeYaml(applyPlatformDefaults(resolveDocument(decodeConfiguration(HEAD + body).document)));
+    const shown = async (body: string) =>
+      (await yamlOf(body)).match(/^(portRange|udpIdleTimeout|userspace| {2}(drainTimeout|rules)):.*$/gm);
+    assert.deepEqual(await shown("mode: userspace\n"), [
+      'portRange: ""',
+      "udpIdleTimeout: 250ms",
+      "userspace:",
+      "  drainTimeout: 10s",
+      "  rules: iptables",
+    ]);
+    assert.deepEqual(await shown("portRange: 300+20\nudpIdleTimeout: 2s\nuserspace: {rules: none, drainTimeout: 0s}"), [
+      "portRange: 300+20",
+      "udpIdleTimeout: 2s",
+      "userspace:",
+      "  drainTimeout: 0s",
+      "  rules: none",
+    ]);
+    assert.deepEqual(await shown("mode: nftables\n"), ['portRange: ""']);
+  });
+
   it("writes what is left out by default only when it is set, and quotes as upstream quotes", async () => {
     const { document } = decodeConfiguration(`${HEAD}bindAddress: "::"
 featureGates: {WinDSR: true, AllAlpha: false}
@@ -207,7 +229,7 @@ const anyConfig: fc.Arbitrary<DraftConfig> = fc.record({
   bindAddressHardFail: fc.boolean(),
   enableProfiling: fc.boolean(),
   showHiddenMetricsForVersion: words,
-  mode: fc.constantFrom("iptables", "ipvs", "nftables", "other"),
+  mode: fc.constantFrom("iptables", "ipvs", "nftables", "userspace", "other"),
   syncPeriodMs: wholeMs,
   minSyncPeriodMs: wholeMs,
   masqueradeAll: fc.boolean(),
@@ -221,6 +243,12 @@ const anyConfig: fc.Arbitrary<DraftConfig> = fc.record({
     udpTimeoutMs: fc.integer(),
   }),
   nftables: fc.record({ masqueradeBit: bit }),
+  userspace: fc.record({
+    portRange: words,
+    udpIdleTimeoutMs: wholeMs,
+    rules: nonEmpty,
+    drainTimeoutMs: fc.nat(),
+  }),
   winkernel: fc.record({
     networkName: words,
     sourceVip: words,

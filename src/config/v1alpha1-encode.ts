@@ -5,6 +5,7 @@
  * The sections of inactive modes have lost their periods by now and are written as `0s`.
  */
 import { API_VERSION, type DraftConfig, KIND, type LoggingConfig, type LogOutput } from "./config.ts";
+import { USERSPACE_DEFAULTS } from "./defaults.ts";
 import { durationFromMs, formatMs } from "./duration.ts";
 
 type PlainValue = null | boolean | number | string | readonly PlainValue[] | PlainObject;
@@ -54,6 +55,7 @@ export function toV1Alpha1(config: DraftConfig): PlainObject {
       masqueradeAll: isNftables ? config.masqueradeAll : false,
       ...(isNftables ? periods : NO_PERIODS),
     },
+    ...userspaceSection(config),
     winkernel: { ...config.winkernel },
     detectLocalMode: config.detectLocalMode,
     detectLocal: {
@@ -73,9 +75,27 @@ export function toV1Alpha1(config: DraftConfig): PlainObject {
       udpStreamTimeout: formatMs(conntrack.udpStreamTimeoutMs),
     },
     configSyncPeriod: formatMs(config.configSyncPeriodMs),
-    portRange: "",
+    portRange: config.userspace.portRange,
+    ...(showsUserspace(config) ? { udpIdleTimeout: formatMs(config.userspace.udpIdleTimeoutMs) } : {}),
     ...(config.windowsRunAsService ? { windowsRunAsService: true } : {}),
   };
+}
+
+/** Fields that upstream does not have are left out where they say nothing, so that upstream can read the rest. */
+function showsUserspace({ mode, userspace }: DraftConfig): boolean {
+  const { udpIdleTimeoutMs, rules, drainTimeoutMs } = USERSPACE_DEFAULTS;
+  return (
+    mode === "userspace" ||
+    userspace.udpIdleTimeoutMs !== udpIdleTimeoutMs ||
+    userspace.rules !== rules ||
+    userspace.drainTimeoutMs !== drainTimeoutMs
+  );
+}
+
+function userspaceSection(config: DraftConfig): PlainObject {
+  if (!showsUserspace(config)) return {};
+  const { rules, drainTimeoutMs } = config.userspace;
+  return { userspace: { rules, drainTimeout: formatMs(drainTimeoutMs) } };
 }
 
 function loggingObject(logging: LoggingConfig): PlainObject {

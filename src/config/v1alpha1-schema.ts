@@ -218,6 +218,7 @@ export const configurationSchema = struct("v1alpha1.KubeProxyConfiguration", {
     syncPeriod: duration(),
     minSyncPeriod: duration(),
   }),
+  userspace: struct("v1alpha1.KubeProxyUserspaceConfiguration", { rules: text(), drainTimeout: optionalDuration() }),
   winkernel: struct("v1alpha1.KubeProxyWinkernelConfiguration", {
     networkName: text(),
     sourceVip: text(),
@@ -241,6 +242,7 @@ export const configurationSchema = struct("v1alpha1.KubeProxyConfiguration", {
   }),
   configSyncPeriod: duration(),
   portRange: text(),
+  udpIdleTimeout: duration(),
   windowsRunAsService: bool(),
 });
 

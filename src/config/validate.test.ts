@@ -59,8 +59,23 @@ describe("checkConfig", () => {
         "KubeProxyLinuxConfiguration.OOMScoreAdj: Invalid value: 1001: must be within the range [-1000, 1000]",
       ],
       [
-        "mode: userspace",
-        'Mode.ProxyMode: Invalid value: "userspace": must be iptables, ipvs, nftables or blank (blank means the best-available proxy [currently iptables])',
+        "mode: kernelspace",
+        'Mode.ProxyMode: Invalid value: "kernelspace": must be iptables, ipvs, nftables or blank (blank means the best-available proxy [currently iptables])',
+      ],
+      ["mode: userspace\nportRange: 8000-8100\nudpIdleTimeout: 1s", ""],
+      [
+        "mode: userspace\nportRange: 10-5",
+        'PortRange: Invalid value: "10-5": must be a valid port range (e.g. 300-2000): the last port, 5, is below the first, 10',
+      ],
+      ["portRange: 10-5", ""],
+      ["mode: userspace\nudpIdleTimeout: -1s", 'UDPIdleTimeout: Invalid value: "-1s": must be greater than 0'],
+      [
+        "mode: userspace\nuserspace: {drainTimeout: -1s}",
+        'KubeProxyUserspaceConfiguration.DrainTimeout: Invalid value: "-1s": must be greater than or equal to 0',
+      ],
+      [
+        "userspace: {rules: ipfw}",
+        'KubeProxyUserspaceConfiguration.Rules: Unsupported value: "ipfw": supported values: "iptables", "none"',
       ],
       [
         "mode: IPVS",

@@ -2,6 +2,7 @@
  * The checks of a resolved configuration: upstream's paths, order and words. Pure. Reference server.md §3.5.
  */
 import { parseCidr, parseIpAddress, toPort } from "../net/ip.ts";
+import { parsePortRange } from "../net/port-range.ts";
 import { splitHostPort } from "./bind-address.ts";
 import {
   DETECT_LOCAL_MODES,
@@ -11,6 +12,9 @@ import {
   NODE_PORT_ADDRESSES_PRIMARY,
   PROXY_MODES,
   type ProxyMode,
+  UPSTREAM_PROXY_MODES,
+  USERSPACE_RULES,
+  type UserspaceRules,
 } from "./config.ts";
 import { formatMs } from "./duration.ts";
 import { type FeatureGates, setFeatureGates } from "./feature-gates.ts";
@@ -40,10 +44,11 @@ export function checkConfig(draft: DraftConfig): CheckResult {
   const errors = configErrors(draft);
   const mode = PROXY_MODES.find((known): known is ProxyMode => known === draft.mode);
   const detectLocalMode = DETECT_LOCAL_MODES.find((known): known is DetectLocalMode => known === draft.detectLocalMode);
-  if (errors.length > 0 || mode === undefined || detectLocalMode === undefined) {
+  const rules = USERSPACE_RULES.find((known): known is UserspaceRules => known === draft.userspace.rules);
+  if (errors.length > 0 || mode === undefined || detectLocalMode === undefined || rules === undefined) {
     return { ok: false, errors, message: joinErrors(errors) };
   }
-  return { ok: true, config: { ...draft, mode, detectLocalMode } };
+  return { ok: true, config: { ...draft, mode, detectLocalMode, userspace: { ...draft.userspace, rules } } };
 }
 
 /** The errors of a configuration; an empty mode or local-traffic mode is allowed here, as it is upstream. */
@@ -54,6 +59,7 @@ export function configErrors(draft: DraftConfig): readonly string[] {
     ...bitErrors("KubeProxyIPTablesConfiguration", draft.iptables.masqueradeBit),
     ...(draft.mode === "ipvs" ? ipvsErrors(draft) : []),
     ...(draft.mode === "nftables" ? bitErrors("KubeProxyNFTablesConfiguration", draft.nftables.masqueradeBit) : []),
+    ...userspaceErrors(draft),
     ...linuxErrors(draft),
     ...modeErrors(draft.mode),
     ...negative(`${ROOT}.ClientConnection.Burst`, draft.clientConnection.burst),
@@ -102,6 +108,32 @@ function ipvsErrors({ ipvs }: DraftConfig): readonly string[] {
   ];
 }
 
+/**
+ * The words are those of v1.25, which checked these fields in every mode; we do not check those that have no effect, as a
+ * port range had none since.
+ */
+function userspaceErrors({ mode, userspace }: DraftConfig): readonly string[] {
+  const path = `${ROOT}.KubeProxyUserspaceConfiguration`;
+  const isKnown = USERSPACE_RULES.some((known) => known === userspace.rules);
+  const rules = isKnown ? [] : [unsupported(`${path}.Rules`, userspace.rules, USERSPACE_RULES)];
+  if (mode !== "userspace") return rules;
+  const range = parsePortRange(userspace.portRange);
+  return [
+    ...rules,
+    ...negativeMs(`${path}.DrainTimeout`, userspace.drainTimeoutMs),
+    ...(range.ok
+      ? []
+      : [
+          invalid(
+            `${ROOT}.PortRange`,
+            userspace.portRange,
+            `must be a valid port range (e.g. 300-2000): ${range.error}`,
+          ),
+        ]),
+    ...notPositive(`${ROOT}.UDPIdleTimeout`, userspace.udpIdleTimeoutMs),
+  ];
+}
+
 function linuxErrors({ conntrack, oomScoreAdj }: DraftConfig): readonly string[] {
   const linux = `${ROOT}.KubeProxyLinuxConfiguration`;
   const path = `${linux}.KubeProxyConntrackConfiguration`;
@@ -120,7 +152,7 @@ function linuxErrors({ conntrack, oomScoreAdj }: DraftConfig): readonly string[]
 
 function modeErrors(mode: string): readonly string[] {
   if (mode === "" || PROXY_MODES.some((known) => known === mode)) return [];
-  const detail = `must be ${PROXY_MODES.join(", ")} or blank (blank means the best-available proxy [currently iptables])`;
+  const detail = `must be ${UPSTREAM_PROXY_MODES.join(", ")} or blank (blank means the best-available proxy [currently iptables])`;
   return [invalid(`${ROOT}.Mode.ProxyMode`, mode, detail)];
 }
 
