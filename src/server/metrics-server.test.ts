@@ -138,7 +138,7 @@ test("PUT sets the verbosity; anything else is refused and changes nothing", asy
 });
 
 test("debug, flag and status pages exist only when asked for, and the root never", async () => {
-  for (const path of ["/debug/flags", "/debug/flags/v", "/flagz", "/statusz", "/", "/metrics/"]) {
+  for (const path of ["/debug/flags", "/debug/flags/v", "/debug/pprof/", "/flagz", "/statusz", "/", "/metrics/"]) {
     assert.equal((await ask(barePort, path)).status, 404, path);
   }
 });

@@ -5,6 +5,7 @@ import { type HttpEndpoint, startHttpEndpoint } from "./http-endpoint.ts";
 import { JSON_TYPE, reply, TEXT } from "./http-reply.ts";
 import type { MetricFamilies } from "./metric-families.ts";
 import { replyMetrics } from "./metrics-page.ts";
+import { profilingPages } from "./profiling-pages.ts";
 import { type HttpHandler, queryOf, routePaths } from "./routes.ts";
 import { processStartSeconds } from "./runtime-metrics.ts";
 import { createSliMetrics, type SliMetrics } from "./sli-metrics.ts";
@@ -23,7 +24,7 @@ export interface MetricsServerOptions {
   readonly flags?: ReadonlyMap<string, string>;
   /** `v1.36.2`, for /statusz; absent: no such page (gate ComponentStatusz). */
   readonly version?: string;
-  /** Changes the log verbosity; absent: no /debug pages (`enableProfiling`). */
+  /** Changes the log verbosity; absent: no /debug pages, profiles included (`enableProfiling`). */
   readonly setVerbosity?: (level: number) => void;
   readonly log: Logger;
   readonly clock: Clock;
@@ -80,6 +81,7 @@ function metricsRoutes(options: MetricsServerOptions): Readonly<Record<string, H
     routes["/debug/flags"] = flagsIndex;
     routes["/debug/flags/*"] = flagsIndex;
     routes["/debug/flags/v"] = verbosityPage(setVerbosity);
+    Object.assign(routes, profilingPages());
   }
   if (flags !== undefined) routes["/flagz"] = zPage(flagzPage(flags));
   if (version !== undefined) {
