@@ -17,6 +17,10 @@ export interface ClusterConnectionOptions {
   readonly nodeName: string;
   /** Everything but the Node is read only from then on. */
   readonly wanted: Promise<void>;
+  /** Whether lists are asked for as streams (gate WatchListClient). */
+  readonly streamsLists: boolean;
+  /** Told when a resource cannot be watched, and with `undefined` when it can again. */
+  readonly onWatchProblem: (resource: string, problem: string | undefined) => void;
   /** Where requests are counted. */
   readonly families: MetricFamilies;
   readonly clock: Clock;
@@ -29,6 +33,8 @@ export interface ClusterConnection {
   readonly events: EventRecorder;
 }
 
+const NO_EVENTS: EventRecorder = { record() {}, run: async () => {}, idle: async () => {} };
+
 /**
  * Prepares the connection; nothing is sent yet. Only the code of the kind of cluster that is used is loaded.
  *
@@ -38,7 +44,7 @@ export async function connectCluster(options: ClusterConnectionOptions): Promise
   const { config, manifests, master, version, nodeName, wanted, families, clock, log } = options;
   if (manifests !== undefined) {
     const { createManifestsSource } = await import("../cluster/manifests/index.ts");
-    return { source: createManifestsSource({ dir: manifests, log }), events: { record() {}, run: async () => {} } };
+    return { source: createManifestsSource({ dir: manifests, log }), events: NO_EVENTS };
   }
   const { createApiClient, createApiSource, createEventRecorder, createRestMetrics, loadClientConfig } = await import(
     "../cluster/apiserver/index.ts"
@@ -53,6 +59,8 @@ export async function connectCluster(options: ClusterConnectionOptions): Promise
       nodeName,
       resyncPeriodMs: config.configSyncPeriodMs,
       wanted,
+      streamsLists: options.streamsLists,
+      onProblem: options.onWatchProblem,
       clock,
       log,
     }),

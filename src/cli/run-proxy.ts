@@ -5,8 +5,7 @@
 import { hostname } from "node:os";
 import type { EventRecorder } from "../cluster/apiserver/events.ts";
 import { type KubeProxyConfig, shortestSyncPeriodMs } from "../config/config.ts";
-import { type GateState, setFeatureGates } from "../config/feature-gates.ts";
-import { toV1Alpha1 } from "../config/v1alpha1-encode.ts";
+import { type FeatureGates, type GateState, setFeatureGates } from "../config/feature-gates.ts";
 import { type ConfigFileWatch, watchConfigFile } from "../config/watch-config-file.ts";
 import { openConntrack } from "../kernel/conntrack/netlink-conntrack.ts";
 import { tuneConntrack } from "../kernel/conntrack/tuning.ts";
@@ -17,9 +16,8 @@ import { detectorFor } from "../model/local-traffic-detector.ts";
 import { nodeNameFrom } from "../model/node-identity.ts";
 import { nodePortAddresses, nodePortIPs } from "../model/node-port-addresses.ts";
 import type { IpFamily } from "../net/ip.ts";
-import { startHealthServer } from "../server/health-server.ts";
+import type { HttpEndpoint } from "../server/http-endpoint.ts";
 import { createMetrics, type FeatureState, type ProxyMetrics } from "../server/metrics.ts";
-import { startMetricsServer } from "../server/metrics-server.ts";
 import { ProxyHealth } from "../server/proxy-health.ts";
 import { createServiceHealth } from "../server/service-health.ts";
 import { type Clock, systemClock } from "../sync/clock.ts";
@@ -29,6 +27,7 @@ import type { ServiceHealthPorts } from "../sync/observers.ts";
 import { Proxier } from "../sync/proxier.ts";
 import { connectCluster } from "./cluster-connection.ts";
 import { DeferredSink } from "./deferred-sink.ts";
+import { startHealth, startMetrics } from "./http-servers.ts";
 import { nodeEvent, serviceHealthFailure } from "./node-events.ts";
 import { type NodeSetup, setUpNode } from "./node-setup.ts";
 import { IMPLEMENTED_MODES, loadProxyMode, type ProxyModeFactory } from "./proxy-modes.ts";
@@ -65,6 +64,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
   const fatal = (error: Error): void => stop.abort(error);
   const ended = AbortSignal.any([signal, stop.signal]);
   try {
+    const gates = gatesOf(config);
     const mode = await loadProxyMode(config.mode);
     await cleanUpOtherModes(config, log);
     const nodeName = nodeNameFrom(config.hostnameOverride, hostname());
@@ -82,13 +82,25 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const sink = new DeferredSink([nodes, nodeHealth(health)]);
     const metrics = createMetrics();
     const { families } = metrics;
-    const { source, events } = await connectCluster({ ...options, nodeName, clock, wanted: sink.attached, families });
+    const { source, events } = await connectCluster({
+      ...options,
+      nodeName,
+      clock,
+      wanted: sink.attached,
+      streamsLists: gates.isEnabled("WatchListClient"),
+      onWatchProblem: (resource, problem) => health.setWatchFailure(resource, problem),
+      families,
+    });
     const running = source
       .run(sink, ended)
       .catch((error: unknown) => fatal(error instanceof Error ? error : new Error(String(error))));
+    const base = { ...options, gates, nodeName, health, metrics, clock, events, ended, fatal };
+    // Already while the Node is waited for, which may take for ever: here one can see why.
+    const sendingEvents = options.initOnly ? undefined : events.run(ended);
+    const healthServer = options.initOnly ? undefined : startHealth(base);
     const setup = await setUpNode(config, await startNode(nodes, ended), mode, log);
     await tuneConntrack(config.conntrack, { log });
-    const context: ProxierContext = { ...options, mode, nodeName, setup, health, metrics, clock, events };
+    const context: ProxierContext = { ...base, mode, setup };
     const proxiers = await createProxiers(context);
     if (options.initOnly) {
       for (const ipFamily of setup.families) log.info("System initialized and --init-only specified", { ipFamily });
@@ -96,13 +108,20 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
       await running;
       return;
     }
-    await serve({ ...context, proxiers, fatal, watch, sink, ended });
-    await running;
+    await serve({ ...context, proxiers, watch, sink, healthServer });
+    await Promise.all([running, sendingEvents]);
   } finally {
     watch?.close();
     stop.abort(new Finished());
   }
   if (stop.signal.reason instanceof Error && !(stop.signal.reason instanceof Finished)) throw stop.signal.reason;
+}
+
+/** @throws Error for gates that validation would not have let through. */
+function gatesOf(config: KubeProxyConfig): FeatureGates {
+  const result = setFeatureGates(config.featureGates);
+  if (!result.ok) throw new Error(result.error);
+  return result.gates;
 }
 
 /** The reason for stopping when nothing is wrong. */
@@ -134,12 +153,15 @@ async function cleanUpOtherModes(config: KubeProxyConfig, log: Logger): Promise<
 
 interface ProxierContext extends RunOptions {
   readonly mode: ProxyModeFactory;
+  readonly gates: FeatureGates;
   readonly nodeName: string;
   readonly setup: NodeSetup;
   readonly health: ProxyHealth;
   readonly metrics: ProxyMetrics;
   readonly clock: Clock;
   readonly events: EventRecorder;
+  readonly fatal: (error: Error) => void;
+  readonly ended: AbortSignal;
 }
 
 interface FamilyProxier {
@@ -148,10 +170,9 @@ interface FamilyProxier {
 }
 
 async function createProxiers(context: ProxierContext): Promise<readonly FamilyProxier[]> {
-  const { config, mode, log } = context;
+  const { mode, log } = context;
   log.info(mode.startMessage);
-  const gates = setFeatureGates(config.featureGates);
-  const allowExternalIPs = !gates.ok || gates.gates.isEnabled("AllowServiceExternalIPs");
+  const allowExternalIPs = context.gates.isEnabled("AllowServiceExternalIPs");
   const conntrack = openConntrack();
   const proxiers: FamilyProxier[] = [];
   for (const family of context.setup.families) {
@@ -228,49 +249,27 @@ async function listenAddresses(addresses: ReturnType<typeof nodePortAddresses>, 
 
 interface ServeContext extends ProxierContext {
   readonly proxiers: readonly FamilyProxier[];
-  readonly fatal: (error: Error) => void;
   readonly watch: ConfigFileWatch | undefined;
   readonly sink: DeferredSink;
-  readonly ended: AbortSignal;
+  readonly healthServer: HttpEndpoint | undefined;
 }
 
-/** Opens the ports, lets the events in, and runs the sync loops until the end. */
+/** Opens the other port, lets the events in, and runs the sync loops until the end. */
 async function serve(context: ServeContext): Promise<void> {
-  const { config, log, clock, metrics, health, proxiers, fatal, ended, nodeName } = context;
+  const { config, gates, log, metrics, proxiers, fatal, ended, nodeName } = context;
   log.info("Version info", { version: context.version });
   log.info("Runtime settings", { node: process.version, execArgv: process.execArgv.join(" ") });
   metrics.setBuildInfo(buildInfo(context.version));
-  const gates = setFeatureGates(config.featureGates);
-  if (gates.ok) metrics.setFeatures(gates.gates.list().map(featureState));
+  metrics.setFeatures(gates.list().map(featureState));
   await applyOomScore(config.oomScoreAdj, { log });
-  const listening = { log, clock, signal: ended, isBindHardFail: config.bindAddressHardFail };
-  const healthServer = startHealthServer({
-    ...listening,
-    address: config.healthzBindAddress,
-    health,
-    metrics,
-    onHardFail: (reason) => fatal(new Error(reason)),
-  });
-  const metricsServer = startMetricsServer({
-    ...listening,
-    address: config.metricsBindAddress,
-    families: metrics.families,
-    mode: config.mode,
-    configz: toV1Alpha1(config),
-    flags: context.flags,
-    version: context.version,
-    ...(config.enableProfiling ? { setVerbosity: context.setVerbosity } : {}),
-    onHardFail: (reason) => fatal(new Error(reason)),
-  });
+  const metricsServer = startMetrics(context);
   context.watch?.updated.then((message) => fatal(new Error(message)), fatal);
   const dispatcher = new DualStackDispatcher({ proxiers: proxiers.map(({ proxier }) => proxier), nodeName, log });
-  const sendingEvents = context.events.run(ended);
   context.sink.attach(dispatcher);
   context.events.record(nodeEvent(nodeName, "Normal", "Starting"));
   await dispatcher.run(ended);
-  await sendingEvents;
   await Promise.all(proxiers.map(({ serviceHealth }) => serviceHealth.close()));
-  await Promise.all([healthServer?.closed, metricsServer?.closed]);
+  await Promise.all([context.healthServer?.closed, metricsServer?.closed]);
 }
 
 const STAGES = { Alpha: "ALPHA", Beta: "BETA", GA: "", Deprecated: "DEPRECATED" } as const;

@@ -134,3 +134,14 @@ test("refused parts are named after everything else, per family, until they are 
   health.setFailures("IPv4", []);
   assert.doesNotMatch(healthAnswer(health.verdict(), false).body, /failures/);
 });
+
+test("a resource that cannot be watched is named until it can, and changes no verdict", () => {
+  const { health } = setUp();
+  health.updated("IPv4");
+  health.setWatchFailure("services", "watch services: 403 Forbidden");
+  const { status, body } = healthAnswer(health.verdict(), false);
+  assert.equal(status, 200);
+  assert.ok(body.endsWith(',"failures":[{"subject":"watch of services","reason":"watch services: 403 Forbidden"}]}'));
+  health.setWatchFailure("services", undefined);
+  assert.doesNotMatch(healthAnswer(health.verdict(), false).body, /failures/);
+});

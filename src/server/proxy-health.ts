@@ -20,9 +20,10 @@ export interface FamilyHealth {
   readonly isHealthy: boolean;
 }
 
-/** A part of the rules that the kernel refuses and that is retried. */
+/** A part of the rules that the kernel refuses, or a resource that cannot be watched. Retried all the time. */
 export interface StandingFailure extends SyncFailure {
-  readonly ipFamily: IpFamily;
+  /** Absent for what is not about one family. */
+  readonly ipFamily?: IpFamily;
 }
 
 /** The state at one moment. */
@@ -54,6 +55,7 @@ export class ProxyHealth implements HealthReporter {
     IPv4: { lastUpdatedMs: undefined, oldestPendingMs: undefined, failures: [] },
     IPv6: { lastUpdatedMs: undefined, oldestPendingMs: undefined, failures: [] },
   };
+  readonly #watchFailures = new Map<string, string>();
   #isNodeEligible = false;
 
   /** @param options `syncPeriodMs`: a request may wait for less than twice this time. */
@@ -82,6 +84,15 @@ export class ProxyHealth implements HealthReporter {
     this.#states[family].failures = failures.map(({ subject, reason }) => ({ ipFamily: family, subject, reason }));
   }
 
+  /**
+   * A resource of the API server cannot be watched, or can again (`undefined`). Told in the answers, and no more: the
+   * last good rules are in force, and another node would be no better off.
+   */
+  setWatchFailure(resource: string, reason: string | undefined): void {
+    if (reason === undefined) this.#watchFailures.delete(resource);
+    else this.#watchFailures.set(resource, reason);
+  }
+
   /** Whether the proxiers keep up: what the per-service health ports ask. */
   isHealthy(): boolean {
     return FAMILIES.every((family) => this.#isFamilyHealthy(this.#states[family]));
@@ -99,7 +110,10 @@ export class ProxyHealth implements HealthReporter {
       isHealthy: this.isHealthy(),
       isNodeEligible: this.#isNodeEligible,
       families,
-      failures: FAMILIES.flatMap((family) => this.#states[family].failures),
+      failures: [
+        ...FAMILIES.flatMap((family) => this.#states[family].failures),
+        ...Array.from(this.#watchFailures, ([resource, reason]) => ({ subject: `watch of ${resource}`, reason })),
+      ],
     };
   }
 

@@ -204,3 +204,10 @@ test("a file of the configuration that is not there is an error at the start", a
   const { ended } = await start(t, { config: { authentication }, waitsForSync: false });
   await assert.rejects(ended, /cannot use the token file \/nowhere\/token/);
 });
+
+test("without streaming lists (gate WatchListClient) the server is not asked for one", async (t) => {
+  const { server, sink } = await start(t, { streamsLists: false });
+  assert.equal(sink.synced.length, 4);
+  assert.equal(server.seen("list", "services").length, 1);
+  assert.ok(server.requests.every(({ query }) => !query.has("sendInitialEvents")));
+});

@@ -134,6 +134,26 @@ for (const hasWatchList of [true, false]) {
   });
 }
 
+for (const streamsLists of [true, false]) {
+  test(`a server that refuses lists from a version it forgot is asked for the newest (streams: ${streamsLists})`, async (t) => {
+    const source = await start(t, { streamsLists });
+    const { server, sink } = source;
+    await until("the watch", () => server.watches("services").length === 1);
+    sink.take("services");
+    server.switches.fault = ({ plural, verb, query }) => {
+      const isList = verb === "list" || query.has("sendInitialEvents");
+      const isOfVersion = (query.get("resourceVersion") ?? "") !== "";
+      return plural === "services" && isList && isOfVersion ? { kind: "status", code: 410 } : undefined;
+    };
+    for (const watch of server.watches("services")) watch.pause();
+    server.delete("services", service(2));
+    server.store.compact();
+    cutServices(server);
+    await settled(source, "services");
+    assert.deepEqual(sink.take("services"), ["delete default/svc-2"]);
+  });
+}
+
 const BROKEN_ANSWERS: readonly (readonly [string, Fault, RegExp])[] = [
   [
     "another object",
@@ -318,11 +338,11 @@ test("missing permissions are named by resource, the other resources work, and h
   const problem =
     'watch endpointslices: 403 Forbidden: endpointslices is forbidden: User "system:kube-proxy" cannot watch resource ' +
     '"endpointslices" at the cluster scope: bind the ClusterRole system:node-proxier to this user';
-  assert.deepEqual(problems, [["endpointSlices", problem]]);
+  assert.deepEqual(problems, [["endpointslices", problem]]);
   assert.deepEqual(log.errors(), [`Failed to watch, retrying; everything stays as it is: ${problem}`]);
   isAllowed = true;
   await until("the slices", () => sink.synced.length === 4);
-  assert.deepEqual(problems.at(-1), ["endpointSlices", undefined]);
+  assert.deepEqual(problems.at(-1), ["endpointslices", undefined]);
 });
 
 test("a token that is refused is read again and the watch goes on", async (t) => {

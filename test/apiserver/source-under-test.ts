@@ -26,8 +26,8 @@ export interface SourceUnderTest {
   readonly server: TestApiServer;
   readonly sink: RecordingSink;
   readonly log: RecordingLog;
-  /** Kind and problem, as told. */
-  readonly problems: (readonly [ObjectKind, string | undefined])[];
+  /** Resource and problem, as told. */
+  readonly problems: (readonly [string, string | undefined])[];
   /** Rejects when the source failed. */
   readonly ended: Promise<void>;
   stop(): Promise<void>;
@@ -53,7 +53,7 @@ export async function startSource(t: Lifetime, options: StartOptions = {}): Prom
   prepare?.(server);
   const sink = new RecordingSink();
   const log = recordingLog();
-  const problems: [ObjectKind, string | undefined][] = [];
+  const problems: [string, string | undefined][] = [];
   const stop = new AbortController();
   const clock = rest.clock ?? fastClock(100);
   const client = createApiClient({
@@ -80,7 +80,7 @@ export async function startSource(t: Lifetime, options: StartOptions = {}): Prom
     log,
     nodeName: "node-a",
     resyncPeriodMs: 0,
-    onProblem: (kind, problem) => problems.push([kind, problem]),
+    onProblem: (resource, problem) => problems.push([resource, problem]),
     ...rest,
   }).run(sink, stop.signal);
   ended.catch(() => {});

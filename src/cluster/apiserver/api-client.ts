@@ -8,7 +8,7 @@ import { type RestObserver, Transport } from "./transport.ts";
 
 export interface ApiClientOptions {
   readonly config: ClientConfig;
-  /** `clientConnection.qps` and `.burst`; each transport may do so much. */
+  /** `clientConnection.qps` and `.burst`, for all transports together. */
   readonly qps: number;
   readonly burst: number;
   /** `v1.36.2`; part of the User-Agent. */
@@ -19,7 +19,7 @@ export interface ApiClientOptions {
 }
 
 export interface ApiClient {
-  /** A transport with a rate limit and connections of its own; credentials are shared. */
+  /** A transport with connections of its own; credentials and rate limit are shared. */
   newTransport(): Transport;
 }
 
@@ -31,12 +31,13 @@ export interface ApiClient {
 export function createApiClient(options: ApiClientOptions): ApiClient {
   const { config, qps, burst, version, clock, log, observer } = options;
   const identity = createIdentity({ config, clock, log });
+  const limiter = new RateLimiter({ qps, burst, clock });
   return {
     newTransport: () =>
       new Transport({
         config,
         identity,
-        limiter: new RateLimiter({ qps, burst, clock }),
+        limiter,
         userAgent: userAgent(version),
         clock,
         ...(observer === undefined ? {} : { observer }),

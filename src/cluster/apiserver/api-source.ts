@@ -16,8 +16,10 @@ export interface ApiSourceOptions {
   readonly resyncPeriodMs: number;
   /** Everything but the Node is listed only from then on, when somebody takes it. @default at once */
   readonly wanted?: Promise<unknown>;
-  /** Told when a resource cannot be watched, and with `undefined` when it can again. */
-  readonly onProblem?: (kind: ObjectKind, problem: string | undefined) => void;
+  /** Whether lists are asked for as streams (gate WatchListClient). @default true */
+  readonly streamsLists?: boolean;
+  /** Told when a resource (plural name) cannot be watched, and with `undefined` when it can again. */
+  readonly onProblem?: (resource: string, problem: string | undefined) => void;
   /** For tests. */
   readonly times?: Partial<ReflectorTimes>;
   /** For tests. @default Math.random */
@@ -68,8 +70,8 @@ async function follow<K extends ObjectKind>(
   sink: ObjectSink,
   signal: AbortSignal,
 ): Promise<void> {
-  const { transport, clock, log, resyncPeriodMs, onProblem, times, random } = options;
-  const { controller, kind } = resource;
+  const { transport, clock, log, resyncPeriodMs, streamsLists, onProblem, times, random } = options;
+  const { controller, plural } = resource;
   log.info(`Starting ${controller} controller`);
   log.info("Waiting for caches to sync", { controller });
   const reflector = new Reflector({
@@ -85,7 +87,8 @@ async function follow<K extends ObjectKind>(
         sink.onSynced(kindOfEvent);
       },
     },
-    ...(onProblem === undefined ? {} : { onProblem: (problem) => onProblem(kind, problem) }),
+    ...(streamsLists === undefined ? {} : { streamsLists }),
+    ...(onProblem === undefined ? {} : { onProblem: (problem) => onProblem(plural, problem) }),
     ...(times === undefined ? {} : { times }),
     ...(random === undefined ? {} : { random }),
   });

@@ -30,7 +30,7 @@ export const REPORTING_CONTROLLER = "kube-proxy";
 /** Objects without a namespace have their events there. */
 const DEFAULT_NAMESPACE = "default";
 /** The API server refuses longer notes. */
-const MAX_NOTE_CHARS = 1024;
+const MAX_NOTE_BYTES = 1024;
 
 /** The namespace that the event belongs into. Pure. */
 export function eventNamespace({ regarding }: EventFacts): string {
@@ -59,9 +59,18 @@ export function eventObject(facts: EventFacts, identity: EventIdentity, series: 
     action,
     reason,
     regarding,
-    ...(note === "" ? {} : { note: note.slice(0, MAX_NOTE_CHARS) }),
+    ...(note === "" ? {} : { note: shortened(note) }),
     type,
   };
+}
+
+function shortened(note: string): string {
+  if (Buffer.byteLength(note) <= MAX_NOTE_BYTES) return note;
+  // A character that is cut in the middle becomes U+FFFD, which is left out.
+  return Buffer.from(note)
+    .subarray(0, MAX_NOTE_BYTES)
+    .toString("utf8")
+    .replace(/\uFFFD+$/, "");
 }
 
 /** The patch that says how often it happened. Pure. */

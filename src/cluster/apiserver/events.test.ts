@@ -160,3 +160,27 @@ test("an event about a Service goes into its namespace", async () => {
   await clock.settle();
   assert.equal(sent[0]?.path, "/apis/events.k8s.io/v1/namespaces/prod/events");
 });
+
+test("whoever waits for what was recorded is told when it was sent, or given up", async () => {
+  const { clock, recorder, start } = setUp((_request, count) => {
+    if (count === 1) throw new ApiError("unreachable", { request: "create events", detail: "no answer" });
+  });
+  const told: string[] = [];
+  await recorder.idle();
+  recorder.record(STARTING);
+  void recorder.idle().then(() => told.push("idle"));
+  void start();
+  await clock.settle();
+  assert.deepEqual(told, [], "the first attempt failed");
+  await clock.advance(MINUTE_MS);
+  assert.deepEqual(told, ["idle"]);
+});
+
+test("a note is cut to what the API server takes, which counts bytes", async () => {
+  const { clock, sent, recorder, start } = setUp();
+  recorder.record({ ...STARTING, note: `x${"ü".repeat(600)}` });
+  void start();
+  await clock.settle();
+  const note = String(sent[0]?.object.note);
+  assert.equal(note, `x${"ü".repeat(511)}`);
+});

@@ -32,6 +32,8 @@ export interface EventRecorder {
   record(event: EventFacts): void;
   /** Sends what was and is recorded until the signal aborts. Call once. Never rejects. */
   run(signal: AbortSignal): Promise<void>;
+  /** Resolves when everything recorded so far was sent or given up. */
+  idle(): Promise<void>;
 }
 
 export interface EventRecorderOptions {
@@ -63,6 +65,8 @@ class Recorder implements EventRecorder {
   readonly #recorded = new Map<string, Recorded>();
   #queue: Recorded[] = [];
   #wake: (() => void) | undefined;
+  #isDelivering = false;
+  #waiting: (() => void)[] = [];
   #nameCount = 0;
   #refreshedAtMs: number;
 
@@ -99,12 +103,20 @@ class Recorder implements EventRecorder {
     while (!signal.aborted) {
       const next = this.#queue.shift();
       if (next !== undefined) {
+        this.#isDelivering = true;
         await this.#deliver(next, signal);
+        this.#isDelivering = false;
         continue;
       }
-      await this.#idle(signal);
+      for (const resolve of this.#waiting.splice(0)) resolve();
+      await this.#sleep(signal);
       if (this.#queue.length === 0) this.#tidy();
     }
+  }
+
+  idle(): Promise<void> {
+    if (this.#queue.length === 0 && !this.#isDelivering) return Promise.resolve();
+    return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
   #newIdentity({ regarding }: EventFacts, nowMs: number): EventIdentity {
@@ -117,7 +129,7 @@ class Recorder implements EventRecorder {
     };
   }
 
-  async #idle(signal: AbortSignal): Promise<void> {
+  async #sleep(signal: AbortSignal): Promise<void> {
     const woken = new AbortController();
     this.#wake = () => woken.abort();
     await this.#options.clock.sleep(IDLE_MS, AbortSignal.any([signal, woken.signal]));

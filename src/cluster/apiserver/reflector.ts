@@ -52,6 +52,7 @@ const STUCK = "stuck";
 
 /** After these a watch cannot go on from where it was. */
 const LIST_AGAIN: readonly ApiErrorCode[] = ["expired", "version_too_large", "refused", "not_found", "garbage"];
+const EXPIRED: readonly ApiErrorCode[] = ["expired"];
 /** A streaming list that fails in one of these ways may still work as pages. */
 const TRY_PAGES: readonly ApiErrorCode[] = [...LIST_AGAIN, "server_error", "timeout"];
 /** What happens to every watch now and then. */
@@ -66,6 +67,8 @@ export interface ReflectorOptions<K extends ObjectKind> {
   readonly clock: Clock;
   readonly log: Logger;
   readonly onProblem?: OnProblem;
+  /** Whether lists are asked for as streams, until the server refuses that. @default true */
+  readonly streamsLists?: boolean;
   /** Numbers from 0 up to 1. @default Math.random */
   readonly random?: () => number;
   readonly times?: Partial<ReflectorTimes>;
@@ -84,7 +87,7 @@ export class Reflector<K extends ObjectKind> {
   #isVersionLost = false;
   #mustList = true;
   #isSynced = false;
-  #streamsLists = true;
+  #streamsLists: boolean;
   /** The server has accepted the running watch. */
   #isOpen = false;
 
@@ -94,6 +97,7 @@ export class Reflector<K extends ObjectKind> {
     this.#options = { ...options, log };
     this.#times = { ...TIMES, ...options.times };
     this.#random = random;
+    this.#streamsLists = options.streamsLists ?? true;
     this.#cache = new ObjectCache(resource, sink, log);
     this.#failures = new FailureLog(log, clock, onProblem);
     this.#backoff = new Backoff(clock, random);
@@ -251,8 +255,10 @@ export class Reflector<K extends ObjectKind> {
     const isOrdinary = this.#isOpen && isApiError(error, ...ORDINARY_ENDS);
     // A silent watch is only opened anew: nothing says that there is an outage.
     this.#failures.failed(error, isOrdinary || error.code === "expired");
+    // Of a watch, `expired` says that what followed its version is forgotten; of a list, that the version is.
+    const lost: readonly ApiErrorCode[] = ["version_too_large", "refused", ...(this.#mustList ? EXPIRED : [])];
+    if (lost.includes(error.code)) this.#isVersionLost = true;
     if (isApiError(error, ...LIST_AGAIN)) this.#mustList = true;
-    if (isApiError(error, "version_too_large", "refused")) this.#isVersionLost = true;
     if (isOrdinary && error.code === "timeout") return;
     await clock.sleep(Math.max(this.#backoff.next(), error.facts.retryAfterMs ?? 0), signal);
   }
