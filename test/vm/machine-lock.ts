@@ -1,0 +1,67 @@
+/**
+ * One virtual machine at a time on this host: software emulation takes both cores, and two would starve each other. A
+ * lock of the kernel's (`flock`), held by a small process that ends with this one, so that no crash leaves it taken.
+ */
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir, userInfo } from "node:os";
+import { join } from "node:path";
+
+/** What the lock protects. */
+export interface MachineLock {
+  /** An empty folder for sockets and logs; short, for the path of a socket may have 107 bytes only. */
+  readonly folder: string;
+  /** Removes the folder and lets the next one run. */
+  release(): void;
+}
+
+/** Writes its parent's PID for those who wait, says so, and holds the lock until its standard input ends. */
+const HOLDER = 'echo "$1" > "$2"; echo locked; exec cat';
+
+/**
+ * Waits for its turn.
+ * @param onWait told once, with the PID of the process that is ahead.
+ * @throws Error when the turn does not come within `timeoutMs`, or without the program `flock` (package util-linux).
+ */
+export async function lockMachine(timeoutMs: number, onWait: (holder: string) => void): Promise<MachineLock> {
+  const home = join(tmpdir(), `kpts-vm-${userInfo().uid}`);
+  mkdirSync(home, { recursive: true });
+  const holderFile = join(home, "holder");
+  const command = ["sh", "-c", HOLDER, "holder", String(process.pid), holderFile];
+  const child = spawn("flock", [join(home, "lock"), ...command], { stdio: ["pipe", "pipe", "inherit"] });
+  const notice = setTimeout(() => onWait(readOrEmpty(holderFile)), 1_000);
+  const limit = setTimeout(() => child.kill("SIGKILL"), timeoutMs);
+  try {
+    await firstOutput(
+      child,
+      `no turn within ${timeoutMs / 1000} s: process ${readOrEmpty(holderFile)} has the machine`,
+    );
+  } finally {
+    clearTimeout(notice);
+    clearTimeout(limit);
+  }
+  const folder = join(home, "run");
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder);
+  const release = () => {
+    rmSync(folder, { recursive: true, force: true });
+    child.stdin?.end();
+  };
+  return { folder, release };
+}
+
+function firstOutput(child: ChildProcess, whenEnded: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    child.once("error", reject);
+    child.once("exit", () => reject(new Error(whenEnded)));
+    child.stdout?.once("data", () => resolve());
+  });
+}
+
+function readOrEmpty(file: string): string {
+  try {
+    return readFileSync(file, "utf8").trim();
+  } catch {
+    return "";
+  }
+}
