@@ -7,6 +7,7 @@ import {
   type KernelMatch,
   type KernelRule,
   type KernelTarget,
+  STATES,
 } from "../../src/kernel/iptables/kernel-rule.ts";
 import { type Cidr, type IpAddress, parseCidr, parseIpAddress } from "../../src/net/ip.ts";
 
@@ -37,6 +38,8 @@ const match: fc.Arbitrary<KernelMatch> = fc.oneof(
     states: fc.subarray([...CONNTRACK_STATES], { minLength: 1 }),
     negated,
   }),
+  fc.record({ kind: fc.constant("state" as const), states: fc.subarray([...STATES], { minLength: 1 }), negated }),
+  fc.record({ kind: fc.constant("physdev" as const), isIn: fc.boolean() }),
   fc
     .record({ kind: fc.constant("addrtype" as const), source: maybe(types), destination: maybe(types) })
     .filter(({ source, destination }) => source !== undefined || destination !== undefined),
@@ -56,6 +59,19 @@ const match: fc.Arbitrary<KernelMatch> = fc.oneof(
     side: fc.constantFrom("source" as const, "destination" as const),
   }),
   fc.record({ kind: fc.constant("nfacct" as const), counter: fc.stringMatching(/^[a-z_ ]{1,31}$/) }),
+  fc.record({
+    kind: fc.constant("set" as const),
+    name: chainName,
+    directions: fc.array(fc.constantFrom("src" as const, "dst" as const), { minLength: 1, maxLength: 6 }),
+    negated,
+  }),
+  fc.record({ kind: fc.constant("physdev" as const), isIn: fc.boolean() }),
+  fc.record({
+    kind: fc.constant("ipvs" as const),
+    protocolNumber: maybe(fc.nat(255)),
+    address: ipv4,
+    port: maybe(fc.nat(65535)),
+  }),
   fc.record({ kind: fc.constant("tcp" as const), source: maybe(range), destination: maybe(range) }),
 );
 
@@ -70,6 +86,11 @@ const target: fc.Arbitrary<KernelTarget> = fc.oneof(
   ),
   fc.record({ kind: fc.constantFrom("jump" as const, "goto" as const), chain: chainName }),
   fc.record({ kind: fc.constant("MARK" as const), value: u32, mask: u32 }),
+  fc.record({
+    kind: fc.constant("REDIRECT" as const),
+    ports: maybe(range.map(({ from, to }) => ({ from, to }))),
+    random: fc.boolean(),
+  }),
   fc.record({
     kind: fc.constant("DNAT" as const),
     address: ipv4,

@@ -18,6 +18,8 @@ type BackEnd = "nft" | "legacy";
 interface Rig {
   readonly iptables: Iptables;
   addCounter(name: string): Promise<void>;
+  /** An IP set of type `hash:ip,port`. */
+  addSet(name: string): Promise<void>;
   /** `iptables -t nat -F`, and `-X`. */
   flushNat(deleteChains: boolean): Promise<void>;
 }
@@ -36,10 +38,12 @@ function memory(backEnd: BackEnd): Subject {
     skip: false,
     create: async (_t, family) => {
       const counters = new Set<string>();
-      const iptables = new MemoryIptables(family, { backEnd, counters });
+      const sets = new Set<string>();
+      const iptables = new MemoryIptables(family, { backEnd, counters, hasSet: (name) => sets.has(name) });
       return {
         iptables,
         addCounter: async (name) => void counters.add(name),
+        addSet: async (name) => void sets.add(name),
         flushNat: async (deleteChains) => iptables.flush("nat", { deleteChains }),
       };
     },
@@ -62,6 +66,7 @@ function host(backEnd: BackEnd): Subject {
       return {
         iptables,
         addCounter: (name) => run("nfacct", "add", name),
+        addSet: (name) => run("ipset", "create", name, "hash:ip,port"),
         flushNat: async (deleteChains) => {
           await run(binaries.rule, "-t", "nat", "-F");
           if (deleteChains) await run(binaries.rule, "-t", "nat", "-X");
@@ -125,6 +130,8 @@ const REFUSED: readonly (readonly [
     3,
     undefined,
   ],
+  ["a set that does not exist", [":KUBE-A - [0:0]", "-A KUBE-A -m set --match-set gone dst,dst -j RETURN"], 3, 3],
+  ["a set without directions", [":KUBE-A - [0:0]", "-A KUBE-A -m set --match-set gone -j RETURN"], 3, 3],
   [
     "deleting a chain that is referenced",
     [":KUBE-A - [0:0]", ":KUBE-B - [0:0]", "-A KUBE-A -j KUBE-B", "-X KUBE-B"],
@@ -334,6 +341,33 @@ for (const subject of SUBJECTS) {
         (await rulesOf(iptables, "KUBE-A")).map((text) => text.replace(/ {2}/, " ")),
         [rule],
       );
+    });
+
+    test("rules may name a set that exists, and bridge ports", async (t) => {
+      const { iptables, addSet } = await subject.create(t, "IPv4");
+      await addSet("KUBE-EXTERNAL-IP");
+      const known = "-m set --match-set KUBE-EXTERNAL-IP dst,dst";
+      const rules = [
+        `-m comment --comment "a comment" ${known} -m physdev ! --physdev-is-in -m addrtype ! --src-type LOCAL -j ACCEPT`,
+        `-p sctp -m set ! --match-set KUBE-EXTERNAL-IP src -m physdev --physdev-is-in -j RETURN`,
+      ];
+      await iptables.restore(nat(":KUBE-A - [0:0]", ...rules.map((rule) => `-A KUBE-A ${rule}`)));
+      assert.deepEqual(await rulesOf(iptables, "KUBE-A"), rules);
+      assert.equal(await iptables.rulePresence("nat", "KUBE-A", known.split(" ")), "absent");
+      const other = [
+        "-p",
+        "sctp",
+        "-m",
+        "set",
+        "!",
+        "--match-set",
+        "KUBE-EXTERNAL-IP",
+        "src",
+        "-m",
+        "physdev",
+        "--physdev-is-in",
+      ];
+      assert.equal(await iptables.rulePresence("nat", "KUBE-A", [...other, "-j", "RETURN"]), "present");
     });
 
     test("comments keep 255 bytes and are quoted where needed", async (t) => {

@@ -34,6 +34,10 @@ export interface PortRange {
 export const CONNTRACK_STATES = ["INVALID", "NEW", "RELATED", "ESTABLISHED", "UNTRACKED", "SNAT", "DNAT"] as const;
 export type ConntrackState = (typeof CONNTRACK_STATES)[number];
 
+/** What the match `state` knows of them, in the same order. */
+export const STATES = ["INVALID", "NEW", "RELATED", "ESTABLISHED", "UNTRACKED"] as const satisfies ConntrackState[];
+export type State = (typeof STATES)[number];
+
 /** Route types in the order in which the tools print them. */
 export const ADDRESS_TYPES = [
   "UNSPEC",
@@ -70,6 +74,8 @@ export interface MatchTypes {
     readonly states: readonly ConntrackState[];
     readonly negated: boolean;
   };
+  /** The older spelling of conntrack's states; only {@link STATES}. */
+  readonly state: { readonly kind: "state"; readonly states: readonly State[]; readonly negated: boolean };
   readonly addrtype: {
     readonly kind: "addrtype";
     readonly source: AddressTypes | undefined;
@@ -100,6 +106,22 @@ export interface MatchTypes {
     readonly side: "source" | "destination";
   };
   readonly nfacct: { readonly kind: "nfacct"; readonly counter: string };
+  readonly set: {
+    readonly kind: "set";
+    readonly name: string;
+    readonly directions: readonly ("src" | "dst")[];
+    readonly negated: boolean;
+  };
+  /** Only `--physdev-is-in` is understood. */
+  readonly physdev: { readonly kind: "physdev"; readonly isIn: boolean };
+  /** Connections of one virtual server; negations are not understood. */
+  readonly ipvs: {
+    readonly kind: "ipvs";
+    /** Of a protocol: 6, 17 or 132. */
+    readonly protocolNumber: number | undefined;
+    readonly address: IpAddress | undefined;
+    readonly port: number | undefined;
+  };
   readonly tcp: PortsMatch<"tcp">;
   readonly udp: PortsMatch<"udp">;
   readonly sctp: PortsMatch<"sctp">;
@@ -118,6 +140,12 @@ export interface TargetTypes {
   /** The new mark is `(old & ~mask) ^ value`. */
   readonly MARK: { readonly kind: "MARK"; readonly value: number; readonly mask: number };
   readonly MASQUERADE: { readonly kind: "MASQUERADE"; readonly random: boolean; readonly randomFully: boolean };
+  readonly REDIRECT: {
+    readonly kind: "REDIRECT";
+    /** Undefined keeps the packet's port. */
+    readonly ports: { readonly from: number; readonly to: number } | undefined;
+    readonly random: boolean;
+  };
   readonly DNAT: {
     readonly kind: "DNAT";
     readonly address: IpAddress;

@@ -90,7 +90,7 @@ for (const backEnd of BACK_ENDS) {
   });
 }
 
-/** Rules that the nat table of this test takes: no foreign chains or counters, nothing for filter. */
+/** Rules that the nat table of this test takes: no foreign chains, counters or sets, nothing for filter, no IPVS. */
 function isForNat(text: string): boolean {
-  return !/-[jg] KUBE-|-j DROP|-j REJECT|-m nfacct|[^\x20-\x7e]/.test(text);
+  return !/-[jg] KUBE-|-j DROP|-j REJECT|-m nfacct|-m set|-m ipvs|[^\x20-\x7e]/.test(text);
 }

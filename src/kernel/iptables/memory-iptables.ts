@@ -7,12 +7,14 @@ import type { IpFamily } from "../../net/ip.ts";
 import { type Iptables, IptablesError, IptablesRestoreError, type IptablesTable, type Presence } from "./iptables.ts";
 import type { KernelRule } from "./kernel-rule.ts";
 import { runRestore, storedRuleOfWords } from "./memory-restore.ts";
-import { BUILT_IN, emptyTable, Refusal, TableDraft, type TableState } from "./memory-table.ts";
+import { BUILT_IN, emptyTable, type NamedObjects, Refusal, TableDraft, type TableState } from "./memory-table.ts";
 import { RuleSyntaxError } from "./rule-words.ts";
 
 export interface MemoryIptablesOptions {
   /** Names of nfacct objects; rules that name others are refused. Read at every use. @default none */
   readonly counters?: ReadonlySet<string>;
+  /** Whether there is an IP set of that name; rules that name others are refused. Asked at every use. @default none */
+  readonly hasSet?: (name: string) => boolean;
   /**
    * Whose errors are imitated: nft names the line of most refusals, legacy only that of those it finds while reading.
    * @default "nft"
@@ -32,7 +34,7 @@ export class MemoryIptables implements Iptables {
   /** Number of restores that were tried. */
   restoreCount = 0;
   readonly #backEnd: "nft" | "legacy";
-  readonly #counters: ReadonlySet<string>;
+  readonly #objects: NamedObjects;
   readonly #tables: Record<IptablesTable, TableState> = {
     filter: emptyTable("filter"),
     nat: emptyTable("nat"),
@@ -43,7 +45,8 @@ export class MemoryIptables implements Iptables {
     this.family = family;
     this.hasRandomFully = options.hasRandomFully ?? true;
     this.#backEnd = options.backEnd ?? "nft";
-    this.#counters = options.counters ?? new Set();
+    const counters = options.counters ?? new Set();
+    this.#objects = { hasCounter: (name) => counters.has(name), hasSet: options.hasSet ?? (() => false) };
   }
 
   async ensureChain(table: IptablesTable, chain: string): Promise<void> {
@@ -140,13 +143,24 @@ export class MemoryIptables implements Iptables {
     this.#commit(draft);
   }
 
+  /** Names of the IP sets that rules refer to: the kernel destroys none of these. */
+  setsInUse(): Set<string> {
+    const names = new Set<string>();
+    for (const state of Object.values(this.#tables)) {
+      for (const { rules } of state.values()) {
+        for (const { rule } of rules) for (const match of rule.matches) if (match.kind === "set") names.add(match.name);
+      }
+    }
+    return names;
+  }
+
   #hasRule(table: IptablesTable, chain: string, args: readonly string[]): boolean {
     const { identity } = storedRuleOfWords(args, this.family);
     return this.#tables[table].get(chain)?.rules.some((stored) => stored.identity === identity) ?? false;
   }
 
   #begin(table: IptablesTable): TableDraft {
-    return new TableDraft(table, this.#tables[table], this.#counters);
+    return new TableDraft(table, this.#tables[table], this.#objects);
   }
 
   #commit(draft: TableDraft): void {

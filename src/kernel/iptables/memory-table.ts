@@ -57,19 +57,26 @@ interface DraftChain {
   references: number;
 }
 
+/** What rules refer to that is not theirs. */
+export interface NamedObjects {
+  /** An nfacct object. */
+  hasCounter(name: string): boolean;
+  /** An IP set. */
+  hasSet(name: string): boolean;
+}
+
 /** A transaction on one table. Nothing that it does shows before {@link TableDraft.commit}. */
 export class TableDraft {
   readonly table: IptablesTable;
   readonly #chains: Map<string, StoredChain>;
   /** Chains of `#chains` that are this draft's own copies. */
   readonly #owned = new Map<string, DraftChain>();
-  readonly #counters: ReadonlySet<string>;
+  readonly #objects: NamedObjects;
 
-  /** @param counters names of the nfacct objects that exist. */
-  constructor(table: IptablesTable, state: TableState, counters: ReadonlySet<string>) {
+  constructor(table: IptablesTable, state: TableState, objects: NamedObjects) {
     this.table = table;
     this.#chains = new Map(state);
-    this.#counters = counters;
+    this.#objects = objects;
   }
 
   has(chain: string): boolean {
@@ -177,8 +184,11 @@ export class TableDraft {
       }
     }
     for (const match of matches) {
-      if (match.kind === "nfacct" && !this.#counters.has(match.counter)) {
+      if (match.kind === "nfacct" && !this.#objects.hasCounter(match.counter)) {
         throw new Refusal(refusedRule("No such file or directory", chain), "nft");
+      }
+      if (match.kind === "set" && !this.#objects.hasSet(match.name)) {
+        throw new Refusal(`Set ${match.name} doesn't exist`, "both");
       }
     }
   }

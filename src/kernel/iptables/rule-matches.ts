@@ -12,6 +12,7 @@ import {
   type MatchTypes,
   type PortRange,
   type PortsMatch,
+  STATES,
 } from "./kernel-rule.ts";
 import {
   type GivenOptions,
@@ -26,8 +27,8 @@ import { quoteWord } from "./rule-words.ts";
 
 /** How one match is written. */
 export interface MatchSyntax<M> {
-  /** Number of values (0 or 1) by option. */
-  readonly options: Readonly<Record<string, 0 | 1>>;
+  /** Number of values by option; two come as one text with a blank between them. */
+  readonly options: Readonly<Record<string, 0 | 1 | 2>>;
   /** Options that may stand behind a `!`. @default none */
   readonly invertible?: readonly string[];
   /** Other spellings of options. */
@@ -43,6 +44,7 @@ const COMMENT_BYTES = 255;
 /** xt_recent: list names have at most 200 bytes in the structure, the last of them zero. */
 const RECENT_NAME_LENGTH = 199;
 const NFACCT_NAME_LENGTH = 31;
+const SET_NAME_LENGTH = 31;
 const HALF_SCALE = 2 ** 31;
 
 const ALL_ONES: Readonly<Record<IpFamily, string>> = {
@@ -69,6 +71,15 @@ export const MATCHES: { readonly [K in MatchKind]: MatchSyntax<KernelMatch<K>> }
       return { kind: "conntrack", states: parseNames("connection state", value, CONNTRACK_STATES), negated };
     },
     print: ({ states, negated }) => `${not(negated)} --ctstate ${states.join(",")}`,
+  },
+  state: {
+    options: { "--state": 1 },
+    invertible: ["--state"],
+    build: (given) => {
+      const { value, negated } = given.require("--state");
+      return { kind: "state", states: parseNames("connection state", value, STATES), negated };
+    },
+    print: ({ states, negated }) => `${not(negated)} --state ${states.join(",")}`,
   },
   addrtype: {
     options: { "--src-type": 1, "--dst-type": 1 },
@@ -138,6 +149,26 @@ export const MATCHES: { readonly [K in MatchKind]: MatchSyntax<KernelMatch<K>> }
     },
     // Two blanks: iptables 1.8.9 prints them so.
     print: ({ counter }) => ` --nfacct-name  ${quoteWord(counter)}`,
+  },
+  set: {
+    options: { "--match-set": 2 },
+    invertible: ["--match-set"],
+    build: buildSet,
+    print: ({ name, directions, negated }) => `${not(negated)} --match-set ${name} ${directions.join(",")}`,
+  },
+  physdev: {
+    options: { "--physdev-is-in": 0 },
+    invertible: ["--physdev-is-in"],
+    build: (given) => ({ kind: "physdev", isIn: !given.require("--physdev-is-in").negated }),
+    print: ({ isIn }) => `${not(!isIn)} --physdev-is-in`,
+  },
+  ipvs: {
+    options: { "--vproto": 1, "--vaddr": 1, "--vport": 1 },
+    build: buildIpvs,
+    print: ({ protocolNumber, address, port }) =>
+      (protocolNumber === undefined ? "" : ` --vproto ${protocolNumber}`) +
+      (address === undefined ? "" : ` --vaddr ${address}`) +
+      (port === undefined ? "" : ` --vport ${port}`),
   },
   tcp: ports("tcp"),
   udp: ports("udp"),
@@ -210,6 +241,36 @@ function buildRecent(given: GivenOptions, { family }: RuleContext): MatchTypes["
 }
 
 const RECENT_ACTIONS = { "--set": "set", "--rcheck": "rcheck", "--update": "update", "--remove": "remove" } as const;
+
+const SET_FLAGS = /^(?:src|dst)(?:,(?:src|dst)){0,5}$/;
+
+function buildSet(given: GivenOptions): MatchTypes["set"] {
+  const { value, negated } = given.require("--match-set");
+  const [name = "", flags = ""] = value.split(" ");
+  if (name === "" || name.length > SET_NAME_LENGTH) {
+    throw given.error(`set name ${JSON.stringify(name)} must have 1 to ${SET_NAME_LENGTH} characters`);
+  }
+  if (!SET_FLAGS.test(flags)) throw given.error(`directions ${JSON.stringify(flags)} are not src and dst`);
+  return { kind: "set", name, directions: flags.split(",") as ("src" | "dst")[], negated }; // matched above
+}
+
+const PROTOCOL_NUMBERS: Readonly<Record<string, number>> = { tcp: 6, udp: 17, sctp: 132 };
+
+function buildIpvs(given: GivenOptions, { family }: RuleContext): MatchTypes["ipvs"] {
+  const protocol = given.get("--vproto")?.value.toLowerCase();
+  const address = given.get("--vaddr")?.value;
+  const port = given.get("--vport")?.value;
+  if (protocol === undefined && address === undefined && port === undefined) {
+    throw given.error("only --vproto, --vaddr and --vport are understood");
+  }
+  return {
+    kind: "ipvs",
+    protocolNumber:
+      protocol === undefined ? undefined : (PROTOCOL_NUMBERS[protocol] ?? parseNumber("protocol", protocol, 255)),
+    address: address === undefined ? undefined : parseAddress(address, family),
+    port: port === undefined ? undefined : parseNumber("port", port, 65535),
+  };
+}
 
 function ports<K extends "tcp" | "udp" | "sctp">(protocol: K): MatchSyntax<PortsMatch<K>> {
   return {

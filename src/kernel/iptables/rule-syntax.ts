@@ -16,7 +16,7 @@ import {
   type ProtocolMatch,
   type TargetTypes,
 } from "./kernel-rule.ts";
-import { isMatchName, MATCHES, printMatch } from "./rule-matches.ts";
+import { isMatchName, MATCHES, type MatchSyntax, printMatch } from "./rule-matches.ts";
 import { GivenOptions, parseNetwork, type RuleContext } from "./rule-options.ts";
 import { isTargetName, printTarget, TARGETS } from "./rule-targets.ts";
 import { RuleSyntaxError, splitWords } from "./rule-words.ts";
@@ -27,7 +27,7 @@ const INTERFACE_NAME_LIMIT = 15;
 
 /** A part of the rule that has its own options. */
 interface Extension {
-  readonly options: Readonly<Record<string, 0 | 1>>;
+  readonly options: MatchSyntax<unknown>["options"];
   readonly aliases: Readonly<Record<string, string>>;
   readonly invertible: readonly string[];
   readonly given: GivenOptions;
@@ -182,8 +182,8 @@ class RuleReader {
     if (extension === undefined) throw new RuleSyntaxError("unknown_option", `unknown option "${word}"`);
     const option = extension.aliases[word] ?? word;
     if (!extension.invertible.includes(option)) this.#refuseNegation(word);
-    const value = extension.options[option] === 1 ? this.#value(word) : "";
-    extension.given.add(option, { value, negated: this.#negated });
+    const values = Array.from({ length: extension.options[option] ?? 0 }, () => this.#value(word));
+    extension.given.add(option, { value: values.join(" "), negated: this.#negated });
   }
 
   /** The latest match or the target that has the option; else the protocol's own match, which `-p` brings along. */

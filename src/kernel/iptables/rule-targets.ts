@@ -81,6 +81,15 @@ export const TARGETS: { readonly [K in TargetKind]: TargetSyntax<NamedTarget<K>>
     tables: ["nat"],
     hooks: ["POSTROUTING"],
   },
+  REDIRECT: {
+    options: { "--to-ports": 1, "--random": 0 },
+    build: buildRedirect,
+    print: ({ ports, random }) =>
+      (ports === undefined ? "" : ` --to-ports ${ports.from === ports.to ? ports.from : `${ports.from}-${ports.to}`}`) +
+      (random ? " --random" : ""),
+    tables: ["nat"],
+    hooks: ["PREROUTING", "OUTPUT"],
+  },
   DNAT: {
     options: { "--to-destination": 1, "--random": 0, "--persistent": 0 },
     build: buildDnat,
@@ -128,6 +137,18 @@ function buildMark(given: GivenOptions): TargetTypes["MARK"] {
       if (option === "--and-mark") return { kind: "MARK", value: 0, mask: ~value >>> 0 };
       return { kind: "MARK", value, mask: option === "--or-mark" ? value : 0 };
   }
+}
+
+function buildRedirect(given: GivenOptions, { protocol }: RuleContext): TargetTypes["REDIRECT"] {
+  const text = given.get("--to-ports")?.value;
+  const random = given.has("--random");
+  if (text === undefined) return { kind: "REDIRECT", ports: undefined, random };
+  const [first = "", last = first, ...rest] = text.split("-");
+  const from = parseNumber("port", first, 65535);
+  const to = parseNumber("port", last, 65535);
+  if (rest.length > 0 || from > to) throw given.error(`port range ${JSON.stringify(text)} is not valid`);
+  if (!PORT_PROTOCOLS.includes(protocol ?? "")) throw given.error("a port needs -p tcp, udp or sctp");
+  return { kind: "REDIRECT", ports: { from, to }, random };
 }
 
 const DNAT_DESTINATION = /^(?:\[([^\]]*)\](?::(\d+))?|([0-9.]+):(\d+)|([^[\]]+))$/;

@@ -43,6 +43,8 @@ function matchText(match: RuleMatch): string {
       return `-m comment --comment ${commentWord(match.text)}`;
     case "protocol":
       return `-m ${match.protocol} -p ${match.protocol}`;
+    case "bare-protocol":
+      return `-p ${match.protocol}`;
     case "destination-port":
       return `--dport ${match.port}`;
     case "source":
@@ -52,11 +54,13 @@ function matchText(match: RuleMatch): string {
     case "in-interface":
       return `${not(match.negate)}-i ${ruleWord("interface name", match.name)}`;
     case "address-type":
-      return `-m addrtype --${match.side === "source" ? "src" : "dst"}-type ${match.type}`;
+      return `-m addrtype ${not(match.negate)}--${match.side === "source" ? "src" : "dst"}-type ${match.type}`;
     case "mark":
       return `-m mark ${not(match.negate)}--mark ${markText(match.value)}/${markText(match.mask)}`;
     case "conntrack-state":
       return `-m conntrack ${not(match.negate)}--ctstate ${match.states.join(",")}`;
+    case "state":
+      return `-m state --state ${match.states.join(",")}`;
     case "random":
       return `-m statistic --mode random --probability ${match.probability}`;
     case "recent-check":
@@ -65,6 +69,12 @@ function matchText(match: RuleMatch): string {
       return `-m recent --name ${match.name} --set`;
     case "nfacct":
       return `-m nfacct --nfacct-name ${ruleWord("counter", match.counter)}`;
+    case "set":
+      return `-m set --match-set ${ruleWord("set", match.name)} ${match.directions.join(",")}`;
+    case "bridge-port-in":
+      return `-m physdev ${not(match.negate)}--physdev-is-in`;
+    case "ipvs":
+      return `-m ipvs --vaddr ${match.address} --vproto ${match.protocol} --vport ${match.port}`;
   }
 }
 
@@ -86,6 +96,8 @@ function targetText(target: RuleTarget): string {
       return ` -j MARK --${target.operation}-mark ${markText(target.value)}`;
     case "masquerade":
       return target.randomFully ? " -j MASQUERADE --random-fully" : " -j MASQUERADE";
+    case "redirect":
+      return ` -j REDIRECT --to-ports ${target.port}`;
     case "dnat":
       return ` -j DNAT --to-destination ${target.to}`;
   }

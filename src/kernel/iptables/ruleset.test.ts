@@ -13,7 +13,7 @@ test("a dump is read table by table, with policies, and rules that are not under
     ":FORWARD DROP [3:180]",
     ":KUBE-A - [0:0]",
     "[7:420] -A FORWARD -j KUBE-A",
-    '-A FORWARD -m set --match-set mine src -m comment --comment "not ours" -j ACCEPT',
+    '-A FORWARD -m limit --limit 5/sec -m comment --comment "not ours" -j ACCEPT',
     "-A KUBE-A",
     "COMMIT",
     "*nat",
@@ -27,7 +27,7 @@ test("a dump is read table by table, with policies, and rules that are not under
   assert.equal(forward?.policy, "DROP");
   assert.deepEqual(forward.rules[0]?.rule?.target, { kind: "jump", chain: "KUBE-A" });
   assert.equal(forward.rules[1]?.rule, undefined);
-  assert.match(forward.rules[1]?.problem ?? "", /match "set" is not known/);
+  assert.match(forward.rules[1]?.problem ?? "", /match "limit" is not known/);
   const ours = tables.get("filter")?.get("KUBE-A");
   assert.equal(ours?.policy, undefined);
   assert.deepEqual(ours?.rules[0]?.rule?.target, { kind: "none" });
