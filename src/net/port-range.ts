@@ -1,33 +1,35 @@
-/** A range of ports as a text says it. Pure. Reference legacy-modes.md §1.1. */
-import { type Port, toPort } from "./ip.ts";
+/** A range of ports as a text says it (`--proxy-port-range`): reference legacy-modes.md §1.1. Pure. */
 
-/** Ports from `from` to `to`, both included. */
+/** Both ends included. A range that begins at 0 means whatever port the system gives. */
 export interface PortRange {
-  readonly from: Port;
-  readonly to: Port;
+  readonly first: number;
+  readonly last: number;
 }
 
-/** `range` is undefined for "any port". */
+export const ANY_PORT: PortRange = { first: 0, last: 0 };
+
 export type PortRangeResult =
-  | { readonly ok: true; readonly range: PortRange | undefined }
+  | { readonly ok: true; readonly range: PortRange }
   | { readonly ok: false; readonly error: string };
 
-const SHAPE = /^(\d{1,5})(?:([-+])(\d{1,5}))?$/;
+const HIGHEST_PORT = 65_535;
+const FORMS = /^(\d{1,5})(?:([-+])(\d{1,5}))?$/;
 
-/**
- * Reads `N`, `A-B`, or `A+len`, which ends at `A + len`. An empty text, `0` and `0-0` mean any port. Blanks around the text
- * are ignored.
- */
+/** Reads nothing, `N`, `A-B` or `A+LENGTH` (LENGTH ports after A). */
 export function parsePortRange(text: string): PortRangeResult {
   const trimmed = text.trim();
-  if (trimmed === "") return { ok: true, range: undefined };
-  const [, first = "", separator, second] = SHAPE.exec(trimmed) ?? [];
-  if (first === "") return { ok: false, error: "use N, FIRST-LAST or FIRST+LENGTH" };
-  const from = Number(first);
-  const to = second === undefined ? from : separator === "+" ? from + Number(second) : Number(second);
-  if (from === 0 && to === 0) return { ok: true, range: undefined };
-  if (to < from) return { ok: false, error: `the last port, ${to}, is below the first, ${from}` };
-  const [lowest, highest] = [toPort(from), toPort(to)];
-  if (lowest === undefined || highest === undefined) return { ok: false, error: "ports are 1 to 65535" };
-  return { ok: true, range: { from: lowest, to: highest } };
+  if (trimmed === "") return { ok: true, range: ANY_PORT };
+  const [, start, sign, end] = FORMS.exec(trimmed) ?? [];
+  if (start === undefined) return { ok: false, error: "use N, FIRST-LAST or FIRST+LENGTH" };
+  const first = Number(start);
+  const last = end === undefined ? first : Number(end) + (sign === "+" ? first : 0);
+  if (last < first) return { ok: false, error: `the last port, ${last}, is below the first, ${first}` };
+  if (last > HIGHEST_PORT) return { ok: false, error: `there is no port ${last}` };
+  return { ok: true, range: first === 0 ? ANY_PORT : { first, last } };
+}
+
+/** `N` or `A-B`; `any` for any. */
+export function portRangeText({ first, last }: PortRange): string {
+  if (first === 0) return "any";
+  return first === last ? String(first) : `${first}-${last}`;
 }

@@ -3,8 +3,8 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { ListenError, type ListenErrorCode } from "../../kernel/relay/listen-error.ts";
 import type { IpAddress } from "../../net/ip.ts";
+import { ANY_PORT } from "../../net/port-range.ts";
 import { PortAllocator, PortsExhaustedError } from "./port-allocator.ts";
-import { ANY_PORT, parsePortRange, portRangeText } from "./port-range.ts";
 
 const ADDRESS = "0.0.0.0" as IpAddress;
 const opens = async (port: number) => `opened ${port}`;
@@ -15,30 +15,6 @@ function refuses(code: ListenErrorCode, ...ports: number[]) {
     return opens(port);
   };
 }
-
-describe("a port range", () => {
-  it("is read in each of its forms", () => {
-    const cases: readonly (readonly [string, string])[] = [
-      ["", "any"],
-      ["0", "any"],
-      ["0-0", "any"],
-      ["80", "80"],
-      [" 8000-8010 ", "8000-8010"],
-      ["8000+10", "8000-8010"],
-      ["65535", "65535"],
-    ];
-    for (const [text, expected] of cases) {
-      const range = parsePortRange(text);
-      assert.equal(range === undefined ? undefined : portRangeText(range), expected, JSON.stringify(text));
-    }
-  });
-
-  it("is refused when it is none", () => {
-    for (const text of ["x", "-1", "9-8", "1-65536", "65536", "65530+10", "1-2-3", "1.5", "1 - 2", "123456"]) {
-      assert.equal(parsePortRange(text), undefined, text);
-    }
-  });
-});
 
 describe("the port allocator", () => {
   it("leaves the choice to the system without a range", async () => {

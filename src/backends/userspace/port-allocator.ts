@@ -3,7 +3,7 @@
  * hand at once, so nobody ever waits for one to be looked for.
  */
 import { ListenError } from "../../kernel/relay/listen-error.ts";
-import { type PortRange, portRangeText } from "./port-range.ts";
+import { type PortRange, portRangeText } from "../../net/port-range.ts";
 
 export interface PortAllocatorOptions {
   readonly range: PortRange;
