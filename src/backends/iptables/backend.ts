@@ -230,7 +230,7 @@ export class IptablesBackend implements Backend {
     this.#staticText = undefined;
     const savedFilter = await this.#savedFilter();
     const natChains = await this.#natChains();
-    await ensureJumps(iptables, { filter: savedFilter, natChains });
+    await ensureJumps(iptables, { filter: savedFilter, natChains }, JUMP_RULES);
     await this.#ensureCounters();
     const facts = await this.#facts(input);
     const existing = new Set(natChains?.filter(isServiceChain));

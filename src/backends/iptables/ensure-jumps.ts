@@ -5,7 +5,7 @@
 import type { Iptables, IptablesTable } from "../../kernel/iptables/iptables.ts";
 import { ruleArguments, ruleSpec } from "../../kernel/iptables/rule-text.ts";
 import { chainsOf } from "../../kernel/iptables/saved-chains.ts";
-import { JUMP_RULES, type JumpRule } from "./plan-static.ts";
+import type { JumpRule } from "./plan-static.ts";
 import { isAttributable } from "./restore.ts";
 
 /** What is known of the kernel before; undefined where it could not be read. */
@@ -16,25 +16,27 @@ export interface KnownTables {
   readonly natChains: readonly string[] | undefined;
 }
 
-/** Makes what is missing. Rejects when the kernel refuses. */
-export async function ensureJumps(iptables: Iptables, known: KnownTables): Promise<void> {
+/** Makes what is missing, in order. Rejects when the kernel refuses. */
+export async function ensureJumps(iptables: Iptables, known: KnownTables, jumps: readonly JumpRule[]): Promise<void> {
   const chains: Partial<Record<IptablesTable, ReadonlySet<string>>> = {
     ...(known.filter !== undefined && { filter: new Set(chainsOf(known.filter)) }),
     ...(known.natChains !== undefined && { nat: new Set(known.natChains) }),
   };
   // Nothing can lead to a chain that does not exist.
   const isNew = ({ table, target }: JumpRule) => chains[table]?.has(target) === false;
-  const added = JUMP_RULES.filter(isNew);
+  const added = jumps.filter(isNew);
   const isAdded = added.length > 0 && (await insertAll(iptables, added));
   const filterLines = new Set(known.filter?.split("\n"));
-  for (const jump of JUMP_RULES) {
-    const { table, rule, target } = jump;
+  for (const jump of jumps) {
+    const { table, rule, target, position } = jump;
     const isThere = isNew(jump) ? isAdded : table === "filter" && filterLines.has(`-A ${ruleSpec(rule)}`);
     if (isThere) continue;
     if (chains[table]?.has(target) !== true) await iptables.ensureChain(table, target);
-    await iptables.ensureRule(table, rule.chain, ruleArguments(rule));
+    await iptables.ensureRule(table, rule.chain, ruleArguments(rule), position);
   }
 }
+
+const commandOf = ({ rule, position }: JumpRule) => `${position === "end" ? "-A" : "-I"} ${ruleSpec(rule)}\n`;
 
 /** Puts new chains and the jumps to them in place with one process; false when that is refused: step by step, then. */
 async function insertAll(iptables: Iptables, jumps: readonly JumpRule[]): Promise<boolean> {
@@ -42,7 +44,7 @@ async function insertAll(iptables: Iptables, jumps: readonly JumpRule[]): Promis
     const own = jumps.filter((jump) => jump.table === table);
     if (own.length === 0) return "";
     const declared = [...new Set(own.map(({ target }) => `:${target} - [0:0]\n`))].join("");
-    return `*${table}\n${declared}${own.map(({ rule }) => `-I ${ruleSpec(rule)}\n`).join("")}COMMIT\n`;
+    return `*${table}\n${declared}${own.map(commandOf).join("")}COMMIT\n`;
   });
   try {
     await iptables.restore([text.join("")]);

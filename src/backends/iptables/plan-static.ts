@@ -2,7 +2,7 @@
  * The rules that belong to no service: jumps from the built-in chains, masquerading, forwarding and the way to the node
  * ports. Reference iptables.md §2, §4, §5. Pure.
  */
-import type { IptablesTable } from "../../kernel/iptables/iptables.ts";
+import type { IptablesTable, RulePosition } from "../../kernel/iptables/iptables.ts";
 import type { ChainName, Rule, RuleMatch } from "../../kernel/iptables/rule.ts";
 import { type Cidr, isLoopback } from "../../net/ip.ts";
 import { CHAINS } from "./chain-names.ts";
@@ -22,6 +22,8 @@ export interface JumpRule {
   readonly rule: Rule;
   readonly target: ChainName;
   readonly isShared: boolean;
+  /** @default "head" */
+  readonly position?: RulePosition;
 }
 
 function jump(

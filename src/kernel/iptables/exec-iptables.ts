@@ -14,7 +14,14 @@ import {
   parseVersion,
 } from "./capabilities.ts";
 import { CommitLines, commandError, errorCodeOf, restoreError } from "./command-errors.ts";
-import { type Iptables, IptablesError, IptablesRestoreError, type IptablesTable, type Presence } from "./iptables.ts";
+import {
+  type Iptables,
+  IptablesError,
+  IptablesRestoreError,
+  type IptablesTable,
+  type Presence,
+  type RulePosition,
+} from "./iptables.ts";
 import { chainsOf } from "./saved-chains.ts";
 import { createSerialiser, type Serialise } from "./serialise.ts";
 
@@ -146,12 +153,12 @@ class ExecIptables implements Iptables {
     return this.#serialise(() => this.#mustSucceed("-X", table, chain, []));
   }
 
-  ensureRule(table: IptablesTable, chain: string, args: readonly string[]): Promise<void> {
+  ensureRule(table: IptablesTable, chain: string, args: readonly string[], position?: RulePosition): Promise<void> {
     return this.#serialise(async () => {
       const [command, result] = await this.#check(table, chain, args);
       if (result.status === 0) return;
       if (result.status !== 1) throw commandError(command, result);
-      await this.#mustSucceed("-I", table, chain, args);
+      await this.#mustSucceed(position === "end" ? "-A" : "-I", table, chain, args);
     });
   }
 

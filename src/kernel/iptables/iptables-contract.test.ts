@@ -192,6 +192,14 @@ for (const subject of SUBJECTS) {
       assert.deepEqual(await rulesOf(iptables, "OUTPUT"), expected.slice(0, 1));
     });
 
+    test("a rule is put at the end of the chain once when that is asked for", async (t) => {
+      const { iptables } = await subject.create(t, "IPv4");
+      await iptables.ensureRule("nat", "OUTPUT", ["-s", "10.0.0.1", "-j", "RETURN"]);
+      await iptables.ensureRule("nat", "OUTPUT", ["-s", "10.0.0.2", "-j", "RETURN"], "end");
+      await iptables.ensureRule("nat", "OUTPUT", ["-s", "10.0.0.1", "-j", "RETURN"], "end");
+      assert.deepEqual(await rulesOf(iptables, "OUTPUT"), ["-s 10.0.0.1/32 -j RETURN", "-s 10.0.0.2/32 -j RETURN"]);
+    });
+
     test("rules in or to a missing chain are absent, can be deleted and cannot be made", async (t) => {
       const { iptables } = await subject.create(t, "IPv4");
       await iptables.deleteRule("nat", "KUBE-GONE", ["-j", "RETURN"]);

@@ -10,6 +10,9 @@ export type IptablesTable = "filter" | "nat" | "mangle";
 /** Answer of a test that may be prevented by the xtables lock (exit status 4). */
 export type Presence = "present" | "absent" | "unknown";
 
+/** Where a new rule goes. @default "head" */
+export type RulePosition = "head" | "end";
+
 export interface Iptables {
   readonly family: IpFamily;
   /** Probed once: MASQUERADE knows `--random-fully` (≥ 1.6.2). */
@@ -23,8 +26,11 @@ export interface Iptables {
   ensureChain(table: IptablesTable, chain: string): Promise<void>;
   chainPresence(table: IptablesTable, chain: string): Promise<Presence>;
   deleteChain(table: IptablesTable, chain: string): Promise<void>;
-  /** Inserts the rule at the head of the chain unless the chain has it. `args` has match and target words, unquoted. */
-  ensureRule(table: IptablesTable, chain: string, args: readonly string[]): Promise<void>;
+  /**
+   * Puts the rule at the head of the chain, or at its end, unless the chain has it somewhere. `args` has match and target
+   * words, unquoted.
+   */
+  ensureRule(table: IptablesTable, chain: string, args: readonly string[], position?: RulePosition): Promise<void>;
   /** Tests for a rule (`-C`); a missing chain answers absent. `args` as for {@link Iptables.ensureRule}. */
   rulePresence(table: IptablesTable, chain: string, args: readonly string[]): Promise<Presence>;
   /** Deletes the rule if the chain has it; a missing chain or rule is no error. */

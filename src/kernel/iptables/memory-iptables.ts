@@ -4,7 +4,14 @@
  * test as the real thing (`iptables-contract.ts`).
  */
 import type { IpFamily } from "../../net/ip.ts";
-import { type Iptables, IptablesError, IptablesRestoreError, type IptablesTable, type Presence } from "./iptables.ts";
+import {
+  type Iptables,
+  IptablesError,
+  IptablesRestoreError,
+  type IptablesTable,
+  type Presence,
+  type RulePosition,
+} from "./iptables.ts";
 import type { KernelRule } from "./kernel-rule.ts";
 import { runRestore, storedRuleOfWords } from "./memory-restore.ts";
 import { BUILT_IN, emptyTable, type NamedObjects, Refusal, TableDraft, type TableState } from "./memory-table.ts";
@@ -64,10 +71,15 @@ export class MemoryIptables implements Iptables {
     this.#change("-X", table, (draft) => draft.deleteChain(chain));
   }
 
-  async ensureRule(table: IptablesTable, chain: string, args: readonly string[]): Promise<void> {
-    this.#change("-I", table, (draft) => {
+  async ensureRule(
+    table: IptablesTable,
+    chain: string,
+    args: readonly string[],
+    position: RulePosition = "head",
+  ): Promise<void> {
+    this.#change(position === "head" ? "-I" : "-A", table, (draft) => {
       const stored = storedRuleOfWords(args, this.family);
-      if (!draft.hasRule(chain, stored.identity)) draft.addRule(chain, stored, 0);
+      if (!draft.hasRule(chain, stored.identity)) draft.addRule(chain, stored, position === "head" ? 0 : undefined);
     });
   }
 
