@@ -56,6 +56,7 @@ const PACKAGES: readonly (readonly [prefix: string, name: string])[] = [
   ["conntrack", "conntrack"],
   ["nfacct", "nfacct"],
   ["ip", "iproute2"],
+  ["modprobe", "kmod"],
 ];
 
 function missingToolMessage(file: string): string {

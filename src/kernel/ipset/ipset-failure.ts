@@ -1,12 +1,15 @@
 /** Refusals of the kernel's IP sets in words; both implementations say the same. Pure. */
-import { IpsetError, type IpsetFailure, type IpsetOperation, ipsetEntryText } from "./ipset.ts";
+import { type IpsetDefinition, IpsetError, type IpsetFailure, type IpsetOperation, ipsetEntryText } from "./ipset.ts";
+
+/** IPSET_MAXNAMELEN without the terminator. */
+const NAME_LIMIT = 31;
 
 /** What the code means, where the name does not say it (uapi/linux/netfilter/ipset/ip_set.h). */
 const CAUSES: Readonly<Record<string, string>> = {
   ENOENT: "there is no such set",
   EEXIST: "the name belongs to a set of another type, family or definition: destroy that one or rename it",
   EPERM: "not permitted, this needs CAP_NET_ADMIN",
-  ERANGE: "the name has more than 31 characters",
+  ENAMETOOLONG: "the name has more than 31 characters",
   IPSET_ERR_BUSY: "a rule or another set refers to it: remove that first",
   IPSET_ERR_EXIST_SETNAME2: "there is no second set of that name",
   IPSET_ERR_FIND_TYPE: "the kernel has no such set type: load its module (ip_set_hash_*, ip_set_bitmap_port)",
@@ -26,6 +29,13 @@ export function ipsetFailure(operation: IpsetOperation, code: string): IpsetFail
 /** The same for anything else. @param what as in "cannot what". */
 export function ipsetError(what: string, code: string, options?: ErrorOptions): IpsetError {
   return new IpsetError(code, message(what, code), options);
+}
+
+/** As in "cannot …"; throws an IpsetError for a name that the kernel would call invalid without saying why. */
+export function creationOf({ name, type }: IpsetDefinition): string {
+  const what = `create the ${type} set ${name}`;
+  if (Buffer.byteLength(name) > NAME_LIMIT) throw ipsetError(what, "ENAMETOOLONG");
+  return what;
 }
 
 function message(what: string, code: string): string {

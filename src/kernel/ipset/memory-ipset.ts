@@ -12,12 +12,10 @@ import {
   type IpsetType,
   ipsetEntryText,
 } from "./ipset.ts";
-import { ipsetError, ipsetFailure } from "./ipset-failure.ts";
+import { creationOf, ipsetError, ipsetFailure } from "./ipset-failure.ts";
 
 /** What the mode asks for, and the kernel's default: reference legacy-modes.md §2.6. */
 const MAX_ELEMENTS = 65_536;
-/** IPSET_MAXNAMELEN without the terminator. */
-const NAME_LIMIT = 31;
 
 const KIND_OF: Readonly<Record<IpsetType, IpsetEntry["kind"]>> = {
   "hash:ip": "ip",
@@ -82,10 +80,10 @@ export class MemoryIpset implements Ipset {
     return set && { type: set.type, family: set.family };
   }
 
-  async ensure({ name, type, family }: IpsetDefinition): Promise<void> {
+  async ensure(definition: IpsetDefinition): Promise<void> {
+    const { name, type, family } = definition;
+    const what = creationOf(definition);
     this.#messages++;
-    const what = `create the ${type} set ${name}`;
-    if (Buffer.byteLength(name) > NAME_LIMIT) throw ipsetError(what, "ERANGE");
     const existing = this.#sets.get(name);
     if (existing === undefined) this.#sets.set(name, { type, family, members: new Map() });
     else if (existing.type !== type || existing.family !== family) throw ipsetError(what, "EEXIST");

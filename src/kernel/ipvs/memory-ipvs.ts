@@ -7,6 +7,7 @@ import {
   type Ipvs,
   type IpvsFailure,
   type IpvsOperation,
+  type IpvsStatistics,
   type IpvsTimeouts,
   IpvsUnavailableError,
   type RealServer,
@@ -29,6 +30,7 @@ export interface Connections {
   readonly inactive: number;
 }
 
+const NO_STATISTICS: IpvsStatistics = { connections: 0, packetsIn: 0, packetsOut: 0, bytesIn: 0, bytesOut: 0 };
 const NO_CONNECTIONS: Connections = { active: 0, inactive: 0 };
 
 /** Decides whether an operation shall be refused, whatever the state, by giving the errno's name. */
@@ -103,6 +105,10 @@ export class MemoryIpvs implements Ipvs {
   async virtualServer(key: VirtualServerKey): Promise<VirtualServer | undefined> {
     this.#request();
     return this.#services.get(virtualServerText(key))?.definition;
+  }
+
+  async statistics(key: VirtualServerKey): Promise<IpvsStatistics | undefined> {
+    return (await this.virtualServer(key)) && NO_STATISTICS;
   }
 
   async realServers(key: VirtualServerKey, signal?: AbortSignal): Promise<readonly RealServerState[] | undefined> {

@@ -10,7 +10,14 @@
  * {@link NetlinkError}, so garbage can neither crash nor loop.
  */
 import type { ByteWriter } from "./byte-writer.ts";
-import { align4, HOST_IS_LITTLE_ENDIAN, NLA_F_NESTED, NLA_HDRLEN, NLA_TYPE_MASK } from "./constants.ts";
+import {
+  align4,
+  HOST_IS_LITTLE_ENDIAN,
+  NLA_F_NESTED,
+  NLA_F_NET_BYTEORDER,
+  NLA_HDRLEN,
+  NLA_TYPE_MASK,
+} from "./constants.ts";
 import { malformed } from "./errors.ts";
 
 /** Received bytes, as the two views that codecs use. Valid only while the receiver says so: codecs copy what they keep. */
@@ -31,6 +38,8 @@ export function byteReader(data: Uint8Array): ByteReader {
 export interface Codec<T> {
   /** Whether the payload is itself attributes (sets the NESTED bit). */
   readonly nested: boolean;
+  /** Whether the receiver wants to be told that the payload is big-endian (sets the NET_BYTEORDER bit). */
+  readonly netByteOrder?: boolean;
   write(out: ByteWriter, value: T): void;
   /** Reads the payload `[start, end)`. Throws `malformed`. */
   read(input: ByteReader, start: number, end: number): T;
@@ -98,7 +107,8 @@ export function attributes<const F extends Fields>(fields: F): Codec<Attributes<
 
 /** Writes one attribute. */
 export function writeAttribute<T>(out: ByteWriter, type: number, codec: Codec<T>, value: T): void {
-  const start = out.openAttribute(codec.nested ? type | NLA_F_NESTED : type);
+  const marks = (codec.nested ? NLA_F_NESTED : 0) | (codec.netByteOrder === true ? NLA_F_NET_BYTEORDER : 0);
+  const start = out.openAttribute(type | marks);
   codec.write(out, value);
   out.closeAttribute(start);
 }
@@ -189,6 +199,11 @@ export const u64host: Codec<number> = fixed(
   (out, value) => out.u64(value, LE),
   (view, at) => readU64(view, at, LE),
 );
+
+/** A big-endian payload that is marked as such when written: ipset insists on the mark, and sends it sometimes only. */
+export function marked<T>(codec: Codec<T>): Codec<T> {
+  return { ...codec, netByteOrder: true };
+}
 
 /** Text with a terminating zero. Writing refuses text that holds one; reading stops at the first. */
 export const zstring: Codec<string> = {

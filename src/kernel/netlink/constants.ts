@@ -2,6 +2,7 @@
 
 export const NETLINK_ROUTE = 0;
 export const NETLINK_NETFILTER = 12;
+export const NETLINK_GENERIC = 16;
 
 export const NLMSG_HDRLEN = 16;
 export const NLMSG_NOOP = 1;
@@ -27,6 +28,7 @@ export const NLM_F_CAPPED = 0x100;
 export const NLM_F_ACK_TLVS = 0x200;
 
 export const NLA_F_NESTED = 0x8000;
+export const NLA_F_NET_BYTEORDER = 0x4000;
 export const NLA_TYPE_MASK = 0x3fff;
 export const NLA_HDRLEN = 4;
 /** An attribute's length field has 16 bits. */
@@ -36,6 +38,9 @@ export const NLMSGERR_ATTR_MSG = 1;
 export const NLMSGERR_ATTR_OFFS = 2;
 export const NLMSGERR_ATTR_MISS_TYPE = 5;
 export const NLMSGERR_ATTR_MISS_NEST = 6;
+
+export const AF_INET = 2;
+export const AF_INET6 = 10;
 
 /** Byte order of this machine: netlink headers and many kernel integers use it. */
 export const HOST_IS_LITTLE_ENDIAN = new Uint8Array(Uint16Array.of(1).buffer)[0] === 1;

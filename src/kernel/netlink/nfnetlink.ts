@@ -6,6 +6,7 @@ import type { Reply } from "./frames.ts";
 import type { MessageBuffer } from "./message-buffer.ts";
 
 export const NFNL_SUBSYS_CTNETLINK = 1;
+export const NFNL_SUBSYS_IPSET = 6;
 export const NFNL_SUBSYS_ACCT = 7;
 export const NFNL_SUBSYS_NFTABLES = 10;
 

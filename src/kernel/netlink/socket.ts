@@ -4,8 +4,10 @@
  * §1, §3, §10, §11).
  *
  * The kernel handles a request inside `send`, so answers are read without waiting; a worker thread waits only when an
- * answer is late. Large transactions are sent from a worker thread, and long dumps let the event loop turn in between.
+ * answer is late. Large transactions are sent from a worker thread; long dumps, and many requests, let the event loop turn in
+ * between.
  */
+import { EventLoopSlice } from "../event-loop-slice.ts";
 import { NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP } from "./constants.ts";
 import { NetlinkDescriptor } from "./descriptor.ts";
 import { NetlinkError } from "./errors.ts";
@@ -44,8 +46,6 @@ export type BatchResult =
 const REQUESTS_PER_SEND = 64;
 /** From here on a transaction is sent off the main thread: about 3 ms of kernel work. */
 const SEND_ELSEWHERE_BYTES = 32 * 1024;
-/** How long a dump may keep the event loop. */
-const DUMP_SLICE_MS = 5;
 /** Notifications of closed descriptors may still be under way. */
 const REMEMBERED_PORTS = 8;
 const ANSWER_TIMEOUT_MS = 5000;
@@ -98,12 +98,15 @@ export class NetlinkSocket implements AsyncDisposable {
       }
       const errors: NetlinkError[] = [];
       const base = this.#takeSequence(messages);
+      const slice = new EventLoopSlice();
       for (let first = 0; first < messages.count; first += REQUESTS_PER_SEND) {
         const next = Math.min(first + REQUESTS_PER_SEND, messages.count);
         const bytes = messages.bytes.subarray(messages.startOf(first), messages.startOf(next));
         if (options.isSlow === true) await this.#descriptor.send(bytes);
         else this.#descriptor.sendNow(bytes);
-        await this.#readAnswers(messages, base, next - first, errors, onReply, options.signal);
+        await this.#readAnswers(messages, base, next - first, errors, onReply, slice, options.signal);
+        await slice.breathe();
+        if (next < messages.count) options.signal?.throwIfAborted();
       }
       return errors;
     });
@@ -204,6 +207,7 @@ export class NetlinkSocket implements AsyncDisposable {
     expected: number,
     errors: NetlinkError[],
     onReply: ReplyVisitor | undefined,
+    slice: EventLoopSlice,
     signal: AbortSignal | undefined,
   ): Promise<void> {
     let missing = expected;
@@ -219,16 +223,14 @@ export class NetlinkSocket implements AsyncDisposable {
         onReply?.(reply);
       }
     };
-    let sliceEnd = performance.now() + DUMP_SLICE_MS;
     while (missing > 0) {
       const length = this.#descriptor.receive();
       if (length < 0) await this.#waitForAnswer(signal);
       else forEachMessage(this.#descriptor.input, length, visit);
-      if (missing > 0 && performance.now() >= sliceEnd) {
-        await new Promise((resolve) => setImmediate(resolve));
-        signal?.throwIfAborted();
-        sliceEnd = performance.now() + DUMP_SLICE_MS;
-      }
+      const turn = missing > 0 ? slice.breathe() : undefined;
+      if (turn === undefined) continue;
+      await turn;
+      signal?.throwIfAborted();
     }
     if (isInterrupted) {
       errors.push(new NetlinkError("interrupted", "netlink: the kernel's table changed during the dump: repeat it"));

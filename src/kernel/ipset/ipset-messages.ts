@@ -1,0 +1,265 @@
+/**
+ * IP set messages over nfnetlink, in the kernel's numbers (uapi/linux/netfilter/ipset/ip_set.h). Integers and addresses are
+ * big-endian and carry the mark that says so.
+ */
+import { familyOf, type IpAddress, type IpFamily, ipBytes, ipFromBytes, parseCidr, splitCidr } from "../../net/ip.ts";
+import { attributes, binary, list, marked, u8, u16be, u32be, type ValueOf, zstring } from "../netlink/attributes.ts";
+import { NLM_F_CREATE, NLM_F_DUMP } from "../netlink/constants.ts";
+import type { MessageBuffer } from "../netlink/message-buffer.ts";
+import { beginNfnetlink, NFNL_SUBSYS_IPSET, NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_UNSPEC } from "../netlink/nfnetlink.ts";
+import type { IpsetDefinition, IpsetEntry, IpsetOperation, IpsetProtocol, IpsetType } from "./ipset.ts";
+
+const COMMANDS = {
+  protocol: 1,
+  create: 2,
+  destroy: 3,
+  flush: 4,
+  swap: 6,
+  list: 7,
+  add: 9,
+  delete: 10,
+  header: 12,
+  type: 13,
+} as const;
+type IpsetCommand = keyof typeof COMMANDS;
+
+/** In IPSET_ATTR_FLAGS: definitions without members. */
+const IPSET_FLAG_LIST_HEADER = 4;
+/** In IPSET_ATTR_CADT_FLAGS of an entry: it is an exception, and not a member. */
+const IPSET_FLAG_NOMATCH = 4;
+/** What upstream's `ipset create` says: reference legacy-modes.md §2.6. */
+const HASH_SIZE = 1024;
+const MAX_ELEMENTS = 65_536;
+const LAST_PORT = 65_535;
+
+const PROTOCOL_NUMBERS: Readonly<Record<IpsetProtocol, number>> = { tcp: 6, udp: 17, sctp: 132 };
+const PROTOCOLS: ReadonlyMap<number, IpsetProtocol> = new Map([
+  [6, "tcp"],
+  [17, "udp"],
+  [132, "sctp"],
+]);
+const TYPES: ReadonlySet<string> = new Set<IpsetType>([
+  "hash:ip",
+  "hash:ip,port",
+  "hash:ip,port,ip",
+  "hash:ip,port,net",
+  "bitmap:port",
+]);
+
+const address = attributes({ ipv4: [1, marked(binary)], ipv6: [2, marked(binary)] });
+const creation = attributes({
+  port: [4, marked(u16be)],
+  portTo: [5, marked(u16be)],
+  hashSize: [18, marked(u32be)],
+  maxElements: [19, marked(u32be)],
+});
+const element = attributes({
+  ip: [1, address],
+  port: [4, marked(u16be)],
+  protocol: [7, u8],
+  flags: [8, marked(u32be)],
+  line: [9, marked(u32be)],
+  ip2: [20, address],
+  cidr2: [21, u8],
+});
+type Element = ValueOf<typeof element>;
+
+const DATA = 7;
+/** Elements in one message. */
+const elements = list(DATA, element);
+
+const common = {
+  protocol: [1, u8],
+  name: [2, zstring],
+  /** The type's name; in a swap, the second set's. */
+  type: [3, zstring],
+  revision: [4, u8],
+  family: [5, u8],
+  flags: [6, marked(u32be)],
+} as const;
+const message = attributes(common);
+type Message = ValueOf<typeof message>;
+const creationMessage = attributes({ ...common, data: [DATA, creation] });
+const elementMessage = attributes({ ...common, data: [DATA, element] });
+/** `line` asks the kernel to say which element it refused; without it, it takes no message of several. */
+const elementsMessage = attributes({ ...common, line: [9, marked(u32be)], elements: [8, elements] });
+
+/** What the kernel says about a set, or about itself. */
+export interface IpsetReply {
+  readonly name: string | undefined;
+  readonly type: string | undefined;
+  readonly family: IpFamily | undefined;
+  readonly revision: number | undefined;
+  /** Of the interface, not of the family. */
+  readonly protocol: number | undefined;
+  readonly entries: readonly IpsetEntry[];
+}
+
+const replyMessage = attributes({ ...common, elements: [8, elements] });
+
+/** Reads any answer. Members that are not of our types' form are left out. Throws `malformed`. */
+export function readReply(input: Parameters<typeof replyMessage.read>[0], start: number, end: number): IpsetReply {
+  const { name, type, family, revision, protocol, elements = [] } = replyMessage.read(input, start, end);
+  const entries: IpsetEntry[] = [];
+  for (const item of elements) {
+    const entry = toEntry(item);
+    if (entry !== undefined) entries.push(entry);
+  }
+  return { name, type, family: toFamily(family), revision, protocol, entries };
+}
+
+/** Whether the type is one of the five that are spoken here. */
+export function isIpsetType(type: string): type is IpsetType {
+  return TYPES.has(type);
+}
+
+/** Appends the messages of one protocol version. */
+export class IpsetWriter {
+  readonly messages: MessageBuffer;
+  readonly #protocol: number;
+
+  constructor(messages: MessageBuffer, protocol: number) {
+    this.messages = messages;
+    this.#protocol = protocol;
+  }
+
+  /** Asks which versions the kernel speaks. */
+  askProtocol(): void {
+    this.#write("protocol", {});
+  }
+
+  /** Asks for the highest revision of a type. */
+  askType(type: IpsetType, family: IpFamily | undefined): void {
+    this.#write("type", { type, family: familyNumber(family) });
+  }
+
+  /** Creates a set; one that the kernel takes for the same is no error. */
+  create({ name, type, family }: IpsetDefinition, revision: number): void {
+    const data =
+      type === "bitmap:port" ? { port: 0, portTo: LAST_PORT } : { hashSize: HASH_SIZE, maxElements: MAX_ELEMENTS };
+    this.#begin("create", NLM_F_CREATE);
+    creationMessage.write(this.messages.out, {
+      protocol: this.#protocol,
+      name: checked(name),
+      type,
+      revision,
+      family: familyNumber(family),
+      data,
+    });
+    this.messages.end();
+  }
+
+  askHeader(name: string): void {
+    this.#write("header", { name: checked(name) });
+  }
+
+  /** Asks for the definitions of all sets. */
+  listHeaders(): void {
+    this.#write("list", { flags: IPSET_FLAG_LIST_HEADER }, NLM_F_DUMP);
+  }
+
+  /** Asks for a set with its members. */
+  list(name: string): void {
+    this.#write("list", { name: checked(name) }, NLM_F_DUMP);
+  }
+
+  swap(first: string, second: string): void {
+    this.#write("swap", { name: checked(first), type: checked(second) });
+  }
+
+  flush(name: string): void {
+    this.#write("flush", { name: checked(name) });
+  }
+
+  destroy(name: string): void {
+    this.#write("destroy", { name: checked(name) });
+  }
+
+  /** One operation as a message of its own. Adding what is there and deleting what is not succeed: no NLM_F_EXCL. */
+  operation({ kind, set, entry }: IpsetOperation): void {
+    this.#begin(kind);
+    elementMessage.write(this.messages.out, { protocol: this.#protocol, name: checked(set), data: toElement(entry) });
+    this.messages.end();
+  }
+
+  /** Operations of one kind on one set as one message. The first that is refused ends it; those before it are done. */
+  operations(kind: IpsetOperation["kind"], set: string, entries: readonly IpsetEntry[]): void {
+    this.#begin(kind);
+    elementsMessage.write(this.messages.out, {
+      protocol: this.#protocol,
+      name: checked(set),
+      line: 0,
+      elements: entries.map((entry, index) => ({ ...toElement(entry), line: index + 1 })),
+    });
+    this.messages.end();
+  }
+
+  #write(command: IpsetCommand, value: Message, flags = 0): void {
+    this.#begin(command, flags);
+    message.write(this.messages.out, { protocol: this.#protocol, ...value });
+    this.messages.end();
+  }
+
+  #begin(command: IpsetCommand, flags = 0): void {
+    beginNfnetlink(this.messages, NFNL_SUBSYS_IPSET, COMMANDS[command], flags, NFPROTO_IPV4);
+  }
+}
+
+/** Without a name, "flush" and "destroy" mean every set there is. */
+function checked(name: string): string {
+  if (name === "") throw new RangeError("ipset: a set needs a name");
+  return name;
+}
+
+function toElement(entry: IpsetEntry): Element {
+  switch (entry.kind) {
+    case "ip":
+      return { ip: toAddressAttribute(entry.address) };
+    case "port":
+      return { port: entry.port };
+    case "ip-port":
+      return addressAndPort(entry);
+    case "ip-port-ip":
+      return { ...addressAndPort(entry), ip2: toAddressAttribute(entry.second) };
+    case "ip-port-net": {
+      const { address, length } = splitCidr(entry.network);
+      return { ...addressAndPort(entry), ip2: toAddressAttribute(address), cidr2: length };
+    }
+  }
+}
+
+function addressAndPort(entry: Extract<IpsetEntry, { readonly protocol: IpsetProtocol }>): Element {
+  return { ip: toAddressAttribute(entry.address), port: entry.port, protocol: PROTOCOL_NUMBERS[entry.protocol] };
+}
+
+/** `undefined` for an exception and for what is not of our five types' form. */
+function toEntry({ ip, port, protocol, flags = 0, ip2, cidr2 }: Element): IpsetEntry | undefined {
+  if (flags & IPSET_FLAG_NOMATCH) return undefined;
+  const address = toAddress(ip);
+  if (address === undefined) return port === undefined ? undefined : { kind: "port", port };
+  if (port === undefined) return { kind: "ip", address };
+  const name = PROTOCOLS.get(protocol ?? 0);
+  if (name === undefined) return undefined;
+  const second = toAddress(ip2);
+  if (second === undefined) return { kind: "ip-port", address, protocol: name, port };
+  if (cidr2 === undefined) return { kind: "ip-port-ip", address, protocol: name, port, second };
+  const network = parseCidr(`${second}/${cidr2}`);
+  return network && { kind: "ip-port-net", address, protocol: name, port, network };
+}
+
+function toAddressAttribute(value: IpAddress): ValueOf<typeof address> {
+  return familyOf(value) === "IPv4" ? { ipv4: ipBytes(value) } : { ipv6: ipBytes(value) };
+}
+
+function toAddress(value: ValueOf<typeof address> | undefined): IpAddress | undefined {
+  if (value?.ipv4?.length === 4) return ipFromBytes(value.ipv4);
+  return value?.ipv6?.length === 16 ? ipFromBytes(value.ipv6) : undefined;
+}
+
+function familyNumber(family: IpFamily | undefined): number {
+  return family === undefined ? NFPROTO_UNSPEC : family === "IPv4" ? NFPROTO_IPV4 : NFPROTO_IPV6;
+}
+
+function toFamily(number: number | undefined): IpFamily | undefined {
+  return number === NFPROTO_IPV4 ? "IPv4" : number === NFPROTO_IPV6 ? "IPv6" : undefined;
+}

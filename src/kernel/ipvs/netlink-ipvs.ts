@@ -1,0 +1,220 @@
+/** The kernel's IPVS over generic netlink. */
+import { familyOf, type IpFamily } from "../../net/ip.ts";
+import { EventLoopSlice } from "../event-loop-slice.ts";
+import { NETLINK_GENERIC } from "../netlink/constants.ts";
+import { isNotFound, type NetlinkError } from "../netlink/errors.ts";
+import type { ReplyVisitor } from "../netlink/frames.ts";
+import { familyId, genericPayload } from "../netlink/generic.ts";
+import { MessageBuffer } from "../netlink/message-buffer.ts";
+import { type CallOptions, NetlinkSocket } from "../netlink/socket.ts";
+import {
+  type Ipvs,
+  type IpvsFailure,
+  type IpvsOperation,
+  type IpvsStatistics,
+  type IpvsTimeouts,
+  IpvsUnavailableError,
+  type RealServerState,
+  type VirtualServer,
+  type VirtualServerKey,
+} from "./ipvs.ts";
+import { ipvsFailure } from "./ipvs-failure.ts";
+import {
+  IPVS_FAMILY_NAME,
+  ipvsMessage,
+  toRealServer,
+  toStatistics,
+  toTimeouts,
+  toVirtualServer,
+  writeDestinationDump,
+  writeFlush,
+  writeOperation,
+  writeServiceDump,
+  writeServiceGet,
+  writeTimeoutsGet,
+  writeTimeoutsSet,
+} from "./ipvs-messages.ts";
+
+/** Operations whose messages are made and sent in one go, about 200 bytes each. */
+const OPERATIONS_PER_WINDOW = 512;
+/** A large table comes in large datagrams. */
+const RECEIVE_BUFFER_BYTES = 1024 * 1024;
+
+/** IPVS of this process's network namespace. */
+export interface NetlinkIpvs extends Ipvs, AsyncDisposable {}
+
+export interface NetlinkIpvsOptions {
+  /** Called when the kernel has no IPVS, before it is asked once more. */
+  readonly loadModule: () => Promise<void>;
+}
+
+/**
+ * Finds the kernel's IPVS. Throws an {@link IpvsUnavailableError} when there is none even after `loadModule`; so does every
+ * method once the module has been removed, until it is there again.
+ */
+export async function openNetlinkIpvs(options: NetlinkIpvsOptions): Promise<NetlinkIpvs> {
+  const socket = NetlinkSocket.open(NETLINK_GENERIC, { receiveBufferBytes: RECEIVE_BUFFER_BYTES });
+  const ipvs = new GenericNetlinkIpvs(socket, options);
+  try {
+    await ipvs.findFamily();
+  } catch (error) {
+    await socket.close();
+    throw error;
+  }
+  return ipvs;
+}
+
+type WriteMessages = (messages: MessageBuffer, familyId: number) => void;
+
+class GenericNetlinkIpvs implements NetlinkIpvs {
+  readonly #socket: NetlinkSocket;
+  readonly #options: NetlinkIpvsOptions;
+  readonly #slice = new EventLoopSlice();
+  #familyId = 0;
+
+  constructor(socket: NetlinkSocket, options: NetlinkIpvsOptions) {
+    this.#socket = socket;
+    this.#options = options;
+  }
+
+  /** Asks for the family's number. @returns whether it is another one than before. */
+  async findFamily(): Promise<boolean> {
+    let id = await familyId(this.#socket, IPVS_FAMILY_NAME);
+    if (id === undefined) {
+      await this.#options.loadModule();
+      id = await familyId(this.#socket, IPVS_FAMILY_NAME);
+    }
+    if (id === undefined) {
+      throw new IpvsUnavailableError(
+        "ipvs not supported by the kernel: the module ip_vs is missing: load it (modprobe ip_vs), " +
+          "or install a kernel that has it, or choose another proxy mode",
+      );
+    }
+    const isNew = id !== this.#familyId;
+    this.#familyId = id;
+    return isNew;
+  }
+
+  async virtualServers(family: IpFamily, signal?: AbortSignal): Promise<readonly VirtualServer[]> {
+    const found: VirtualServer[] = [];
+    await this.#request(
+      writeServiceDump,
+      (message) => {
+        const server = toVirtualServer(message);
+        if (server !== undefined && familyOf(server.address) === family) found.push(server);
+      },
+      { signal },
+    );
+    return found;
+  }
+
+  async virtualServer(key: VirtualServerKey): Promise<VirtualServer | undefined> {
+    return this.#get(key, toVirtualServer);
+  }
+
+  async statistics(key: VirtualServerKey): Promise<IpvsStatistics | undefined> {
+    return this.#get(key, toStatistics);
+  }
+
+  async realServers(key: VirtualServerKey, signal?: AbortSignal): Promise<readonly RealServerState[] | undefined> {
+    // Thousands of these in a row are answered without the event loop ever turning.
+    await this.#slice.breathe();
+    const family = familyOf(key.address);
+    const found: RealServerState[] = [];
+    await this.#request(
+      (messages, id) => writeDestinationDump(messages, id, key),
+      (message) => {
+        const server = toRealServer(message, family);
+        if (server !== undefined) found.push(server);
+      },
+      { signal },
+    );
+    if (found.length > 0 || (await this.virtualServer(key)) !== undefined) return found;
+    return undefined;
+  }
+
+  async apply(operations: readonly IpvsOperation[], signal?: AbortSignal): Promise<readonly IpvsFailure[]> {
+    const failures: IpvsFailure[] = [];
+    for (let first = 0; first < operations.length; first += OPERATIONS_PER_WINDOW) {
+      const window = operations.slice(first, first + OPERATIONS_PER_WINDOW);
+      const errors = await this.#exchange(
+        (messages, id) => {
+          for (const operation of window) writeOperation(messages, id, operation);
+        },
+        undefined,
+        { signal },
+      );
+      for (const { code, facts } of errors) {
+        const operation = window[facts.request?.index ?? -1];
+        if (operation !== undefined) failures.push(ipvsFailure(operation, code));
+      }
+    }
+    return failures;
+  }
+
+  async flush(): Promise<void> {
+    await this.#request(writeFlush);
+  }
+
+  async timeouts(): Promise<IpvsTimeouts> {
+    let timeouts: IpvsTimeouts = { tcp: 0, tcpFin: 0, udp: 0 };
+    await this.#request(writeTimeoutsGet, (message) => {
+      timeouts = toTimeouts(message);
+    });
+    return timeouts;
+  }
+
+  async setTimeouts(timeouts: IpvsTimeouts): Promise<void> {
+    await this.#request((messages, id) => writeTimeoutsSet(messages, id, timeouts));
+  }
+
+  close(): Promise<void> {
+    return this.#socket.close();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #get<T>(key: VirtualServerKey, convert: (message: Message) => T | undefined): Promise<T | undefined> {
+    let found: T | undefined;
+    const [error] = await this.#exchange(
+      (messages, id) => writeServiceGet(messages, id, key),
+      (message) => {
+        found ??= convert(message);
+      },
+    );
+    if (error !== undefined && error.code !== "ESRCH") throw error;
+    return found;
+  }
+
+  async #request(write: WriteMessages, onMessage?: (message: Message) => void, options?: CallOptions): Promise<void> {
+    const [error] = await this.#exchange(write, onMessage, options);
+    if (error !== undefined) throw error;
+  }
+
+  /**
+   * Sends messages; `onMessage` sees what comes back. ENOENT may mean that the family has gone, or come back under another
+   * number: then nothing was carried out, and the messages are sent again.
+   */
+  async #exchange(
+    write: WriteMessages,
+    onMessage?: (message: Message) => void,
+    options?: CallOptions,
+  ): Promise<readonly NetlinkError[]> {
+    const onReply: ReplyVisitor = (reply) => {
+      const { input, start, end } = genericPayload(reply);
+      onMessage?.(ipvsMessage.read(input, start, end));
+    };
+    const send = (): Promise<readonly NetlinkError[]> => {
+      const messages = new MessageBuffer();
+      write(messages, this.#familyId);
+      return this.#socket.exchange(messages, onReply, options);
+    };
+    const errors = await send();
+    if (!errors.some(isNotFound)) return errors;
+    return (await this.findFamily()) ? send() : errors;
+  }
+}
+
+type Message = ReturnType<typeof ipvsMessage.read>;

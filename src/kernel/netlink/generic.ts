@@ -1,0 +1,62 @@
+/** Generic netlink: its message header, and the numbers that the kernel gives to families (linux/genetlink.h). */
+import { attributes, type ByteReader, u16host, zstring } from "./attributes.ts";
+import { isNotFound, malformed } from "./errors.ts";
+import type { Reply } from "./frames.ts";
+import { MessageBuffer } from "./message-buffer.ts";
+import type { NetlinkSocket } from "./socket.ts";
+
+/** u8 command · u8 version · u16 reserved */
+const GENLMSGHDR_BYTES = 4;
+const GENL_ID_CTRL = 0x10;
+const CTRL_CMD_GETFAMILY = 3;
+const CTRL_VERSION = 2;
+
+const control = attributes({ familyId: [1, u16host], familyName: [2, zstring] });
+
+/** Starts a message to a family; write its attributes to `messages.out`, then call `messages.end()`. */
+export function beginGeneric(
+  messages: MessageBuffer,
+  family: number,
+  command: number,
+  version: number,
+  flags: number,
+): number {
+  const index = messages.begin(family, flags);
+  messages.out.u8(command);
+  messages.out.u8(version);
+  messages.out.u16(0);
+  return index;
+}
+
+/** Command and attributes of a received message. */
+export interface GenericPayload {
+  readonly command: number;
+  readonly input: ByteReader;
+  /** Attributes: `[start, end)` of `input`. */
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Reads the header that follows the netlink header. Throws `malformed`. */
+export function genericPayload({ input, start, end }: Reply): GenericPayload {
+  if (end - start < GENLMSGHDR_BYTES) throw malformed("no genlmsghdr", input.bytes, start);
+  return { command: input.view.getUint8(start), input, start: start + GENLMSGHDR_BYTES, end };
+}
+
+/** The number by which the kernel knows a family now; `undefined` when it has no such family (any more). */
+export async function familyId(socket: NetlinkSocket, name: string): Promise<number | undefined> {
+  const request = new MessageBuffer(64);
+  beginGeneric(request, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_VERSION, 0);
+  control.write(request.out, { familyName: name });
+  request.end();
+  let id: number | undefined;
+  try {
+    await socket.request(request, (reply) => {
+      const payload = genericPayload(reply);
+      id = control.read(payload.input, payload.start, payload.end).familyId;
+    });
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+  }
+  return id;
+}

@@ -1,0 +1,225 @@
+/** Devices and addresses over rtnetlink. */
+import type { IpAddress, IpFamily } from "../../net/ip.ts";
+import { NETLINK_ROUTE } from "../netlink/constants.ts";
+import { dumpWithRetry } from "../netlink/dump-retry.ts";
+import { NetlinkError } from "../netlink/errors.ts";
+import type { Reply, ReplyVisitor } from "../netlink/frames.ts";
+import { MessageBuffer } from "../netlink/message-buffer.ts";
+import { NetlinkSocket } from "../netlink/socket.ts";
+import { subscribe } from "../netlink/subscription.ts";
+import { linkFailure, noDummyDevices, notADummy } from "./link-failure.ts";
+import type { LinkAddress, LinkAddressFailure, LinkDescription, Links } from "./links.ts";
+import {
+  type AddressMessage,
+  RTNLGRP_IPV4_IFADDR,
+  RTNLGRP_IPV6_IFADDR,
+  RTNLGRP_LINK,
+  readAddress,
+  readLink,
+  writeAddress,
+  writeAddressDump,
+  writeDummyCreate,
+  writeLinkDelete,
+  writeLinkDump,
+  writeLinkGet,
+} from "./rtnetlink.ts";
+
+/** A node with many pods and addresses answers in large datagrams. */
+const RECEIVE_BUFFER_BYTES = 1024 * 1024;
+
+/** The errno that means that nothing was left to do. */
+const DONE_ALREADY = { add: "EEXIST", remove: "EADDRNOTAVAIL" } as const;
+
+/** Devices of this process's network namespace. */
+export interface NetlinkLinks extends Links, AsyncDisposable {}
+
+/** Methods throw a NetlinkError when the kernel refuses (`EPERM`). */
+export function openLinks(): NetlinkLinks {
+  return new RtnetlinkLinks(NetlinkSocket.open(NETLINK_ROUTE, { receiveBufferBytes: RECEIVE_BUFFER_BYTES }));
+}
+
+class RtnetlinkLinks implements NetlinkLinks {
+  readonly #socket: NetlinkSocket;
+
+  constructor(socket: NetlinkSocket) {
+    this.#socket = socket;
+  }
+
+  async link(name: string): Promise<LinkDescription | undefined> {
+    let found: LinkDescription | undefined;
+    try {
+      await this.#request(
+        (messages) => writeLinkGet(messages, name),
+        (reply) => {
+          const message = readLink(reply);
+          if (message === undefined) return;
+          const { index, kind, isUp } = message;
+          found = { name: message.name, index, kind, isUp };
+        },
+      );
+    } catch (error) {
+      if (!hasCode(error, "ENODEV")) throw error;
+    }
+    return found;
+  }
+
+  async ensureDummy(name: string): Promise<void> {
+    if (await this.#findDummy(name)) return;
+    try {
+      await this.#request((messages) => writeDummyCreate(messages, name));
+    } catch (error) {
+      if (hasCode(error, "EOPNOTSUPP")) throw noDummyDevices(name, { cause: error });
+      // Somebody else was faster.
+      if (!hasCode(error, "EEXIST")) throw error;
+      await this.#findDummy(name);
+    }
+  }
+
+  async deleteDummy(name: string): Promise<void> {
+    const found = await this.#findDummy(name);
+    if (found === undefined) return;
+    try {
+      await this.#request((messages) => writeLinkDelete(messages, found.index));
+    } catch (error) {
+      if (!hasCode(error, "ENODEV")) throw error;
+    }
+  }
+
+  async addresses(family: IpFamily, signal?: AbortSignal): Promise<readonly LinkAddress[]> {
+    const names = await this.#linkNames(signal);
+    let found: AddressMessage[] = [];
+    await this.#dump(
+      (messages) => writeAddressDump(messages, family),
+      () => {
+        found = [];
+      },
+      (reply) => {
+        const message = readAddress(reply);
+        if (message !== undefined) found.push(message);
+      },
+      signal,
+    );
+    return found.flatMap(({ address, prefixLength, index }) => {
+      const link = names.get(index);
+      return link === undefined ? [] : [{ address, prefixLength, link }];
+    });
+  }
+
+  addAddresses(link: string, addresses: readonly IpAddress[]): Promise<readonly LinkAddressFailure[]> {
+    return this.#change("add", link, addresses);
+  }
+
+  removeAddresses(link: string, addresses: readonly IpAddress[]): Promise<readonly LinkAddressFailure[]> {
+    return this.#change("remove", link, addresses);
+  }
+
+  async watch(onChange: (link: string | undefined) => void, signal: AbortSignal): Promise<void> {
+    const names = new Map<number, string>();
+    const stop = new AbortController();
+    const subscription = subscribe({
+      protocol: NETLINK_ROUTE,
+      groups: [RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR],
+      onMessage: (reply) => this.#announce(reply, names, onChange),
+      onOverrun: () => onChange(undefined),
+      signal: AbortSignal.any([signal, stop.signal]),
+    });
+    // Devices that change meanwhile are announced: what the list says of them is the same or older.
+    const listed = this.#linkNames(signal).then((all) => {
+      for (const [index, name] of all) if (!names.has(index)) names.set(index, name);
+    });
+    try {
+      await Promise.all([subscription, listed]);
+    } catch (error) {
+      stop.abort();
+      await subscription.catch(() => undefined);
+      if (!signal.aborted) throw error;
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#socket.close();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  #announce(reply: Reply, names: Map<number, string>, onChange: (link: string | undefined) => void): void {
+    const link = readLink(reply);
+    if (link !== undefined) {
+      if (link.isDeleted) names.delete(link.index);
+      else names.set(link.index, link.name);
+      onChange(link.name);
+      return;
+    }
+    // What this socket did to addresses is no news.
+    if (this.#socket.hasPort(reply.portId)) return;
+    const address = readAddress(reply);
+    if (address !== undefined) onChange(names.get(address.index));
+  }
+
+  /** Throws when the device is something else. */
+  async #findDummy(name: string): Promise<LinkDescription | undefined> {
+    const found = await this.link(name);
+    if (found !== undefined && found.kind !== "dummy") throw notADummy(name, found.kind);
+    return found;
+  }
+
+  async #linkNames(signal: AbortSignal | undefined): Promise<ReadonlyMap<number, string>> {
+    const names = new Map<number, string>();
+    await this.#dump(
+      writeLinkDump,
+      () => names.clear(),
+      (reply) => {
+        const link = readLink(reply);
+        if (link !== undefined) names.set(link.index, link.name);
+      },
+      signal,
+    );
+    return names;
+  }
+
+  async #change(
+    verb: "add" | "remove",
+    link: string,
+    addresses: readonly IpAddress[],
+  ): Promise<readonly LinkAddressFailure[]> {
+    if (addresses.length === 0) return [];
+    const found = await this.link(link);
+    if (found === undefined) return addresses.map((address) => linkFailure(verb, link, address, "ENODEV"));
+    const messages = new MessageBuffer();
+    for (const address of addresses) writeAddress(messages, verb, found.index, address);
+    const failures: LinkAddressFailure[] = [];
+    for (const { code, facts } of await this.#socket.exchange(messages)) {
+      const address = addresses[facts.request?.index ?? -1];
+      if (address === undefined || code === DONE_ALREADY[verb]) continue;
+      failures.push(linkFailure(verb, link, address, code));
+    }
+    return failures;
+  }
+
+  async #request(write: (messages: MessageBuffer) => void, onReply?: ReplyVisitor): Promise<void> {
+    const messages = new MessageBuffer(128);
+    write(messages);
+    await this.#socket.request(messages, onReply);
+  }
+
+  /** @param restart called before every attempt. */
+  async #dump(
+    write: (messages: MessageBuffer) => void,
+    restart: () => void,
+    onReply: ReplyVisitor,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    const messages = new MessageBuffer(64);
+    write(messages);
+    await dumpWithRetry(() => {
+      restart();
+      return this.#socket.dump(messages, onReply, { signal });
+    });
+  }
+}
+
+function hasCode(error: unknown, code: string): boolean {
+  return error instanceof NetlinkError && error.code === code;
+}

@@ -1,0 +1,148 @@
+/** rtnetlink messages: devices and addresses, in the kernel's numbers (linux/rtnetlink.h, if_link.h, if_addr.h). */
+import { familyOf, type IpAddress, type IpFamily, ipBytes, ipFromBytes } from "../../net/ip.ts";
+import { attributes, binary, u32host, zstring } from "../netlink/attributes.ts";
+import {
+  AF_INET,
+  AF_INET6,
+  HOST_IS_LITTLE_ENDIAN,
+  NLM_F_CREATE,
+  NLM_F_DUMP,
+  NLM_F_EXCL,
+} from "../netlink/constants.ts";
+import { malformed } from "../netlink/errors.ts";
+import type { Reply } from "../netlink/frames.ts";
+import type { MessageBuffer } from "../netlink/message-buffer.ts";
+import type { LinkDescription } from "./links.ts";
+
+const RTM_NEWLINK = 16;
+const RTM_DELLINK = 17;
+const RTM_GETLINK = 18;
+const RTM_NEWADDR = 20;
+const RTM_DELADDR = 21;
+const RTM_GETADDR = 22;
+
+/** Multicast groups. */
+export const RTNLGRP_LINK = 1;
+export const RTNLGRP_IPV4_IFADDR = 5;
+export const RTNLGRP_IPV6_IFADDR = 9;
+
+const IFF_UP = 1;
+/** Leave counters out of what is said about devices. */
+const RTEXT_FILTER_SKIP_STATS = 8;
+/** u8 family · u8 padding · u16 type · i32 index · u32 flags · u32 mask of flags to change */
+const IFINFOMSG_BYTES = 16;
+/** u8 family · u8 prefix length · u8 flags · u8 scope · u32 interface index */
+const IFADDRMSG_BYTES = 8;
+
+const linkInfo = attributes({ kind: [1, zstring] });
+const linkAttributes = attributes({
+  name: [3, zstring],
+  queueLength: [13, u32host],
+  info: [18, linkInfo],
+  extendedMask: [29, u32host],
+});
+const interfaceAddress = attributes({ address: [1, binary], local: [2, binary] });
+
+/** Asks for one device by its name (ENODEV: there is none). */
+export function writeLinkGet(messages: MessageBuffer, name: string): void {
+  beginLink(messages, RTM_GETLINK, 0, 0);
+  linkAttributes.write(messages.out, { name, extendedMask: RTEXT_FILTER_SKIP_STATS });
+  messages.end();
+}
+
+/** Asks for all devices. */
+export function writeLinkDump(messages: MessageBuffer): void {
+  beginLink(messages, RTM_GETLINK, NLM_F_DUMP, 0);
+  linkAttributes.write(messages.out, { extendedMask: RTEXT_FILTER_SKIP_STATS });
+  messages.end();
+}
+
+/** Creates a dummy device, down. Upstream's library sets the queue length, to 0, where `ip link add` leaves it alone. */
+export function writeDummyCreate(messages: MessageBuffer, name: string): void {
+  beginLink(messages, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, 0);
+  linkAttributes.write(messages.out, { name, queueLength: 0, info: { kind: "dummy" } });
+  messages.end();
+}
+
+export function writeLinkDelete(messages: MessageBuffer, index: number): void {
+  beginLink(messages, RTM_DELLINK, 0, index);
+  messages.end();
+}
+
+/** Asks for all addresses of a family. */
+export function writeAddressDump(messages: MessageBuffer, family: IpFamily): void {
+  beginAddress(messages, RTM_GETADDR, NLM_F_DUMP, family, 0, 0);
+  messages.end();
+}
+
+/** Adds or removes an address with a prefix of full length. */
+export function writeAddress(messages: MessageBuffer, verb: "add" | "remove", index: number, address: IpAddress): void {
+  const bytes = ipBytes(address);
+  const [type, flags] = verb === "add" ? [RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL] : [RTM_DELADDR, 0];
+  beginAddress(messages, type, flags, familyOf(address), bytes.length * 8, index);
+  interfaceAddress.write(messages.out, { address: bytes, local: bytes });
+  messages.end();
+}
+
+function beginLink(messages: MessageBuffer, type: number, flags: number, index: number): void {
+  messages.begin(type, flags);
+  const { out } = messages;
+  out.u32(0);
+  out.u32(index, HOST_IS_LITTLE_ENDIAN);
+  out.u32(0);
+  out.u32(0);
+}
+
+function beginAddress(
+  messages: MessageBuffer,
+  type: number,
+  flags: number,
+  family: IpFamily,
+  prefixLength: number,
+  index: number,
+): void {
+  messages.begin(type, flags);
+  const { out } = messages;
+  out.u8(family === "IPv4" ? AF_INET : AF_INET6);
+  out.u8(prefixLength);
+  out.u16(0);
+  out.u32(index, HOST_IS_LITTLE_ENDIAN);
+}
+
+/** What a message says about a device. */
+export interface LinkMessage extends LinkDescription {
+  readonly isDeleted: boolean;
+}
+
+/** `undefined` for messages about other things. Throws `malformed`. */
+export function readLink({ type, input, start, end }: Reply): LinkMessage | undefined {
+  if (type !== RTM_NEWLINK && type !== RTM_DELLINK) return undefined;
+  if (end - start < IFINFOMSG_BYTES) throw malformed("no ifinfomsg", input.bytes, start);
+  const { name = "", info } = linkAttributes.read(input, start + IFINFOMSG_BYTES, end);
+  const index = input.view.getInt32(start + 4, HOST_IS_LITTLE_ENDIAN);
+  const flags = input.view.getUint32(start + 8, HOST_IS_LITTLE_ENDIAN);
+  return { name, index, kind: info?.kind, isUp: (flags & IFF_UP) !== 0, isDeleted: type === RTM_DELLINK };
+}
+
+/** What a message says about an address. */
+export interface AddressMessage {
+  readonly address: IpAddress;
+  readonly prefixLength: number;
+  /** The device. */
+  readonly index: number;
+}
+
+/** `undefined` for messages about other things, and for addresses that are not IP addresses. Throws `malformed`. */
+export function readAddress({ type, input, start, end }: Reply): AddressMessage | undefined {
+  if (type !== RTM_NEWADDR && type !== RTM_DELADDR) return undefined;
+  if (end - start < IFADDRMSG_BYTES) throw malformed("no ifaddrmsg", input.bytes, start);
+  const { address, local } = interfaceAddress.read(input, start + IFADDRMSG_BYTES, end);
+  // On point-to-point links IFA_ADDRESS is the peer and IFA_LOCAL is ours.
+  const own = local ?? address;
+  if (own?.length !== 4 && own?.length !== 16) return undefined;
+  return {
+    address: ipFromBytes(own),
+    prefixLength: input.view.getUint8(start + 1),
+    index: input.view.getUint32(start + 4, HOST_IS_LITTLE_ENDIAN),
+  };
+}
