@@ -23,6 +23,11 @@ async function chainsOf({ kernel }: BackendRig): Promise<string[]> {
   return [...(content?.chains.keys() ?? [])].filter((name) => name.includes("/")).sort();
 }
 
+/** Objects in an order that does not depend on when they were made. */
+function sorted(objects: readonly unknown[]): string[] {
+  return objects.map((object) => JSON.stringify(object)).sort();
+}
+
 const A = port("a", "10.96.0.1");
 const CHAIN = clusterChain(A);
 
@@ -162,6 +167,59 @@ test("damage to a service's chain is repaired by writing that chain alone", asyn
   assert.deepEqual([warning.facts.process, warning.facts.chains], ["nft", CHAIN]);
 });
 
+test("damage to what services share is repaired without a look at everything", async () => {
+  const { rig } = await modelWithA();
+  const foreign = rig.kernel.connectAnother();
+  const before = rig.list();
+  const serviceIPs = SHARED_SETS.find(({ name }) => name === "service-ips") ?? assert.fail();
+  await foreignInMemory(foreign, { kind: "flush-chain", chain: "nat-output" });
+  await foreignInMemory(foreign, { kind: "delete-chain", chain: "nat-output" });
+  await foreignInMemory(foreign, { kind: "delete-element", set: serviceIPs, key: [ip("10.96.0.1"), "tcp", 80] });
+  await foreignInMemory(foreign, { kind: "add-element", set: serviceIPs, key: [ip("10.96.0.9"), "tcp", 80] });
+  assert.ok(rig.lost.every((lost) => lost?.ports.size === 0));
+  rig.kernel.afterNextRead(() => assert.fail("all was read"));
+  assert.deepEqual(await texts(rig), [
+    "add-chain nat-output",
+    "flush-chain nat-output",
+    "add-rule nat-output",
+    "delete-elements service-ips 10.96.0.9 . tcp . 80",
+    "add-elements service-ips 10.96.0.1 . tcp . 80",
+  ]);
+  assert.deepEqual(sorted(rig.list()), sorted(before));
+});
+
+test("an affinity set that others touched is made again with its port", async () => {
+  const model = await modelWithA();
+  const { rig } = model;
+  const endpoint = remote("10.180.0.1");
+  model.set(port("a", "10.96.0.1", { sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 100 }), [endpoint]);
+  await rig.sync();
+  const { chain, affinitySet } = endpointNames(A.name, endpoint);
+  const before = rig.list();
+  const foreign = rig.kernel.connectAnother();
+  await foreignInMemory(foreign, { kind: "flush-chain", chain });
+  await foreignInMemory(foreign, { kind: "flush-chain", chain: CHAIN });
+  await foreignInMemory(foreign, {
+    kind: "delete-set",
+    set: { name: affinitySet, key: ["address"], isMap: false, timeoutSeconds: 100 },
+  });
+  assert.deepEqual(new Set(rig.lost.flatMap((lost) => [...(lost?.ports ?? ["all"])])), new Set([A.name.key]));
+  await rig.sync();
+  assert.deepEqual(sorted(rig.list()), sorted(before));
+});
+
+test("a shared set that is gone calls for a look at everything", async () => {
+  const { rig } = await modelWithA();
+  const before = rig.list();
+  const nodePortIPs = SHARED_SETS.find(({ name }) => name === "nodeport-ips") ?? assert.fail();
+  const foreign = rig.kernel.connectAnother();
+  await foreignInMemory(foreign, { kind: "flush-chain", chain: "services" });
+  await foreignInMemory(foreign, { kind: "flush-chain", chain: "nodeport-endpoints-check" });
+  await foreignInMemory(foreign, { kind: "delete-set", set: nodePortIPs });
+  await rig.sync();
+  assert.deepEqual(sorted(rig.list()), sorted(before));
+});
+
 test("damage that is done while a sync runs is repaired by the next", async () => {
   const model = await modelWithA();
   const { rig } = model;
@@ -272,7 +330,6 @@ test("match-all node ports and listed addresses change into each other", async (
   ]);
   rig.node.nodePortIPs = { kind: "ips", ips: [] };
   await rig.sync({ full: true });
-  const sorted = (list: readonly unknown[]) => list.map((object) => JSON.stringify(object)).sort();
   assert.deepEqual(sorted(rig.list()), sorted(start));
 });
 

@@ -18,14 +18,16 @@ import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "..
 import { TimeSlice } from "../../sync/time-slice.ts";
 import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
-import { assessDamage } from "./foreign-damage.ts";
+import { assessDamage, someNames } from "./foreign-damage.ts";
 import { type KeptPortHint, keptPorts } from "./kept-ports.ts";
+import { isAffinitySet, isServiceChain } from "./names.ts";
 import { applyPiecemeal, isAttributable, type PortChange } from "./piecemeal.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
 import { planStatic } from "./plan-static.ts";
 import { type DesiredPort, desiredPort, type InstalledPort } from "./port-objects.ts";
 import { hasOurShape, type ReconcileOptions, type Reconciliation, reconcile, type WantedTable } from "./reconcile.ts";
+import { repairShared } from "./repair.ts";
 import { TableState } from "./table-state.ts";
 
 /** How often a full sync starts again because somebody else changed the ruleset while it was being worked out. */
@@ -62,8 +64,8 @@ export class NftablesBackend implements Backend {
   #facts: PlanFacts | undefined;
   /** Service ports whose rules the kernel refused in the last sync: they have their last good ones, or none. */
   #refused = new Map<string, SyncFailure>();
-  /** Chains of service ports that others have touched since the last sync began, or that could not be written then. */
-  #damagedChains: ReadonlySet<string> = new Set();
+  /** Chains and sets that others have touched since the last sync began, or that could not be written then. */
+  #damaged: ReadonlySet<string> = new Set();
   #wasWatched = false;
 
   constructor(options: NftablesBackendOptions) {
@@ -77,8 +79,8 @@ export class NftablesBackend implements Backend {
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     const { syncFailures } = this.#options.metrics;
     // Taken before anything is waited for: ports that others damage from now on are not among the changed ones.
-    const damaged = this.#damagedChains;
-    this.#damagedChains = new Set();
+    const damaged = this.#damaged;
+    this.#damaged = new Set();
     await this.#reportConflicts(input, signal);
     try {
       await this.#committer.deletePostponed();
@@ -107,8 +109,8 @@ export class NftablesBackend implements Backend {
     const damage = assessDamage(change, this.#state.ports);
     if (damage === undefined) return;
     this.#options.log.warn("Somebody else changed our nftables rules; repairing them", {
-      chains: namesOf(change.chains),
-      sets: namesOf(change.sets),
+      chains: someNames(change.chains),
+      sets: someNames(change.sets),
       wholeTable: change.isTotal,
       pid: change.by?.pid,
       process: change.by?.name,
@@ -117,7 +119,7 @@ export class NftablesBackend implements Backend {
       onLost();
       return;
     }
-    this.#damagedChains = new Set([...this.#damagedChains, ...change.chains]);
+    this.#damaged = new Set([...this.#damaged, ...damage.names]);
     onLost({ ports: damage.ports });
   }
 
@@ -161,6 +163,9 @@ export class NftablesBackend implements Backend {
     const before: (readonly [string, InstalledPort | undefined])[] = [];
     const slice = new TimeSlice();
     try {
+      const plan = planStatic(this.#options.config, facts);
+      const options = { nft: this.#options.nft, plan, state: this.#state, slice, signal };
+      if (!(await repairShared(draft, damaged, options))) return false;
       for (const key of input.changedPorts) {
         if (this.#refused.has(key)) continue;
         before.push([key, this.#state.installed(key)]);
@@ -178,7 +183,7 @@ export class NftablesBackend implements Backend {
     const again = [...this.#refused.keys()].map((owner) => this.#changeOf(owner, input, facts));
     await this.#applyPiecemeal(again, input, signal, damaged);
     // What is damaged of a port that is still refused is written when its new rules are accepted.
-    if (this.#refused.size > 0) this.#damagedChains = new Set([...this.#damagedChains, ...damaged]);
+    if (this.#refused.size > 0) this.#damaged = new Set([...this.#damaged, ...[...damaged].filter(isOfService)]);
     return true;
   }
 
@@ -207,7 +212,7 @@ export class NftablesBackend implements Backend {
   /** Rejects with `conflict` when somebody else changed the ruleset meanwhile. */
   async #commitWhole(wanted: WantedTable, input: SyncInput, signal: AbortSignal): Promise<void> {
     // What others have done until now will be seen in the kernel itself.
-    this.#damagedChains = new Set();
+    this.#damaged = new Set();
     const content = await this.#options.nft.read();
     const options = { postponed: this.#committer.postponed, slice: new TimeSlice(), signal };
     const whole = await reconcile(content, wanted, options);
@@ -290,10 +295,7 @@ export class NftablesBackend implements Backend {
   }
 }
 
-/** Enough names for people to see what was hit. */
-const LOGGED_NAMES = 10;
-
-function namesOf(names: ReadonlySet<string>): string {
-  const some = [...names].slice(0, LOGGED_NAMES).join(", ");
-  return names.size > LOGGED_NAMES ? `${some} and ${names.size - LOGGED_NAMES} more` : some;
+/** Whether a chain or set belongs to a service port. */
+function isOfService(name: string): boolean {
+  return isServiceChain(name) || isAffinitySet(name);
 }

@@ -4,34 +4,53 @@ import { CHAINS, isAffinitySet, isServiceChain, SETS } from "./names.ts";
 import { BASE_CHAINS } from "./plan-static.ts";
 import type { InstalledPort } from "./port-objects.ts";
 
-/** Confined to chains of these service ports, or anything. */
+/** Confined to chains and sets that are known, or anything. */
 export type ForeignDamage =
-  | { readonly kind: "ports"; readonly ports: ReadonlySet<string> }
+  | {
+      readonly kind: "known";
+      /** Service ports that a damaged chain or affinity set belongs to. */
+      readonly ports: ReadonlySet<string>;
+      /** All that was damaged, by name: chains and sets, of service ports and shared ones. */
+      readonly names: ReadonlySet<string>;
+    }
   | { readonly kind: "total" };
 
 const FIXED_CHAINS: ReadonlySet<string> = new Set([...Object.values(CHAINS), ...BASE_CHAINS]);
 const SHARED_SETS: ReadonlySet<string> = new Set(Object.values(SETS));
 
-/** Undefined when nothing of ours was touched: others may keep chains of their own in the table. */
+/** Undefined when nothing of ours was touched: others may keep chains and sets of their own in the table. */
 export function assessDamage(
   change: NftForeignChange,
   installed: ReadonlyMap<string, InstalledPort>,
 ): ForeignDamage | undefined {
+  if (change.isTotal) return { kind: "total" };
+  const names = new Set<string>();
   const ofServices = new Set<string>();
-  let isTotal = change.isTotal;
   for (const chain of change.chains) {
     if (isServiceChain(chain)) ofServices.add(chain);
-    else isTotal ||= FIXED_CHAINS.has(chain);
+    else if (FIXED_CHAINS.has(chain)) names.add(chain);
   }
-  for (const set of change.sets) isTotal ||= SHARED_SETS.has(set) || isAffinitySet(set);
-  if (isTotal) return { kind: "total" };
-  if (ofServices.size === 0) return undefined;
+  for (const set of change.sets) {
+    if (isAffinitySet(set)) ofServices.add(set);
+    else if (SHARED_SETS.has(set)) names.add(set);
+  }
+  if (names.size + ofServices.size === 0) return undefined;
   const ports = new Set<string>();
-  for (const [owner, { chains }] of installed) {
-    for (const chain of chains.keys()) {
-      if (ofServices.delete(chain)) ports.add(owner);
+  for (const [owner, { chains, affinitySets }] of ofServices.size > 0 ? installed : []) {
+    for (const name of [...chains.keys(), ...affinitySets.keys()]) {
+      if (!ofServices.delete(name)) continue;
+      ports.add(owner);
+      names.add(name);
     }
   }
   // What looks like ours and belongs to nobody must go.
-  return ofServices.size > 0 ? { kind: "total" } : { kind: "ports", ports };
+  return ofServices.size > 0 ? { kind: "total" } : { kind: "known", ports, names };
+}
+
+const LOGGED_NAMES = 10;
+
+/** Enough names for people to see what was hit. */
+export function someNames(names: ReadonlySet<string>): string {
+  const some = [...names].slice(0, LOGGED_NAMES).join(", ");
+  return names.size > LOGGED_NAMES ? `${some} and ${names.size - LOGGED_NAMES} more` : some;
 }

@@ -3,10 +3,9 @@
  * whatever others have put into the table under names that are not ours, stay. No I/O.
  */
 import type { NftTableContent } from "../../kernel/nftables/nftables.ts";
-import { elementKey, type NftElement, type NftHook } from "../../kernel/nftables/ruleset.ts";
-import type { TimeSlice } from "../../sync/time-slice.ts";
+import type { NftHook } from "../../kernel/nftables/ruleset.ts";
 import { type ChainPresence, TransactionDraft } from "./draft.ts";
-import { sameElement } from "./element-changes.ts";
+import { changeElements, type DifferenceOptions } from "./element-difference.ts";
 import { isAffinitySet, isServiceChain, SETS, TABLE_COMMENT } from "./names.ts";
 import type { PlanFacts } from "./plan-options.ts";
 import { SHARED_SETS, type StaticPlan } from "./plan-static.ts";
@@ -28,11 +27,9 @@ export interface Reconciliation {
   readonly state: TableState;
 }
 
-export interface ReconcileOptions {
+export interface ReconcileOptions extends DifferenceOptions {
   /** Names whose deletion is put off: they are emptied only. */
   readonly postponed: { has(name: string): boolean };
-  readonly slice: TimeSlice;
-  readonly signal: AbortSignal;
 }
 
 /** @param content undefined when there is no table. Rejects when the signal aborts. */
@@ -80,19 +77,7 @@ export async function reconcile(
     if (slice.isOver()) await slice.next(signal);
   }
   for (const set of plan.sets) {
-    const left = new Map<string, NftElement>();
-    for (const element of usable?.sets.get(set.name)?.elements ?? []) {
-      left.set(elementKey(element.key), element);
-      if (slice.isOver()) await slice.next(signal);
-    }
-    for (const { owner, element: after } of state.wantedElements(set.name)) {
-      const key = elementKey(after.key);
-      const before = left.get(key);
-      left.delete(key);
-      if (!sameElement(before, after)) draft.changeElement(set, { set: set.name, before, after }, owner || undefined);
-      if (slice.isOver()) await slice.next(signal);
-    }
-    for (const before of left.values()) draft.changeElement(set, { set: set.name, before, after: undefined });
+    await changeElements(draft, set, usable?.sets.get(set.name)?.elements ?? [], state, { slice, signal });
   }
   for (const [name, { ruleDigests }] of usable?.chains ?? []) {
     if (!isServiceChain(name) || chains.has(name)) continue;

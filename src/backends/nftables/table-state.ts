@@ -62,7 +62,7 @@ export class TableState {
    * Adds to a draft the step of one port from what is installed to what shall be; undefined removes it. The step counts
    * as done: when the transaction is refused, {@link TableState.put} takes it back, in the reverse order of several.
    *
-   * @param rewrites chains to write even if they are believed to be right.
+   * @param rewrites names of chains and affinity sets to write even if they are believed to be right.
    */
   change(
     draft: TransactionDraft,
@@ -72,8 +72,8 @@ export class TableState {
   ): void {
     const before = this.#ports.get(owner) ?? NOTHING_INSTALLED;
     for (const set of desired?.setObjects ?? []) {
-      if (before.affinitySets.get(set.name) !== set.timeoutSeconds)
-        draft.add("add-sets", { kind: "add-set", set }, owner);
+      const isRight = before.affinitySets.get(set.name) === set.timeoutSeconds && rewrites?.has(set.name) !== true;
+      if (!isRight) draft.add("add-sets", { kind: "add-set", set }, owner);
     }
     for (const chain of desired?.chainObjects ?? []) {
       const known = before.chains.get(chain.name);

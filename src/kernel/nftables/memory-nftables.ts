@@ -72,6 +72,10 @@ export class MemoryNftKernel {
         if (program.writesDigests) for (const action of this.#afterRead.splice(0)) await action();
         return content;
       },
+      readElements: async ({ name }) => {
+        const set = this.#table.exists ? this.#table.sets.get(name) : undefined;
+        return set && [...set.elements.values()];
+      },
       watch: (onChange, signal) => this.#watch(program, onChange, signal),
     };
   }

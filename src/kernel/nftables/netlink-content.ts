@@ -68,15 +68,8 @@ export async function readTable(
     if (name === undefined || (flags & NFT_SET_ANONYMOUS) !== 0) continue;
     const key = keyOf(set, layout);
     const isFilledByPackets = (flags & (NFT_SET_TIMEOUT | NFT_SET_EVAL)) !== 0;
-    const elements: NftElement[] = [];
-    if (key !== undefined && !isFilledByPackets) {
-      for (const object of await client.elements(nfproto, table, name)) {
-        const element = elementOf(object, key, layout);
-        if (element !== undefined) elements.push(element);
-        const pause = breathe();
-        if (pause !== undefined) await pause;
-      }
-    }
+    const isReadable = key !== undefined && !isFilledByPackets;
+    const elements = isReadable ? await readElements(client, { table, name, key }, layout) : [];
     sets.set(name, {
       key,
       isMap: (flags & NFT_SET_MAP) !== 0,
@@ -85,6 +78,30 @@ export async function readTable(
     });
   }
   return { chains, sets };
+}
+
+/** Names a set with keys of these types. */
+export interface SetToRead {
+  readonly table: string;
+  readonly name: string;
+  readonly key: readonly NftKeyType[];
+}
+
+/** Reads all elements of a set. @throws NetlinkError, `ENOENT` when there is no such set. */
+export async function readElements(
+  client: NftablesClient,
+  { table, name, key }: SetToRead,
+  layout: FamilyLayout,
+): Promise<NftElement[]> {
+  const slice = new EventLoopSlice();
+  const elements: NftElement[] = [];
+  let looks = 0;
+  for (const object of await client.elements(layout.nfproto, table, name)) {
+    const element = elementOf(object, key, layout);
+    if (element !== undefined) elements.push(element);
+    if (++looks % OBJECTS_PER_LOOK === 0) await slice.breathe();
+  }
+  return elements;
 }
 
 const HOOK_NAMES: ReadonlyMap<number, NftHook["hook"]> = new Map(

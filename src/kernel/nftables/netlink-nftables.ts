@@ -6,7 +6,7 @@
 import { isNotFound } from "../netlink/errors.ts";
 import { Exclusive } from "../netlink/exclusive.ts";
 import { type CommitResult, openNftables } from "../netlink/nftables/nftables-client.ts";
-import { readTable } from "./netlink-content.ts";
+import { readElements, readTable } from "./netlink-content.ts";
 import { fromNetlinkError, fromRefusal } from "./netlink-errors.ts";
 import { type EncodedTransaction, encodeTransaction } from "./netlink-transaction.ts";
 import { LAYOUTS } from "./netlink-values.ts";
@@ -142,6 +142,14 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
         try {
           return await readConsistently();
         } catch (error) {
+          throw fromNetlinkError(error);
+        }
+      },
+      async readElements({ name, key }) {
+        try {
+          return await readElements(client, { table, name, key }, layout);
+        } catch (error) {
+          if (isNotFound(error)) return undefined;
           throw fromNetlinkError(error);
         }
       },

@@ -71,6 +71,8 @@ export interface Nftables {
   transact(operations: Iterable<NftOperation>, options?: { readonly generation?: number }): Promise<void>;
   /** Reads the table; undefined when there is none. */
   read(): Promise<NftTableContent | undefined>;
+  /** Reads the elements of one set that packets do not fill; undefined when there is no set of this name. */
+  readElements(set: NftSet): Promise<readonly NftElement[] | undefined>;
   /** Calls `onChange` for changes that others commit, until the signal aborts. Rejects when it cannot watch (any more). */
   watch(onChange: (change: NftForeignChange) => void, signal: AbortSignal): Promise<void>;
 }

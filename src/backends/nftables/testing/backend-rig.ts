@@ -75,6 +75,7 @@ export class BackendRig {
   #stop = new AbortController();
   #pending = new Set<string>();
   #needsFullSync = true;
+  #hasLost = false;
 
   constructor(model: ModelView, { family = "IPv4", kernel, ...options }: BackendRigOptions = {}) {
     this.#model = model;
@@ -105,6 +106,7 @@ export class BackendRig {
     });
     const onLost = (lost?: LostRules): void => {
       this.lost.push(lost);
+      this.#hasLost = true;
       if (lost === undefined) this.#needsFullSync = true;
       else for (const port of lost.ports) this.#pending.add(port);
     };
@@ -124,7 +126,7 @@ export class BackendRig {
 
   /** Whether a failed sync, or damage, calls for another one. */
   get isSyncDue(): boolean {
-    return this.#needsFullSync || this.#pending.size > 0;
+    return this.#needsFullSync || this.#hasLost || this.#pending.size > 0;
   }
 
   /** These ports, or their endpoints, are not what they were. */
@@ -141,6 +143,7 @@ export class BackendRig {
     const isFullSync = this.#needsFullSync || options.full === true;
     const changedPorts = new Set(this.#pending);
     this.#needsFullSync = false;
+    this.#hasLost = false;
     this.#pending = new Set();
     const { services, endpoints } = this.#model;
     const { zone, serviceCIDRs } = this.node;

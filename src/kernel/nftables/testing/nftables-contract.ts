@@ -287,6 +287,18 @@ export function nftablesContract({ name, open, skip }: NftablesSubject): void {
       assert.deepEqual(elementsOf(HAIRPIN), [`["10.180.0.1 . 10.180.0.1 . sctp . 1",null,null]`]);
     });
 
+    test("reads the elements of one set", async (t) => {
+      const { nft } = await example(t);
+      const another: NftElement = { key: [ip("10.96.0.2"), "udp", 53], verdict: { kind: "drop" }, comment: "ns/dns" };
+      await nft.transact([addElements(SERVICE_IPS, another)]);
+      const elements = await nft.readElements(SERVICE_IPS);
+      assert.deepEqual(elements?.map(elementText).sort(), [frontEnd(goto(A)), another].map(elementText).sort());
+      assert.deepEqual(await nft.readElements(NODE_PORTS), []);
+      assert.equal(await nft.readElements({ ...NODE_PORTS, name: "gone" }), undefined);
+      await nft.transact([{ kind: "delete-table" }]);
+      assert.equal(await nft.readElements(NODE_PORTS), undefined);
+    });
+
     test("what exists may be added again", async (t) => {
       const { nft } = await example(t);
       const before = await contentOf(nft);

@@ -1,0 +1,34 @@
+/** From the elements that a shared set has to those that it shall have. */
+import { elementKey, type NftElement, type NftSet } from "../../kernel/nftables/ruleset.ts";
+import type { TimeSlice } from "../../sync/time-slice.ts";
+import type { TransactionDraft } from "./draft.ts";
+import { sameElement } from "./element-changes.ts";
+import type { TableState } from "./table-state.ts";
+
+export interface DifferenceOptions {
+  readonly slice: TimeSlice;
+  readonly signal: AbortSignal;
+}
+
+/** Adds to the draft what changes the set from what is present to what the state wants. Rejects when the signal aborts. */
+export async function changeElements(
+  draft: TransactionDraft,
+  set: NftSet,
+  present: Iterable<NftElement>,
+  state: TableState,
+  { slice, signal }: DifferenceOptions,
+): Promise<void> {
+  const left = new Map<string, NftElement>();
+  for (const element of present) {
+    left.set(elementKey(element.key), element);
+    if (slice.isOver()) await slice.next(signal);
+  }
+  for (const { owner, element: after } of state.wantedElements(set.name)) {
+    const key = elementKey(after.key);
+    const before = left.get(key);
+    left.delete(key);
+    if (!sameElement(before, after)) draft.changeElement(set, { set: set.name, before, after }, owner || undefined);
+    if (slice.isOver()) await slice.next(signal);
+  }
+  for (const before of left.values()) draft.changeElement(set, { set: set.name, before, after: undefined });
+}
