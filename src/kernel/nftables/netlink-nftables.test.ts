@@ -109,6 +109,24 @@ inNetns(import.meta.url, { name: "nftnetlink" }, () => {
       await assert.rejects(work, { code: "conflict" });
     });
 
+    test("sets without a name are no news of their own", async (t) => {
+      const { ours } = open(t);
+      const targets = [1, 2].map((port) => ({ ip: "10.0.0.1" as IpAddress, port })); // canonical
+      const rule = { statements: [{ kind: "random-dnat", targets } as const] };
+      await ours.transact([
+        ...EXAMPLE,
+        { kind: "add-chain", chain: { name: "dnat" } },
+        { kind: "add-rule", chain: "dnat", rule },
+      ]);
+      const { changes, until } = await watched(t, ours);
+      nft(`flush chain ip ${TABLE} dnat\n`);
+      await until(() => changes.length > 0);
+      assert.deepEqual(
+        changes.map(({ chains, sets }) => [[...chains], [...sets]]),
+        [[["dnat"], []]],
+      );
+    });
+
     test("what is read is read again while others change the table", async (t) => {
       const { ours } = open(t);
       await ours.transact([...EXAMPLE, ...large(1)]);

@@ -23,6 +23,8 @@ const CATCH_UP_MS = 250;
 const CATCH_UP_STEP_MS = 2;
 /** The same after announcements were lost; no commit of ours is sent meanwhile. */
 const RECOVERY_MS = 30;
+/** Sets of these names come and go with the rules that use them; nft allows nobody to name a set so. */
+const ANONYMOUS = "__";
 const NOTHING: ReadonlySet<string> = new Set();
 
 /** A table of a family. */
@@ -235,7 +237,7 @@ function hasNews({ chains, sets, isTotal }: Watcher): boolean {
 
 function note(watcher: Watcher, { kind, name }: Announcement): void {
   if (kind === "chain" && name !== undefined) watcher.chains.add(name);
-  else if (kind === "set" && name !== undefined) watcher.sets.add(name);
+  else if (kind === "set" && name !== undefined && !name.startsWith(ANONYMOUS)) watcher.sets.add(name);
   else if (kind === "table") watcher.isTotal = true;
 }
 

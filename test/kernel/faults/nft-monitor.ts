@@ -1,0 +1,61 @@
+/** `nft monitor` in a namespace: what every commit changed, and whose it was. */
+import type { ChildProcess } from "node:child_process";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
+
+export interface Commit {
+  /** A line for each object added or deleted, as nft prints it. */
+  readonly changes: readonly string[];
+  /** Name of the process. */
+  readonly by: string;
+}
+
+/** A table that shows that the monitor is listening. */
+const PROBE = "monitor-probe";
+
+export class NftMonitor {
+  /** Complete ones, oldest first. */
+  readonly commits: Commit[] = [];
+  readonly #child: ChildProcess;
+  #changes: string[] = [];
+  #rest = "";
+
+  private constructor(node: NetworkNamespace) {
+    // Output that goes to no terminal is kept back, unless somebody asks for lines.
+    this.#child = node.spawn(["stdbuf", "-oL", "nft", "monitor"], { stdio: ["ignore", "pipe", "inherit"] });
+    this.#child.stdout?.setEncoding("utf8").on("data", (text: string) => this.#onText(text));
+  }
+
+  /** Resolves when it sees what is committed from now on. */
+  static async start(node: NetworkNamespace): Promise<NftMonitor> {
+    const monitor = new NftMonitor(node);
+    while (monitor.commits.length === 0) {
+      await node.exec(["nft", `add table ip ${PROBE}; delete table ip ${PROBE}`]);
+      await sleep(20);
+    }
+    await node.exec(["nft", `add table ip ${PROBE}-end`]);
+    while (!monitor.commits.some(({ changes }) => changes.some((line) => line.includes(`${PROBE}-end`))))
+      await sleep(5);
+    await node.exec(["nft", `delete table ip ${PROBE}-end`]);
+    while (!monitor.commits.at(-1)?.changes.some((line) => line.startsWith("delete table"))) await sleep(5);
+    monitor.commits.length = 0;
+    return monitor;
+  }
+
+  stop(): void {
+    this.#child.kill();
+  }
+
+  #onText(text: string): void {
+    const lines = (this.#rest + text).split("\n");
+    this.#rest = lines.pop() ?? "";
+    for (const line of lines) {
+      const by = /^# new generation \d+ by process \d+ \((.*)\)$/.exec(line)?.[1];
+      if (by === undefined) this.#changes.push(line);
+      else {
+        this.commits.push({ changes: this.#changes, by });
+        this.#changes = [];
+      }
+    }
+  }
+}

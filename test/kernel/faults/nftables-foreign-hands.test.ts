@@ -1,0 +1,170 @@
+/** Another program changes the table of the nftables mode: what it did is undone at once, with little, said and counted. */
+import assert from "node:assert/strict";
+import { describe, type TestContext, test } from "node:test";
+import type { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
+import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
+import { kernelSkip } from "../../support/topology.ts";
+import { traitsOf } from "../flows/modes.ts";
+import { faultNode, nodeObject, served, service, slice, startDaemon } from "./fault-node.ts";
+import { NftMonitor } from "./nft-monitor.ts";
+
+const REPAIRS = 'kubeproxy_sync_proxy_rules_repairs_total{ip_family="IPv4"}';
+const WARNING = "Somebody else changed our nftables rules; repairing them";
+
+const objects = [
+  ...[1, 2, 3].flatMap((number) => served(`plain-${number}`, number)),
+  service("none", "10.96.0.20"),
+  service("sticky", "10.96.0.21", { sessionAffinity: "ClientIP" }),
+  slice("sticky", ["10.180.0.21"]),
+  {
+    ...service("everywhere", "10.96.0.22", {
+      type: "LoadBalancer",
+      externalTrafficPolicy: "Local",
+      ports: [{ name: "http", port: 80, protocol: "TCP", nodePort: 30022 }],
+      loadBalancerSourceRanges: ["203.0.113.0/24"],
+      externalIPs: ["198.51.100.22"],
+    }),
+    status: { loadBalancer: { ingress: [{ ip: "192.0.2.22" }] } },
+  },
+  slice("everywhere", ["10.180.0.22", "10.180.1.22"]),
+];
+
+/** Names of a service's chains begin with what and end with whose they are; the hash is in between. */
+function chainOf(listed: string, what: string, name: string): string {
+  return (
+    new RegExp(`(${what}-[A-Z2-7]{8}-ns/${name}/tcp/http[^\\s,]*)`).exec(listed)?.[1] ?? assert.fail(`${what} ${name}`)
+  );
+}
+
+interface Damage {
+  readonly name: string;
+  /** What is fed to nft, given how nft lists the table. */
+  readonly commands: (listed: string) => readonly string[];
+  /** What the log must name. */
+  readonly lost: RegExp;
+  /** Objects that the repair may touch at most; a rule that is replaced counts twice. */
+  readonly touched: number;
+}
+
+const AT = "ip kube-proxy";
+
+const DAMAGES: readonly Damage[] = [
+  {
+    name: "a rule of a service is deleted",
+    commands: (listed) => [`flush chain ${AT} ${chainOf(listed, "service", "plain-2")}`],
+    lost: /chains="service-\S+-ns\/plain-2\/tcp\/http"/,
+    touched: 5,
+  },
+  {
+    name: "a rule of somebody else's is put into a chain of ours",
+    commands: (listed) => [`insert rule ${AT} ${chainOf(listed, "external", "everywhere")} drop`],
+    lost: /chains="external-\S+-ns\/everywhere\/tcp\/http"/,
+    touched: 11,
+  },
+  {
+    name: "a chain of a service is deleted with the elements that lead to it",
+    commands: (listed) => {
+      const chain = chainOf(listed, "service", "plain-1");
+      return [`delete element ${AT} service-ips { 10.96.0.1 . tcp . 80 }`, `delete chain ${AT} ${chain}`];
+    },
+    lost: /chains="service-\S+-ns\/plain-1\/tcp\/http" sets="service-ips"/,
+    touched: 6,
+  },
+  {
+    name: "an element of a map is deleted",
+    commands: () => [`delete element ${AT} service-ips { 10.96.0.3 . tcp . 80 }`],
+    lost: /sets="service-ips"/,
+    touched: 1,
+  },
+  {
+    name: "an element of a map is changed",
+    commands: () => [
+      `delete element ${AT} no-endpoint-services { 10.96.0.20 . tcp . 80 }`,
+      `add element ${AT} no-endpoint-services { 10.96.0.20 . tcp . 80 : drop }`,
+    ],
+    lost: /sets="no-endpoint-services"/,
+    touched: 2,
+  },
+  {
+    name: "an element is added to a set",
+    commands: () => [`add element ${AT} cluster-ips { 10.96.9.9 }`],
+    lost: /sets="cluster-ips"/,
+    touched: 1,
+  },
+  {
+    name: "a map is emptied",
+    commands: () => [`flush map ${AT} firewall-ips`, `flush map ${AT} service-nodeports`],
+    lost: /sets="(firewall-ips, service-nodeports|service-nodeports, firewall-ips)"/,
+    touched: 2,
+  },
+  {
+    name: "a base chain is deleted",
+    commands: () => [`delete chain ${AT} nat-output`],
+    lost: /chains="nat-output"/,
+    touched: 2,
+  },
+  {
+    name: "rules of a fixed chain are deleted",
+    commands: () => [`flush chain ${AT} services`],
+    lost: /chains="services"/,
+    touched: 3,
+  },
+  {
+    name: "a set is deleted with the rules that use it",
+    commands: () => [`flush chain ${AT} masquerading`, `delete set ${AT} hairpin-connections`],
+    lost: /sets="hairpin-connections"/,
+    touched: 4,
+  },
+  {
+    name: "the affinity of an endpoint is deleted with the rules that use it",
+    commands: (listed) => [
+      `flush chain ${AT} ${chainOf(listed, "service", "sticky")}`,
+      `flush chain ${AT} ${chainOf(listed, "endpoint", "sticky")}`,
+      `delete set ${AT} ${chainOf(listed, "affinity", "sticky")}`,
+    ],
+    lost: /sets="affinity-\S+-ns\/sticky\/tcp\/http__10\.180\.0\.21\/8080"/,
+    touched: 8,
+  },
+  {
+    name: "the table is deleted",
+    commands: () => [`delete table ${AT}`],
+    lost: /wholeTable=true/,
+    touched: Number.POSITIVE_INFINITY,
+  },
+];
+
+async function startNftables(t: TestContext, node: NetworkNamespace): Promise<ProxyDaemon> {
+  return await startDaemon(t, node, { objects: [nodeObject, ...objects], config: { mode: "nftables" } });
+}
+
+describe("nftables mode: other programs on the node", { skip: kernelSkip, timeout: 120_000 }, () => {
+  test("what others do to the table is undone, named and counted", async (t) => {
+    const node = await faultNode(t);
+    const daemon = await startNftables(t, node);
+    const rules = () => traitsOf.nftables.rules(daemon);
+    const expected = await rules();
+    const monitor = await NftMonitor.start(node);
+    t.after(() => monitor.stop());
+    for (const { name, commands, lost, touched } of DAMAGES) {
+      await t.test(name, async () => {
+        const { stdout: listed } = await node.exec(["nft", "list", "table", "ip", "kube-proxy"]);
+        const repairs = (await daemon.metric(REPAIRS)) ?? 0;
+        const logged = daemon.log.length;
+        const seen = monitor.commits.length;
+        await node.exec(["nft", commands(listed).join("; ")]);
+        await daemon.until("the repair", async () => (await rules()) === expected);
+        await daemon.until("the count", async () => ((await daemon.metric(REPAIRS)) ?? 0) > repairs);
+        const warning = daemon.log.slice(logged);
+        assert.match(warning, new RegExp(WARNING));
+        assert.match(warning, lost);
+        assert.match(warning, /process="nft"/);
+        await daemon.until("its announcement", () => monitor.commits.length >= seen + 2);
+        const [theirs, ...ours] = monitor.commits.slice(seen);
+        assert.match(theirs?.by ?? "", /nft/);
+        assert.equal(ours.length, 1, "one batch repairs it");
+        const objectsTouched = ours.flatMap(({ changes }) => changes);
+        assert.ok(objectsTouched.length <= touched, `${touched} changes expected:\n${objectsTouched.join("\n")}`);
+      });
+    }
+  });
+});
