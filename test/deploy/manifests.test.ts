@@ -1,0 +1,214 @@
+/** What `kubectl apply` and `helm install` would be given: kubeadm's objects, and both ways the same (reference server.md §8.3, §14). */
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { parseAllDocuments } from "yaml";
+import { resolveDocument } from "../../src/config/defaults.ts";
+import { decodeConfiguration } from "../../src/config/v1alpha1-decode.ts";
+import { configErrors } from "../../src/config/validate.ts";
+import { CONFIG_CONF, kubeconfigConf } from "../apiserver/kubeadm-files.ts";
+import { ChartRefusal, renderChart } from "./helm-template.ts";
+
+const DEPLOY = fileURLToPath(new URL("../../deploy/", import.meta.url));
+const CHART = join(DEPLOY, "chart");
+const ENDPOINT = "https://control-plane.example:6443";
+/** The values that make the plain files of the chart. */
+const PLAIN = { controlPlaneEndpoint: ENDPOINT, restartOnConfigChange: false };
+
+interface Manifest {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: { readonly name: string; readonly namespace?: string };
+  readonly [field: string]: unknown;
+}
+
+function readManifests(text: string, title: string): readonly Manifest[] {
+  return parseAllDocuments(text, { uniqueKeys: true })
+    .filter((document) => document.contents !== null)
+    .map((document) => {
+      assert.deepEqual([document.errors, document.warnings], [[], []], title);
+      return document.toJS();
+    });
+}
+
+const titleOf = ({ kind, metadata }: Manifest) => `${kind} ${metadata.name}`;
+const byTitle = (manifests: Iterable<Manifest>) => new Map([...manifests].map((each) => [titleOf(each), each]));
+
+function plainManifests(): ReadonlyMap<string, Manifest> {
+  const folder = join(DEPLOY, "kubernetes");
+  return byTitle(readdirSync(folder).flatMap((name) => readManifests(readFileSync(join(folder, name), "utf8"), name)));
+}
+
+function chartManifests(values: unknown): ReadonlyMap<string, Manifest> {
+  return byTitle([...renderChart(CHART, values)].flatMap(([name, text]) => readManifests(text, name)));
+}
+
+function configMapOf(manifests: ReadonlyMap<string, Manifest>): Readonly<Record<string, string>> {
+  const data = manifests.get("ConfigMap kube-proxy")?.data;
+  assert.ok(typeof data === "object" && data !== null);
+  return Object.fromEntries(Object.entries(data).map(([key, value]) => [key, String(value)]));
+}
+
+const resolved = (text: string) => {
+  const { document, strictError } = decodeConfiguration(text);
+  assert.equal(strictError, undefined);
+  return resolveDocument(document);
+};
+
+/** Reference server.md §14.1, but for the image. */
+const KUBEADM_DAEMON_SET = {
+  apiVersion: "apps/v1",
+  kind: "DaemonSet",
+  metadata: { name: "kube-proxy", namespace: "kube-system", labels: { "k8s-app": "kube-proxy" } },
+  spec: {
+    selector: { matchLabels: { "k8s-app": "kube-proxy" } },
+    updateStrategy: { type: "RollingUpdate" },
+    template: {
+      metadata: { labels: { "k8s-app": "kube-proxy" } },
+      spec: {
+        priorityClassName: "system-node-critical",
+        containers: [
+          {
+            name: "kube-proxy",
+            image: "kube-proxy-ts:0.1.0",
+            imagePullPolicy: "IfNotPresent",
+            command: [
+              "/usr/local/bin/kube-proxy",
+              "--config=/var/lib/kube-proxy/config.conf",
+              "--hostname-override=$(NODE_NAME)",
+            ],
+            securityContext: { privileged: true },
+            volumeMounts: [
+              { mountPath: "/var/lib/kube-proxy", name: "kube-proxy" },
+              { mountPath: "/run/xtables.lock", name: "xtables-lock", readOnly: false },
+              { mountPath: "/lib/modules", name: "lib-modules", readOnly: true },
+            ],
+            env: [{ name: "NODE_NAME", valueFrom: { fieldRef: { fieldPath: "spec.nodeName" } } }],
+          },
+        ],
+        hostNetwork: true,
+        serviceAccountName: "kube-proxy",
+        volumes: [
+          { name: "kube-proxy", configMap: { name: "kube-proxy" } },
+          { name: "xtables-lock", hostPath: { path: "/run/xtables.lock", type: "FileOrCreate" } },
+          { name: "lib-modules", hostPath: { path: "/lib/modules" } },
+        ],
+        tolerations: [{ operator: "Exists" }],
+        nodeSelector: { "kubernetes.io/os": "linux" },
+      },
+    },
+  },
+};
+
+test("the DaemonSet is kubeadm's with another image", () => {
+  assert.deepEqual(plainManifests().get("DaemonSet kube-proxy"), KUBEADM_DAEMON_SET);
+});
+
+test("the pods are a service account that has the role system:node-proxier and no other", () => {
+  const manifests = plainManifests();
+  const account = { kind: "ServiceAccount", name: "kube-proxy", namespace: "kube-system" };
+  assert.deepEqual(manifests.get("ServiceAccount kube-proxy")?.metadata, {
+    name: "kube-proxy",
+    namespace: "kube-system",
+  });
+  const bindings = [...manifests.values()].filter(({ kind }) => kind.endsWith("Binding"));
+  assert.deepEqual(
+    bindings.map((binding) => [titleOf(binding), binding.roleRef, binding.subjects]),
+    [
+      [
+        "ClusterRoleBinding kubeadm:node-proxier",
+        { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: "system:node-proxier" },
+        [account],
+      ],
+      [
+        "RoleBinding kube-proxy",
+        { apiGroup: "rbac.authorization.k8s.io", kind: "Role", name: "kube-proxy" },
+        [{ kind: "Group", name: "system:bootstrappers:kubeadm:default-node-token" }],
+      ],
+    ],
+  );
+  assert.deepEqual(manifests.get("Role kube-proxy")?.rules, [
+    { apiGroups: [""], resources: ["configmaps"], resourceNames: ["kube-proxy"], verbs: ["get"] },
+  ]);
+});
+
+test("the configuration means what kubeadm's means, and the kubeconfig is kubeadm's", () => {
+  const data = configMapOf(plainManifests());
+  assert.deepEqual(resolved(data["config.conf"] ?? ""), resolved(CONFIG_CONF));
+  const kubeconfig = (text: string) => parseAllDocuments(text).map((document) => document.toJS());
+  assert.deepEqual(kubeconfig(data["kubeconfig.conf"] ?? ""), kubeconfig(kubeconfigConf(ENDPOINT)));
+});
+
+test("the chart gives the same objects as the plain files", () => {
+  const chart = chartManifests(PLAIN);
+  const plain = plainManifests();
+  assert.deepEqual([...chart.keys()].sort(), [...plain.keys()].sort());
+  const withoutData = (manifests: ReadonlyMap<string, Manifest>) =>
+    [...manifests.values()].map((manifest) => ({ ...manifest, data: undefined }));
+  assert.deepEqual(new Set(withoutData(chart)), new Set(withoutData(plain)));
+  const documents = (manifests: ReadonlyMap<string, Manifest>) =>
+    Object.entries(configMapOf(manifests)).map(([key, text]) => [key, readManifests(text, key)]);
+  assert.deepEqual(documents(chart), documents(plain));
+});
+
+test("every field of the configuration can be set through the chart's values", () => {
+  const config = {
+    mode: "nftables",
+    clusterCIDR: "10.1.0.0/16,fd00:1::/56",
+    metricsBindAddress: "0.0.0.0:10249",
+    nodePortAddresses: ["primary"],
+    nftables: { minSyncPeriod: "100ms", masqueradeBit: 3 },
+  };
+  const data = configMapOf(chartManifests({ ...PLAIN, config }));
+  const result = resolved(data["config.conf"] ?? "");
+  assert.deepEqual(configErrors(result), []);
+  assert.deepEqual(
+    [result.mode, result.metricsBindAddress, result.minSyncPeriodMs, result.detectLocal.clusterCIDRs],
+    ["nftables", "0.0.0.0:10249", 100, ["10.1.0.0/16", "fd00:1::/56"]],
+  );
+});
+
+test("what the chart's other values change is what they are named for", () => {
+  const pod = (values: object): Record<string, unknown> => {
+    const set = chartManifests({ ...PLAIN, ...values }).get("DaemonSet kube-proxy");
+    return JSON.parse(JSON.stringify(set?.spec)).template;
+  };
+  const resources = { requests: { cpu: "100m", memory: "150Mi" } };
+  const env = [{ name: "HTTPS_PROXY", value: "http://10.0.0.9:3128" }];
+  const changed = JSON.stringify(
+    pod({
+      image: { repository: "registry.example/kpts", tag: "7" },
+      resources,
+      env,
+      imagePullSecrets: [{ name: "s" }],
+    }),
+  );
+  assert.match(changed, /"image":"registry.example\/kpts:7"/);
+  assert.ok(changed.includes(JSON.stringify(resources).slice(1, -1)));
+  assert.match(changed, /"NODE_NAME".*"HTTPS_PROXY"/);
+  assert.match(changed, /"imagePullSecrets":\[\{"name":"s"\}\]/);
+  const sums = [{}, { config: { mode: "nftables" } }].map((values) =>
+    JSON.stringify(pod({ ...values, restartOnConfigChange: true }).metadata),
+  );
+  assert.match(sums[0] ?? "", /"checksum\/config":"[0-9a-f]{64}"/);
+  assert.notEqual(sums[0], sums[1]);
+});
+
+test("metrics are monitored only where they can be reached", () => {
+  const serviceMonitor = { enabled: true, labels: { release: "prometheus" } };
+  assert.throws(() => chartManifests({ ...PLAIN, serviceMonitor }), /needs config\.metricsBindAddress/);
+  const manifests = chartManifests({ ...PLAIN, serviceMonitor, config: { metricsBindAddress: "0.0.0.0:10249" } });
+  assert.deepEqual(manifests.get("ServiceMonitor kube-proxy")?.metadata, {
+    name: "kube-proxy",
+    namespace: "kube-system",
+    labels: { "k8s-app": "kube-proxy", release: "prometheus" },
+  });
+  assert.ok(manifests.has("Service kube-proxy-metrics"));
+});
+
+test("the chart says what must be set", () => {
+  assert.throws(() => chartManifests({}), ChartRefusal);
+  assert.throws(() => chartManifests({}), /set controlPlaneEndpoint to where/);
+});
