@@ -1,5 +1,5 @@
 /**
- * The handful of libc calls that Node lacks, for netlink. Reading, writing and closing go through `node:fs`, which also
+ * The handful of libc calls that Node lacks. Reading, writing and closing go through `node:fs`, which also
  * reports their errors reliably: between a call here and `errno()` the JavaScript engine may make calls of its own.
  * The FFI package is loaded on the first use, so that a program that never opens a netlink socket does not pay for it
  * (about 1.5 MB of private memory, 6 MB of resident file pages).
@@ -14,6 +14,8 @@ export interface Libc {
   getsockopt(fd: number, level: number, option: number, value: Uint8Array, length: Uint8Array): number;
   getsockname(fd: number, address: Uint8Array, length: Uint8Array): number;
   eventfd(initial: number, flags: number): number;
+  /** Both limits are u64 soft · u64 hard; `null` sets or reads nothing. Process 0 is this one. */
+  prlimit(process: number, resource: number, wanted: Uint8Array | null, before: Uint8Array | null): number;
   /** `poll` without waiting. */
   pollNow(fds: Uint8Array, count: number): number;
   /** `poll` on a worker thread; resolves to its result. The bytes must stay untouched until then. */
@@ -59,6 +61,7 @@ function load(): Libc {
     getsockopt: library.func("int getsockopt(int fd, int level, int option, uint8_t *value, uint8_t *length)"),
     getsockname: library.func("int getsockname(int fd, uint8_t *address, uint8_t *length)"),
     eventfd: library.func("int eventfd(unsigned int initial, int flags)"),
+    prlimit: library.func("int prlimit(int process, int resource, uint8_t *wanted, uint8_t *before)"),
     pollNow: (fds, count) => poll(fds, count, 0),
     poll: (fds, count, timeoutMs) =>
       new Promise((resolve, reject) => {
