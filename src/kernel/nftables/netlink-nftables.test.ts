@@ -115,15 +115,15 @@ inNetns(import.meta.url, { name: "nftnetlink" }, () => {
       const rule = { statements: [{ kind: "random-dnat", targets } as const] };
       await ours.transact([
         ...EXAMPLE,
-        { kind: "add-chain", chain: { name: "dnat" } },
-        { kind: "add-rule", chain: "dnat", rule },
+        { kind: "add-chain", chain: { name: "endpoints" } },
+        { kind: "add-rule", chain: "endpoints", rule },
       ]);
       const { changes, until } = await watched(t, ours);
-      nft(`flush chain ip ${TABLE} dnat\n`);
+      nft(`flush chain ip ${TABLE} endpoints\n`);
       await until(() => changes.length > 0);
       assert.deepEqual(
         changes.map(({ chains, sets }) => [[...chains], [...sets]]),
-        [[["dnat"], []]],
+        [[["endpoints"], []]],
       );
     });
 
