@@ -59,7 +59,10 @@ describe("node manager: start (core.md §8.2)", () => {
     assert.equal(outcome(), undefined);
     await clock.advance(1);
     assert.equal(outcome(), " ");
-    assert.deepEqual(log.lines, ['E Timed out waiting for node to be assigned IPs {"node":"node"}']);
+    assert.deepEqual(log.lines, [
+      'I Waiting for the Node object {"node":"node","atMostSeconds":30}',
+      'E Timed out waiting for node to be assigned IPs {"node":"node"}',
+    ]);
   });
 
   it("goes on without the node itself after 30 s", async () => {
@@ -68,7 +71,10 @@ describe("node manager: start (core.md §8.2)", () => {
     start();
     await clock.advance(30_000);
     assert.equal(outcome(), " ");
-    assert.deepEqual(log.lines, ['E Timed out waiting for node to exist {"node":"node"}']);
+    assert.deepEqual(log.lines, [
+      'I Waiting for the Node object {"node":"node","atMostSeconds":30}',
+      'E Timed out waiting for node to exist {"node":"node"}',
+    ]);
   });
 
   it("takes addresses that come while it waits", async () => {
@@ -93,7 +99,10 @@ describe("node manager: start (core.md §8.2)", () => {
     add({ addresses: ADDRESSES, podCIDRs: ["10.1.0.0/24"] });
     await clock.settle();
     assert.equal(outcome(), "10.0.0.5,2001:db8::2 10.1.0.0/24");
-    assert.deepEqual(log.lines, []);
+    assert.deepEqual(log.lines, [
+      'I Waiting for the node\'s addresses {"node":"node","atMostSeconds":30}',
+      'I Waiting for the node\'s pod CIDRs {"node":"node","atMostSeconds":300}',
+    ]);
   });
 
   it("fails when pod CIDRs do not come", async () => {

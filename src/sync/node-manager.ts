@@ -84,9 +84,11 @@ export class NodeManager {
   async start(signal: AbortSignal): Promise<NodeFacts> {
     const { nodeName, needsPodCIDRs, maxWaitMs = Number.POSITIVE_INFINITY, log } = this.#options;
     await this.#until(() => this.#isSynced, Number.POSITIVE_INFINITY, signal);
-    await this.#until(() => this.#nodeIPs().length > 0, Math.min(NODE_IPS_WAIT_MS, maxWaitMs), signal);
+    const hasIPs = (): boolean => this.#nodeIPs().length > 0;
+    await this.#announced("addresses", hasIPs, Math.min(NODE_IPS_WAIT_MS, maxWaitMs), signal);
     if (needsPodCIDRs) {
-      await this.#until(() => this.#podCIDRs().length > 0, Math.min(POD_CIDRS_WAIT_MS, maxWaitMs), signal);
+      const hasPodCIDRs = (): boolean => this.#podCIDRs().length > 0;
+      await this.#announced("pod CIDRs", hasPodCIDRs, Math.min(POD_CIDRS_WAIT_MS, maxWaitMs), signal);
       if (this.#current === undefined) throw new Error(`timeout waiting for node "${nodeName}" to exist`);
       if (this.#podCIDRs().length === 0) {
         throw new Error(`timeout waiting for PodCIDR allocation on node "${nodeName}"`);
@@ -126,6 +128,16 @@ export class NodeManager {
     if (!isSameList(frozen.nodeIPs, newNodeIPs)) {
       log.info("NodeIPs changed for the node", { node: nodeName, newNodeIPs, oldNodeIPs: frozen.nodeIPs });
     }
+  }
+
+  /** As {@link NodeManager.#until}, and says that it waits, and for what: it may take minutes. */
+  async #announced(what: string, isMet: () => boolean, maxMs: number, signal: AbortSignal): Promise<void> {
+    const { nodeName, log } = this.#options;
+    if (!isMet() && maxMs > 0) {
+      const state = this.#current === undefined ? "the Node object" : `the node's ${what}`;
+      log.info(`Waiting for ${state}`, { node: nodeName, atMostSeconds: maxMs / 1000 });
+    }
+    await this.#until(isMet, maxMs, signal);
   }
 
   /** Waits until the condition holds, looking after every event, but no longer than `maxMs`; the caller looks again. */

@@ -419,3 +419,21 @@ test("a server that ends every watch at once is not asked on and on", async (t) 
   // 0.8 + 1.6 + 3.2 + 6.4 + 12.8 s at least, a hundred times faster.
   assert.ok(source.log.errors().some((line) => line.includes("the watch ended at once and had no events")));
 });
+
+test("a clock that is set, forwards or back, changes nothing", async (t) => {
+  let offsetMs = 0;
+  const clock = fastClock(100);
+  const source = await start(t, { clock: { ...clock, now: () => clock.now() + offsetMs } });
+  const { server, sink, log } = source;
+  await until("the watches", () => server.watches().length === 4);
+  const requests = server.requests.length;
+  sink.take("services");
+  for (const years of [10, -10, 0]) {
+    offsetMs = years * 365 * 86_400_000;
+    server.put("services", service(1, { healthCheckNodePort: 30_010 + years }));
+    await settled(source, "services");
+    assert.deepEqual(sink.take("services"), ["update default/svc-1"]);
+  }
+  assert.equal(server.requests.length, requests, "nothing was asked again");
+  assert.deepEqual(log.complaints(), []);
+});

@@ -17,6 +17,8 @@ const BAD_HEADER: Meaning = {
 };
 const NO_TLS = tls("it does not speak TLS: check https:// and the port");
 
+const MAX_NAMES_CHARS = 300;
+
 /** By the error codes of Node.js, which are those of libuv and OpenSSL. */
 const MEANINGS: Readonly<Record<string, Meaning>> = {
   ECONNREFUSED: unreachable("nothing listens there: check that the API server runs and that the address is right"),
@@ -31,7 +33,7 @@ const MEANINGS: Readonly<Record<string, Meaning>> = {
   CERT_HAS_EXPIRED: tls("the API server's certificate has expired: renew it, and check this node's clock"),
   CERT_NOT_YET_VALID: tls("the API server's certificate is not valid yet: check this node's clock"),
   ERR_TLS_CERT_ALTNAME_INVALID: tls(
-    "the certificate is for other names: set tls-server-name to one of them, or use such a name as the server's address",
+    "set tls-server-name to a name that the certificate is for, or use such a name as the server's address",
   ),
   SELF_SIGNED_CERT_IN_CHAIN: WRONG_CA,
   DEPTH_ZERO_SELF_SIGNED_CERT: WRONG_CA,
@@ -78,6 +80,14 @@ function fallback(code: string, said: string): Meaning {
   return unreachable("no answer");
 }
 
+/** Node's own text has only the names of the kind that was asked for. */
+function otherNames(error: unknown): string | undefined {
+  if (!(error instanceof Error) || !("host" in error) || !("cert" in error)) return undefined;
+  const { host, cert } = error;
+  if (typeof cert !== "object" || cert === null || !("subjectaltname" in cert)) return undefined;
+  return `the certificate is not for ${String(host)} but for ${String(cert.subjectaltname).slice(0, MAX_NAMES_CHARS)}`;
+}
+
 function codeOf(error: unknown): string {
   if (typeof error !== "object" || error === null) return "";
   if (error instanceof AggregateError) return codeOf(error.errors[0]);
@@ -88,6 +98,8 @@ function textOf(error: unknown): string {
   if (error instanceof AggregateError && error.message === "") {
     return error.errors.map((each) => textOf(each)).join("; ");
   }
+  const names = codeOf(error) === "ERR_TLS_CERT_ALTNAME_INVALID" ? otherNames(error) : undefined;
+  if (names !== undefined) return names;
   const text = error instanceof Error ? error.message : String(error);
   // OpenSSL's messages: `error:NUMBER:library:function:reason:file:line:`, of which only the reason is for people.
   const reason = /error:[0-9A-F]+:[^:]*:[^:]*:([^:\n]+)/.exec(text)?.[1];

@@ -51,6 +51,8 @@ interface Recorded {
   readonly facts: EventFacts;
   readonly identity: EventIdentity;
   series: EventSeries | undefined;
+  /** Monotonic time: an event is not over because somebody set the clock. */
+  seenAtMs: number;
 }
 
 /** Makes the recorder. What is recorded before `run` is sent then. */
@@ -77,9 +79,12 @@ class Recorder implements EventRecorder {
   }
 
   record(facts: EventFacts): void {
-    const nowMs = this.#options.clock.now();
+    const { clock } = this.#options;
+    const nowMs = clock.now();
+    const seenAtMs = clock.monotonicMs();
     const key = JSON.stringify(facts);
     const known = this.#recorded.get(key);
+    if (known !== undefined) known.seenAtMs = seenAtMs;
     if (known?.series !== undefined) {
       known.series = { count: known.series.count + 1, lastObservedMs: nowMs };
       return;
@@ -89,7 +94,7 @@ class Recorder implements EventRecorder {
       return;
     }
     if (known === undefined) {
-      const recorded = { facts, identity: this.#newIdentity(facts, nowMs), series: undefined };
+      const recorded = { facts, identity: this.#newIdentity(facts, nowMs), series: undefined, seenAtMs };
       this.#recorded.set(key, recorded);
       this.#queue.push(recorded);
     } else {
@@ -139,12 +144,12 @@ class Recorder implements EventRecorder {
   /** Writes running series now and then, and forgets events that are over. */
   #tidy(): void {
     const { clock } = this.#options;
-    const nowMs = clock.now();
-    const isRefresh = clock.monotonicMs() - this.#refreshedAtMs >= REFRESH_MS;
-    if (isRefresh) this.#refreshedAtMs = clock.monotonicMs();
+    const nowMs = clock.monotonicMs();
+    const isRefresh = nowMs - this.#refreshedAtMs >= REFRESH_MS;
+    if (isRefresh) this.#refreshedAtMs = nowMs;
     for (const [key, recorded] of this.#recorded) {
       const { series } = recorded;
-      const isOver = nowMs - (series?.lastObservedMs ?? recorded.identity.timeMs) >= FINISH_MS;
+      const isOver = nowMs - recorded.seenAtMs >= FINISH_MS;
       if (isOver) this.#recorded.delete(key);
       if (series !== undefined && (isOver || isRefresh)) this.#queue.push(recorded);
     }

@@ -46,10 +46,11 @@ export interface IdentityOptions {
 /** Makes the identity; nothing is read before the first `current()`. */
 export function createIdentity(options: IdentityOptions): Identity {
   const { config, clock, log } = options;
-  const ca = config.ca === undefined ? undefined : source(config.ca, "CA file", readCertificates, options);
+  const ca = config.ca && source(config.ca, "certificate-authority", "CA file", readCertificates, options);
   const own = config.clientCertificate;
-  const certificate = own && source(own.certificate, "client certificate", readCertificates, options);
-  const key = own && source(own.key, "client key", readPrivateKey, options);
+  const certificate =
+    own && source(own.certificate, "client-certificate", "client certificate", readCertificates, options);
+  const key = own && source(own.key, "client-key", "client key", readPrivateKey, options);
   const authentication = createAuthentication(options, async () => (await ca?.read())?.text);
   let tls: { readonly inputs: readonly unknown[]; readonly material: TlsMaterial } | undefined;
   let expiredChain: CertificateChain | undefined;
@@ -111,17 +112,21 @@ interface Source<T> {
 
 function source<T>(
   material: Material,
+  field: string,
   title: string,
   parse: (text: string) => T,
   { clock, log }: IdentityOptions,
 ): Source<T> {
-  if (material.kind === "file") return new RotatingFile({ path: material.path, title, parse, clock, log });
+  const hint = `${field} in the kubeconfig, and what is mounted there`;
+  if (material.kind === "file") return new RotatingFile({ path: material.path, title, hint, parse, clock, log });
   let value: T;
   try {
     value = parse(material.text);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    throw new ClientConfigError(`cannot use the ${title} in the kubeconfig: ${reason}`, { cause: error });
+    throw new ClientConfigError(`cannot use the ${title} in the kubeconfig: ${reason}: check ${field}-data`, {
+      cause: error,
+    });
   }
   return { read: () => Promise.resolve(value), expire() {} };
 }
@@ -148,7 +153,14 @@ function createAuthentication(
       return fixed({ authorization: `Basic ${pair}` });
     }
     case "tokenFile": {
-      const file = new RotatingFile({ path: authentication.path, title: "token file", parse: readToken, clock, log });
+      const file = new RotatingFile({
+        path: authentication.path,
+        title: "token file",
+        hint: "tokenFile in the kubeconfig, and whether the service account's token is mounted there",
+        parse: readToken,
+        clock,
+        log,
+      });
       return { current: async () => ({ authorization: `Bearer ${await file.read()}` }), expire: () => file.expire() };
     }
     case "exec": {

@@ -13,6 +13,11 @@ export class JsonLines {
     this.#onLine = onLine;
   }
 
+  /** Bytes of a line that has not ended. */
+  get pendingBytes(): number {
+    return this.#line.bytes;
+  }
+
   push(chunk: Buffer): void {
     let start = 0;
     for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, start)) {

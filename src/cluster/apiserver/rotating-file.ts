@@ -11,6 +11,8 @@ export interface RotatingFileOptions<T> {
   readonly path: string;
   /** What it is, for messages: `token file`. */
   readonly title: string;
+  /** What to look at when it is not usable: `tokenFile in the kubeconfig`. */
+  readonly hint: string;
   /** Makes the value of the text; throws when it is not usable. */
   readonly parse: (text: string) => T;
   readonly clock: Clock;
@@ -53,10 +55,10 @@ export class RotatingFile<T> {
   }
 
   #lastGood(error: unknown): T {
-    const { path, title, log, clock } = this.#options;
+    const { path, title, hint, log, clock } = this.#options;
     const reason = error instanceof Error ? error.message : String(error);
     if (this.#known === undefined) {
-      throw new ClientConfigError(`cannot use the ${title} ${path}: ${reason}`, { cause: error });
+      throw new ClientConfigError(`cannot use the ${title} ${path}: ${reason}: check ${hint}`, { cause: error });
     }
     if (!this.#isBad) log.error(`Cannot use the new ${title}, keeping the last good one`, error, { path });
     this.#isBad = true;

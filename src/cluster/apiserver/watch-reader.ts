@@ -54,6 +54,7 @@ export async function followWatch<K extends ObjectKind>(
     options.onProgress();
     lines.push(chunk);
   }
+  if (lines.pendingBytes > 0) throw events.cutOff(lines.pendingBytes);
   return events.count;
 }
 
@@ -95,6 +96,13 @@ class WatchEvents<K extends ObjectKind> {
       default:
         throw this.garbage(`an event of the unknown type ${describeValue(event.type)}`);
     }
+  }
+
+  /** The answer ended in the middle of an event. Initial events may then still come as a list. */
+  cutOff(bytes: number): ApiError {
+    const { host } = this.#options.transport;
+    const detail = `${host}: the answer ends in the middle of an event, after ${bytes} bytes of it`;
+    return new ApiError(this.#isInitial ? "garbage" : "unreachable", { request: this.#request(), detail });
   }
 
   garbage(detail: string): ApiError {
