@@ -340,6 +340,21 @@ describe("proxier: parts that the kernel refuses", () => {
 });
 
 describe("proxier: after a success", () => {
+  it("takes a cause that seems to come later than its effect (a clock was set) for one just now", async () => {
+    const bench = new ProxierBench();
+    const lastChangeTriggerTime = new Date(bench.clock.now() + 60_000).toISOString();
+    addService(bench, "web");
+    bench.proxier.onEndpointSlice({
+      kind: "add",
+      object: sliceRecord("web", [], { endpoints: [endpointRecord("10.1.0.1")], lastChangeTriggerTime }),
+    });
+    await bench.start();
+    assert.deepEqual(
+      bench.metrics.calls.filter((call) => call.startsWith("programming")),
+      ["programming 0s"],
+    );
+  });
+
   it("reports in upstream's order and in its units", async () => {
     const bench = new ProxierBench();
     bench.backend.script = () => ({ durationMs: 1500 });

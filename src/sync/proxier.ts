@@ -316,7 +316,8 @@ export class Proxier {
     for (const { service, timesMs } of applied.triggerTimesMs) {
       if (refused.has(service)) continue;
       for (const timeMs of timesMs) {
-        const seconds = (nowMs - timeMs) / 1000;
+        // Less than 0 when a clock is wrong or was set meanwhile: a histogram's sum must not go down.
+        const seconds = Math.max(0, nowMs - timeMs) / 1000;
         metrics.observeNetworkProgramming(seconds);
         this.#log.v(4, "Network programming", { endpoint: service, elapsed: seconds });
       }
