@@ -1,10 +1,10 @@
 /**
- * The nftables backend on a kernel in memory, driven as the proxier drives it: what a sync could not finish is given to the
- * next one again.
+ * The nftables backend on a kernel in memory, or on a real one, driven as the proxier drives it: what a sync could not
+ * finish is given to the next one again.
  */
 import type { MemoryNftKernelOptions } from "../../../kernel/nftables/memory-nftables.ts";
 import { MemoryNftKernel } from "../../../kernel/nftables/memory-nftables.ts";
-import type { NftOperation } from "../../../kernel/nftables/nftables.ts";
+import type { Nftables, NftOperation } from "../../../kernel/nftables/nftables.ts";
 import type { Json } from "../../../kernel/nftables/ruleset-json.ts";
 import { type Facts, type Logger, silentLogger } from "../../../logging/logger.ts";
 import type { Endpoint } from "../../../model/endpoint.ts";
@@ -57,7 +57,8 @@ export interface LogLine {
 
 export interface BackendRigOptions extends MemoryNftKernelOptions {
   readonly family?: IpFamily;
-  readonly kernel?: MemoryNftKernel;
+  /** Where the rules go. @default a kernel in memory, {@link BackendRig.kernel} */
+  readonly connect?: () => Nftables;
 }
 
 export class BackendRig {
@@ -67,6 +68,7 @@ export class BackendRig {
   readonly metrics = { syncFailures: 0, cleanupFailures: 0 };
   readonly #model: ModelView;
   readonly #config: PlanConfig;
+  readonly #connect: () => Nftables;
   /** What the backend asked to have repaired: a full sync, or these ports. */
   readonly lost: (LostRules | undefined)[] = [];
   /** Monotonic. */
@@ -77,10 +79,11 @@ export class BackendRig {
   #needsFullSync = true;
   #hasLost = false;
 
-  constructor(model: ModelView, { family = "IPv4", kernel, ...options }: BackendRigOptions = {}) {
+  constructor(model: ModelView, { family = "IPv4", connect, ...options }: BackendRigOptions = {}) {
     this.#model = model;
     this.#config = CONFIGS[family];
-    this.kernel = kernel ?? new MemoryNftKernel(family === "IPv4" ? "ip" : "ip6", options);
+    this.kernel = new MemoryNftKernel(family === "IPv4" ? "ip" : "ip6", options);
+    this.#connect = connect ?? (() => this.kernel.connect());
     this.backend = this.#start();
   }
 
@@ -95,7 +98,7 @@ export class BackendRig {
     const log: Logger = { ...silentLogger, warn: record("warn"), error: record("error"), with: () => log };
     const backend = new NftablesBackend({
       config: this.#config,
-      nft: this.kernel.connect(),
+      nft: this.#connect(),
       nodePortIPs: async () => this.node.nodePortIPs,
       metrics: {
         syncFailures: { inc: () => void this.metrics.syncFailures++ },

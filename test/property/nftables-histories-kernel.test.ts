@@ -1,0 +1,81 @@
+/**
+ * Random histories on the real kernel: what `nft` lists after every sync is what it lists after one full sync of the same
+ * objects into a table of its own. `KPTS_PROPERTY_KERNEL_RUNS` sets how many histories are tried per family.
+ */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { after, before, describe, test } from "node:test";
+import fc from "fast-check";
+import { BackendRig } from "../../src/backends/nftables/testing/backend-rig.ts";
+import { type NetlinkRuleset, openNetlinkRuleset } from "../../src/kernel/nftables/netlink-nftables.ts";
+import { canonicalNftables } from "../conformance/canonical-nftables.ts";
+import { inNetns } from "../support/in-netns.ts";
+import { type Step, stepArbitrary } from "./cluster-arbitrary.ts";
+import { NftablesHistory } from "./nftables-history.ts";
+
+const RUNS = Number(process.env.KPTS_PROPERTY_KERNEL_RUNS ?? "24");
+const FAMILIES = [
+  { family: "IPv4", nft: "ip" },
+  { family: "IPv6", nft: "ip6" },
+] as const;
+
+const TABLE = "kube-proxy";
+/** What one full sync makes. */
+const FRESH = "kube-proxy-fresh";
+
+function listed(family: string, table: string): string {
+  const text = execFileSync("nft", ["-j", "list", "table", family, table], { encoding: "utf8", maxBuffer: 2 ** 28 });
+  return canonicalNftables(JSON.parse(text.replaceAll(`"${table}"`, `"${TABLE}"`)).nftables);
+}
+
+type Happening = Step | { readonly kind: "restart" };
+
+inNetns(import.meta.url, { name: "nfthist", timeoutMs: 300_000 }, () => {
+  describe("random histories on the real kernel", () => {
+    let ruleset: NetlinkRuleset;
+    before(() => {
+      ruleset = openNetlinkRuleset();
+    });
+    after(() => ruleset.close());
+
+    for (const { family, nft } of FAMILIES) {
+      async function assertAsFromNothing(history: NftablesHistory): Promise<void> {
+        execFileSync("nft", [`add table ${nft} ${FRESH}; delete table ${nft} ${FRESH}`]);
+        const connect = () => ruleset.open({ family: nft, table: FRESH });
+        const fresh = new BackendRig(history.state, { family, connect });
+        Object.assign(fresh.node, history.rig.node);
+        assert.deepEqual((await fresh.sync()).failures, []);
+        fresh.close();
+        assert.equal(listed(nft, TABLE), listed(nft, FRESH));
+      }
+
+      test(`${family}: every sync leaves what a full sync from nothing leaves`, async () => {
+        const happening: fc.Arbitrary<Happening> = fc.oneof(
+          { weight: 15, arbitrary: stepArbitrary(family) },
+          { weight: 1, arbitrary: fc.constant<Happening>({ kind: "restart" }) },
+        );
+        await fc.assert(
+          fc.asyncProperty(fc.array(happening, { maxLength: 20, size: "max" }), async (happenings) => {
+            execFileSync("nft", ["flush ruleset"]);
+            const history = new NftablesHistory(family, { connect: () => ruleset.open({ family: nft, table: TABLE }) });
+            try {
+              for (const step of [...happenings, { kind: "sync", isFullSync: false } as const]) {
+                if (step.kind === "restart") history.rig.restart();
+                else if (step.kind !== "sync") history.apply(step);
+                else {
+                  assert.deepEqual((await history.sync(step.isFullSync)).failures, []);
+                  await assertAsFromNothing(history);
+                }
+              }
+              assert.deepEqual(history.rig.metrics, { syncFailures: 0, cleanupFailures: 0 });
+              assert.deepEqual(history.rig.lost, [], "our own commits were taken for somebody else's");
+            } finally {
+              history.rig.close();
+            }
+          }),
+          { numRuns: RUNS, endOnFailure: true },
+        );
+      });
+    }
+  });
+});
