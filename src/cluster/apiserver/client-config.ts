@@ -37,6 +37,8 @@ export interface ClientConfig {
   readonly serverName: string | undefined;
   /** `undefined` leaves it to HTTPS_PROXY and its kin. */
   readonly proxyUrl: string | undefined;
+  /** `disable-compression`: answers are asked for as they are, where bandwidth is cheaper than processor time. */
+  readonly isCompressionDisabled?: boolean;
   readonly clientCertificate: { readonly certificate: Material; readonly key: Material } | undefined;
   readonly authentication: Authentication;
   /** `Impersonate-…` headers. */

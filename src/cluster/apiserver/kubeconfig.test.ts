@@ -75,6 +75,7 @@ test("embedded certificates, TLS server name, proxy and impersonation are taken 
         "certificate-authority-data": data(PEM),
         "tls-server-name": "kubernetes",
         "proxy-url": "http://proxy:3128",
+        "disable-compression": true,
       },
       {
         tokenFile: undefined,
@@ -89,6 +90,7 @@ test("embedded certificates, TLS server name, proxy and impersonation are taken 
   assert.deepEqual(config.ca, { kind: "data", text: PEM });
   assert.equal(config.serverName, "kubernetes");
   assert.equal(config.proxyUrl, "http://proxy:3128");
+  assert.equal(config.isCompressionDisabled, true);
   assert.deepEqual(config.clientCertificate?.key, { kind: "file", path: "/etc/kp/key.pem" });
   assert.deepEqual(config.authentication, { kind: "none" });
   assert.deepEqual(config.impersonation, {

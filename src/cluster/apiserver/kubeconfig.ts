@@ -74,7 +74,10 @@ function named(
   return fail(`${wantedBy} "${name}" is not among the ${list}`);
 }
 
-type ClusterPart = Pick<ClientConfig, "server" | "ca" | "isServerVerified" | "serverName" | "proxyUrl">;
+type ClusterPart = Pick<
+  ClientConfig,
+  "server" | "ca" | "isServerVerified" | "serverName" | "proxyUrl" | "isCompressionDisabled"
+>;
 
 function readCluster(reader: Reader, cluster: JsonObject, name: string, master: string): ClusterPart {
   const { found, fail } = reader;
@@ -88,6 +91,7 @@ function readCluster(reader: Reader, cluster: JsonObject, name: string, master: 
   if (server === "" && master === "") fail(`no server found for ${where}`);
   const serverName = stringField(found, cluster["tls-server-name"], `${where}: tls-server-name`);
   const proxyUrl = stringField(found, cluster["proxy-url"], `${where}: proxy-url`);
+  const isUncompressed = booleanField(found, cluster["disable-compression"], `${where}: disable-compression`);
   if (proxyUrl !== "" && !/^https?:\/\//.test(proxyUrl)) {
     fail(
       `${where}: proxy-url must be an http:// or https:// URL (other kinds of proxy are not supported), got "${proxyUrl}"`,
@@ -103,6 +107,7 @@ function readCluster(reader: Reader, cluster: JsonObject, name: string, master: 
     isServerVerified: !isInsecure,
     serverName: serverName === "" ? undefined : serverName,
     proxyUrl: proxyUrl === "" ? undefined : proxyUrl,
+    ...(isUncompressed ? { isCompressionDisabled: true } : {}),
   };
 }
 

@@ -78,6 +78,10 @@ test("requests go over one kept-alive connection, with the headers that upstream
   assert.equal(headers?.["accept-encoding"], "gzip");
   assert.equal(headers?.["impersonate-group"], "a, b");
   transport.close();
+  const plain = client(server.url, server.authority.certificate, { isCompressionDisabled: true });
+  await read(plain);
+  assert.equal(server.requests.at(-1)?.headers["accept-encoding"], undefined, "disable-compression");
+  plain.close();
 });
 
 test("compressed answers are read, and counted as what they say", async (t) => {

@@ -176,7 +176,7 @@ export class Transport {
           "User-Agent": userAgent,
           Accept: "application/json",
           // Watches are not compressed by any server, and an event must not wait in a decompressor.
-          ...(request.verb === "watch" ? {} : { "Accept-Encoding": "gzip" }),
+          ...(request.verb === "watch" || config.isCompressionDisabled === true ? {} : { "Accept-Encoding": "gzip" }),
           ...(body === undefined
             ? {}
             : { "Content-Type": body.contentType, "Content-Length": Buffer.byteLength(body.text) }),
