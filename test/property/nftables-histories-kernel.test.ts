@@ -13,7 +13,7 @@ import { inNetns } from "../support/in-netns.ts";
 import { type Step, stepArbitrary } from "./cluster-arbitrary.ts";
 import { NftablesHistory } from "./nftables-history.ts";
 
-const RUNS = Number(process.env.KPTS_PROPERTY_KERNEL_RUNS ?? "24");
+const RUNS = Number(process.env.KPTS_PROPERTY_KERNEL_RUNS ?? "16");
 const FAMILIES = [
   { family: "IPv4", nft: "ip" },
   { family: "IPv6", nft: "ip6" },
@@ -27,6 +27,9 @@ function listed(family: string, table: string): string {
   const text = execFileSync("nft", ["-j", "list", "table", family, table], { encoding: "utf8", maxBuffer: 2 ** 28 });
   return canonicalNftables(JSON.parse(text.replaceAll(`"${table}"`, `"${TABLE}"`)).nftables);
 }
+
+/** Short ones hardly ever change what is there. */
+const LONG = { minLength: 20, maxLength: 60, size: "max" } as const;
 
 type Happening = Step | { readonly kind: "restart" };
 
@@ -55,7 +58,7 @@ inNetns(import.meta.url, { name: "nfthist", timeoutMs: 300_000 }, () => {
           { weight: 1, arbitrary: fc.constant<Happening>({ kind: "restart" }) },
         );
         await fc.assert(
-          fc.asyncProperty(fc.array(happening, { maxLength: 20, size: "max" }), async (happenings) => {
+          fc.asyncProperty(fc.array(happening, LONG), async (happenings) => {
             execFileSync("nft", ["flush ruleset"]);
             const history = new NftablesHistory(family, { connect: () => ruleset.open({ family: nft, table: TABLE }) });
             try {
