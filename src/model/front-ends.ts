@@ -2,16 +2,20 @@
  * Which service port answers at which destination, to see when two claim the same one. The API server keeps cluster IPs
  * and node ports unique, but not external and load-balancer IPs, and a folder of manifests keeps nothing unique.
  */
-import { joinHostPort } from "../net/ip.ts";
+import type { Protocol } from "../cluster/objects.ts";
+import { type IpAddress, joinHostPort } from "../net/ip.ts";
 import type { ServicePort } from "./service-port.ts";
 
-/** The destinations of a port: `tcp 10.96.0.1:443`, `tcp *:30080`. Pure. */
+/** `tcp 10.96.0.1:443`, or `tcp *:30080` for a node port. Pure. */
+export function frontEndText(protocol: Protocol, address: IpAddress | undefined, port: number): string {
+  return `${protocol.toLowerCase()} ${address === undefined ? `*:${port}` : joinHostPort(address, port)}`;
+}
+
+/** The destinations of a port, as {@link frontEndText} writes them. Pure. */
 export function frontEndsOf(port: ServicePort): string[] {
-  const protocol = port.protocol.toLowerCase();
-  const ends = [port.clusterIP, ...port.externalIPs, ...port.loadBalancerVIPs].map(
-    (ip) => `${protocol} ${joinHostPort(ip, port.port)}`,
-  );
-  if (port.nodePort !== 0) ends.push(`${protocol} *:${port.nodePort}`);
+  const { protocol, clusterIP, externalIPs, loadBalancerVIPs } = port;
+  const ends = [clusterIP, ...externalIPs, ...loadBalancerVIPs].map((ip) => frontEndText(protocol, ip, port.port));
+  if (port.nodePort !== 0) ends.push(frontEndText(protocol, undefined, port.nodePort));
   return ends;
 }
 

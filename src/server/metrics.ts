@@ -15,6 +15,7 @@ import { createFamilies, type MetricFamilies } from "./metric-families.ts";
 import { defineNftablesMetrics, type NftablesMetrics } from "./nftables-metrics.ts";
 import { defineRuntimeMetrics } from "./runtime-metrics.ts";
 import { defineSyncMetrics } from "./sync-metrics.ts";
+import { defineUserspaceMetrics, type UserspaceMetrics } from "./userspace-metrics.ts";
 
 /** The facts of `kubernetes_build_info` and `--version=raw`. */
 export interface BuildInfo {
@@ -45,6 +46,7 @@ export interface ProxyMetrics {
   /** Only the families of the mode that runs exist: they come with the first call. */
   iptablesMetrics(family: IpFamily): IptablesMetrics;
   nftablesMetrics(family: IpFamily): NftablesMetrics;
+  userspaceMetrics(family: IpFamily): UserspaceMetrics;
   /** Adds the nfacct packet counters, read at each scrape. Call at most once, and only when the kernel has nfacct. */
   collectNfacct(read: ReadNfacct, log: Logger): void;
   /** Counts an answer of /healthz. */
@@ -77,6 +79,7 @@ export function createMetrics(): ProxyMetrics {
   const syncMetrics = defineSyncMetrics(families);
   let iptables: ReturnType<typeof defineIptablesMetrics> | undefined;
   let nftables: ReturnType<typeof defineNftablesMetrics> | undefined;
+  let userspace: ReturnType<typeof defineUserspaceMetrics> | undefined;
   const statusCounter = (kind: "healthz" | "livez") => {
     return families.counter({
       name: `kubeproxy_proxy_${kind}_total`,
@@ -120,6 +123,10 @@ export function createMetrics(): ProxyMetrics {
     nftablesMetrics(family) {
       nftables ??= defineNftablesMetrics(families);
       return nftables(family);
+    },
+    userspaceMetrics(family) {
+      userspace ??= defineUserspaceMetrics(families);
+      return userspace(family);
     },
     collectNfacct: (read, log) => defineNfacctMetrics(families, read, log),
     countHealthz: (status) => healthz.inc({ code: status }),

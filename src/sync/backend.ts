@@ -58,9 +58,20 @@ export interface Backend {
   sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome>;
   /**
    * Watches for other programs destroying our rules until the signal aborts; calls `onLost` with what must be written
-   * again, or with nothing when a full sync is due. Optional: a mode without it has nothing to watch.
+   * again, or with nothing when a full sync is due, and `requestSync` when nothing was destroyed but the host has changed.
+   * Optional: a mode without it has nothing to watch.
    */
-  monitor?(onLost: (lost?: LostRules) => void, signal: AbortSignal): Promise<void>;
+  monitor?(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void>;
+  /**
+   * For modes that hold more than rules: called once, after the last sync, when the process is told to stop. Resolves when
+   * the process may end.
+   */
+  close?(): Promise<void>;
+  /**
+   * Whether UDP flows lead to this process and not to endpoints, so that the mode alone knows which of the connection
+   * tracking table's are stale.
+   */
+  readonly endsUdpFlows?: boolean;
   /** Overrides whether the periodic full sync may be skipped (iptables large-cluster mode). */
   readonly skipsPeriodicFullSync?: boolean;
   /** Whether the rules depend on {@link SyncInput.serviceCIDRs}, so that a change of them calls for a full sync. */

@@ -202,7 +202,7 @@ export class Proxier {
     };
     while (!signal.aborted) {
       try {
-        await backend.monitor?.(onLost, signal);
+        await backend.monitor?.(onLost, signal, () => this.sync());
         return;
       } catch (error) {
         if (signal.aborted) return;
@@ -263,7 +263,7 @@ export class Proxier {
     this.#unfinishedPorts =
       carried.length === 0 ? applied.changedPorts : new Set([...carried, ...applied.changedPorts]);
     this.#lostPorts = new Set();
-    this.#leavesStaleFlows ||= applied.conntrackCleanupRequired;
+    this.#leavesStaleFlows ||= applied.conntrackCleanupRequired && this.#options.backend.endsUdpFlows !== true;
     return applied;
   }
 

@@ -1,0 +1,189 @@
+/**
+ * The userspace mode for one address family: this process takes the connections and carries their bytes. Here the model's
+ * changes are turned into what the balancer, and whatever leads clients to the proxy (`fronts.ts`), have to do. Reference
+ * legacy-modes.md §1.
+ */
+import type { Logger } from "../../logging/logger.ts";
+import { equalLists } from "../../model/equal-lists.ts";
+import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import type { IpAddress, IpFamily } from "../../net/ip.ts";
+import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import type { Clock } from "../../sync/clock.ts";
+import { TimeSlice } from "../../sync/time-slice.ts";
+import type { Affinity, Balancer } from "./balancer.ts";
+import { destinationsOf } from "./endpoint-destinations.ts";
+import type { FrontFailures, Fronts, WantedFront } from "./fronts.ts";
+import { PortalClaims } from "./portal-claims.ts";
+import { portalsOf } from "./portals.ts";
+import { isRelayed, type ServiceRelays } from "./service-relays.ts";
+
+/** Upstream's words. */
+const SCTP_REFUSED = "SCTP is not supported for user space proxy";
+
+export interface UserspaceBackendOptions {
+  readonly family: IpFamily;
+  readonly balancer: Balancer;
+  readonly sockets: ServiceRelays;
+  readonly fronts: Fronts;
+  readonly nodePortAddresses: NodePortAddresses;
+  /** The addresses of this host, of this family. Asked on every sync. */
+  readonly hostAddresses: () => Promise<readonly IpAddress[]>;
+  /** Calls back when they change, until the signal aborts. Rejects when that cannot be watched. */
+  readonly watchHostAddresses: (onChange: () => void, signal: AbortSignal) => Promise<void>;
+  /** Between two checks of the rules. */
+  readonly checkIntervalMs: number;
+  /** How long connections may go on after a stop. */
+  readonly drainTimeoutMs: number;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+export class UserspaceBackend implements Backend {
+  readonly mode = "userspace";
+  readonly endsUdpFlows = true;
+  readonly family: IpFamily;
+  readonly #options: UserspaceBackendOptions;
+  readonly #claims: PortalClaims;
+  /** What the fronts were last asked for. */
+  readonly #asked = new Map<string, ServicePort>();
+  #hostAddresses: ReadonlySet<IpAddress> = new Set();
+  /** What the last request left undone; undefined: nothing is known. */
+  #failures: FrontFailures | undefined;
+  #requestSync: () => void = () => {};
+
+  constructor(options: UserspaceBackendOptions) {
+    this.#options = options;
+    this.family = options.family;
+    this.#claims = new PortalClaims(options.log);
+  }
+
+  async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
+    const { fronts } = this.#options;
+    const isSameHost = await this.#readHostAddresses();
+    const isFull = input.isFullSync || !isSameHost || this.#failures === undefined;
+    const keys = isFull ? new Set([...input.services.keys(), ...this.#asked.keys()]) : input.changedPorts;
+    const changed = new Set(this.#failures?.keys());
+    // Whatever ends this sync early leaves changes that are noted here and not yet made.
+    this.#failures = undefined;
+    const slice = new TimeSlice();
+    for (const key of keys) {
+      this.#updateBalancer(key, input);
+      for (const other of this.#updateClaims(key, input.services.get(key))) changed.add(other);
+      if (slice.isOver()) await slice.next(signal);
+    }
+    const wanted = this.#wantedFronts(isFull ? keys : changed, input);
+    this.#failures = await fronts.apply({ isFull, wanted, hostAddresses: this.#hostAddresses }, signal);
+    return { failures: this.#describe(this.#failures, input), noLocalEndpoints: { internal: 0, external: 0 } };
+  }
+
+  async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
+    this.#requestSync = requestSync;
+    const stop = new AbortController();
+    const either = AbortSignal.any([signal, stop.signal]);
+    try {
+      await Promise.all([
+        this.#checkRegularly(onLost, either),
+        this.#options.watchHostAddresses(() => requestSync(), either),
+      ]);
+    } finally {
+      stop.abort();
+    }
+  }
+
+  /** Another try is worth making before the next is due. */
+  retry(): void {
+    this.#requestSync();
+  }
+
+  async close(): Promise<void> {
+    const { fronts, sockets, drainTimeoutMs, log } = this.#options;
+    await fronts.close();
+    const { connections } = sockets;
+    if (connections > 0) log.info("Waiting for connections to end", { connections, limitMs: drainTimeoutMs });
+    await sockets.drain(drainTimeoutMs);
+  }
+
+  async #checkRegularly(onLost: () => void, signal: AbortSignal): Promise<void> {
+    const { balancer, fronts, checkIntervalMs, clock, log } = this.#options;
+    for (;;) {
+      await clock.sleep(checkIntervalMs, signal);
+      if (signal.aborted) return;
+      balancer.purgeExpired();
+      if ((await fronts.isIntact?.()) !== "absent") continue;
+      log.info("Portal rules were changed by somebody else and are written again");
+      onLost();
+    }
+  }
+
+  /** @returns whether they are what they were; also when they could not be read. */
+  async #readHostAddresses(): Promise<boolean> {
+    const known = this.#hostAddresses;
+    try {
+      this.#hostAddresses = new Set(await this.#options.hostAddresses());
+    } catch (error) {
+      this.#options.log.error("Failed to get the addresses of this host, going on with those known", error);
+    }
+    return known.size === this.#hostAddresses.size && [...known].every((ip) => this.#hostAddresses.has(ip));
+  }
+
+  #updateBalancer(key: string, { services, endpoints }: SyncInput): void {
+    const { balancer, sockets } = this.#options;
+    const port = services.get(key);
+    const isServed = port !== undefined && isRelayed(port.name);
+    if (isServed) balancer.setService(key, affinityOf(port));
+    else balancer.deleteService(key);
+    const gone = balancer.setEndpoints(key, isServed ? destinationsOf(endpoints.get(key) ?? []) : []);
+    if (gone.length > 0) sockets.endSessionsTo(key, gone);
+  }
+
+  /** @returns the keys of service ports whose portals differ from what was asked for. */
+  #updateClaims(key: string, port: ServicePort | undefined): Iterable<string> {
+    const before = this.#asked.get(key);
+    if (before === port || (before !== undefined && port !== undefined && haveSamePortals(before, port))) {
+      if (port !== undefined) this.#asked.set(key, port);
+      return [];
+    }
+    if (port === undefined) this.#asked.delete(key);
+    else this.#asked.set(key, port);
+    if (port !== undefined && !isRelayed(port.name)) {
+      this.#options.log.error("A service port is left out", new Error(SCTP_REFUSED), { service: port.name.text });
+      return [];
+    }
+    return [key, ...this.#claims.set(key, port)];
+  }
+
+  #wantedFronts(keys: Iterable<string>, { services }: SyncInput): Map<string, WantedFront | undefined> {
+    const onNode = nodePortIPs(this.#options.nodePortAddresses, this.#hostAddresses);
+    const wanted = new Map<string, WantedFront | undefined>();
+    for (const key of keys) {
+      const port = services.get(key);
+      if (port === undefined || !isRelayed(port.name)) wanted.set(key, undefined);
+      else wanted.set(key, { port, portals: this.#claims.own(key, portalsOf(port, onNode)) });
+    }
+    return wanted;
+  }
+
+  #describe(failures: FrontFailures, { services }: SyncInput): SyncFailure[] {
+    return [...failures].map(([key, reasons]) => ({
+      subject: services.get(key)?.name.text ?? key,
+      reason: reasons.join("; "),
+    }));
+  }
+}
+
+function affinityOf({ sessionAffinity, stickyMaxAgeSeconds }: ServicePort): Affinity {
+  return sessionAffinity === "ClientIP" ? { timeoutSeconds: stickyMaxAgeSeconds } : undefined;
+}
+
+/** What does not show in an address is the balancer's alone. */
+function haveSamePortals(a: ServicePort, b: ServicePort): boolean {
+  return (
+    a.clusterIP === b.clusterIP &&
+    a.port === b.port &&
+    a.nodePort === b.nodePort &&
+    equalLists(a.externalIPs, b.externalIPs) &&
+    equalLists(a.loadBalancerVIPs, b.loadBalancerVIPs) &&
+    equalLists(a.loadBalancerSourceRanges, b.loadBalancerSourceRanges)
+  );
+}

@@ -1,0 +1,137 @@
+/**
+ * Service ports without any rules: sockets at the service addresses that this host has, or is given, and at the node ports.
+ * The form for hosts without netfilter, and, with an {@link AddressAssigner}, for Windows. Reference legacy-modes.md §4.
+ */
+import type { Relay } from "../../kernel/relay/relay.ts";
+import type { Logger } from "../../logging/logger.ts";
+import type { ServicePortName } from "../../model/service-port-name.ts";
+import { type Cidr, type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
+import type { AddressAssigner } from "./address-assigner.ts";
+import { FailureList, type FrontFailures, type Fronts, type FrontsRequest, type WantedFront } from "./fronts.ts";
+import type { ServiceRelays } from "./service-relays.ts";
+
+export interface DirectFrontsOptions {
+  readonly family: IpFamily;
+  readonly sockets: ServiceRelays;
+  /** Absent: addresses that the host does not have are not served. */
+  readonly assigner?: AddressAssigner;
+  readonly log: Logger;
+}
+
+interface Listener {
+  readonly address: IpAddress;
+  readonly port: number;
+  readonly sources: readonly Cidr[];
+}
+
+interface Front {
+  readonly name: ServicePortName;
+  readonly listeners: ReadonlyMap<string, Listener>;
+  readonly sockets: Map<string, Relay>;
+}
+
+export class DirectFronts implements Fronts {
+  readonly #options: DirectFrontsOptions;
+  readonly #anywhere: IpAddress;
+  readonly #fronts = new Map<string, Front>();
+  /** How many listeners want an address that is not everywhere. */
+  readonly #users = new Map<IpAddress, number>();
+
+  constructor(options: DirectFrontsOptions) {
+    this.#options = options;
+    this.#anywhere = (options.family === "IPv4" ? "0.0.0.0" : "::") as IpAddress; // literal addresses
+  }
+
+  async apply(request: FrontsRequest, signal: AbortSignal): Promise<FrontFailures> {
+    const { assigner } = this.#options;
+    const failures = new FailureList();
+    for (const [key, wanted] of this.#changesOf(request)) await this.#replace(key, wanted);
+    const refused = await assigner?.update(new Set(this.#users.keys()), signal);
+    for (const key of request.wanted.keys()) {
+      const front = this.#fronts.get(key);
+      if (front === undefined) continue;
+      for (const [text, listener] of front.listeners) {
+        signal.throwIfAborted();
+        const reason = refused?.get(listener.address);
+        if (reason !== undefined) failures.add(key, `${listener.address}: ${reason}`);
+        const isHere = listener.address === this.#anywhere || request.hostAddresses.has(listener.address);
+        const isUsable = isHere || (assigner !== undefined && reason === undefined);
+        if (isUsable) await this.#listen(front, text, listener, failures);
+        else await this.#stop(front, text, listener);
+      }
+    }
+    return failures.byKey;
+  }
+
+  async close(): Promise<void> {
+    const { assigner, sockets, log } = this.#options;
+    await sockets.closeAll();
+    this.#fronts.clear();
+    this.#users.clear();
+    try {
+      await assigner?.update(new Set(), new AbortController().signal);
+    } catch (error) {
+      log.error("Service addresses could not be given back", error);
+    }
+  }
+
+  *#changesOf({ isFull, wanted }: FrontsRequest): Iterable<readonly [string, WantedFront | undefined]> {
+    yield* wanted;
+    if (!isFull) return;
+    for (const key of [...this.#fronts.keys()]) if (!wanted.has(key)) yield [key, undefined];
+  }
+
+  /** Notes what shall be listened on, and closes what shall not any more. */
+  async #replace(key: string, wanted: WantedFront | undefined): Promise<void> {
+    const before = this.#fronts.get(key);
+    const listeners = wanted === undefined ? new Map<string, Listener>() : this.#listenersOf(wanted);
+    for (const { address } of before?.listeners.values() ?? []) this.#use(address, -1);
+    for (const { address } of listeners.values()) this.#use(address, 1);
+    if (wanted === undefined) this.#fronts.delete(key);
+    else this.#fronts.set(key, { name: wanted.port.name, listeners, sockets: before?.sockets ?? new Map() });
+    if (before === undefined) return;
+    for (const [text, relay] of before.sockets) {
+      if (listeners.has(text)) continue;
+      before.sockets.delete(text);
+      await this.#options.sockets.close(before.name, relay);
+    }
+  }
+
+  /** By what makes them different, sources included. */
+  #listenersOf({ portals }: WantedFront): Map<string, Listener> {
+    const listeners = new Map<string, Listener>();
+    const taken = new Set<string>();
+    for (const { address = this.#anywhere, port, sources } of portals) {
+      const place = joinHostPort(address, port);
+      // An external IP may be a load balancer's as well.
+      if (taken.has(place)) continue;
+      taken.add(place);
+      listeners.set([place, ...sources].join(" "), { address, port, sources });
+    }
+    return listeners;
+  }
+
+  #use(address: IpAddress, change: 1 | -1): void {
+    if (address === this.#anywhere) return;
+    const users = (this.#users.get(address) ?? 0) + change;
+    if (users === 0) this.#users.delete(address);
+    else this.#users.set(address, users);
+  }
+
+  async #listen(front: Front, text: string, listener: Listener, failures: FailureList): Promise<void> {
+    if (front.sockets.has(text)) return;
+    try {
+      front.sockets.set(text, await this.#options.sockets.listen({ name: front.name, ...listener }));
+    } catch (error) {
+      failures.add(front.name.key, error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  async #stop({ name, sockets }: Front, text: string, { address }: Listener): Promise<void> {
+    const relay = sockets.get(text);
+    this.#options.log.v(2, "A service address is not on this host and is not served", { service: name.text, address });
+    if (relay === undefined) return;
+    sockets.delete(text);
+    await this.#options.sockets.close(name, relay);
+  }
+}

@@ -1,0 +1,45 @@
+/** What leads clients to the sockets of the proxy: rules, or sockets at the service addresses themselves. */
+import type { ServicePort } from "../../model/service-port.ts";
+import type { IpAddress } from "../../net/ip.ts";
+import type { Portal } from "./portals.ts";
+
+/** A service port as it shall be; its key is `port.name.key`. */
+export interface WantedFront {
+  readonly port: ServicePort;
+  /** Those of its portals that no other service port has before it. */
+  readonly portals: readonly Portal[];
+}
+
+export interface FrontsRequest {
+  /** `wanted` is everything; otherwise only what changed. */
+  readonly isFull: boolean;
+  /** By key; `undefined` is a service port that is gone. */
+  readonly wanted: ReadonlyMap<string, WantedFront | undefined>;
+  /** Of this family. */
+  readonly hostAddresses: ReadonlySet<IpAddress>;
+}
+
+/** Why something of a service port does not work; by key. Absent: all of it does. */
+export type FrontFailures = ReadonlyMap<string, readonly string[]>;
+
+export interface Fronts {
+  /**
+   * Brings what there is to what shall be; what fails for one service port does not keep the others, and is tried again when
+   * it is asked for again. Rejects when nothing can be said of the outcome; the next request must be full then.
+   */
+  apply(request: FrontsRequest, signal: AbortSignal): Promise<FrontFailures>;
+  /** Whether rules are as they were left; `unknown` also while they change. Absent where there are none. */
+  isIntact?(): Promise<"present" | "absent" | "unknown">;
+  /** Accepts no more clients and leaves nothing behind but connections that go on. Never rejects. */
+  close(): Promise<void>;
+}
+
+/** Reasons by key, collected one by one. */
+export class FailureList {
+  readonly byKey = new Map<string, string[]>();
+  add(key: string, reason: string): void {
+    const known = this.byKey.get(key);
+    if (known === undefined) this.byKey.set(key, [reason]);
+    else known.push(reason);
+  }
+}

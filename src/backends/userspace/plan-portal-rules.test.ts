@@ -1,0 +1,106 @@
+/** The portal rules, next to the tables of reference legacy-modes.md §1.2 and §1.3. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
+import type { NodePortIPs } from "../../model/node-port-addresses.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import { ip, makeServicePort } from "../../model/testing/records.ts";
+import type { Cidr } from "../../net/ip.ts";
+import { PORTAL_JUMPS, type PortalPlanConfig, planPortalRules } from "./plan-portal-rules.ts";
+import { portalsOf } from "./portals.ts";
+
+const config: PortalPlanConfig = {
+  listenAddress: ip("0.0.0.0"),
+  hostAddress: ip("192.168.1.5"),
+  knowsBridgePorts: true,
+};
+const PROXY_PORT = 40001;
+
+/** `table chain …rest` without the words that are the same in all rules of the port. */
+function rulesOf(port: ServicePort, options: Partial<PortalPlanConfig> = {}, nodes: NodePortIPs = { kind: "all" }) {
+  const { shared } = planPortalRules(port, portalsOf(port, nodes), PROXY_PORT, { ...config, ...options });
+  const common = `-m comment --comment ${port.name.text} -m ${port.protocol.toLowerCase()} -p ${port.protocol.toLowerCase()} `;
+  return shared.map(({ table, rule }) => `${table} ${ruleSpec(rule).replace(common, "")}`);
+}
+
+test("the jumps stand where upstream puts them: portals first, node ports last", () => {
+  const comment = (text: string) => `-m comment --comment "${text}"`;
+  const portals = comment("handle ClusterIPs; NOTE: this must be before the NodePort rules");
+  const nodePorts = `-m addrtype --dst-type LOCAL ${comment("handle service NodePorts; NOTE: this must be the last rule in the chain")}`;
+  const nonLocal = comment("Ensure that non-local NodePort traffic can flow");
+  assert.deepEqual(
+    PORTAL_JUMPS.map(({ table, rule, position }) => `${position} ${table} ${ruleSpec(rule)}`),
+    [
+      `head nat PREROUTING ${portals} -j KUBE-PORTALS-CONTAINER`,
+      `head nat OUTPUT ${portals} -j KUBE-PORTALS-HOST`,
+      `end nat PREROUTING ${nodePorts} -j KUBE-NODEPORT-CONTAINER`,
+      `end nat OUTPUT ${nodePorts} -j KUBE-NODEPORT-HOST`,
+      `head filter INPUT ${nonLocal} -j KUBE-NODEPORT-NON-LOCAL`,
+    ],
+  );
+});
+
+test("each kind of address has its rules: REDIRECT from elsewhere, DNAT to the node for the node's own packets", () => {
+  const port = makeServicePort({
+    nodePort: 30080,
+    externalIPs: [ip("203.0.113.5")],
+    loadBalancerVIPs: [ip("198.51.100.5")],
+  });
+  assert.deepEqual(rulesOf(port), [
+    "nat KUBE-PORTALS-CONTAINER --dport 80 -d 172.16.0.1/32 -j REDIRECT --to-ports 40001",
+    "nat KUBE-PORTALS-HOST --dport 80 -d 172.16.0.1/32 -j DNAT --to-destination 192.168.1.5:40001",
+    "nat KUBE-PORTALS-CONTAINER --dport 80 -d 203.0.113.5/32 -m physdev ! --physdev-is-in -j REDIRECT --to-ports 40001",
+    "nat KUBE-PORTALS-CONTAINER --dport 80 -d 203.0.113.5/32 -m addrtype --dst-type LOCAL -j REDIRECT --to-ports 40001",
+    "nat KUBE-PORTALS-HOST --dport 80 -d 203.0.113.5/32 -m addrtype --dst-type LOCAL -j DNAT --to-destination 192.168.1.5:40001",
+    "nat KUBE-PORTALS-CONTAINER --dport 80 -d 198.51.100.5/32 -j REDIRECT --to-ports 40001",
+    "nat KUBE-PORTALS-HOST --dport 80 -d 198.51.100.5/32 -j DNAT --to-destination 192.168.1.5:40001",
+    "nat KUBE-NODEPORT-CONTAINER --dport 30080 -j REDIRECT --to-ports 40001",
+    "nat KUBE-NODEPORT-HOST --dport 30080 -j DNAT --to-destination 192.168.1.5:40001",
+    "filter KUBE-NODEPORT-NON-LOCAL --dport 40001 -m state --state NEW -j ACCEPT",
+  ]);
+});
+
+test("a proxy that listens on one address gets everything by DNAT to it", () => {
+  const port = makeServicePort({ nodePort: 30080, protocol: "UDP" });
+  assert.deepEqual(rulesOf(port, { listenAddress: ip("192.168.1.9") }), [
+    "nat KUBE-PORTALS-CONTAINER --dport 80 -d 172.16.0.1/32 -j DNAT --to-destination 192.168.1.9:40001",
+    "nat KUBE-PORTALS-HOST --dport 80 -d 172.16.0.1/32 -j DNAT --to-destination 192.168.1.9:40001",
+    "nat KUBE-NODEPORT-CONTAINER --dport 30080 -j DNAT --to-destination 192.168.1.9:40001",
+    "nat KUBE-NODEPORT-HOST --dport 30080 -j DNAT --to-destination 192.168.1.9:40001",
+    "filter KUBE-NODEPORT-NON-LOCAL --dport 40001 -m state --state NEW -j ACCEPT",
+  ]);
+});
+
+test("IPv6 has the same rules in its own spelling", () => {
+  const port = makeServicePort({ clusterIP: ip("fd00:10:96::1") });
+  const options = { listenAddress: ip("::"), hostAddress: ip("fd00::5") };
+  assert.deepEqual(rulesOf(port, options), [
+    "nat KUBE-PORTALS-CONTAINER --dport 80 -d fd00:10:96::1/128 -j REDIRECT --to-ports 40001",
+    "nat KUBE-PORTALS-HOST --dport 80 -d fd00:10:96::1/128 -j DNAT --to-destination [fd00::5]:40001",
+  ]);
+});
+
+test("where bridge ports are unknown to the kernel no rule asks for them (trap 8)", () => {
+  const port = makeServicePort({ externalIPs: [ip("203.0.113.5")] });
+  const rules = rulesOf(port, { knowsBridgePorts: false });
+  assert.equal(rules[2], "nat KUBE-PORTALS-CONTAINER --dport 80 -d 203.0.113.5/32 -j REDIRECT --to-ports 40001");
+});
+
+test("source ranges and listed node-port addresses narrow the rules", () => {
+  const ranged = makeServicePort({
+    loadBalancerVIPs: [ip("198.51.100.5")],
+    loadBalancerSourceRanges: ["10.0.0.0/8" as Cidr, "192.0.2.0/24" as Cidr],
+  });
+  assert.deepEqual(rulesOf(ranged).slice(2), [
+    "nat KUBE-PORTALS-CONTAINER --dport 80 -d 198.51.100.5/32 -s 10.0.0.0/8 -j REDIRECT --to-ports 40001",
+    "nat KUBE-PORTALS-HOST --dport 80 -d 198.51.100.5/32 -s 10.0.0.0/8 -j DNAT --to-destination 192.168.1.5:40001",
+    "nat KUBE-PORTALS-CONTAINER --dport 80 -d 198.51.100.5/32 -s 192.0.2.0/24 -j REDIRECT --to-ports 40001",
+    "nat KUBE-PORTALS-HOST --dport 80 -d 198.51.100.5/32 -s 192.0.2.0/24 -j DNAT --to-destination 192.168.1.5:40001",
+  ]);
+  const listed = rulesOf(makeServicePort({ nodePort: 30080 }), {}, { kind: "ips", ips: [ip("192.168.1.5")] });
+  assert.deepEqual(listed.slice(2), [
+    "nat KUBE-NODEPORT-CONTAINER --dport 30080 -d 192.168.1.5/32 -j REDIRECT --to-ports 40001",
+    "nat KUBE-NODEPORT-HOST --dport 30080 -d 192.168.1.5/32 -j DNAT --to-destination 192.168.1.5:40001",
+    "filter KUBE-NODEPORT-NON-LOCAL --dport 40001 -m state --state NEW -j ACCEPT",
+  ]);
+});
