@@ -1,0 +1,93 @@
+/**
+ * How many descriptors the relays may have. When a process has none left, the kernel's refusals hit whatever asks next, and
+ * Node drops waiting connections without a word: so the relays stop before that, and say so.
+ */
+import { ListenError, type ListenFacts } from "./listen-error.ts";
+
+export interface DescriptorBudgetOptions {
+  readonly limit: number;
+  /** How many may wait for descriptors; each has one already that is not counted. @default 0 */
+  readonly waitingLimit?: number;
+  /** Told whenever there are too few, at most once every {@link SHORTAGE_REPORT_MS}. */
+  readonly onShortage?: (limit: number) => void;
+  /** Also taken from there. */
+  readonly parent?: DescriptorBudget;
+}
+
+/** How often a lasting shortage is reported. */
+const SHORTAGE_REPORT_MS = 10_000;
+
+/** Kept for everything else that the process does: one in this many of all, within bounds. */
+const RESERVED_PART = 8;
+const MIN_RESERVED = 32;
+const MAX_RESERVED = 1024;
+
+/** What of a limit of open files is for relays. Pure. */
+export function shareOfRelays(fileLimit: number): Pick<DescriptorBudgetOptions, "limit" | "waitingLimit"> {
+  const reserved = Math.min(MAX_RESERVED, Math.max(MIN_RESERVED, Math.floor(fileLimit / RESERVED_PART)));
+  return { limit: Math.max(0, fileLimit - reserved), waitingLimit: Math.floor(reserved / 2) };
+}
+
+export class DescriptorBudget {
+  readonly #options: DescriptorBudgetOptions;
+  readonly #waiting = new Set<{ readonly count: number; readonly start: () => void }>();
+  #used = 0;
+  #reportedMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: DescriptorBudgetOptions) {
+    this.#options = options;
+  }
+
+  get used(): number {
+    return this.#used;
+  }
+
+  /** Takes descriptors if there are so many, and if nobody waits for them. */
+  take(count: number): boolean {
+    if (this.#waiting.size === 0 && this.#tryTake(count)) return true;
+    this.#reportShortage();
+    return false;
+  }
+
+  /**
+   * Calls `start` once these descriptors are taken; in the order of asking.
+   *
+   * @returns what takes the wish back, or `undefined` when too many wait already.
+   */
+  wait(count: number, start: () => void): (() => void) | undefined {
+    if (this.#waiting.size >= (this.#options.waitingLimit ?? 0)) return undefined;
+    const wish = { count, start };
+    this.#waiting.add(wish);
+    return () => void this.#waiting.delete(wish);
+  }
+
+  giveBack(count: number): void {
+    this.#used -= count;
+    this.#options.parent?.giveBack(count);
+    for (const wish of this.#waiting) {
+      if (!this.#tryTake(wish.count)) return;
+      this.#waiting.delete(wish);
+      wish.start();
+    }
+  }
+
+  #tryTake(count: number): boolean {
+    const { limit, parent } = this.#options;
+    if (this.#used + count > limit) return false;
+    if (parent !== undefined && !parent.take(count)) return false;
+    this.#used += count;
+    return true;
+  }
+
+  #reportShortage(): void {
+    const nowMs = performance.now();
+    if (nowMs - this.#reportedMs < SHORTAGE_REPORT_MS) return;
+    this.#reportedMs = nowMs;
+    this.#options.onShortage?.(this.#options.limit);
+  }
+}
+
+/** Takes the descriptor of a socket that is bound to a port. Throws `ListenError`. */
+export function takeForListening(budget: DescriptorBudget, { protocol, address, port }: ListenFacts): void {
+  if (!budget.take(1)) throw new ListenError("out_of_descriptors", { protocol, address, port });
+}

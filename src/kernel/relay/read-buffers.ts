@@ -1,0 +1,67 @@
+/**
+ * Memory that sockets read into. A large read costs a fraction of many small ones, but every connection needs memory of its
+ * own for as long as it lives: so each has little to begin with, and those that carry much borrow more, out of a bounded
+ * amount. Measured in docs/performance.md.
+ */
+
+interface Tier {
+  readonly sizeBytes: number;
+  /** How many may be lent at a time. */
+  readonly limit: number;
+}
+
+/** What a connection has at least, per direction. */
+export const SMALL_READ_BYTES = 4096;
+
+/** From the best to what is left when that is lent: at most 32 MB, then 64 MB. */
+const TIERS: readonly Tier[] = [
+  { sizeBytes: 262_144, limit: 128 },
+  { sizeBytes: 32_768, limit: 2048 },
+];
+
+/** How many small buffers are made at once, and how many are kept unused. */
+const SLAB_BUFFERS = 16;
+const SPARE_SMALL_BUFFERS = 1024;
+/** How many larger ones of a tier are kept unused. */
+const SPARE_LARGE_BUFFERS = 8;
+
+export class ReadBuffers {
+  readonly #small: Buffer[] = [];
+  readonly #tiers = TIERS.map((tier) => ({ ...tier, lent: 0, spare: [] as Buffer[] }));
+
+  /** A small buffer of undefined content. */
+  takeSmall(): Buffer {
+    const spare = this.#small.pop();
+    if (spare !== undefined) return spare;
+    const slab = Buffer.allocUnsafeSlow(SLAB_BUFFERS * SMALL_READ_BYTES);
+    for (let index = 1; index < SLAB_BUFFERS; index++) {
+      this.#small.push(slab.subarray(index * SMALL_READ_BYTES, (index + 1) * SMALL_READ_BYTES));
+    }
+    return slab.subarray(0, SMALL_READ_BYTES);
+  }
+
+  /** The largest buffer that is to be had, or `undefined` when all are lent. */
+  takeLarge(): Buffer | undefined {
+    const tier = this.#tiers.find(({ lent, limit }) => lent < limit);
+    if (tier === undefined) return undefined;
+    tier.lent++;
+    return tier.spare.pop() ?? Buffer.allocUnsafeSlow(tier.sizeBytes);
+  }
+
+  /** Takes back what was lent. Nobody may read into it or write from it any more. */
+  giveBack(buffer: Buffer): void {
+    if (buffer.length === SMALL_READ_BYTES) {
+      if (this.#small.length < SPARE_SMALL_BUFFERS) this.#small.push(buffer);
+      return;
+    }
+    const tier = this.#tiers.find(({ sizeBytes }) => sizeBytes === buffer.length);
+    if (tier === undefined) throw new RangeError(`a buffer of ${buffer.length} bytes is none of ours`);
+    tier.lent--;
+    if (tier.spare.length < SPARE_LARGE_BUFFERS) tier.spare.push(buffer);
+  }
+
+  /** Buffers lent beyond the small ones. */
+  get lentLarge(): number {
+    return this.#tiers.reduce((sum, { lent }) => sum + lent, 0);
+  }
+}

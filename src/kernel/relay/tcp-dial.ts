@@ -1,0 +1,62 @@
+/** One attempt to reach one destination. */
+import { connect, type Socket } from "node:net";
+import type { ByteFlow } from "./byte-flow.ts";
+import type { Destination } from "./relay.ts";
+
+/** The kernel asks a silent peer whether it is still there: otherwise one that vanished would keep its sockets for ever. */
+export const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelay: 60_000 };
+
+export interface DialOutcome {
+  /** The socket has read nothing yet; whoever takes it listens for its errors from now on. */
+  connected(socket: Socket): void;
+  /** @param reason the name of a system error, or words. */
+  failed(reason: string): void;
+}
+
+/** Begins at once; calls exactly one of the outcomes, later, unless it is cancelled before. */
+export class TcpDial {
+  readonly #socket: Socket;
+  readonly #flow: ByteFlow;
+  readonly #timer: NodeJS.Timeout;
+  #isOver = false;
+
+  /** @param flow what the socket will read through; given back when nothing comes of it. */
+  constructor({ address: host, port }: Destination, timeoutMs: number, flow: ByteFlow, outcome: DialOutcome) {
+    this.#flow = flow;
+    this.#socket = connect({ host, port, allowHalfOpen: true, noDelay: true, ...KEEP_ALIVE, onread: flow.onread });
+    const fail = (reason: string): void => {
+      if (this.#isOver) return;
+      this.cancel();
+      outcome.failed(reason);
+    };
+    this.#timer = setTimeout(() => fail(`no answer within ${timeoutMs} ms`), timeoutMs);
+    this.#socket.on("error", (error: NodeJS.ErrnoException) => fail(error.code ?? error.message));
+    this.#socket.once("connect", () => {
+      if (this.#isOver) return;
+      if (isConnectedToItself(this.#socket)) {
+        fail("the connection met itself: nobody listens there");
+        return;
+      }
+      this.#finish();
+      outcome.connected(this.#socket);
+    });
+  }
+
+  /** Gives up. Does nothing once there was an outcome. */
+  cancel(): void {
+    if (this.#isOver) return;
+    this.#finish();
+    this.#socket.once("close", () => this.#flow.release());
+    this.#socket.destroy();
+  }
+
+  #finish(): void {
+    this.#isOver = true;
+    clearTimeout(this.#timer);
+  }
+}
+
+/** The kernel connects a socket to itself when its own port happens to be the one that it asks for. */
+function isConnectedToItself(socket: Socket): boolean {
+  return socket.localPort === socket.remotePort && socket.localAddress === socket.remoteAddress;
+}

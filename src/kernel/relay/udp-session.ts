@@ -1,0 +1,129 @@
+/**
+ * One client's datagrams (reference legacy-modes.md §1.9): a socket of its own, connected to the destination, so that replies
+ * find the way back. Ends when neither side has said anything for the idle timeout.
+ */
+import type { Socket } from "node:dgram";
+import { type Destination, DIAL_TIMEOUTS_MS, type RelayOptions } from "./relay.ts";
+import { isCongested, udpSocketFor } from "./udp-socket.ts";
+
+/** Datagrams kept while the socket is being connected, which takes no longer than a turn of the event loop. */
+const PENDING_LIMIT = 256;
+
+export interface UdpSessionEvents {
+  /** Something for the client. */
+  reply(datagram: Buffer): void;
+  /** Called once. */
+  ended(): void;
+}
+
+export class UdpSession {
+  readonly #options: RelayOptions;
+  readonly #client: Destination;
+  readonly #events: UdpSessionEvents;
+  readonly #idle: NodeJS.Timeout;
+  #attempt = -1;
+  #destination: Destination | undefined;
+  /** `undefined` until the first datagram, and after a destination failed. */
+  #socket: Socket | undefined;
+  /** While it is being connected: what to send then. */
+  #pending: Buffer[] | undefined;
+  #isOpen = false;
+  #isEnded = false;
+
+  constructor(client: Destination, options: RelayOptions, events: UdpSessionEvents) {
+    this.#client = client;
+    this.#options = options;
+    this.#events = events;
+    this.#idle = setTimeout(() => this.end(), options.idleTimeoutMs);
+  }
+
+  isTo({ address, port }: Destination): boolean {
+    return this.#destination?.address === address && this.#destination.port === port;
+  }
+
+  /** Hands on a datagram of the client; looks for a destination first when there is none. */
+  forward(datagram: Buffer): void {
+    this.#idle.refresh();
+    if (this.#pending !== undefined) {
+      if (this.#pending.length < PENDING_LIMIT) this.#pending.push(datagram);
+    } else if (this.#socket !== undefined) this.#send(this.#socket, datagram);
+    else this.#connect([datagram]);
+  }
+
+  end(): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    clearTimeout(this.#idle);
+    this.#drop();
+    this.#events.ended();
+  }
+
+  #connect(pending: Buffer[]): void {
+    const { pick, observer, dialTimeoutsMs = DIAL_TIMEOUTS_MS } = this.#options;
+    // A client that goes on after failures stays with the last kind of attempt: its destination is picked anew each time.
+    this.#attempt = Math.min(this.#attempt + 1, dialTimeoutsMs.length - 1);
+    const destination = pick(this.#client, this.#attempt);
+    if (destination === undefined) {
+      observer.refused(this.#client, "no endpoint");
+      this.end();
+      return;
+    }
+    this.#destination = destination;
+    this.#pending = pending;
+    const socket = udpSocketFor(destination.address);
+    this.#socket = socket;
+    socket.on("error", (error: NodeJS.ErrnoException) => this.#fail(socket, error));
+    socket.on("connect", () => this.#open(socket));
+    socket.on("message", (datagram, remote) => {
+      if (remote.port !== destination.port) return; // somebody was quicker than the connecting
+      this.#idle.refresh();
+      observer.bytes("out", datagram.length);
+      this.#events.reply(datagram);
+    });
+    socket.connect(destination.port, destination.address);
+  }
+
+  #open(socket: Socket): void {
+    if (this.#socket !== socket) return;
+    this.#isOpen = true;
+    this.#options.observer.opened();
+    const pending = this.#pending ?? [];
+    this.#pending = undefined;
+    for (const datagram of pending) this.#send(socket, datagram);
+  }
+
+  #send(socket: Socket, datagram: Buffer): void {
+    if (isCongested(socket)) return;
+    this.#options.observer.bytes("in", datagram.length);
+    socket.send(datagram, this.#onSent);
+  }
+
+  readonly #onSent = (error: NodeJS.ErrnoException | null): void => {
+    if (error !== null && this.#socket !== undefined && !this.#isEnded) this.#fail(this.#socket, error);
+  };
+
+  /** Nobody listens there, or there is no way: the client's next datagram goes elsewhere. */
+  #fail(socket: Socket, error: NodeJS.ErrnoException): void {
+    if (this.#socket !== socket || this.#destination === undefined) return;
+    // The kernel refused this datagram and will take the next one.
+    if (error.code === "EMSGSIZE" || error.code === "ENOBUFS") return;
+    const { observer, dialTimeoutsMs = DIAL_TIMEOUTS_MS } = this.#options;
+    observer.dialFailed(this.#destination, error.code ?? error.message);
+    const pending = this.#pending;
+    this.#drop();
+    if (pending === undefined) return;
+    if (this.#attempt < dialTimeoutsMs.length - 1) this.#connect(pending);
+    else observer.refused(this.#client, "failed to connect to an endpoint");
+  }
+
+  #drop(): void {
+    const socket = this.#socket;
+    this.#socket = undefined;
+    this.#pending = undefined;
+    this.#destination = undefined;
+    socket?.close();
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    this.#options.observer.closed();
+  }
+}
