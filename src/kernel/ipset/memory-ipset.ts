@@ -36,13 +36,28 @@ interface MemorySet {
   members: Map<string, IpsetEntry>;
 }
 
+export interface MemoryIpsetOptions {
+  /** Whether a rule refers to the set of that name, besides those in {@link MemoryIpset.references}. @default none does */
+  readonly isInUse?: (name: string) => boolean;
+}
+
 export class MemoryIpset implements Ipset {
   /** Names of sets that a rule refers to: they cannot be destroyed. */
   readonly references = new Set<string>();
+  readonly #isInUse: (name: string) => boolean;
   readonly #sets = new Map<string, MemorySet>();
   readonly #faults = new Set<IpsetFault>();
   readonly #operations: IpsetOperation[] = [];
   #messages = 0;
+
+  constructor({ isInUse = () => false }: MemoryIpsetOptions = {}) {
+    this.#isInUse = isInUse;
+  }
+
+  /** Whether there is a set of that name, of any type. */
+  has(name: string): boolean {
+    return this.#sets.has(name);
+  }
 
   /** Requests so far, reading ones included: what a netlink implementation would send. */
   get messages(): number {
@@ -128,7 +143,7 @@ export class MemoryIpset implements Ipset {
   async destroy(name: string): Promise<void> {
     this.#messages++;
     if (!this.#sets.has(name)) return;
-    if (this.references.has(name)) throw ipsetError(`destroy the set ${name}`, "IPSET_ERR_BUSY");
+    if (this.references.has(name) || this.#isInUse(name)) throw ipsetError(`destroy the set ${name}`, "IPSET_ERR_BUSY");
     this.#sets.delete(name);
   }
 

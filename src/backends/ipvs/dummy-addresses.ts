@@ -1,0 +1,66 @@
+/** The addresses of one family on kube-ipvs0: where they differ from what is wanted, and how that is ended. */
+import type { Links } from "../../kernel/route/links.ts";
+import type { IpAddress } from "../../net/ip.ts";
+import type { Claims, Touched } from "../claims.ts";
+import { DUMMY_DEVICE } from "./names.ts";
+
+export interface AddressDifference {
+  readonly bind: readonly IpAddress[];
+  readonly unbind: readonly IpAddress[];
+}
+
+/** An address that is not as it shall be, and why. */
+export type AddressFailures = ReadonlyMap<IpAddress, string>;
+
+export class DummyAddresses {
+  readonly #links: Links;
+  /** Refused in the last sync. */
+  #doubtful: ReadonlySet<IpAddress> = new Set();
+
+  constructor(links: Links) {
+    this.#links = links;
+  }
+
+  /** @param bound what is on the device. */
+  compareAll(wanted: Claims<IpAddress>, bound: ReadonlySet<IpAddress>): AddressDifference {
+    const bind = [...wanted.keys()].map((key) => wanted.get(key)).filter((address) => address !== undefined);
+    return {
+      bind: bind.filter((address) => !bound.has(address)),
+      unbind: [...bound].filter((address) => !wanted.has(address)),
+    };
+  }
+
+  /** Adding what is there and removing what is not are no failures, so that nothing needs to be asked. */
+  compareTouched(wanted: Claims<IpAddress>, touched: Touched<IpAddress>): AddressDifference {
+    const bind: IpAddress[] = [];
+    const unbind: IpAddress[] = [];
+    for (const [key, before] of touched) {
+      const after = wanted.get(key);
+      if (before === undefined && after !== undefined) bind.push(after);
+      if (before !== undefined && after === undefined) unbind.push(before);
+    }
+    for (const address of this.#doubtful) {
+      if (!touched.has(address)) (wanted.has(address) ? bind : unbind).push(address);
+    }
+    return { bind, unbind };
+  }
+
+  /** Adds addresses, and the device should it be gone. */
+  async bind({ bind }: Pick<AddressDifference, "bind">): Promise<AddressFailures> {
+    let failures = bind.length === 0 ? [] : await this.#links.addAddresses(DUMMY_DEVICE, bind);
+    if (failures.some(({ code }) => code === "ENODEV")) {
+      await this.#links.ensureDummy(DUMMY_DEVICE);
+      failures = await this.#links.addAddresses(DUMMY_DEVICE, bind);
+    }
+    this.#doubtful = new Set(failures.map(({ address }) => address));
+    return new Map(failures.map(({ address, message }) => [address, message]));
+  }
+
+  /** Removes addresses. Comes after {@link DummyAddresses.bind}. */
+  async unbind({ unbind }: Pick<AddressDifference, "unbind">): Promise<AddressFailures> {
+    const refused = unbind.length === 0 ? [] : await this.#links.removeAddresses(DUMMY_DEVICE, unbind);
+    const failures = refused.filter(({ code }) => code !== "ENODEV");
+    this.#doubtful = new Set([...this.#doubtful, ...failures.map(({ address }) => address)]);
+    return new Map(failures.map(({ address, message }) => [address, message]));
+  }
+}

@@ -1,0 +1,88 @@
+/**
+ * Real servers that are not wanted any more but still have connections: they take no new ones (weight 0) and go when the
+ * last has ended. Kept in memory only: after a restart they are found again as real servers that nobody wants. Reference
+ * legacy-modes.md §2.5.
+ */
+import {
+  type Ipvs,
+  type IpvsOperation,
+  type RealServerKey,
+  type VirtualServerKey,
+  virtualServerText,
+} from "../../kernel/ipvs/ipvs.ts";
+import type { Logger } from "../../logging/logger.ts";
+import { mustDrain, realServerText } from "./virtual-server-step.ts";
+
+/** How often real servers are looked at. There is no limit to how long one may stay. */
+export const GRACE_PERIOD_MS = 60_000;
+
+interface Draining {
+  readonly virtualServer: VirtualServerKey;
+  /** By their text. */
+  readonly realServers: Map<string, RealServerKey>;
+}
+
+export class GracefulTermination {
+  readonly #draining = new Map<string, Draining>();
+
+  /** Number of real servers that are waited for. */
+  get size(): number {
+    let size = 0;
+    for (const { realServers } of this.#draining.values()) size += realServers.size;
+    return size;
+  }
+
+  /** Those of a virtual server, by its text. */
+  of(key: string): Iterable<RealServerKey> {
+    return this.#draining.get(key)?.realServers.values() ?? [];
+  }
+
+  /** Replaces those of a virtual server. */
+  set(virtualServer: VirtualServerKey, realServers: readonly RealServerKey[]): void {
+    const key = virtualServerText(virtualServer);
+    if (realServers.length === 0) this.#draining.delete(key);
+    else {
+      const byText = new Map(realServers.map((server) => [realServerText(server), server]));
+      this.#draining.set(key, { virtualServer, realServers: byText });
+    }
+  }
+
+  /** The virtual server is gone, and all with it. */
+  forget(key: string): void {
+    this.#draining.delete(key);
+  }
+
+  /** Removes those without connections. Throws when the kernel cannot be spoken to. */
+  async removeIdle(ipvs: Ipvs, log: Logger, signal?: AbortSignal): Promise<void> {
+    const deletions: IpvsOperation[] = [];
+    for (const [key, { virtualServer, realServers }] of this.#draining) {
+      const present = await ipvs.realServers(virtualServer, signal);
+      const byText = new Map(present?.map((server) => [realServerText(server), server]));
+      for (const [text, realServer] of realServers) {
+        const there = byText.get(text);
+        if (there === undefined) {
+          const gone = new Error(`no real server ${text} of ${key}`);
+          log.error("A real server went before its connections ended: somebody else removed it", gone);
+          this.#remove(key, text);
+        } else if (!mustDrain(virtualServer, there)) {
+          deletions.push({ kind: "delete-real-server", virtualServer, realServer });
+        }
+      }
+    }
+    const failures = await ipvs.apply(deletions, signal);
+    const failed = new Set(failures.map(({ operation }) => operation));
+    for (const operation of deletions) {
+      if (operation.kind !== "delete-real-server" || failed.has(operation)) continue;
+      this.#remove(virtualServerText(operation.virtualServer), realServerText(operation.realServer));
+    }
+    for (const { message } of failures) {
+      log.error("A real server without connections stays for now", new Error(message));
+    }
+  }
+
+  #remove(key: string, text: string): void {
+    const draining = this.#draining.get(key);
+    draining?.realServers.delete(text);
+    if (draining?.realServers.size === 0) this.#draining.delete(key);
+  }
+}

@@ -1,0 +1,175 @@
+/** The IP sets of one family in the kernel: where they differ from what is wanted, and how that is ended. */
+import {
+  type Ipset,
+  type IpsetDefinition,
+  type IpsetEntry,
+  IpsetError,
+  type IpsetOperation,
+  ipsetEntryText,
+} from "../../kernel/ipset/ipset.ts";
+import type { IpFamily } from "../../net/ip.ts";
+import { TimeSlice } from "../../sync/time-slice.ts";
+import { SET_IDS, type SetId, setDefinition, setName } from "./names.ts";
+import type { WantedChanges, WantedState } from "./wanted-state.ts";
+
+/** Operations in the order in which they are to be carried out. */
+export interface SetDifference {
+  readonly additions: readonly IpsetOperation[];
+  readonly deletions: readonly IpsetOperation[];
+}
+
+/** An entry that the kernel does not have, or still has, against what is wanted. */
+export interface SetFailure {
+  readonly set: SetId;
+  /** The entry's text. */
+  readonly key: string;
+  readonly reason: string;
+}
+
+export class IpSets {
+  readonly #ipset: Ipset;
+  readonly #family: IpFamily;
+  readonly #ids: ReadonlyMap<string, SetId>;
+  #unusable: ReadonlyMap<SetId, string> = new Map();
+  /** The kernel is not known to have their members as they were last wanted. */
+  #doubtful: ReadonlySet<SetId> = new Set();
+
+  constructor(ipset: Ipset, family: IpFamily) {
+    this.#ipset = ipset;
+    this.#family = family;
+    this.#ids = new Map(SET_IDS.map((id) => [setName(id, family), id]));
+  }
+
+  /** Sets that cannot be had, and why. */
+  get unusable(): ReadonlyMap<SetId, string> {
+    return this.#unusable;
+  }
+
+  /** Creates what is missing. Throws when the kernel has no IP sets at all. */
+  async ensure(): Promise<void> {
+    const present = new Map((await this.#ipset.sets()).map((set) => [set.name, set]));
+    const unusable = new Map<SetId, string>();
+    for (const id of SET_IDS) {
+      const definition = setDefinition(id, this.#family);
+      if (sameDefinition(present.get(definition.name), definition)) continue;
+      const reason = await this.#create(definition);
+      if (reason !== undefined) unusable.set(id, reason);
+    }
+    this.#unusable = unusable;
+  }
+
+  /** Whether somebody has put right a set that could not be had. */
+  async isAnyUsableAgain(): Promise<boolean> {
+    for (const id of this.#unusable.keys()) {
+      if ((await this.#create(setDefinition(id, this.#family))) === undefined) return true;
+    }
+    return false;
+  }
+
+  /** Asks the kernel for all members. */
+  async compareAll(wanted: WantedState, signal: AbortSignal): Promise<SetDifference> {
+    return await this.#compare(SET_IDS, wanted, signal);
+  }
+
+  /** Asks the kernel only for the members of sets that are in doubt. */
+  async compareTouched(wanted: WantedState, changes: WantedChanges, signal: AbortSignal): Promise<SetDifference> {
+    const additions: IpsetOperation[] = [];
+    const deletions: IpsetOperation[] = [];
+    for (const [id, touched] of changes.entries) {
+      if (this.#doubtful.has(id) || this.#unusable.has(id)) continue;
+      const set = setName(id, this.#family);
+      for (const [key, before] of touched) {
+        const after = wanted.entries(id).get(key);
+        if (before === undefined && after !== undefined) additions.push({ kind: "add", set, entry: after });
+        if (before !== undefined && after === undefined) deletions.push({ kind: "delete", set, entry: before });
+      }
+    }
+    const doubtful = await this.#compare([...this.#doubtful], wanted, signal);
+    return {
+      additions: [...additions, ...doubtful.additions],
+      deletions: [...deletions.reverse(), ...doubtful.deletions],
+    };
+  }
+
+  /** Adds entries. What the kernel refuses is looked up and tried once more. */
+  async add(
+    { additions }: Pick<SetDifference, "additions">,
+    wanted: WantedState,
+    signal: AbortSignal,
+  ): Promise<readonly SetFailure[]> {
+    this.#doubtful = new Set();
+    const failures = await this.#apply(additions, signal);
+    if (failures.length === 0) return failures;
+    await this.ensure();
+    const doubtful = new Set(failures.map(({ set }) => set).filter((id) => !this.#unusable.has(id)));
+    const again = await this.#compare([...doubtful], wanted, signal);
+    return this.#noted(await this.#apply(again.additions, signal));
+  }
+
+  /** Deletes entries. Comes after {@link IpSets.add}. */
+  async delete({ deletions }: Pick<SetDifference, "deletions">, signal: AbortSignal): Promise<readonly SetFailure[]> {
+    return this.#noted(await this.#apply(deletions, signal));
+  }
+
+  #noted(failures: readonly SetFailure[]): readonly SetFailure[] {
+    this.#doubtful = new Set([...this.#doubtful, ...failures.map(({ set }) => set)]);
+    return failures;
+  }
+
+  async #apply(operations: readonly IpsetOperation[], signal: AbortSignal): Promise<SetFailure[]> {
+    if (operations.length === 0) return [];
+    const failures: SetFailure[] = [];
+    for (const { operation, message } of await this.#ipset.apply(operations, signal)) {
+      const set = this.#ids.get(operation.set);
+      if (set !== undefined) failures.push({ set, key: ipsetEntryText(operation.entry), reason: message });
+    }
+    return failures;
+  }
+
+  async #compare(ids: readonly SetId[], wanted: WantedState, signal: AbortSignal): Promise<SetDifference> {
+    const additions: IpsetOperation[] = [];
+    const deletions: IpsetOperation[] = [];
+    const slice = new TimeSlice();
+    for (const id of ids) {
+      if (this.#unusable.has(id)) continue;
+      const set = setName(id, this.#family);
+      const claims = wanted.entries(id);
+      const present = new Map<string, IpsetEntry>();
+      for (const entry of (await this.#ipset.members(set, signal)) ?? []) {
+        const key = ipsetEntryText(entry);
+        present.set(key, entry);
+        if (!claims.has(key)) deletions.push({ kind: "delete", set, entry });
+        if (slice.isOver()) await slice.next(signal);
+      }
+      for (const key of claims.keys()) {
+        const entry = claims.get(key);
+        if (entry !== undefined && !present.has(key)) additions.push({ kind: "add", set, entry });
+        if (slice.isOver()) await slice.next(signal);
+      }
+    }
+    return { additions, deletions: deletions.reverse() };
+  }
+
+  /** @returns why the set cannot be had; undefined when it is there. */
+  async #create(definition: IpsetDefinition): Promise<string | undefined> {
+    const { name, type, family } = definition;
+    try {
+      await this.#ipset.ensure(definition);
+      return undefined;
+    } catch (error) {
+      if (!(error instanceof IpsetError)) throw error;
+      if (error.code !== "EEXIST") return error.message;
+      const there = await this.#ipset.definition(name);
+      const found = there === undefined ? "another type" : textOf(there);
+      return `there is an IP set ${name} of type ${found}, and it must be of type ${textOf({ type, family })}: find out whose it is, remove the rules that refer to it, and delete it (ipset destroy ${name})`;
+    }
+  }
+}
+
+function textOf({ type, family }: { readonly type: string; readonly family: IpFamily | undefined }): string {
+  return family === undefined ? type : `${type} (${family})`;
+}
+
+function sameDefinition(a: IpsetDefinition | undefined, b: IpsetDefinition): boolean {
+  return a?.type === b.type && a.family === b.family;
+}

@@ -1,0 +1,206 @@
+/**
+ * All that one service port wants of the kernel: virtual servers with their real servers, entries of the IP sets, addresses
+ * on kube-ipvs0, and load-balancer addresses that the node itself may not use. Reference legacy-modes.md §2.3 to §2.7.
+ * Pure: the same input gives the same plan, in the same order.
+ */
+import type { IpsetEntry, IpsetProtocol } from "../../kernel/ipset/ipset.ts";
+import { IPVS_SERVICE_PERSISTENT, IPVS_SERVICE_SCHEDULER_FLAG_2, type VirtualServer } from "../../kernel/ipvs/ipvs.ts";
+import type { Endpoint } from "../../model/endpoint.ts";
+import { categorizeEndpoints, type EndpointCategories } from "../../model/endpoint-categories.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import { cidrContains, type IpAddress } from "../../net/ip.ts";
+import type { SetId } from "./names.ts";
+import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+
+/** A virtual server, and the endpoints that are its real servers: masquerading, weight 1. */
+export interface PlannedVirtualServer {
+  readonly virtualServer: VirtualServer;
+  /** Sorted by text, which is also how a real server is named: `ip:port`. */
+  readonly endpoints: readonly Endpoint[];
+}
+
+export interface PlannedEntry {
+  readonly set: SetId;
+  readonly entry: IpsetEntry;
+}
+
+/** A load-balancer address with source ranges that leave the node out: its answers to itself are dropped. */
+export interface DeniedVip {
+  readonly address: IpAddress;
+  readonly protocol: IpsetProtocol;
+  readonly port: number;
+}
+
+/** What one service port needs in the kernel. */
+export interface ServicePortPlan {
+  /** Of several with one address and port, the last counts: an external address that is also the cluster IP. */
+  readonly virtualServers: readonly PlannedVirtualServer[];
+  readonly entries: readonly PlannedEntry[];
+  /** To be on kube-ipvs0; each is in `entries` for KUBE-IPVS-IPS, too. */
+  readonly addresses: readonly IpAddress[];
+  readonly deniedVips: readonly DeniedVip[];
+  /** A Local policy with endpoints somewhere and none here. */
+  readonly lacksLocal: { readonly internal: boolean; readonly external: boolean };
+}
+
+const NO_ENDPOINTS: readonly Endpoint[] = Object.freeze([]);
+
+/** Plans one service port. @param endpoints all its endpoints, sorted by text; empty when it has none. Pure. */
+export function planServicePort(
+  port: ServicePort,
+  endpoints: readonly Endpoint[],
+  config: PlanConfig,
+  facts: PlanFacts,
+): ServicePortPlan {
+  const categories = categorizeEndpoints(endpoints, port, { nodeName: config.nodeName, zone: facts.zone });
+  const draft = new Draft(port, categories, config, facts);
+  draft.loopBack(endpoints);
+  draft.clusterIP();
+  for (const ip of port.externalIPs) draft.externalIP(ip);
+  for (const ip of port.loadBalancerVIPs) draft.loadBalancer(ip);
+  if (port.nodePort !== 0 && facts.nodePortIPs.length > 0) draft.nodePort(port.nodePort);
+  draft.healthCheckNodePort();
+  const { virtualServers, entries, addresses, deniedVips, lacksLocal } = draft;
+  return { virtualServers, entries, addresses, deniedVips, lacksLocal };
+}
+
+const NODE_PORT_SETS = {
+  tcp: { all: "nodePortTCP", local: "nodePortLocalTCP" },
+  udp: { all: "nodePortUDP", local: "nodePortLocalUDP" },
+  sctp: { all: "nodePortSCTP", local: "nodePortLocalSCTP" },
+} as const satisfies Record<IpsetProtocol, Record<"all" | "local", SetId>>;
+
+/** A plan while it is being made. */
+class Draft implements ServicePortPlan {
+  readonly virtualServers: PlannedVirtualServer[] = [];
+  readonly entries: PlannedEntry[] = [];
+  readonly addresses: IpAddress[] = [];
+  readonly deniedVips: DeniedVip[] = [];
+  readonly #port: ServicePort;
+  readonly #protocol: IpsetProtocol;
+  readonly #categories: EndpointCategories;
+  readonly #config: PlanConfig;
+  readonly #facts: PlanFacts;
+  /** Some front end that should have local endpoints only has none of them. */
+  #hasFallenBack = false;
+
+  constructor(port: ServicePort, categories: EndpointCategories, config: PlanConfig, facts: PlanFacts) {
+    this.#port = port;
+    this.#protocol = port.protocol.toLowerCase() as IpsetProtocol; // Protocol's three values, lower-cased
+    this.#categories = categories;
+    this.#config = config;
+    this.#facts = facts;
+  }
+
+  get lacksLocal(): ServicePortPlan["lacksLocal"] {
+    const lacks = this.#hasFallenBack && this.#categories.hasAny;
+    return {
+      internal: lacks && this.#port.internalPolicyLocal,
+      external: lacks && this.#port.externalPolicyLocal,
+    };
+  }
+
+  /** Any local endpoint, ready or not: an endpoint that reaches itself must be masqueraded. */
+  loopBack(endpoints: readonly Endpoint[]): void {
+    for (const { ip, port, isLocal } of endpoints) {
+      if (!isLocal) continue;
+      const entry: IpsetEntry = { kind: "ip-port-ip", address: ip, protocol: this.#protocol, port, second: ip };
+      this.#enter("loopBack", entry);
+    }
+  }
+
+  clusterIP(): void {
+    const { clusterIP, internalPolicyLocal } = this.#port;
+    this.#enter("clusterIP", this.#frontEnd(clusterIP));
+    this.#serve(clusterIP, this.#port.port, internalPolicyLocal);
+    this.#bind(clusterIP);
+  }
+
+  externalIP(ip: IpAddress): void {
+    const isLocal = this.#port.externalPolicyLocal;
+    this.#enter(isLocal ? "externalIPLocal" : "externalIP", this.#frontEnd(ip));
+    this.#serveExternally(ip);
+  }
+
+  loadBalancer(ip: IpAddress): void {
+    this.#enter("loadBalancer", this.#frontEnd(ip));
+    if (this.#port.externalPolicyLocal) this.#enter("loadBalancerLocal", this.#frontEnd(ip));
+    if (this.#port.loadBalancerSourceRanges.length > 0) this.#restrict(ip);
+    this.#serveExternally(ip);
+  }
+
+  nodePort(nodePort: number): void {
+    const { all, local } = NODE_PORT_SETS[this.#protocol];
+    const ips = this.#facts.nodePortIPs;
+    const entries = this.#protocol === "sctp" ? ips.map((ip) => this.#frontEnd(ip, nodePort)) : [portEntry(nodePort)];
+    for (const entry of entries) {
+      this.#enter(all, entry);
+      if (this.#port.externalPolicyLocal) this.#enter(local, entry);
+    }
+    for (const ip of ips) this.#serve(ip, nodePort, this.#port.externalPolicyLocal);
+  }
+
+  healthCheckNodePort(): void {
+    const { healthCheckNodePort } = this.#port;
+    if (healthCheckNodePort !== 0) this.#enter("healthCheckNodePort", portEntry(healthCheckNodePort));
+  }
+
+  #restrict(vip: IpAddress): void {
+    const { loadBalancerSourceRanges, port } = this.#port;
+    const protocol = this.#protocol;
+    for (const network of loadBalancerSourceRanges) {
+      this.#enter("loadBalancerSourceCIDR", { kind: "ip-port-net", address: vip, protocol, port, network });
+    }
+    this.#enter("loadBalancerFirewall", this.#frontEnd(vip));
+    // What the node sends to the address comes from the address, which is one of its own.
+    if (loadBalancerSourceRanges.some((range) => cidrContains(range, this.#config.nodeIP))) {
+      this.#enter("loadBalancerSourceIP", { kind: "ip-port-ip", address: vip, protocol, port, second: vip });
+    } else {
+      this.deniedVips.push({ address: vip, protocol, port });
+    }
+  }
+
+  #serveExternally(ip: IpAddress): void {
+    this.#serve(ip, this.#port.port, this.#port.externalPolicyLocal);
+    if (!this.#facts.nodeAddresses.has(ip)) this.#bind(ip);
+  }
+
+  #serve(address: IpAddress, port: number, onlyLocal: boolean): void {
+    const { scheduler } = this.#config;
+    const { protocol, sessionAffinity, stickyMaxAgeSeconds } = this.#port;
+    const isPersistent = sessionAffinity === "ClientIP";
+    const flags =
+      (isPersistent ? IPVS_SERVICE_PERSISTENT : 0) | (scheduler === "mh" ? IPVS_SERVICE_SCHEDULER_FLAG_2 : 0);
+    const timeoutSeconds = isPersistent ? stickyMaxAgeSeconds : 0;
+    this.virtualServers.push({
+      virtualServer: { address, protocol, port, scheduler, flags, timeoutSeconds },
+      endpoints: this.#endpointsFor(onlyLocal),
+    });
+  }
+
+  /** Without local endpoints, local clients still get an answer from others: legacy-modes.md §5.15. */
+  #endpointsFor(onlyLocal: boolean): readonly Endpoint[] {
+    const { cluster = NO_ENDPOINTS, local = NO_ENDPOINTS } = this.#categories;
+    if (!onlyLocal) return cluster;
+    if (local.length > 0) return local;
+    this.#hasFallenBack = true;
+    return cluster;
+  }
+
+  #bind(address: IpAddress): void {
+    this.addresses.push(address);
+    this.#enter("ipvsIPs", { kind: "ip", address });
+  }
+
+  #frontEnd(address: IpAddress, port: number = this.#port.port): IpsetEntry {
+    return { kind: "ip-port", address, protocol: this.#protocol, port };
+  }
+
+  #enter(set: SetId, entry: IpsetEntry): void {
+    this.entries.push({ set, entry });
+  }
+}
+
+function portEntry(port: number): IpsetEntry {
+  return { kind: "port", port };
+}
