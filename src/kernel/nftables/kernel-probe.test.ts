@@ -2,16 +2,20 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { inNetns } from "../../../test/support/in-netns.ts";
+import { openNftables } from "../netlink/nftables/nftables-client.ts";
 import { probeKernel } from "./kernel-probe.ts";
-import { openNetlinkRuleset } from "./netlink-nftables.ts";
+import { fromRefusal } from "./netlink-errors.ts";
+import { type NetlinkTableName, openNetlinkRuleset } from "./netlink-nftables.ts";
+import { encodeTransaction } from "./netlink-transaction.ts";
+import { LAYOUTS } from "./netlink-values.ts";
 import { NftError, type NftOperation } from "./nftables.ts";
 import type { NftStatement } from "./ruleset.ts";
 
 /** A kernel that refuses the first operation for which `isMissing` holds. */
 function lacking(code: NftError["code"], isMissing: (operation: NftOperation) => boolean) {
   return {
-    check: async (_name: unknown, operations: readonly NftOperation[]) => {
-      const index = operations.findIndex(isMissing);
+    check: async (_name: unknown, operations: Iterable<NftOperation>) => {
+      const index = [...operations].findIndex(isMissing);
       assert.ok(index >= 0, "the probe does not ask for it");
       throw new NftError(code, "what the kernel said", index);
     },
@@ -49,6 +53,13 @@ test("a refusal as a whole is passed on as it is", async () => {
   await assert.rejects(probeKernel({ check: () => Promise.reject(denied) }, "ip"), denied);
 });
 
+/** Changes the name of an expression wherever it stands in a batch, keeping its length. */
+function misspell(bytes: Buffer, name: string): void {
+  // After the type of the attribute, NFTA_EXPR_NAME on a little-endian machine.
+  const text = `\x01\0${name}\0`;
+  for (let at = bytes.indexOf(text); at >= 0; at = bytes.indexOf(text, at + 1)) bytes[at + 2] = 0x7e;
+}
+
 inNetns(import.meta.url, { name: "nftprobe" }, () => {
   test("this kernel has everything, and nothing stays of having asked", async (t) => {
     const ruleset = openNetlinkRuleset();
@@ -56,4 +67,34 @@ inNetns(import.meta.url, { name: "nftprobe" }, () => {
     for (const family of ["ip", "ip6"] as const) await probeKernel(ruleset, family);
     assert.equal(execFileSync("nft", ["list", "ruleset"], { encoding: "utf8" }), "");
   });
+
+  // This kernel has every expression: it is asked for one by a name that it does not know.
+  for (const [name, what] of [
+    ["numgen", "random choice (numgen)"],
+    ["fib", "address types (fib)"],
+    ["masq", "masquerade"],
+    ["reject", "reject"],
+    ["dynset", "adding to sets from rules (dynset)"],
+    ["nat", "address translation (nat)"],
+  ] as const) {
+    test(`a kernel without the expression ${name} is told by its answer`, async (t) => {
+      const client = openNftables();
+      t.after(() => client.close());
+      const check = async ({ family, table }: NetlinkTableName, operations: Iterable<NftOperation>): Promise<void> => {
+        const transaction = await encodeTransaction({ layout: LAYOUTS[family], table }, operations);
+        misspell(transaction.batch.messages.bytes, name);
+        const result = await client.check(transaction.batch);
+        if (!result.committed) throw fromRefusal(result, transaction);
+      };
+      for (const family of ["ip", "ip6"] as const) {
+        await assert.rejects(probeKernel({ check }, family), (error) => {
+          assert.ok(error instanceof NftError);
+          assert.equal(error.code, "unsupported");
+          assert.ok(error.message.startsWith(`the kernel refuses ${what} for family ${family} (is the module nf`));
+          assert.match(error.message, /the kernel lacks it: a module or a newer kernel is needed$/);
+          return true;
+        });
+      }
+    });
+  }
 });

@@ -5,7 +5,7 @@ import type { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
 import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
 import { kernelSkip } from "../../support/topology.ts";
 import { traitsOf } from "../flows/modes.ts";
-import { faultNode, nodeObject, served, service, slice, startDaemon } from "./fault-node.ts";
+import { faultNode, nodeObject, prepareDaemon, served, service, slice, startDaemon } from "./fault-node.ts";
 import { NftMonitor } from "./nft-monitor.ts";
 
 const REPAIRS = 'kubeproxy_sync_proxy_rules_repairs_total{ip_family="IPv4"}';
@@ -166,5 +166,63 @@ describe("nftables mode: other programs on the node", { skip: kernelSkip, timeou
         assert.ok(objectsTouched.length <= touched, `${touched} changes expected:\n${objectsTouched.join("\n")}`);
       });
     }
+  });
+
+  test("a foreign chain that jumps into ours holds that chain, and nothing else", async (t) => {
+    const node = await faultNode(t);
+    const daemon = await startNftables(t, node);
+    const list = async () => (await node.exec(["nft", "list", "table", "ip", "kube-proxy"])).stdout;
+    const chain = chainOf(await list(), "service", "plain-1");
+    await node.exec(["nft", `add chain ${AT} theirs; add rule ${AT} theirs jump ${chain}`]);
+    const left = objects.slice(2);
+    daemon.writeObjects([nodeObject, ...left, ...served("late", 4)]);
+    await daemon.until("the change", async () => (await list()).includes("ns/late/tcp"));
+    const held = await list();
+    assert.match(held, new RegExp(`chain ${chain} \\{\\s*\\}`), "its rules and elements are gone");
+    assert.doesNotMatch(held, /10\.96\.0\.1 /);
+    assert.match(daemon.log, new RegExp(`"Still in use, to be deleted by a later sync" .*chain ${chain}.*EBUSY`));
+    assert.equal((await daemon.fetch("http://127.0.0.1:10256/healthz")).status, 200);
+    await node.exec(["nft", `delete chain ${AT} theirs`]);
+    // A second after it was put off, with whatever sync comes next.
+    for (let number = 5; (await list()).includes(chain); number += 1) {
+      assert.ok(number < 100, "the chain is still there");
+      daemon.writeObjects([nodeObject, ...left, ...served("late", number)]);
+      await daemon.until("the sync", async () => (await list()).includes(`10.96.0.${number} `));
+    }
+  });
+
+  test("without CAP_NET_ADMIN it does not start, and says what it needs", async (t) => {
+    const node = await faultNode(t);
+    const wrapper = ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin"] as const;
+    const daemon = prepareDaemon(t, node, { objects, config: { mode: "nftables" }, wrapper });
+    daemon.spawn();
+    assert.equal(await daemon.ended(), 1, daemon.log);
+    assert.match(daemon.log, /unable to create ipv4 proxier: .*not permit.*EPERM.*run as root or with CAP_NET_ADMIN/);
+  });
+
+  test("another program commits all the time: the daemon starts over its table, and keeps up with changes", async (t) => {
+    const node = await faultNode(t);
+    const daemon = await startNftables(t, node);
+    const expected = await traitsOf.nftables.rules(daemon);
+    await daemon.stop();
+    await node.exec(["nft", "add table ip theirs; add chain ip theirs c"]);
+    const busy = node.spawn(["sh", "-c", "while nft flush chain ip theirs c; do :; done"], { stdio: "ignore" });
+    t.after(() => busy.kill());
+    daemon.spawn();
+    const startMs = Date.now();
+    await daemon.synced(startMs);
+    for (const number of [4, 5, 6]) {
+      daemon.writeObjects([nodeObject, ...objects, ...served("late", number)]);
+      await daemon.until("the change", async () => {
+        const { stdout } = await node.exec(["nft", "list", "map", "ip", "kube-proxy", "service-ips"]);
+        return stdout.includes(`10.96.0.${number} `);
+      });
+    }
+    daemon.writeObjects([nodeObject, ...objects]);
+    await daemon.until("the end of the late one", async () => {
+      const rules = (await traitsOf.nftables.rules(daemon)).split("\n").filter((line) => !line.includes('"theirs"'));
+      return rules.join("\n") === expected;
+    });
+    assert.doesNotMatch(daemon.log, /Sync failed/);
   });
 });

@@ -1,0 +1,171 @@
+/** What happens to the table between a sync's beginning and its end: the backend on the real kernel, step by step. */
+import assert from "node:assert/strict";
+import { execFileSync, spawnSync } from "node:child_process";
+import { beforeEach, type TestContext, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { clusterChain, local, port, remote, TestModel } from "../../../src/backends/nftables/testing/model.ts";
+import { openNetlinkRuleset } from "../../../src/kernel/nftables/netlink-nftables.ts";
+import type { Nftables } from "../../../src/kernel/nftables/nftables.ts";
+import { canonicalNftables } from "../../conformance/canonical-nftables.ts";
+import { inNetns } from "../../support/in-netns.ts";
+
+const KILLED = fileURLToPath(new URL("./killed-backend.ts", import.meta.url));
+const TABLE = "kube-proxy";
+const PATIENCE_MS = 10_000;
+
+function nft(commands: string): void {
+  execFileSync("nft", ["-f", "-"], { input: `${commands}\n`, stdio: ["pipe", "ignore", "pipe"] });
+}
+
+function listed(): string {
+  const text = execFileSync("nft", ["-j", "list", "ruleset"], { encoding: "utf8" });
+  return canonicalNftables(JSON.parse(text).nftables);
+}
+
+/** Things to do once, each just before a step of the backend's. */
+interface Hooks {
+  beforeTransaction?: (() => void) | undefined;
+  afterRead?: (() => void) | undefined;
+}
+
+function take(hooks: Hooks, name: keyof Hooks): void {
+  const action = hooks[name];
+  hooks[name] = undefined;
+  action?.();
+}
+
+/** A synced model with two services. */
+async function syncedModel(t: TestContext, options?: Parameters<typeof openNetlinkRuleset>[0]) {
+  const ruleset = openNetlinkRuleset(options);
+  const hooks: Hooks = {};
+  const connect = (): Nftables => {
+    const table = ruleset.open({ family: "ip", table: TABLE });
+    return {
+      ...table,
+      transact: async (operations, wanted) => {
+        take(hooks, "beforeTransaction");
+        await table.transact(operations, wanted);
+      },
+      read: async () => {
+        const content = await table.read();
+        take(hooks, "afterRead");
+        return content;
+      },
+    };
+  };
+  const model = new TestModel({ connect });
+  t.after(async () => {
+    model.rig.close();
+    await ruleset.close();
+  });
+  const [a, b] = [port("a", "10.96.0.1"), port("b", "10.96.0.2")];
+  model.set(a, [local("10.180.0.1"), remote("10.180.0.2")]);
+  model.set(b, [remote("10.180.0.3")]);
+  await model.rig.sync();
+  return { model, hooks, a, b };
+}
+
+async function until(what: string, holds: () => boolean): Promise<void> {
+  for (const endMs = performance.now() + PATIENCE_MS; !holds(); await sleep(2)) {
+    assert.ok(performance.now() < endMs, `waited for ${what}`);
+  }
+}
+
+inNetns(import.meta.url, { name: "nftmid" }, () => {
+  beforeEach(() => nft("flush ruleset"));
+
+  test("the table is deleted while a change is on its way: everything is made again by the same sync", async (t) => {
+    const { model, hooks, a } = await syncedModel(t);
+    model.setEndpoints(a.name.key, [remote("10.180.0.9")]);
+    hooks.beforeTransaction = () => nft(`delete table ip ${TABLE}`);
+    assert.deepEqual((await model.rig.sync()).failures, []);
+    const found = listed();
+    const said = model.rig.log.find(({ message }) => message.includes("partial sync was refused"));
+    assert.match(String(said?.error), new RegExp(`no such|ENOENT|${TABLE}`));
+    nft("flush ruleset");
+    model.rig.restart();
+    await model.rig.sync();
+    assert.equal(found, listed());
+  });
+
+  for (const when of ["afterRead", "beforeTransaction"] as const) {
+    test(`the table is deleted in the middle of a full sync (${when}): it starts again`, async (t) => {
+      const { model, hooks, a } = await syncedModel(t);
+      const before = listed();
+      nft(`flush chain ip ${TABLE} ${clusterChain(a)}`);
+      hooks[when] = () => nft(`delete table ip ${TABLE}`);
+      assert.deepEqual((await model.rig.sync({ full: true })).failures, []);
+      assert.equal(hooks[when], undefined);
+      assert.equal(listed(), before);
+      assert.equal(model.rig.metrics.syncFailures, 0);
+    });
+  }
+
+  test("another program commits again and again to a table of its own: that delays nothing and damages nothing", async (t) => {
+    const { model, hooks, a } = await syncedModel(t);
+    nft("add table ip theirs; add chain ip theirs c");
+    nft(`flush chain ip ${TABLE} ${clusterChain(a)}`);
+    let commits = 0;
+    const commit = (): void => {
+      commits += 1;
+      nft("flush chain ip theirs c; add rule ip theirs c drop");
+      if (commits < 8) hooks.beforeTransaction = commit;
+    };
+    hooks.afterRead = commit;
+    assert.deepEqual((await model.rig.sync({ full: true })).failures, []);
+    assert.ok(commits > 1);
+    hooks.beforeTransaction = undefined;
+    const found = listed();
+    model.rig.restart();
+    await model.rig.sync();
+    assert.equal(listed(), found);
+    assert.equal(model.rig.metrics.syncFailures, 0);
+  });
+
+  test("announcements overrun the receive buffer: what was damaged behind it is repaired", async (t) => {
+    const { model, a } = await syncedModel(t, { receiveBufferBytes: 4096 });
+    const before = listed();
+    // Watching has begun when what others do is told.
+    while (model.rig.lost.length === 0) {
+      nft(`add rule ip ${TABLE} ${clusterChain(a)} drop`);
+      await sleep(5);
+    }
+    await model.rig.sync();
+    model.rig.lost.length = 0;
+    const many = Array.from(
+      { length: 3000 },
+      (_, n) => `add element ip theirs addresses { 10.9.${n >> 8}.${n & 255} }`,
+    );
+    const noise = ["add table ip theirs", "add set ip theirs addresses { type ipv4_addr ; }", ...many];
+    nft([...noise, `flush chain ip ${TABLE} ${clusterChain(a)}`].join("\n"));
+    await until("the loss", () => model.rig.lost.length > 0);
+    assert.ok(model.rig.lost.includes(undefined), "anything may have been damaged");
+    const warning = model.rig.log.findLast(({ level }) => level === "warn");
+    assert.equal(warning?.facts.wholeTable, true);
+    await model.rig.sync();
+    nft("delete table ip theirs");
+    assert.equal(listed(), before);
+  });
+
+  test("killed between building a batch and sending it: the kernel has all of the old, and the next process all of the new", () => {
+    const run = (...args: string[]) =>
+      spawnSync(process.execPath, ["--no-warnings", KILLED, ...args], { encoding: "utf8", env: plainEnvironment() });
+    assert.equal(run("2").signal, "SIGKILL");
+    assert.equal(listed(), "\n");
+    assert.equal(run("2", "whole").status, 0);
+    const old = listed();
+    assert.equal(run("3").signal, "SIGKILL");
+    assert.equal(listed(), old);
+    const { stdout, stderr } = run("3", "whole");
+    assert.equal(Number(stdout), 2, `one chain is written: ${stderr}`);
+    assert.match(listed(), /10\.180\.0\.3/);
+    assert.equal(Number(run("3", "whole").stdout), 0);
+  });
+});
+
+/** Without what makes a child part of this test run. */
+function plainEnvironment(): NodeJS.ProcessEnv {
+  const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+  return env;
+}
