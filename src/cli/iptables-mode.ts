@@ -3,31 +3,18 @@ import { type CounterStore, IptablesBackend } from "../backends/iptables/backend
 import { CHAINS } from "../backends/iptables/chain-names.ts";
 import { cleanUpIptables } from "../backends/iptables/cleanup.ts";
 import { monitorCanaries } from "../kernel/iptables/canary-monitor.ts";
-import {
-  createIptables,
-  DEFAULT_BINARIES,
-  type ExecIptablesOptions,
-  isIptablesPresent,
-} from "../kernel/iptables/exec-iptables.ts";
+import { createIptables, isIptablesPresent } from "../kernel/iptables/exec-iptables.ts";
 import { openNfacct } from "../kernel/nfacct/netlink-nfacct.ts";
-import { execProcess } from "../kernel/process.ts";
 import { fileSysctls, type Sysctls } from "../kernel/sysctl.ts";
-import { type Logger, silentLogger } from "../logging/logger.ts";
+import type { Logger } from "../logging/logger.ts";
 import type { IpFamily } from "../net/ip.ts";
+import { iptablesTools, missingIptables } from "./iptables-tools.ts";
 import { nodePortDestinations } from "./node-port-destinations.ts";
 import type { BackendContext, ProxyModeFactory } from "./proxy-modes.ts";
 
 const ROUTE_LOCALNET = "net/ipv4/conf/all/route_localnet";
 const TCP_BE_LIBERAL = "net/netfilter/nf_conntrack_tcp_be_liberal";
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
-
-const tools = (family: IpFamily, log: Logger): ExecIptablesOptions => ({
-  family,
-  exec: execProcess,
-  log,
-  // Netlink is loaded when a node turns out to have the nft back end.
-  listNftChains: async (...args) => (await import("../kernel/iptables/nft-chains.ts")).listNftChains(...args),
-});
 
 /** Lets packets to 127/8 be routed, once, if node ports shall answer there; false where that does not apply. */
 async function prepareLocalhostNodePorts(context: BackendContext, sysctls: Sysctls): Promise<boolean> {
@@ -68,7 +55,7 @@ async function createBackend(context: BackendContext): Promise<IptablesBackend> 
   const sysctls = fileSysctls();
   const localhostNodePorts = await prepareLocalhostNodePorts(context, sysctls);
   const conntrackLiberal = await isConntrackLiberal(sysctls, log);
-  const iptables = await createIptables(tools(family, log));
+  const iptables = await createIptables(iptablesTools(family, log));
   const counters = await openCounters(context);
   return new IptablesBackend({
     config: {
@@ -111,19 +98,14 @@ async function createBackend(context: BackendContext): Promise<IptablesBackend> 
 export const iptablesMode: ProxyModeFactory = {
   startMessage: "Using iptables Proxier",
   unavailableText: "iptables is not available on this host ",
-  async unsupported(family) {
-    if (await isIptablesPresent(tools(family, silentLogger))) return undefined;
-    const command = DEFAULT_BINARIES[family].rule;
-    const error = `${command} -t nat -S POSTROUTING does not work: install the package iptables, run as root, and make sure the kernel has the nat table`;
-    return { message: "No iptables support for family", error };
-  },
+  unsupported: missingIptables,
   createBackend,
-  isReplacedBy: (mode) => mode === "nftables",
+  isReplacedBy: (mode) => mode === "nftables" || mode === "userspace",
   async cleanUp(log) {
     let succeeded = true;
     for (const family of FAMILIES) {
-      if (!(await isIptablesPresent(tools(family, log)))) continue;
-      succeeded = (await cleanUpIptables(await createIptables(tools(family, log)), log)) && succeeded;
+      if (!(await isIptablesPresent(iptablesTools(family, log)))) continue;
+      succeeded = (await cleanUpIptables(await createIptables(iptablesTools(family, log)), log)) && succeeded;
     }
     return succeeded;
   },

@@ -114,6 +114,6 @@ export const nftablesMode: ProxyModeFactory = {
       throw new Error(`unable to create proxier: unable to create ${proxier}: ${reason}`, { cause: error });
     }
   },
-  isReplacedBy: (mode) => mode === "iptables" || mode === "ipvs",
+  isReplacedBy: (mode) => mode !== "nftables",
   cleanUp,
 };

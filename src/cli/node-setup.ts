@@ -43,7 +43,7 @@ export async function setUpNode(
   const incomplete = softCheck(expanded, facts);
   if (incomplete !== undefined) log.error(INCOMPLETE_CONFIG_MESSAGE, new Error(incomplete));
 
-  const families = await supportedFamilies(mode, log);
+  const families = await supportedFamilies(mode, config, log);
   if (!families.includes(primaryFamily)) throw new Error(`no support for primary IP family "${primaryFamily}"`);
   const isDualStack = families.length === 2;
   if (isDualStack) log.info("kube-proxy running in dual-stack mode", { "primary ipFamily": primaryFamily });
@@ -55,11 +55,11 @@ export async function setUpNode(
   return { addresses, podCIDRs: node.podCIDRs, nodePortAddresses, families };
 }
 
-async function supportedFamilies(mode: ProxyModeFactory, log: Logger): Promise<IpFamily[]> {
+async function supportedFamilies(mode: ProxyModeFactory, config: KubeProxyConfig, log: Logger): Promise<IpFamily[]> {
   const families: IpFamily[] = [];
   const reasons: string[] = [];
   for (const family of ["IPv4", "IPv6"] as const) {
-    const reason = await mode.unsupported(family);
+    const reason = await mode.unsupported(family, config);
     if (reason !== undefined) {
       reasons.push(reason.error);
       log.info(reason.message, { ipFamily: family, error: reason.error });

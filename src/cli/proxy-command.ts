@@ -10,9 +10,7 @@ import { parseCommandLine } from "./flags.ts";
 import { type CompletedOptions, completeOptions, requireConfig, requireLogging } from "./flags-complete.ts";
 import { loadAllModes } from "./proxy-modes.ts";
 import type { Output } from "./render.ts";
-
-/** How long a stop may take before the process ends anyway; the rules stay in the kernel either way. */
-const STOP_LIMIT_MS = 5_000;
+import { KEEPS_RULES, type StopPolicy, stopPolicyOf } from "./stop-policy.ts";
 
 /** Runs the command. @returns the exit status. @throws UsageError for a command line that cannot be read. */
 export async function proxyCommand(argv: readonly string[], output: Output): Promise<number> {
@@ -23,7 +21,8 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
     return EXIT_SUCCESS;
   }
   let log = createLogger();
-  const stop = stopSignal(() => log);
+  let policy = KEEPS_RULES;
+  const stop = stopSignal(() => ({ log, policy }));
   try {
     const options = await completeOptions(command.flags, { readFile: (path) => readFile(path, "utf8") });
     for (const { level, message, facts } of options.notices) {
@@ -34,6 +33,7 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
     log = configuredLogger(options);
     for (const [name, value] of options.flagSnapshot) log.v(1, `FLAG: --${name}=${JSON.stringify(value)}`);
     const config = requireConfig(options);
+    policy = stopPolicyOf(config);
     return await act(config, options, { version: command.gitVersion, log, stop });
   } catch (error) {
     log.error("command failed", error instanceof CommandError ? new Error(error.message) : error);
@@ -100,13 +100,14 @@ async function cleanUp(log: RootLogger): Promise<number> {
  * Aborts on SIGTERM and SIGINT, from the first moment on, so that the process ends cleanly also as PID 1, which has no
  * default actions. A second signal, or a stop that takes too long, ends it at once.
  */
-function stopSignal(log: () => RootLogger): AbortSignal {
+function stopSignal(current: () => { readonly log: RootLogger; readonly policy: StopPolicy }): AbortSignal {
   const stop = new AbortController();
   const onSignal = (name: NodeJS.Signals): void => {
     if (stop.signal.aborted) process.exit(EXIT_FAILURE);
-    log().info("Stopping; the rules stay in place", { signal: name });
+    const { log, policy } = current();
+    log.info(policy.message, { signal: name });
     stop.abort();
-    setTimeout(() => process.exit(EXIT_SUCCESS), STOP_LIMIT_MS).unref();
+    setTimeout(() => process.exit(EXIT_SUCCESS), policy.limitMs).unref();
   };
   process.on("SIGTERM", onSignal);
   process.on("SIGINT", onSignal);

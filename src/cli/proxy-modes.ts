@@ -10,6 +10,7 @@ import type { IpAddress, IpFamily } from "../net/ip.ts";
 import type { ProxyMetrics } from "../server/metrics.ts";
 import type { Backend } from "../sync/backend.ts";
 import type { Clock } from "../sync/clock.ts";
+import type { ConntrackTable } from "../sync/observers.ts";
 
 /** What a mode is given to build its backend for one family. */
 export interface BackendContext {
@@ -21,6 +22,7 @@ export interface BackendContext {
   readonly detector: LocalTrafficDetector;
   readonly nodePortAddresses: NodePortAddresses;
   readonly metrics: ProxyMetrics;
+  readonly conntrack: ConntrackTable;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -32,7 +34,12 @@ export interface ProxyModeFactory {
   /** Begins the error when no family can be served: upstream's `iptables is not available on this host `. */
   readonly unavailableText: string;
   /** Undefined when the host can run the mode for the family; otherwise upstream's log message and the cause. */
-  unsupported(family: IpFamily): Promise<{ readonly message: string; readonly error: string } | undefined>;
+  unsupported(
+    family: IpFamily,
+    config: KubeProxyConfig,
+  ): Promise<{ readonly message: string; readonly error: string } | undefined>;
+  /** Whether the mode, so configured, has any use for netfilter and connection tracking. @default true */
+  usesNetfilter?(config: KubeProxyConfig): boolean;
   /** Prepares the node (sysctls) and builds the backend. Throws when the mode cannot work. */
   createBackend(context: BackendContext): Promise<Backend>;
   /** Whether a node that comes up in that mode must be cleaned of this one (reference server.md §11). */
@@ -47,7 +54,7 @@ const MODES: ModeTable = {
   iptables: async () => (await import("./iptables-mode.ts")).iptablesMode,
   nftables: async () => (await import("./nftables-mode.ts")).nftablesMode,
   ipvs: undefined,
-  userspace: undefined,
+  userspace: async () => (await import("./userspace-mode.ts")).userspaceMode,
 };
 
 /** The modes that exist, by the name that the configuration has for them. */

@@ -7,6 +7,7 @@ import type { EventRecorder } from "../cluster/apiserver/events.ts";
 import { type KubeProxyConfig, shortestSyncPeriodMs } from "../config/config.ts";
 import { type FeatureGates, type GateState, setFeatureGates } from "../config/feature-gates.ts";
 import { type ConfigFileWatch, watchConfigFile } from "../config/watch-config-file.ts";
+import { memoryConntrack } from "../kernel/conntrack/memory-conntrack.ts";
 import { openConntrack } from "../kernel/conntrack/netlink-conntrack.ts";
 import { tuneConntrack } from "../kernel/conntrack/tuning.ts";
 import { applyOomScore } from "../kernel/oom-score.ts";
@@ -20,10 +21,11 @@ import type { HttpEndpoint } from "../server/http-endpoint.ts";
 import { createMetrics, type FeatureState, type ProxyMetrics } from "../server/metrics.ts";
 import { ProxyHealth } from "../server/proxy-health.ts";
 import { createServiceHealth } from "../server/service-health.ts";
+import type { Backend } from "../sync/backend.ts";
 import { type Clock, systemClock } from "../sync/clock.ts";
 import { DualStackDispatcher, type NodeSink } from "../sync/dual-stack.ts";
 import { NodeManager } from "../sync/node-manager.ts";
-import type { ServiceHealthPorts } from "../sync/observers.ts";
+import type { ConntrackTable, ServiceHealthPorts } from "../sync/observers.ts";
 import { Proxier } from "../sync/proxier.ts";
 import { connectCluster } from "./cluster-connection.ts";
 import { DeferredSink } from "./deferred-sink.ts";
@@ -99,7 +101,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const sendingEvents = options.initOnly ? undefined : events.run(ended);
     const healthServer = options.initOnly ? undefined : startHealth(base);
     const setup = await setUpNode(config, await startNode(nodes, ended), mode, log);
-    await tuneConntrack(config.conntrack, { log });
+    if (usesNetfilter(mode, config)) await tuneConntrack(config.conntrack, { log });
     const context: ProxierContext = { ...base, mode, setup };
     const proxiers = await createProxiers(context);
     if (options.initOnly) {
@@ -164,7 +166,12 @@ interface ProxierContext extends RunOptions {
   readonly ended: AbortSignal;
 }
 
+function usesNetfilter(mode: ProxyModeFactory, config: KubeProxyConfig): boolean {
+  return mode.usesNetfilter?.(config) ?? true;
+}
+
 interface FamilyProxier {
+  readonly backend: Backend;
   readonly proxier: Proxier;
   readonly serviceHealth: ServiceHealthPorts;
 }
@@ -173,7 +180,7 @@ async function createProxiers(context: ProxierContext): Promise<readonly FamilyP
   const { mode, log } = context;
   log.info(mode.startMessage);
   const allowExternalIPs = context.gates.isEnabled("AllowServiceExternalIPs");
-  const conntrack = openConntrack();
+  const conntrack = usesNetfilter(mode, context.config) ? openConntrack() : memoryConntrack();
   const proxiers: FamilyProxier[] = [];
   for (const family of context.setup.families) {
     proxiers.push(await createProxier(context, family, { conntrack, allowExternalIPs }));
@@ -182,7 +189,7 @@ async function createProxiers(context: ProxierContext): Promise<readonly FamilyP
 }
 
 interface SharedParts {
-  readonly conntrack: ReturnType<typeof openConntrack>;
+  readonly conntrack: ConntrackTable;
   readonly allowExternalIPs: boolean;
 }
 
@@ -206,6 +213,7 @@ async function createProxier(context: ProxierContext, family: IpFamily, shared: 
     detector,
     nodePortAddresses: addresses,
     metrics,
+    conntrack: shared.conntrack,
     clock,
     log,
   });
@@ -232,7 +240,7 @@ async function createProxier(context: ProxierContext, family: IpFamily, shared: 
     log: context.log,
     onFailures: (failures) => health.setFailures(family, failures),
   });
-  return { proxier, serviceHealth };
+  return { proxier, serviceHealth, backend };
 }
 
 /** Resolved once, as upstream does (reference core.md §14); without an answer, everywhere. */
@@ -268,6 +276,7 @@ async function serve(context: ServeContext): Promise<void> {
   context.sink.attach(dispatcher);
   context.events.record(nodeEvent(nodeName, "Normal", "Starting"));
   await dispatcher.run(ended);
+  await Promise.all(proxiers.map(({ backend }) => backend.close?.()));
   await Promise.all(proxiers.map(({ serviceHealth }) => serviceHealth.close()));
   await Promise.all([context.healthServer?.closed, metricsServer?.closed]);
 }

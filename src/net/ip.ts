@@ -130,6 +130,11 @@ export function isUnspecified(address: IpAddress): boolean {
   return address === "::" || address === "0.0.0.0";
 }
 
+/** The unspecified address of a family. Pure. */
+export function unspecifiedAddress(family: IpFamily): IpAddress {
+  return (family === "IPv4" ? "0.0.0.0" : "::") as IpAddress;
+}
+
 /** `10.0.0.1:80` or `[fd00::1]:80`: the text form of an endpoint, also the input of chain-name hashes. Pure. */
 export function joinHostPort(address: IpAddress, port: number): string {
   return address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;

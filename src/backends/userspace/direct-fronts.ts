@@ -5,7 +5,7 @@
 import type { Relay } from "../../kernel/relay/relay.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
-import { type Cidr, type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
+import { type Cidr, type IpAddress, type IpFamily, joinHostPort, unspecifiedAddress } from "../../net/ip.ts";
 import type { AddressAssigner } from "./address-assigner.ts";
 import { FailureList, type FrontFailures, type Fronts, type FrontsRequest, type WantedFront } from "./fronts.ts";
 import type { ServiceRelays } from "./service-relays.ts";
@@ -39,7 +39,7 @@ export class DirectFronts implements Fronts {
 
   constructor(options: DirectFrontsOptions) {
     this.#options = options;
-    this.#anywhere = (options.family === "IPv4" ? "0.0.0.0" : "::") as IpAddress; // literal addresses
+    this.#anywhere = unspecifiedAddress(options.family);
   }
 
   async apply(request: FrontsRequest, signal: AbortSignal): Promise<FrontFailures> {

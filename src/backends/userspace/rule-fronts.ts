@@ -6,7 +6,7 @@
 import type { Relay, RelayProtocol, Relays } from "../../kernel/relay/relay.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
-import type { IpAddress, IpFamily } from "../../net/ip.ts";
+import { type IpAddress, type IpFamily, unspecifiedAddress } from "../../net/ip.ts";
 import { spellPlan } from "../iptables/port-rules.ts";
 import { FailureList, type FrontFailures, type Fronts, type FrontsRequest, type WantedFront } from "./fronts.ts";
 import { type HeldPort, HeldPorts } from "./held-ports.ts";
@@ -46,7 +46,7 @@ export class RuleFronts implements Fronts {
 
   constructor(options: RuleFrontsOptions) {
     this.#options = options;
-    this.#anywhere = (options.family === "IPv4" ? "0.0.0.0" : "::") as IpAddress; // literal addresses
+    this.#anywhere = unspecifiedAddress(options.family);
     this.#held = new HeldPorts(options.relays);
   }
 

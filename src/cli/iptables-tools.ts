@@ -1,0 +1,23 @@
+/** The host's iptables tools, as the modes that use them find them. */
+import { DEFAULT_BINARIES, type ExecIptablesOptions, isIptablesPresent } from "../kernel/iptables/exec-iptables.ts";
+import { execProcess } from "../kernel/process.ts";
+import { type Logger, silentLogger } from "../logging/logger.ts";
+import type { IpFamily } from "../net/ip.ts";
+
+export const iptablesTools = (family: IpFamily, log: Logger): ExecIptablesOptions => ({
+  family,
+  exec: execProcess,
+  log,
+  // Netlink is loaded when a node turns out to have the nft back end.
+  listNftChains: async (...args) => (await import("../kernel/iptables/nft-chains.ts")).listNftChains(...args),
+});
+
+/** Undefined when the host can program the family; otherwise upstream's log message, and what to do. */
+export async function missingIptables(
+  family: IpFamily,
+): Promise<{ readonly message: string; readonly error: string } | undefined> {
+  if (await isIptablesPresent(iptablesTools(family, silentLogger))) return undefined;
+  const command = DEFAULT_BINARIES[family].rule;
+  const error = `${command} -t nat -S POSTROUTING does not work: install the package iptables, run as root, and make sure the kernel has the nat table`;
+  return { message: "No iptables support for family", error };
+}
