@@ -154,10 +154,10 @@ export interface KubeProxyConfig extends DraftConfig {
 }
 
 /**
- * The default of nftables mode. A sync costs a few milliseconds there whatever the size of the cluster, so that upstream's
- * second only delays changes; with 50 ms, a burst of changes still becomes at most 20 syncs a second (docs/performance.md).
+ * The default of nftables mode: upstream's second would only delay changes there. The backend asks for longer rests where
+ * the kernel takes longer for a commit (docs/performance.md).
  */
-const NFTABLES_MIN_SYNC_PERIOD_MS = 50;
+const NFTABLES_MIN_SYNC_PERIOD_MS = 5;
 
 /** The time to keep between two syncs: what the user chose, else the active mode's own default. Pure. */
 export function shortestSyncPeriodMs(config: DraftConfig, isMinSyncPeriodSet: boolean): number {

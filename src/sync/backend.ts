@@ -72,6 +72,11 @@ export interface Backend {
    * tracking table's are stale.
    */
   readonly endsUdpFlows?: boolean;
+  /**
+   * How long after a sync the next one should wait at least, as far as the mode knows from what syncs cost; more than
+   * `minSyncPeriod` counts. Optional: only `minSyncPeriod` counts then.
+   */
+  readonly restMs?: number;
   /** Overrides whether the periodic full sync may be skipped (iptables large-cluster mode). */
   readonly skipsPeriodicFullSync?: boolean;
   /** Whether the rules depend on {@link SyncInput.serviceCIDRs}, so that a change of them calls for a full sync. */

@@ -149,6 +149,24 @@ describe("bounded runner: reference core.md §12.1", () => {
     assert.deepEqual(starts, [0, 1, 2]);
   });
 
+  it("rests as long as it is told after a run, when that is longer than the shortest period", async () => {
+    const clock = new FakeClock();
+    const starts: number[] = [];
+    const rests = [1500, 200, 0];
+    const runner = new BoundedRunner({
+      periods: PERIODS,
+      clock,
+      restMs: () => rests.shift() ?? 0,
+      work: () => void starts.push(clock.monotonicMs()),
+    });
+    void runner.run(new AbortController().signal);
+    for (let n = 0; n < 40; n += 1) {
+      runner.request();
+      await clock.advance(100);
+    }
+    assert.deepEqual(starts, [0, 1500, 2500, 3500]);
+  });
+
   it("ends without another run when stopped during the cooldown, and leaves no timer", async () => {
     const { clock, starts, runner, stop, start } = setUp();
     const loop = start();

@@ -16,6 +16,8 @@ export interface RunnerPeriods {
 export interface BoundedRunnerOptions {
   readonly periods: RunnerPeriods;
   readonly clock: Clock;
+  /** Asked after each run: the least time to the next one when it is longer than `minMs`. @default 0 */
+  readonly restMs?: () => number;
   /** The work. Throwing or rejecting means failed; the error itself is the work's own to report. */
   readonly work: (signal: AbortSignal) => Promise<void> | void;
 }
@@ -23,6 +25,7 @@ export interface BoundedRunnerOptions {
 export class BoundedRunner {
   readonly #periods: RunnerPeriods;
   readonly #clock: Clock;
+  readonly #restMs: () => number;
   readonly #work: (signal: AbortSignal) => Promise<void> | void;
   #isStarted = false;
   #isRequested = false;
@@ -41,6 +44,7 @@ export class BoundedRunner {
     }
     this.#periods = { minMs, retryMs, maxMs };
     this.#clock = options.clock;
+    this.#restMs = options.restMs ?? (() => 0);
     this.#work = options.work;
   }
 
@@ -75,7 +79,7 @@ export class BoundedRunner {
       this.#isRequested = false;
       const delayMs = await this.#runOnce(signal);
       this.#nextMs = this.#clock.monotonicMs() + delayMs;
-      await this.#clock.sleep(this.#periods.minMs, signal);
+      await this.#clock.sleep(Math.max(this.#periods.minMs, this.#restMs()), signal);
     }
   }
 

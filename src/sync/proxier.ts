@@ -100,6 +100,7 @@ export class Proxier {
     this.#runner = new BoundedRunner({
       periods: { minMs: periods.minMs, retryMs: periods.syncMs, maxMs: this.#fullMs },
       clock,
+      restMs: () => backend.restMs ?? 0,
       work: () => this.#turns.take(),
     });
   }

@@ -76,6 +76,10 @@ export class NftablesBackend implements Backend {
     this.#committer = new Committer({ nft, cleanupFailures: metrics.cleanupFailures, log, nowMs });
   }
 
+  get restMs(): number {
+    return this.#committer.cost.restMs;
+  }
+
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     const { syncFailures } = this.#options.metrics;
     // Taken before anything is waited for: ports that others damage from now on are not among the changed ones.

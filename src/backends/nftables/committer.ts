@@ -1,6 +1,7 @@
 /** Commits drafts, and puts off the deletions that the kernel does not accept yet. */
-import { type Nftables, NftError } from "../../kernel/nftables/nftables.ts";
+import { type Nftables, NftError, type NftOperation } from "../../kernel/nftables/nftables.ts";
 import type { Logger } from "../../logging/logger.ts";
+import { CommitCost } from "./commit-cost.ts";
 import type { TransactionDraft } from "./draft.ts";
 import { PostponedDeletions } from "./postponed-deletions.ts";
 
@@ -16,6 +17,7 @@ export interface CommitterOptions {
 export class Committer {
   /** What waits for being deleted. */
   readonly postponed = new PostponedDeletions();
+  readonly cost = new CommitCost();
   readonly #options: CommitterOptions;
 
   constructor(options: CommitterOptions) {
@@ -73,7 +75,17 @@ export class Committer {
 
   async #transact(draft: TransactionDraft, generation: number | undefined): Promise<void> {
     if (draft.isEmpty) return;
-    await this.#options.nft.transact(draft.operations(), generation === undefined ? {} : { generation });
+    const { nft, nowMs } = this.#options;
+    const startMs = nowMs();
+    let count = 0;
+    function* counted(): Iterable<NftOperation> {
+      for (const operation of draft.operations()) {
+        count += 1;
+        yield operation;
+      }
+    }
+    await nft.transact(counted(), generation === undefined ? {} : { generation });
+    this.cost.note(count, nowMs() - startMs);
     this.postponed.forgetAdded(draft.operations());
   }
 }
