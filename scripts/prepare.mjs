@@ -14,7 +14,10 @@ const needed = ["typescript/bin/tsc", "@types/node/package.json"].map((path) => 
 
 if (needed.every(existsSync)) {
   const [compiler] = needed;
-  const result = spawnSync(process.execPath, [compiler, "-p", "tsconfig.build.json"], { cwd: root, stdio: "inherit" });
+  const result = spawnSync(process.execPath, [compiler, "-p", "tsconfig.build.json"], {
+    cwd: root,
+    stdio: ["ignore", 2, "inherit"],
+  });
   process.exitCode = result.status ?? 1;
 } else {
   console.error("not built, for the development packages are not installed: bin/kube-proxy runs the sources");

@@ -1,0 +1,128 @@
+/** The image, built from the Containerfile as it is, and programs run in it as a container runtime would. */
+import { accessSync, constants, mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { runCommand } from "../../src/demo/run-command.ts";
+import { ensureLocalBases } from "./local-bases.ts";
+
+const CHECKOUT = fileURLToPath(new URL("../../", import.meta.url));
+const CACHE = join(CHECKOUT, ".cache/image");
+const LIMIT_MS = 280_000;
+
+/** Why there can be no image here, or `false`; for the `skip` option of a test. */
+export function imageSkip(): string | false {
+  if (process.getuid?.() !== 0) return "building an image needs root here";
+  const missing = ["/usr/bin/buildah", "/usr/sbin/debootstrap"].filter((tool) => !isExecutable(tool));
+  return missing.length === 0 ? false : `missing ${missing.join(", ")}: install the packages of that name`;
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** No daemon, no overlay file systems, no namespaces of users: works in most containers that run as root. */
+async function buildah(...args: readonly string[]): Promise<string> {
+  const storage = ["--root", join(CACHE, "storage"), "--runroot", join(CACHE, "run"), "--storage-driver", "vfs"];
+  return (await runCommand(["buildah", ...storage, ...args], { timeoutMs: LIMIT_MS })).stdout;
+}
+
+export interface Image {
+  /** The image's files, in a container's own copy. */
+  readonly root: string;
+  /** As `buildah inspect` shows it. */
+  readonly config: Readonly<Record<string, unknown>>;
+  /** Runs a command in a container of the image. @returns what it printed. */
+  run(...argv: readonly string[]): Promise<string>;
+  remove(): Promise<void>;
+}
+
+/** Builds the image of this checkout. */
+export async function buildImage(): Promise<Image> {
+  mkdirSync(CACHE, { recursive: true });
+  const { base, build } = await ensureLocalBases({ checkout: CHECKOUT, cache: CACHE, buildah });
+  const name = `localhost/kube-proxy-ts:${process.pid}`;
+  const bases = ["--build-arg", `BASE=${base}`, "--build-arg", `BUILD_BASE=${build}`];
+  const file = join(CHECKOUT, "deploy/image/Containerfile");
+  await buildah("build", "--isolation", "chroot", "--pull-never", ...bases, "-f", file, "-t", name, CHECKOUT);
+  const container = (await buildah("from", name)).trim();
+  const inspected = JSON.parse(await buildah("inspect", "--type", "image", name));
+  return {
+    root: (await buildah("mount", container)).trim(),
+    config: inspected.OCIv1.config,
+    run: (...argv) => buildah("run", "--isolation", "chroot", container, "--", ...argv),
+    async remove() {
+      await buildah("rm", container);
+      await buildah("rmi", name);
+    },
+  };
+}
+
+/**
+ * Becomes a program of the image as the pod's container runtime starts it: PID 1 of its own process namespace, the root
+ * file system read-only, and at the mount points what kubeadm's DaemonSet has there.
+ */
+const AS_CONTAINER = `
+set -eu
+root=$1 config=$2 manifests=$3
+shift 3
+mkdir -p "$root/var/lib/kube-proxy" "$root/lib/modules" "$root/manifests"
+mount --bind "$root" "$root"
+mount -t proc proc "$root/proc"
+mount --rbind /sys "$root/sys"
+mount --rbind /dev "$root/dev"
+mount -t tmpfs none "$root/run"
+: > "$root/run/xtables.lock"
+mount --bind "$config" "$root/var/lib/kube-proxy"
+mount --bind "$manifests" "$root/manifests"
+mount -o remount,bind,ro "$root"
+exec chroot "$root" "$@"
+`;
+
+export interface ContainerMounts {
+  /** For /var/lib/kube-proxy. */
+  readonly config: string;
+  /** For /manifests. */
+  readonly manifests: string;
+}
+
+/**
+ * The arguments that run a program of the image in a container, in whatever network namespace they are run, with the
+ * environment that the image gives and nothing of this machine's.
+ */
+export function inContainer(
+  image: Image,
+  { config, manifests }: ContainerMounts,
+  argv: readonly string[],
+): readonly [string, ...string[]] {
+  const environment = Array.isArray(image.config.Env) ? image.config.Env.map(String) : [];
+  const unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child"];
+  return [
+    "env",
+    "-i",
+    ...environment,
+    ...unshare,
+    "sh",
+    "-c",
+    AS_CONTAINER,
+    "sh",
+    image.root,
+    config,
+    manifests,
+    ...argv,
+  ];
+}
+
+/** The process that a process like `unshare --fork` waits for. */
+export async function onlyChild(pid: number): Promise<number> {
+  for (;;) {
+    const child = Number(readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ")[0]);
+    if (child > 0) return child;
+    await sleep(20);
+  }
+}
