@@ -14,14 +14,19 @@ const packageOf = {
   conntrack: "conntrack",
   ipset: "ipset",
   nfacct: "nfacct",
+  buildah: "buildah",
+  debootstrap: "debootstrap",
 };
 
 const demoTools = ["ip", "iptables", "iptables-save", "ip6tables", "sysctl"];
 
+/** For the test that builds the container image. */
+const imageTools = ["buildah", "debootstrap"];
+
 /** Which tools each command needs. The proxy itself runs only the iptables tools; the others are for the demo and the tests. */
 const toolsOf = {
   start: demoTools,
-  test: [...demoTools, "nft", "conntrack", "ipset", "nfacct"],
+  test: [...demoTools, "nft", "conntrack", "ipset", "nfacct", ...imageTools],
   bench: demoTools,
 };
 
