@@ -271,7 +271,9 @@ export class IpvsBackend implements Backend {
     if (this.#facts === undefined || this.#failures.length > 0) return undefined;
     const { sets, virtualServers, addresses } = await this.#compareAll(await this.#readNode(signal), signal);
     const rules = await this.#rules.compare(this.#planRules());
-    const changed = [...virtualServers.changes.values()].filter(({ operations }) => operations.length > 0);
+    const changed = [...virtualServers.changes.values()].filter(({ operations }) =>
+      operations.some((operation) => !this.#graceful.anticipates(operation)),
+    );
     const damage = {
       virtualServers: changed.length + virtualServers.deletions.size,
       setEntries: sets.additions.length + sets.deletions.length,

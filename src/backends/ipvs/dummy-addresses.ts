@@ -36,12 +36,10 @@ export class DummyAddresses {
     const unbind: IpAddress[] = [];
     for (const [key, before] of touched) {
       const after = wanted.get(key);
-      if (before === undefined && after !== undefined) bind.push(after);
-      if (before !== undefined && after === undefined) unbind.push(before);
+      if (before === undefined && after !== undefined && !this.#doubtful.has(after)) bind.push(after);
+      if (before !== undefined && after === undefined && !this.#doubtful.has(before)) unbind.push(before);
     }
-    for (const address of this.#doubtful) {
-      if (!touched.has(address)) (wanted.has(address) ? bind : unbind).push(address);
-    }
+    for (const address of this.#doubtful) (wanted.has(address) ? bind : unbind).push(address);
     return { bind, unbind };
   }
 

@@ -37,6 +37,13 @@ export class GracefulTermination {
     return this.#draining.get(key)?.realServers.values() ?? [];
   }
 
+  /** Whether the operation only anticipates what {@link GracefulTermination.removeIdle} will do. */
+  anticipates(operation: IpvsOperation): boolean {
+    if (operation.kind !== "delete-real-server") return false;
+    const draining = this.#draining.get(virtualServerText(operation.virtualServer));
+    return draining?.realServers.has(realServerText(operation.realServer)) === true;
+  }
+
   /** Replaces those of a virtual server. */
   set(virtualServer: VirtualServerKey, realServers: readonly RealServerKey[]): void {
     const key = virtualServerText(virtualServer);

@@ -1,0 +1,204 @@
+/** What others do to the kernel: left alone, taken over, or noticed and mended. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ip } from "../../model/testing/records.ts";
+import { type BackendRig, VERIFY_PERIOD_MS } from "./testing/backend-rig.ts";
+import type { MemoryNode } from "./testing/memory-node.ts";
+import { port, remote, TestModel } from "./testing/model.ts";
+
+const PLAIN = port("plain", "10.96.0.1");
+const OTHER = port("other", "10.96.0.2");
+
+function twoServices(options: ConstructorParameters<typeof TestModel>[0] = {}): TestModel {
+  const model = new TestModel(options);
+  model.set(PLAIN, [remote("10.1.1.5")]);
+  model.set(OTHER, [remote("10.1.1.6")]);
+  return model;
+}
+
+/** Runs until what was lost has been asked for, and syncs; expects the state that a full sync from nothing leaves. */
+async function healed(rig: BackendRig): Promise<void> {
+  assert.ok(rig.asked.repairs > 0, "nobody noticed");
+  assert.deepEqual((await rig.sync()).failures, []);
+  assert.deepEqual(await rig.node.state(), await rig.fromNothing());
+}
+
+function remoteServer(address: string) {
+  return { address: ip(address), protocol: "TCP", port: 80 } as const;
+}
+
+test("a foreign virtual server is removed, unless it is excluded", async () => {
+  const model = twoServices({ excludeCIDRs: ["203.0.113.0/24"] });
+  const foreign = { protocol: "TCP", port: 443, scheduler: "wlc", flags: 0, timeoutSeconds: 0 } as const;
+  for (const address of ["203.0.113.7", "198.51.100.7", "10.96.0.1"]) {
+    const virtualServer = { ...foreign, address: ip(address) };
+    await model.rig.node.ipvs.apply([{ kind: "add-virtual-server", virtualServer }]);
+  }
+  await model.rig.sync();
+  assert.deepEqual(Object.keys((await model.rig.node.state()).virtualServers), [
+    "10.96.0.1:80/TCP rr flags 0 timeout 0",
+    "10.96.0.2:80/TCP rr flags 0 timeout 0",
+    "203.0.113.7:443/TCP wlc flags 0 timeout 0",
+  ]);
+});
+
+test("a foreign virtual server at the very address of a service is taken over", async () => {
+  const model = twoServices({ excludeCIDRs: ["10.96.0.0/16"] });
+  const virtualServer = {
+    address: ip("10.96.0.1"),
+    protocol: "TCP",
+    port: 80,
+    scheduler: "wlc",
+    flags: 1,
+    timeoutSeconds: 9,
+  } as const;
+  const realServer = { address: ip("10.9.9.9"), port: 1, weight: 7 };
+  await model.rig.node.ipvs.apply([
+    { kind: "add-virtual-server", virtualServer },
+    { kind: "add-real-server", virtualServer, realServer },
+  ]);
+  await model.rig.sync();
+  const { virtualServers } = await model.rig.node.state();
+  assert.deepEqual(virtualServers["10.96.0.1:80/TCP rr flags 0 timeout 0"], ["10.1.1.5:8080 weight 1"]);
+});
+
+test("one that appears for a new service between two syncs is taken over, too", async () => {
+  const model = twoServices();
+  await model.rig.sync();
+  const virtualServer = { ...remoteServer("10.96.0.3"), scheduler: "wlc", flags: 0, timeoutSeconds: 0 } as const;
+  await model.rig.node.ipvs.apply([{ kind: "add-virtual-server", virtualServer }]);
+  model.set(port("late", "10.96.0.3"), [remote("10.1.1.7")]);
+  assert.deepEqual((await model.rig.sync()).failures, []);
+  assert.deepEqual(await model.rig.node.state(), await model.rig.fromNothing());
+});
+
+test("the module is unloaded: the sync says so, and the state is back with the module", async (t) => {
+  const model = twoServices();
+  t.after(() => model.rig.close());
+  await model.rig.sync();
+  model.rig.watch();
+  model.rig.node.ipvs.unload();
+  await model.rig.clock.advance(VERIFY_PERIOD_MS);
+  assert.ok(model.rig.asked.repairs > 0, "nobody noticed");
+  await assert.rejects(model.rig.sync(), /the module ip_vs is gone/);
+  assert.deepEqual(
+    (await model.rig.node.links.addresses("IPv4")).filter(({ link }) => link === "kube-ipvs0").length,
+    2,
+  );
+  model.setEndpoints(PLAIN, [remote("10.1.1.8")]);
+  await assert.rejects(model.rig.sync(), /the module ip_vs is gone/);
+  model.rig.node.ipvs.load();
+  await healed(model.rig);
+});
+
+test("the dummy device is deleted: it is back at once, with its addresses", async (t) => {
+  const model = twoServices();
+  t.after(() => model.rig.close());
+  await model.rig.sync();
+  model.rig.watch();
+  await model.rig.clock.advance(1000);
+  model.rig.node.links.deleteForeignLink("kube-ipvs0");
+  await model.rig.clock.advance(1000);
+  assert.deepEqual(model.rig.logged("warn"), ["Somebody else removed the device kube-ipvs0; repairing it"]);
+  await healed(model.rig);
+});
+
+test("the dummy device is deleted, and a service comes before that was noticed", async () => {
+  const model = twoServices();
+  await model.rig.sync();
+  model.rig.node.links.deleteForeignLink("kube-ipvs0");
+  model.set(port("late", "10.96.0.3"));
+  assert.deepEqual((await model.rig.sync()).failures, []);
+  const { addresses } = await model.rig.node.state();
+  assert.ok(addresses?.includes("10.96.0.3"));
+});
+
+test("kube-ipvs0 is a device of another kind", async () => {
+  const model = twoServices();
+  model.rig.node.links.addForeignLink("kube-ipvs0", "bridge");
+  await assert.rejects(
+    model.rig.sync(),
+    /kube-ipvs0 is a bridge device, a dummy device is needed: delete or rename it/,
+  );
+});
+
+test("a single address is removed by somebody else", async (t) => {
+  const model = twoServices();
+  t.after(() => model.rig.close());
+  await model.rig.sync();
+  model.rig.watch();
+  await model.rig.clock.advance(1000);
+  model.rig.node.links.removeForeignAddress("kube-ipvs0", ip("10.96.0.1"));
+  await model.rig.clock.advance(1000);
+  await healed(model.rig);
+});
+
+for (const [what, damage] of [
+  ["all virtual servers", (node: MemoryNode) => node.ipvs.flush()],
+  [
+    "a real server",
+    (node: MemoryNode) => {
+      const realServer = { address: ip("10.1.1.5"), port: 8080 };
+      return node.ipvs.apply([{ kind: "delete-real-server", virtualServer: remoteServer("10.96.0.1"), realServer }]);
+    },
+  ],
+  [
+    "a weight",
+    (node: MemoryNode) => {
+      const realServer = { address: ip("10.1.1.5"), port: 8080, weight: 0 };
+      return node.ipvs.apply([{ kind: "update-real-server", virtualServer: remoteServer("10.96.0.1"), realServer }]);
+    },
+  ],
+  [
+    "an additional virtual server",
+    (node: MemoryNode) => {
+      const virtualServer = { ...remoteServer("10.96.9.9"), scheduler: "rr", flags: 0, timeoutSeconds: 0 };
+      return node.ipvs.apply([{ kind: "add-virtual-server", virtualServer }]);
+    },
+  ],
+  ["the members of a set", (node: MemoryNode) => node.ipset.flush("KUBE-CLUSTER-IP")],
+  [
+    "the sets, after the rules",
+    async (node: MemoryNode) => {
+      node.iptables.flush("nat");
+      node.iptables.flush("filter");
+      for (const { name } of await node.ipset.sets()) await node.ipset.destroy(name);
+    },
+  ],
+  ["the rules of nat", async (node: MemoryNode) => node.iptables.flush("nat")],
+  ["the rules and chains of filter", async (node: MemoryNode) => node.iptables.flush("filter", { deleteChains: true })],
+  [
+    "a jump",
+    (node: MemoryNode) => {
+      const comment = ["-m", "comment", "--comment", "kubernetes service portals"];
+      return node.iptables.deleteRule("nat", "OUTPUT", [...comment, "-j", "KUBE-SERVICES"]);
+    },
+  ],
+] as const) {
+  test(`somebody else changes ${what}: seen with the next verification, and mended`, async (t) => {
+    const model = twoServices();
+    t.after(() => model.rig.close());
+    await model.rig.sync();
+    model.rig.watch();
+    await model.rig.clock.advance(3 * VERIFY_PERIOD_MS);
+    assert.equal(model.rig.asked.repairs, 0, "nothing has happened yet");
+    await damage(model.rig.node);
+    await model.rig.clock.advance(VERIFY_PERIOD_MS);
+    assert.deepEqual(model.rig.logged("warn"), [
+      "Somebody else changed what the ipvs mode has in the kernel; repairing it",
+    ]);
+    await healed(model.rig);
+  });
+}
+
+test("a verification gives way to a sync", async (t) => {
+  const model = twoServices();
+  t.after(() => model.rig.close());
+  await model.rig.sync();
+  model.rig.watch();
+  await model.rig.node.ipvs.flush();
+  const verification = model.rig.clock.advance(VERIFY_PERIOD_MS);
+  model.set(port("late", "10.96.0.3"));
+  await Promise.all([verification, model.rig.sync()]);
+  assert.deepEqual(model.rig.logged("error"), []);
+});
