@@ -14,7 +14,7 @@ test("options are read in both spellings", () => {
 });
 
 test("a mode that cannot be shown is refused with those that can", () => {
-  for (const mode of ["userspace", "kernelspace"]) {
+  for (const mode of ["ebpf", "kernelspace"]) {
     const parsed = parseDemoArguments(["--mode", mode]);
     assert.ok(parsed.kind === "error");
     assert.match(parsed.message, new RegExp(`--mode ${mode} .*there is: .*iptables`));

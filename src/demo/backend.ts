@@ -1,10 +1,13 @@
 /**
- * A pod's server: `backend.ts POD`. Listens where standard input tells it (messages.ts) and answers every TCP request
- * and every datagram with its pod's name and the source address that it saw. Ends with its standard input.
+ * A pod's server: `backend.ts POD`. Listens where standard input tells it (messages.ts) and answers every request over TCP
+ * or SCTP and every datagram with its pod's name and the source address that it saw. Ends with its standard input.
  */
 import { createSocket } from "node:dgram";
+import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
 import { createInterface } from "node:readline";
+import { bindSctp } from "../kernel/sctp/sctp-socket.ts";
+import { unspecifiedAddress } from "../net/ip.ts";
 import {
   type BackendAnswer,
   type BackendReply,
@@ -14,7 +17,13 @@ import {
 } from "./messages.ts";
 
 const pod = process.argv[2] ?? "unnamed";
-const listeners = new Map<string, { close(): void }>();
+
+interface Listener {
+  close(): void;
+}
+
+const listeners = new Map<string, Listener>();
+const ANY_ADDRESSES = [unspecifiedAddress("IPv4"), unspecifiedAddress("IPv6")];
 
 function answerTo(peer: string | undefined): string {
   const answer: BackendAnswer = { pod, peer: plainAddress(peer ?? "") };
@@ -31,20 +40,36 @@ function serve(socket: Socket): void {
   });
 }
 
-function open(spec: ListenSpec): Promise<{ close(): void }> {
+function openTcp(port: number): Promise<Listener> {
   return new Promise((resolve, reject) => {
-    if (spec.protocol === "TCP") {
-      const server = createServer(serve);
-      server.once("error", reject);
-      server.listen({ host: "::", port: spec.port, backlog: 1024 }, () => resolve(server));
-      return;
-    }
+    const server = createServer(serve);
+    server.once("error", reject);
+    server.listen({ host: "::", port, backlog: 1024 }, () => resolve(server));
+  });
+}
+
+function openUdp(port: number): Promise<Listener> {
+  return new Promise((resolve, reject) => {
     const socket = createSocket({ type: "udp6" });
     socket.once("error", reject);
     socket.on("message", (_text, from) => socket.send(answerTo(from.address), from.port, from.address, () => {}));
-    socket.bind(spec.port, "::", () => resolve(socket));
+    socket.bind(port, "::", () => resolve(socket));
   });
 }
+
+async function openSctp(port: number): Promise<Listener> {
+  const servers = await Promise.all(
+    ANY_ADDRESSES.map(async (address) => {
+      const server = createServer(serve);
+      server.listen({ fd: bindSctp({ address, port }), backlog: 1024 });
+      await once(server, "listening");
+      return server;
+    }),
+  );
+  return { close: () => servers.forEach((server) => void server.close()) };
+}
+
+const openers = { TCP: openTcp, UDP: openUdp, SCTP: openSctp } satisfies Record<ListenSpec["protocol"], unknown>;
 
 async function listenOn(wanted: readonly ListenSpec[]): Promise<string[]> {
   const keys = new Map(wanted.map((spec) => [`${spec.protocol} ${spec.port}`, spec]));
@@ -57,7 +82,7 @@ async function listenOn(wanted: readonly ListenSpec[]): Promise<string[]> {
   for (const [key, spec] of keys) {
     if (listeners.has(key)) continue;
     try {
-      listeners.set(key, await open(spec));
+      listeners.set(key, await openers[spec.protocol](spec.port));
     } catch (error) {
       failed.push(`${key}: ${error instanceof Error ? error.message : String(error)}`);
     }

@@ -80,6 +80,22 @@ test("in iptables mode the node's own packets to an external address without end
   assert.equal(expected({}, [], "cluster IP", "node", iptables), "refused");
 });
 
+test("in userspace mode the proxy asks in its own name, all endpoints, and takes connections before it knows of any", () => {
+  const { userspace } = demoModes;
+  const local = { externalTrafficPolicy: "Local", internalTrafficPolicy: "Local" };
+  for (const kind of ["cluster IP", "node port", "load balancer"] as const) {
+    for (const position of positions) assert.equal(expected(local, both, kind, position, userspace), snat);
+  }
+  const external = { externalIPs: ["198.51.100.1"] };
+  assert.equal(expected(external, both, "external IP", "client", userspace), snat);
+  assert.equal(expected(external, both, "external IP", "pod", userspace), "dropped");
+  assert.equal(expected(external, both, "external IP", "node", userspace), "dropped");
+  assert.equal(expected({}, [], "cluster IP", "pod", userspace), "closed");
+  const ranges = { loadBalancerSourceRanges: ["10.200.0.64/26"] };
+  assert.equal(expected(ranges, both, "load balancer", "pod", userspace), "dropped");
+  assert.equal(expected(ranges, [], "load balancer", "pod", userspace), "dropped");
+});
+
 test("source ranges filter the load-balancer address only", () => {
   const spec = { loadBalancerSourceRanges: ["10.200.0.64/26"] };
   assert.equal(expected(spec, both, "load balancer", "client"), snat);

@@ -41,6 +41,7 @@ export type Expectation =
       readonly isSticky: boolean;
     }
   | { readonly kind: "refused"; readonly why: string }
+  | { readonly kind: "closed"; readonly why: string }
   | { readonly kind: "dropped"; readonly why: string };
 
 interface EndpointSets {
@@ -72,8 +73,9 @@ function preferNearby(
   return ready;
 }
 
-function endpointSets(view: ClusterView, target: Target, nodeName: string): EndpointSets {
+function endpointSets(view: ClusterView, target: Target, nodeName: string, traits: ModeTraits): EndpointSets {
   const all = view.endpointsOf(target.service, target.port, target.family);
+  if (!traits.isTransparent) return { cluster: usable(all), local: usable(all), hasAny: usable(all).length > 0 };
   const ready = all.filter(({ isReady }) => isReady);
   const zone = view.zones.get(nodeName);
   return {
@@ -99,7 +101,19 @@ export function expectationOf(
   traits: ModeTraits,
 ): Expectation {
   const { service, kind } = target;
-  const { cluster, local, hasAny } = endpointSets(view, target, facts.nodeName);
+  if (kind === "external IP" && position !== "client" && !traits.servesExternalIPsInside) {
+    return { kind: "dropped", why: "only what comes from elsewhere is served at external IPs" };
+  }
+  const { cluster, local, hasAny } = endpointSets(view, target, facts.nodeName, traits);
+  const source = facts.sources[position];
+  const barred: Expectation | undefined =
+    kind === "load balancer" && !isSourceAllowed(target, source)
+      ? { kind: "dropped", why: `${source} is not in loadBalancerSourceRanges` }
+      : undefined;
+  if (!hasAny && traits.withoutEndpoints === "closes") {
+    const why = "no endpoint is usable, and the proxy only sees that once it was asked";
+    return barred ?? { kind: target.port.protocol === "TCP" ? "closed" : "dropped", why };
+  }
   if (!hasAny) {
     const isForeign = kind === "external IP" || kind === "load balancer";
     if (isForeign && position === "node" && !traits.refusesNodeAtExternalAddresses) {
@@ -107,16 +121,14 @@ export function expectationOf(
     }
     return { kind: "refused", why: "no endpoint is usable" };
   }
-  const source = facts.sources[position];
-  if (kind === "load balancer" && !isSourceAllowed(target, source)) {
-    return { kind: "dropped", why: `${source} is not in loadBalancerSourceRanges` };
-  }
+  if (barred !== undefined) return barred;
   const isInternal = kind === "cluster IP";
   const isLocalOnly = isInternal ? service.internalLocal : service.externalLocal && position === "client";
   const set = isLocalOnly ? local : cluster;
   if (set.length === 0) return { kind: "dropped", why: `no endpoint on ${facts.nodeName}, and the policy is Local` };
   // Cluster IPs keep only pods' addresses; external ones keep all but the node's own, if the policy is Local.
-  const isKept = isInternal ? position === "pod" : service.externalLocal && position !== "node";
+  const mayKeep = isInternal ? position === "pod" : service.externalLocal && position !== "node";
+  const isKept = mayKeep && traits.isTransparent;
   return {
     kind: "answer",
     peers: new Map(set.map(({ pod, address }) => [pod, isKept ? source : facts.masqueradeAddress(address)])),

@@ -36,6 +36,7 @@ const wrongs: readonly [string, Expectation, ProbeAnswer[], string][] = [
   ["an answer for a refusal", refused, [from("a")], "by a"],
   ["silence for a refusal", refused, [refusal, silence], "no answer"],
   ["a refusal for silence", dropped, [refusal], "refused"],
+  ["a refusal for a connection that is closed", { kind: "closed", why: "x" }, [refusal], "refused"],
 ];
 for (const [title, expected, got, text] of wrongs) {
   test(`${title} is wrong, and the detail says what was expected`, () => {

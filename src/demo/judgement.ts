@@ -34,7 +34,7 @@ export function furtherRequests(expected: Expectation, answers: readonly ProbeAn
 /** @returns the judgement of the answers that one client got from one address. */
 export function judge(expected: Expectation, answers: readonly ProbeAnswer[]): Judgement {
   if (expected.kind !== "answer") {
-    const wanted = expected.kind === "refused" ? "refused" : "timeout";
+    const wanted = expected.kind === "dropped" ? "timeout" : expected.kind;
     const other = answers.find((answer) => answer.ok || answer.error !== wanted);
     if (other === undefined) return right(expected.kind);
     return wrong(expected, shortText(other), longText(other));
@@ -78,6 +78,8 @@ export function describe(expected: Expectation): string {
   switch (expected.kind) {
     case "refused":
       return `a refusal (${expected.why})`;
+    case "closed":
+      return `a connection that is closed at once (${expected.why})`;
     case "dropped":
       return `silence (${expected.why})`;
     case "answer": {

@@ -1,6 +1,6 @@
 /** What the demo's helper processes (backend.ts, prober.ts) are told and answer, one JSON object per line. */
 
-export type ProbeProtocol = "TCP" | "UDP";
+export type ProbeProtocol = "TCP" | "UDP" | "SCTP";
 
 /** A socket that a backend listens on, on all its addresses. */
 export interface ListenSpec {
@@ -21,7 +21,7 @@ export interface BackendReply {
   readonly failed: readonly string[];
 }
 
-/** Body of every answer of a backend, over TCP (as an HTTP body) and UDP (as the datagram). */
+/** Body of every answer of a backend, over TCP and SCTP (as an HTTP body) and UDP (as the datagram). */
 export interface BackendAnswer {
   readonly pod: string;
   /** The source address that the backend saw, in canonical text. */
@@ -54,8 +54,11 @@ export interface FetchRequest {
 
 export type ProbeRequest = ConnectRequest | FetchRequest;
 
-/** Why no backend answered: an active refusal (RST or ICMP), silence, or anything else. */
-export type ProbeFailure = "refused" | "timeout" | "other";
+/**
+ * Why no backend answered: an active refusal (RST or ICMP), a connection that was taken and ended without a word, silence, or
+ * anything else.
+ */
+export type ProbeFailure = "refused" | "closed" | "timeout" | "other";
 
 export type ProbeAnswer =
   | ({ readonly ok: true } & BackendAnswer)

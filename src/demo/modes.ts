@@ -1,19 +1,40 @@
 /** The proxy modes that the demo can show; a new mode is one line here. */
+import type { Protocol } from "../cluster/objects.ts";
 
 /** What a mode's users can see of it. */
 export interface ModeTraits {
-  /** Node ports answer on 127.0.0.1 of the node (IPv4). */
-  readonly localhostNodePorts: boolean;
+  /** Protocols whose node ports answer on 127.0.0.1 of the node (IPv4). */
+  readonly localhostNodePorts: readonly Protocol[];
   /**
    * The node itself is refused at an external address without endpoints. In iptables mode nothing in OUTPUT looks at those
    * (reference iptables.md §2), so its packets leave by the default route and nobody answers.
    */
   readonly refusesNodeAtExternalAddresses: boolean;
+  /**
+   * Pods see who asks them, where the policies allow it, and only endpoints that the policies and hints allow are asked.
+   * Otherwise the proxy process asks in its own name, and picks from all endpoints.
+   */
+  readonly isTransparent: boolean;
+  /** Pods and the node itself are served at an external IP that no machine has. */
+  readonly servesExternalIPsInside: boolean;
+  /** What a service without usable endpoints does: the proxy takes a connection before it knows, and a datagram in silence. */
+  readonly withoutEndpoints: "refuses" | "closes";
 }
 
+const ALL: readonly Protocol[] = ["TCP", "UDP", "SCTP"];
+const inKernel = { isTransparent: true, servesExternalIPsInside: true, withoutEndpoints: "refuses" } as const;
+
 export const demoModes = {
-  iptables: { localhostNodePorts: true, refusesNodeAtExternalAddresses: false },
-  nftables: { localhostNodePorts: false, refusesNodeAtExternalAddresses: true },
+  iptables: { ...inKernel, localhostNodePorts: ALL, refusesNodeAtExternalAddresses: false },
+  nftables: { ...inKernel, localhostNodePorts: [], refusesNodeAtExternalAddresses: true },
+  userspace: {
+    // The answer to a datagram comes from 127.0.0.1, which is not the address that the rules wrote into the question.
+    localhostNodePorts: ["TCP"],
+    refusesNodeAtExternalAddresses: false,
+    isTransparent: false,
+    servesExternalIPsInside: false,
+    withoutEndpoints: "closes",
+  },
 } satisfies Record<string, ModeTraits>;
 
 export type DemoMode = keyof typeof demoModes;

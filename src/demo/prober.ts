@@ -4,8 +4,10 @@
  */
 import { createSocket } from "node:dgram";
 import { get } from "node:http";
-import { connect } from "node:net";
+import { connect, Socket } from "node:net";
 import { createInterface } from "node:readline";
+import { connectSctp } from "../kernel/sctp/sctp-socket.ts";
+import { parseIpAddress } from "../net/ip.ts";
 import type {
   BackendAnswer,
   ConnectReply,
@@ -17,7 +19,10 @@ import type {
   ProbeRequest,
 } from "./messages.ts";
 
+const REQUEST = "GET / HTTP/1.0\r\n\r\n";
+
 function answered(text: string): ProbeAnswer {
+  if (text === "") return failed("closed", "the connection ended without an answer");
   try {
     const { pod, peer } = JSON.parse(text) as BackendAnswer;
     return { ok: true, pod, peer };
@@ -31,12 +36,31 @@ function failed(error: ProbeFailure, detail: string): ProbeAnswer {
 }
 
 function failureOf(error: NodeJS.ErrnoException): ProbeAnswer {
-  return failed(error.code === "ECONNREFUSED" ? "refused" : "other", error.message);
+  return failed(FAILURES[error.code ?? ""] ?? "other", error.message);
 }
 
-function probeTcp(request: ConnectRequest): Promise<ProbeAnswer> {
+const FAILURES: Readonly<Record<string, ProbeFailure>> = {
+  ECONNREFUSED: "refused",
+  ECONNRESET: "closed",
+  EPIPE: "closed",
+};
+
+const probeTcp = (request: ConnectRequest) => askOver(connect({ host: request.address, port: request.port }), request);
+
+async function probeSctp(request: ConnectRequest): Promise<ProbeAnswer> {
+  const address = parseIpAddress(request.address);
+  if (address === undefined) return failed("other", `no IP address: ${request.address}`);
+  const connection = await connectSctp({ address, port: request.port }, request.timeoutMs);
+  if (connection.kind === "failed") return failed("other", connection.detail);
+  if (connection.kind !== "open") return failed(connection.kind, `no association in ${request.timeoutMs} ms`);
+  const socket = new Socket({ fd: connection.fd });
+  const answer = askOver(socket, request);
+  socket.write(REQUEST);
+  return await answer;
+}
+
+function askOver(socket: Socket, { timeoutMs }: ConnectRequest): Promise<ProbeAnswer> {
   return new Promise((resolve) => {
-    const socket = connect({ host: request.address, port: request.port });
     let text = "";
     const finish = (answer: ProbeAnswer): void => {
       clearTimeout(timer);
@@ -44,12 +68,9 @@ function probeTcp(request: ConnectRequest): Promise<ProbeAnswer> {
       socket.resetAndDestroy();
       resolve(answer);
     };
-    const timer = setTimeout(
-      () => finish(failed("timeout", `no answer in ${request.timeoutMs} ms`)),
-      request.timeoutMs,
-    );
+    const timer = setTimeout(() => finish(failed("timeout", `no answer in ${timeoutMs} ms`)), timeoutMs);
     socket.on("error", (error) => finish(failureOf(error)));
-    socket.on("connect", () => socket.write("GET / HTTP/1.0\r\n\r\n"));
+    socket.on("connect", () => socket.write(REQUEST));
     socket.on("data", (chunk) => {
       text += chunk.toString();
     });
@@ -83,8 +104,10 @@ function probeUdp(request: ConnectRequest): Promise<ProbeAnswer> {
   });
 }
 
+const probes = { TCP: probeTcp, UDP: probeUdp, SCTP: probeSctp } satisfies Record<ConnectRequest["protocol"], unknown>;
+
 async function probe(request: ConnectRequest): Promise<ConnectReply> {
-  const once = request.protocol === "TCP" ? probeTcp : probeUdp;
+  const once = probes[request.protocol];
   const count = request.count ?? 1;
   if (request.sequential !== true) {
     return { id: request.id, answers: await Promise.all(Array.from({ length: count }, () => once(request))) };

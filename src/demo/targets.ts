@@ -42,7 +42,8 @@ function targetsOfPort(
     for (const address of service.loadBalancerIPs) add("load balancer", address, port.port);
     if (port.nodePort === 0) continue;
     add("node port", nodeAddresses[family], port.nodePort);
-    if (family === "IPv4" && traits.localhostNodePorts) add("localhost", LOCALHOST, port.nodePort);
+    const hasLocalhost = traits.localhostNodePorts.some((protocol) => protocol === port.protocol);
+    if (family === "IPv4" && hasLocalhost) add("localhost", LOCALHOST, port.nodePort);
   }
   const order: readonly AddressKind[] = ["cluster IP", "node port", "localhost", "external IP", "load balancer"];
   return targets.sort((a, b) => order.indexOf(a.kind) - order.indexOf(b.kind));
