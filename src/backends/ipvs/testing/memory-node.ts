@@ -27,19 +27,38 @@ export interface NodeState {
   readonly filter: string;
 }
 
-export class MemoryNode {
-  readonly family: IpFamily;
+/** What both families of a node share: all but iptables. */
+export class MemoryHost {
   readonly ipvs = new MemoryIpvs();
   readonly links = new MemoryLinks();
+  readonly iptables: Readonly<Record<IpFamily, MemoryIptables>>;
+  readonly ipset: MemoryIpset;
+
+  constructor() {
+    this.ipset = new MemoryIpset({
+      isInUse: (name) => Object.values(this.iptables).some((tables) => tables.setsInUse().has(name)),
+    });
+    const hasSet = (name: string) => this.ipset.has(name);
+    this.iptables = { IPv4: new MemoryIptables("IPv4", { hasSet }), IPv6: new MemoryIptables("IPv6", { hasSet }) };
+    this.links.addForeignLink("eth0", undefined);
+    this.links.addForeignAddress("eth0", ip(NODE_IPS.IPv4), 24);
+    this.links.addForeignAddress("eth0", ip(NODE_IPS.IPv6), 64);
+  }
+}
+
+export class MemoryNode {
+  readonly family: IpFamily;
+  readonly ipvs: MemoryIpvs;
+  readonly links: MemoryLinks;
   readonly iptables: MemoryIptables;
   readonly ipset: MemoryIpset;
 
-  constructor(family: IpFamily) {
+  constructor(family: IpFamily, { ipvs, links, iptables, ipset }: MemoryHost = new MemoryHost()) {
     this.family = family;
-    this.ipset = new MemoryIpset({ isInUse: (name) => this.iptables.setsInUse().has(name) });
-    this.iptables = new MemoryIptables(family, { hasSet: (name) => this.ipset.has(name) });
-    this.links.addForeignLink("eth0", undefined);
-    this.links.addForeignAddress("eth0", ip(NODE_IPS[family]), family === "IPv4" ? 24 : 64);
+    this.ipvs = ipvs;
+    this.links = links;
+    this.iptables = iptables[family];
+    this.ipset = ipset;
   }
 
   /** Requests that changed or read something, and restores, since the last call. */
