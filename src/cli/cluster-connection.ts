@@ -51,7 +51,7 @@ export async function connectCluster(options: ClusterConnectionOptions): Promise
   );
   const { kubeconfig, qps, burst } = config.clientConnection;
   const clientConfig = await loadClientConfig({ kubeconfig, master, log });
-  const observer = createRestMetrics(families);
+  const observer = createRestMetrics(families, clock);
   const client = createApiClient({ config: clientConfig, qps, burst, version, clock, log, observer });
   return {
     source: createApiSource({

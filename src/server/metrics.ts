@@ -68,14 +68,17 @@ function countDefinitions(families: MetricFamilies): void {
   });
   families.counter({ name: "disabled_metrics_total", help: "Number of disabled families.", stability: "BETA" });
   families.counter({ name: "hidden_metrics_total", help: "Number of hidden families.", stability: "BETA" });
+  families.counter({
+    name: "cardinality_enforcement_unexpected_categorizations_total",
+    help: "Number of label values that were not among the allowed ones.",
+  });
   families.onDefine((stability) => {
     if (stability !== "none") registered.inc({ stability_level: stability, deprecated_version: "" });
   });
 }
 
 /** Makes the registry with every family of reference core.md §16, iptables.md §14, nftables.md §12 and server.md §12.3–4 that applies. */
-export function createMetrics(): ProxyMetrics {
-  const families = createFamilies();
+export function createMetrics(families: MetricFamilies = createFamilies()): ProxyMetrics {
   const syncMetrics = defineSyncMetrics(families);
   let iptables: ReturnType<typeof defineIptablesMetrics> | undefined;
   let nftables: ReturnType<typeof defineNftablesMetrics> | undefined;

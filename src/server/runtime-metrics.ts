@@ -33,6 +33,15 @@ function softLimit(name: string): number | undefined {
   return match === null ? undefined : Number(match[1]);
 }
 
+/** A counter of the IP layer, of the line that names and the line that holds it. */
+function ipCounter(name: string): number | undefined {
+  const [names, values] = [...readFileSync("/proc/self/net/netstat", "utf8").matchAll(/^IpExt: (.*)$/gm)].map(
+    ([, words = ""]) => words.split(" "),
+  );
+  const value = values?.[names?.indexOf(name) ?? -1];
+  return value === undefined ? undefined : Number(value);
+}
+
 function defineProcess(families: MetricFamilies): void {
   const startSeconds = Math.round(processStartSeconds() * 100) / 100;
   const define = (type: "counter" | "gauge", name: string, help: string, read: ReadValue) =>
@@ -48,6 +57,12 @@ function defineProcess(families: MetricFamilies): void {
   );
   define("gauge", "open_fds", "Number of open file descriptors.", () => readdirSync("/proc/self/fd").length - 1);
   define("gauge", "max_fds", "Maximum number of open file descriptors.", () => softLimit("Max open files"));
+  define("counter", "network_receive_bytes_total", "Bytes received in the network namespace of the process.", () =>
+    ipCounter("InOctets"),
+  );
+  define("counter", "network_transmit_bytes_total", "Bytes sent in the network namespace of the process.", () =>
+    ipCounter("OutOctets"),
+  );
   define("gauge", "start_time_seconds", "Start time of the process since unix epoch in seconds.", () => startSeconds);
 }
 

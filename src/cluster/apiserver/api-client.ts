@@ -2,6 +2,7 @@
 import type { Logger } from "../../logging/logger.ts";
 import type { Clock } from "../../sync/clock.ts";
 import type { ClientConfig } from "./client-config.ts";
+import type { ExecPluginObserver } from "./exec-credentials.ts";
 import { createIdentity } from "./identity.ts";
 import { RateLimiter } from "./rate-limiter.ts";
 import { type RestObserver, Transport } from "./transport.ts";
@@ -15,7 +16,7 @@ export interface ApiClientOptions {
   readonly version: string;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly observer?: RestObserver;
+  readonly observer?: RestObserver & ExecPluginObserver;
 }
 
 export interface ApiClient {
@@ -30,7 +31,7 @@ export interface ApiClient {
  */
 export function createApiClient(options: ApiClientOptions): ApiClient {
   const { config, qps, burst, version, clock, log, observer } = options;
-  const identity = createIdentity({ config, clock, log });
+  const identity = createIdentity({ config, clock, log, observer });
   const limiter = new RateLimiter({ qps, burst, clock });
   return {
     newTransport: () =>

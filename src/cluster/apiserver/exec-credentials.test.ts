@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../sync/testing/fake-clock.ts";
 import type { ExecPlugin } from "./client-config.ts";
-import { ExecCredentials, readExecCredential } from "./exec-credentials.ts";
+import { ExecCredentials, type ExecPluginObserver, readExecCredential } from "./exec-credentials.ts";
+import { CertificateAuthority } from "./testing/certificates.ts";
 
 const plugin: ExecPlugin = {
   apiVersion: "client.authentication.k8s.io/v1beta1",
@@ -13,12 +14,9 @@ const plugin: ExecPlugin = {
   provideClusterInfo: false,
 };
 
-const run = (args: readonly string[], more: Partial<ExecPlugin> = {}) =>
-  new ExecCredentials({
-    plugin: { ...plugin, args, ...more },
-    cluster: () => Promise.reject(new Error("not asked for")),
-    clock: new FakeClock(),
-  }).current();
+const cluster = () => Promise.reject(new Error("not asked for"));
+const run = (args: readonly string[], more: Partial<ExecPlugin> = {}, observer?: ExecPluginObserver) =>
+  new ExecCredentials({ plugin: { ...plugin, args, ...more }, cluster, clock: new FakeClock(), observer }).current();
 
 test("a real program is started with the protocol's environment and its output used", async () => {
   const script = `printf '{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","status":{"token":"%s"}}' "$WHO"; test -n "$KUBERNETES_EXEC_INFO"`;
@@ -34,6 +32,41 @@ test("a program that fails or is missing is named with its last words and the hi
     run([], { command: "/nowhere/plugin", installHint: "install it\nfrom there" }),
     /exec plugin \/nowhere\/plugin failed: there is no such program: install it from there/,
   );
+});
+
+test("an observer is told how calls end and which certificate follows which", async () => {
+  const calls: unknown[] = [];
+  const certificates: unknown[] = [];
+  const observer: ExecPluginObserver = {
+    pluginCalled: (...outcome) => calls.push(outcome),
+    pluginCertified: (now, before) => certificates.push([now?.text, before?.text]),
+  };
+  await assert.rejects(run(["-c", "exit 3"], {}, observer));
+  await assert.rejects(run([], { command: "/nowhere/plugin" }, observer));
+  await assert.rejects(run(["-c", "echo no JSON"], {}, observer));
+  assert.deepEqual(calls, [
+    [3, "plugin_execution_error"],
+    [1, "plugin_not_found_error"],
+    [0, "no_error"],
+  ]);
+
+  const authority = new CertificateAuthority();
+  const pairs = ["one", "one", "two"].map((commonName) => authority.issue({ commonName }));
+  const [one, , two] = pairs;
+  const printed = [one, one, two].map((pair) => {
+    const status = { clientCertificateData: pair?.certificate, clientKeyData: pair?.key };
+    return JSON.stringify({ apiVersion: plugin.apiVersion, kind: "ExecCredential", status });
+  });
+  const scripted = () => Promise.resolve(printed.shift() ?? "");
+  const credentials = new ExecCredentials({ plugin, cluster, clock: new FakeClock(), observer, run: scripted });
+  for (const _ of pairs) {
+    await credentials.current();
+    credentials.expire();
+  }
+  assert.deepEqual(certificates, [
+    [one?.certificate, undefined],
+    [two?.certificate, one?.certificate],
+  ]);
 });
 
 test("output that is no ExecCredential is refused by field", () => {

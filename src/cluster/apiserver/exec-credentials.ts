@@ -5,6 +5,7 @@
 import type { Clock } from "../../sync/clock.ts";
 import { isJsonObject } from "../projection/fields.ts";
 import { ClientConfigError, type ExecPlugin } from "./client-config.ts";
+import { type CertificateChain, readCertificates } from "./pem.ts";
 
 /** What a program gave; at least one of token and certificate. */
 export interface ExecCredential {
@@ -26,11 +27,23 @@ export interface ExecClusterInfo {
 /** Runs a program and gives what it printed. Rejects with one line when it fails. */
 export type RunProgram = (file: string, args: readonly string[], env: NodeJS.ProcessEnv) => Promise<string>;
 
+/** How a run of the program ended, in upstream's words. */
+export type ExecCallStatus = "no_error" | "plugin_execution_error" | "plugin_not_found_error" | "client_internal_error";
+
+/** Told of what the program does, for metrics. */
+export interface ExecPluginObserver {
+  /** The program was run; the exit code is 0 only when it succeeded. */
+  pluginCalled(exitCode: number, status: ExecCallStatus): void;
+  /** From now on this certificate is used, in place of the one before. */
+  pluginCertified(now: CertificateChain | undefined, before: CertificateChain | undefined): void;
+}
+
 export interface ExecCredentialsOptions {
   readonly plugin: ExecPlugin;
   /** Asked for when the plugin wants to know the cluster. */
   readonly cluster: () => Promise<ExecClusterInfo>;
   readonly clock: Clock;
+  readonly observer?: ExecPluginObserver | undefined;
   /** @default starts a process */
   readonly run?: RunProgram;
 }
@@ -39,6 +52,7 @@ export class ExecCredentials {
   readonly #options: ExecCredentialsOptions;
   #known: ExecCredential | undefined;
   #running: Promise<ExecCredential> | undefined;
+  #chain: CertificateChain | undefined;
 
   constructor(options: ExecCredentialsOptions) {
     this.#options = options;
@@ -58,23 +72,50 @@ export class ExecCredentials {
     return this.#known;
   }
 
+  #observeCertificate(text: string | undefined): void {
+    const before = this.#chain;
+    if (text === before?.text) return;
+    this.#chain = text === undefined ? undefined : readQuietly(text);
+    this.#options.observer?.pluginCertified(this.#chain, before);
+  }
+
   /** The server refused the credential: the program is asked again. */
   expire(): void {
     this.#known = undefined;
   }
 
   async #obtain(): Promise<ExecCredential> {
-    const { plugin, run = runProgram } = this.#options;
+    const { plugin, observer, run = runProgram } = this.#options;
     const cluster = plugin.provideClusterInfo ? { cluster: await this.#options.cluster() } : {};
     const info = { kind: "ExecCredential", apiVersion: plugin.apiVersion, spec: { ...cluster, interactive: false } };
     const env = { ...process.env, ...plugin.env, KUBERNETES_EXEC_INFO: JSON.stringify(info) };
     const output = await run(plugin.command, plugin.args, env).catch((error: unknown) => {
       const hint = plugin.installHint === "" ? "" : `: ${plugin.installHint.trim().replaceAll(/\s*\n\s*/g, " ")}`;
       const reason = error instanceof Error ? error.message : String(error);
+      observer?.pluginCalled(...callOutcome(error));
       throw new ClientConfigError(`exec plugin ${plugin.command} failed: ${reason}${hint}`, { cause: error });
     });
-    return readExecCredential(output, plugin);
+    observer?.pluginCalled(0, "no_error");
+    const credential = readExecCredential(output, plugin);
+    this.#observeCertificate(credential.certificate?.certificate);
+    return credential;
   }
+}
+
+function readQuietly(text: string): CertificateChain | undefined {
+  try {
+    return readCertificates(text);
+  } catch {
+    // Using it will say what is wrong with it.
+    return undefined;
+  }
+}
+
+function callOutcome(error: unknown): readonly [exitCode: number, status: ExecCallStatus] {
+  const cause: unknown = error instanceof Error ? error.cause : undefined;
+  const code: unknown = cause instanceof Error && "code" in cause ? cause.code : undefined;
+  if (typeof code === "number") return [code, "plugin_execution_error"];
+  return [1, code === "ENOENT" ? "plugin_not_found_error" : "client_internal_error"];
 }
 
 /** Reads what the program printed. Pure. @throws ClientConfigError naming the field. */

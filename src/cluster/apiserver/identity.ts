@@ -7,7 +7,7 @@ import { checkServerIdentity, getCACertificates, type PeerCertificate } from "no
 import type { Logger } from "../../logging/logger.ts";
 import type { Clock } from "../../sync/clock.ts";
 import { type ClientConfig, ClientConfigError, type Material } from "./client-config.ts";
-import { type ExecClusterInfo, ExecCredentials, type RunProgram } from "./exec-credentials.ts";
+import { type ExecClusterInfo, ExecCredentials, type ExecPluginObserver, type RunProgram } from "./exec-credentials.ts";
 import { type CertificateChain, readCertificates, readPrivateKey, requireMatch } from "./pem.ts";
 import { RotatingFile } from "./rotating-file.ts";
 
@@ -39,6 +39,7 @@ export interface IdentityOptions {
   readonly config: ClientConfig;
   readonly clock: Clock;
   readonly log: Logger;
+  readonly observer?: ExecPluginObserver | undefined;
   /** For exec plugins. @default starts a process */
   readonly run?: RunProgram;
 }
@@ -166,7 +167,13 @@ function createAuthentication(
     case "exec": {
       const { plugin } = authentication;
       const cluster = async () => clusterInfo(config, await caText());
-      const program = new ExecCredentials({ plugin, cluster, clock, ...(options.run ? { run: options.run } : {}) });
+      const program = new ExecCredentials({
+        plugin,
+        cluster,
+        clock,
+        observer: options.observer,
+        ...(options.run ? { run: options.run } : {}),
+      });
       return {
         async current() {
           const { token, certificate } = await program.current();

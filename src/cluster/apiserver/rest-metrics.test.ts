@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createFamilies } from "../../server/metric-families.ts";
+import { FakeClock } from "../../sync/testing/fake-clock.ts";
 import { createRestMetrics } from "./rest-metrics.ts";
 
 test("requests show under upstream's names and labels", async () => {
   const families = createFamilies();
-  const observer = createRestMetrics(families);
+  const observer = createRestMetrics(families, new FakeClock());
   observer.answered("GET", "cp:6443", "200", 0.3);
   observer.answered("GET", "cp:6443", "<error>", 3);
   observer.retried("GET", "cp:6443", "<error>");
@@ -27,4 +28,29 @@ test("requests show under upstream's names and labels", async () => {
   ]) {
     assert.ok(text.split("\n").includes(line), `${line} in\n${text}`);
   }
+});
+
+test("an exec plugin shows how its calls end, how long its certificate lasts, and how old certificates became", async () => {
+  const families = createFamilies();
+  const clock = new FakeClock(1_000_000);
+  const observer = createRestMetrics(families, clock);
+  const shows = async (...lines: readonly string[]) => {
+    const text = await families.render();
+    for (const line of lines) assert.ok(text.split("\n").includes(line), `${line} in\n${text}`);
+  };
+  await shows("rest_client_exec_plugin_ttl_seconds +Inf", "rest_client_exec_plugin_certificate_rotation_age_count 0");
+  const first = { text: "first", validFromMs: 0, validToMs: 1_060_000 };
+  observer.pluginCalled(0, "no_error");
+  observer.pluginCertified(first, undefined);
+  await shows("rest_client_exec_plugin_ttl_seconds 60");
+  await clock.advance(90_000);
+  await shows("rest_client_exec_plugin_ttl_seconds -30");
+  observer.pluginCalled(3, "plugin_execution_error");
+  observer.pluginCertified(undefined, first);
+  await shows(
+    "rest_client_exec_plugin_ttl_seconds +Inf",
+    "rest_client_exec_plugin_certificate_rotation_age_sum 1090",
+    'rest_client_exec_plugin_call_total{code="0",call_status="no_error"} 1',
+    'rest_client_exec_plugin_call_total{code="3",call_status="plugin_execution_error"} 1',
+  );
 });
