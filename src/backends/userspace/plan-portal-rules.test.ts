@@ -86,7 +86,7 @@ test("where bridge ports are unknown to the kernel no rule asks for them (trap 8
   assert.equal(rules[2], "nat KUBE-PORTALS-CONTAINER --dport 80 -d 203.0.113.5/32 -j REDIRECT --to-ports 40001");
 });
 
-test("source ranges and listed node-port addresses narrow the rules", () => {
+test("source ranges and listed node-port addresses narrow the rules; the node is let in by any address of its own", () => {
   const ranged = makeServicePort({
     loadBalancerVIPs: [ip("198.51.100.5")],
     loadBalancerSourceRanges: ["10.0.0.0/8" as Cidr, "192.0.2.0/24" as Cidr],
@@ -97,6 +97,11 @@ test("source ranges and listed node-port addresses narrow the rules", () => {
     "nat KUBE-PORTALS-CONTAINER --dport 80 -d 198.51.100.5/32 -s 192.0.2.0/24 -j REDIRECT --to-ports 40001",
     "nat KUBE-PORTALS-HOST --dport 80 -d 198.51.100.5/32 -s 192.0.2.0/24 -j DNAT --to-destination 192.168.1.5:40001",
   ]);
+  const withNode = { ...ranged, loadBalancerSourceRanges: ["192.168.1.0/24" as Cidr] };
+  assert.deepEqual(
+    rulesOf(withNode).flatMap((rule) => / -s (\S+)/.exec(rule)?.[1] ?? []),
+    ["192.168.1.0/24", "192.168.1.0/24", "198.51.100.5/32", "198.51.100.5/32"],
+  );
   const listed = rulesOf(makeServicePort({ nodePort: 30080 }), {}, { kind: "ips", ips: [ip("192.168.1.5")] });
   assert.deepEqual(listed.slice(2), [
     "nat KUBE-NODEPORT-CONTAINER --dport 30080 -d 192.168.1.5/32 -j REDIRECT --to-ports 40001",

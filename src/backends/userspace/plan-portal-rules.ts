@@ -4,7 +4,7 @@
  */
 import type { ChainName, Rule, RuleMatch, RuleProtocol, RuleTarget } from "../../kernel/iptables/rule.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import { hostCidr, type IpAddress, isUnspecified, joinHostPort } from "../../net/ip.ts";
+import { type Cidr, cidrContains, hostCidr, type IpAddress, isUnspecified, joinHostPort } from "../../net/ip.ts";
 import type { ServicePortPlan, SharedRule } from "../iptables/plan-service-port.ts";
 import type { JumpRule, StaticPlan } from "../iptables/plan-static.ts";
 import type { Portal } from "./portals.ts";
@@ -63,7 +63,7 @@ export const PORTAL_STATIC_PLAN: StaticPlan = {
 export interface PortalPlanConfig {
   /** Where the proxy's sockets listen; the unspecified address means everywhere. */
   readonly listenAddress: IpAddress;
-  /** Where the host's own packets are sent when the sockets listen everywhere: an address of the node. */
+  /** The node's own address: where its own packets are sent when the sockets listen everywhere. */
   readonly hostAddress: IpAddress;
   /** Whether rules may ask if a packet came in by a bridge port (xt_physdev). Without it, none does. */
   readonly knowsBridgePorts: boolean;
@@ -88,6 +88,7 @@ export function planPortalRules(
 class PortPlanner {
   readonly #port: ServicePort;
   readonly #proxyPort: number;
+  readonly #config: PortalPlanConfig;
   readonly #fromContainers: RuleTarget;
   readonly #fromHost: RuleTarget;
   readonly #bridgeMatches: readonly RuleMatch[];
@@ -98,6 +99,7 @@ class PortPlanner {
     const dnat = (address: IpAddress): RuleTarget => ({ kind: "dnat", to: joinHostPort(address, proxyPort) });
     this.#port = port;
     this.#proxyPort = proxyPort;
+    this.#config = config;
     this.#fromContainers = listensEverywhere ? { kind: "redirect", port: proxyPort } : dnat(listenAddress);
     this.#fromHost = dnat(listensEverywhere ? hostAddress : listenAddress);
     this.#bridgeMatches = knowsBridgePorts ? [{ kind: "bridge-port-in", negate: true }] : [];
@@ -106,11 +108,18 @@ class PortPlanner {
   rulesOf(portal: Portal): SharedRule[] {
     if (portal.kind === "node-port") return this.#nodePortRules(portal);
     const sources: readonly RuleMatch[][] =
-      portal.sources.length === 0 ? [[]] : portal.sources.map((address) => [{ kind: "source", address }]);
+      portal.sources.length === 0 ? [[]] : this.#sourcesOf(portal).map((address) => [{ kind: "source", address }]);
     return sources.flatMap((source) => {
       const matches = [...this.#matches(portal.address, portal.port), ...source];
       return portal.kind === "external-ip" ? this.#externalRules(matches) : this.#plainRules(matches);
     });
+  }
+
+  /** Where the node has the address itself, that is the source of what the node sends there. */
+  #sourcesOf({ address, sources }: Portal): readonly Cidr[] {
+    const { hostAddress } = this.#config;
+    const letsNodeIn = sources.some((range) => cidrContains(range, hostAddress));
+    return letsNodeIn && address !== undefined ? [...sources, hostCidr(address)] : sources;
   }
 
   #plainRules(matches: readonly RuleMatch[]): SharedRule[] {

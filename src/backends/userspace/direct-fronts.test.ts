@@ -1,0 +1,123 @@
+/** The userspace mode without rules: what it listens on, and what it does not. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ip } from "../../model/testing/records.ts";
+import type { Cidr, IpAddress } from "../../net/ip.ts";
+import type { AddressAssigner } from "./address-assigner.ts";
+import { BackendRig } from "./testing/backend-rig.ts";
+
+test("service addresses of this host and node ports are listened on, other addresses are not", async () => {
+  const rig = new BackendRig({ rules: "none" });
+  rig.set("web", { nodePort: 30080, externalIPs: [ip("192.168.1.5")], loadBalancerVIPs: [ip("192.168.1.5")] });
+  assert.deepEqual((await rig.sync()).failures, []);
+  assert.deepEqual(rig.openSockets, ["listening TCP 0.0.0.0:30080", "listening TCP 192.168.1.5:80"]);
+  assert.equal(rig.iptables.restoreCount, 0);
+  assert.equal(rig.connect("TCP", "192.168.1.5", 80), "10.0.0.1");
+});
+
+test("addresses that the host gets and loses are followed", async () => {
+  const rig = new BackendRig({ rules: "none" });
+  rig.set("web");
+  await rig.sync();
+  assert.deepEqual(rig.openSockets, []);
+  rig.hostAddresses = [...rig.hostAddresses, "172.16.0.1"];
+  await rig.sync();
+  assert.deepEqual(rig.openSockets, ["listening TCP 172.16.0.1:80"]);
+  rig.hostAddresses = ["127.0.0.1"];
+  await rig.sync();
+  assert.deepEqual(rig.openSockets, []);
+});
+
+test("a change touches only what it is about, and a removed service gives its ports back", async () => {
+  const rig = new BackendRig({ rules: "none" });
+  rig.hostAddresses = ["172.16.0.1"];
+  const key = rig.set("web", { nodePort: 30080 });
+  await rig.sync();
+  rig.connect("TCP", "172.16.0.1", 80);
+  rig.set("web", { nodePort: 30090 });
+  await rig.sync();
+  assert.deepEqual(rig.openSockets, ["listening TCP 0.0.0.0:30090", "listening TCP 172.16.0.1:80"]);
+  assert.equal(rig.sockets.connections, 1);
+  rig.remove(key);
+  await rig.sync();
+  assert.deepEqual(rig.openSockets, []);
+  assert.equal(rig.sockets.connections, 1);
+});
+
+test("node ports keep to the configured addresses", async () => {
+  const rig = new BackendRig({ rules: "none", nodePortAddresses: ["192.168.0.0/16"] });
+  rig.set("web", { nodePort: 30080 });
+  await rig.sync();
+  assert.deepEqual(rig.openSockets, ["listening TCP 192.168.1.5:30080"]);
+});
+
+test("who is not in the source ranges of a load balancer is sent away", async () => {
+  const rig = new BackendRig({ rules: "none" });
+  rig.hostAddresses = ["198.51.100.5"];
+  rig.set("web", { loadBalancerVIPs: [ip("198.51.100.5")], loadBalancerSourceRanges: ["10.0.0.0/8" as Cidr] });
+  await rig.sync();
+  assert.equal(rig.connect("TCP", "198.51.100.5", 80, "10.1.2.3"), "10.0.0.1");
+  assert.equal(rig.connect("TCP", "198.51.100.5", 80, "11.1.2.3"), undefined);
+});
+
+test("a port that another process has is named and tried again, and keeps no other address", async () => {
+  const rig = new BackendRig({ rules: "none" });
+  rig.hostAddresses = ["172.16.0.1"];
+  const other = rig.relays.takePort("TCP", ip("172.16.0.1"), 80);
+  rig.set("web", { nodePort: 30080 });
+  const { failures } = await rig.sync();
+  assert.deepEqual(failures, [
+    { subject: "ns1/web:p", reason: "cannot listen on 172.16.0.1:80/TCP: the port is taken by another socket" },
+  ]);
+  assert.ok(rig.openSockets.includes("listening TCP 0.0.0.0:30080"));
+  other[Symbol.dispose]();
+  assert.deepEqual((await rig.sync()).failures, []);
+});
+
+/** Gives whatever is wanted, but for refused addresses. */
+class FakeAssigner implements AddressAssigner {
+  assigned: readonly string[] = [];
+  refused = new Set<string>();
+  async update(wanted: ReadonlySet<IpAddress>): Promise<ReadonlyMap<IpAddress, string>> {
+    this.assigned = [...wanted].filter((address) => !this.refused.has(address)).sort();
+    return new Map([...wanted].filter((address) => this.refused.has(address)).map((address) => [address, "no"]));
+  }
+}
+
+test("with an assigner the host gets the addresses, and loses one only when no port of any service wants it (trap 35)", async () => {
+  const assigner = new FakeAssigner();
+  const rig = new BackendRig({ rules: "none", assigner });
+  const http = rig.set("http", { port: 80 });
+  const https = rig.set("https", { port: 443, nodePort: 30443 });
+  await rig.sync();
+  assert.deepEqual(assigner.assigned, ["172.16.0.1"]);
+  assert.deepEqual(rig.openSockets, [
+    "listening TCP 0.0.0.0:30443",
+    "listening TCP 172.16.0.1:443",
+    "listening TCP 172.16.0.1:80",
+  ]);
+  rig.remove(http);
+  await rig.sync();
+  assert.deepEqual(assigner.assigned, ["172.16.0.1"]);
+  rig.remove(https);
+  await rig.sync();
+  assert.deepEqual([assigner.assigned, rig.openSockets], [[], []]);
+});
+
+test("an address that cannot be had is named, and the node port works (trap 37)", async () => {
+  const assigner = new FakeAssigner();
+  assigner.refused.add("172.16.0.1");
+  const rig = new BackendRig({ rules: "none", assigner });
+  rig.set("web", { nodePort: 30080 });
+  assert.deepEqual((await rig.sync()).failures, [{ subject: "ns1/web:p", reason: "172.16.0.1: no" }]);
+  assert.deepEqual(rig.openSockets, ["listening TCP 0.0.0.0:30080"]);
+});
+
+test("a stop closes every socket and gives every address back", async () => {
+  const assigner = new FakeAssigner();
+  const rig = new BackendRig({ rules: "none", assigner });
+  rig.set("web", { nodePort: 30080 });
+  await rig.sync();
+  await rig.backend.close();
+  assert.deepEqual([assigner.assigned, rig.openSockets], [[], []]);
+});
