@@ -1,0 +1,112 @@
+/** A history of one address family in the ipvs mode: objects, model, and the backend on a kernel in memory. */
+import { BackendRig, type BackendRigOptions } from "../../src/backends/ipvs/testing/backend-rig.ts";
+import { MemoryNode, type NodeState } from "../../src/backends/ipvs/testing/memory-node.ts";
+import type { EndpointSliceRecord, ServiceRecord } from "../../src/cluster/objects.ts";
+import { type RealServerKey, type VirtualServerKey, virtualServerText } from "../../src/kernel/ipvs/ipvs.ts";
+import { silentLogger } from "../../src/logging/logger.ts";
+import { ProxyState } from "../../src/model/proxy-state.ts";
+import { ip } from "../../src/model/testing/records.ts";
+import { type IpFamily, joinHostPort } from "../../src/net/ip.ts";
+import type { SyncOutcome } from "../../src/sync/backend.ts";
+import { NODE_NAME, type Step } from "./cluster-arbitrary.ts";
+import { Objects } from "./cluster-history.ts";
+
+/** An address that services have as an external one, and that the node has now and then. */
+const SHARED_ADDRESS: Readonly<Record<IpFamily, string>> = { IPv4: "198.51.100.1", IPv6: "2001:db8:1::1" };
+
+export class IpvsHistory {
+  readonly rig: BackendRig;
+  readonly node: MemoryNode;
+  readonly state: ProxyState;
+  readonly #family: IpFamily;
+  readonly #services = new Objects<ServiceRecord>();
+  readonly #slices = new Objects<EndpointSliceRecord>();
+  readonly #connections = new Map<string, readonly [VirtualServerKey, RealServerKey]>();
+  #hasSharedAddress = false;
+
+  constructor(family: IpFamily, options: Omit<BackendRigOptions, "family" | "node"> = {}) {
+    this.#family = family;
+    this.node = new MemoryNode(family);
+    const now = () => 0;
+    this.state = new ProxyState({ family, nodeName: NODE_NAME, allowExternalIPs: true, now, log: silentLogger });
+    this.rig = new BackendRig(this.state, { family, node: this.node, ...options });
+  }
+
+  /** Does everything but syncs. */
+  apply(step: Exclude<Step, { kind: "sync" }>): void {
+    const { rig, state } = this;
+    switch (step.kind) {
+      case "write-service":
+        state.onService(this.#services.write(step.object));
+        return;
+      case "delete-service": {
+        const event = this.#services.deleteAt(step.index);
+        if (event !== undefined) state.onService(event);
+        return;
+      }
+      case "write-slice":
+        state.onEndpointSlice(this.#slices.write(step.object));
+        return;
+      case "delete-slice": {
+        const event = this.#slices.deleteAt(step.index);
+        if (event !== undefined) state.onEndpointSlice(event);
+        return;
+      }
+      case "zone":
+        rig.zone = step.zone;
+        rig.requireFullSync();
+        return;
+      case "addresses":
+        this.#setSharedAddress(step.index === 1);
+    }
+  }
+
+  sync(full: boolean): Promise<SyncOutcome> {
+    this.rig.touch(this.state.applyChanges().changedPorts);
+    return this.rig.sync({ full });
+  }
+
+  /** A client connects to a real server, whichever there is. */
+  async connect(index: number): Promise<void> {
+    const { ipvs } = this.node;
+    const servers = await ipvs.virtualServers(this.#family);
+    const virtualServer = servers[index % servers.length];
+    if (virtualServer === undefined) return;
+    const realServers = (await ipvs.realServers(virtualServer)) ?? [];
+    const realServer = realServers[index % realServers.length];
+    if (realServer === undefined) return;
+    ipvs.setConnections(virtualServer, realServer, { active: 1, inactive: 0 });
+    this.#connections.set(pairText(virtualServer, realServer), [virtualServer, realServer]);
+  }
+
+  /** All connections end. */
+  disconnect(): void {
+    const none = { active: 0, inactive: 0 };
+    for (const pair of this.#connections.values()) this.node.ipvs.setConnections(...pair, none);
+    this.#connections.clear();
+  }
+
+  /** Whether a client is connected to `ip:port` of a virtual server. */
+  isConnected(virtualServer: string, realServer: string): boolean {
+    return this.#connections.has(`${virtualServer} ${realServer}`);
+  }
+
+  /** What one full sync of the same objects leaves on a node of the same addresses. */
+  async fromNothing(): Promise<NodeState> {
+    return await this.rig.fromNothing((node) => {
+      if (this.#hasSharedAddress) node.links.addForeignAddress("eth0", ip(SHARED_ADDRESS[this.#family]), 128);
+    });
+  }
+
+  #setSharedAddress(isThere: boolean): void {
+    const address = ip(SHARED_ADDRESS[this.#family]);
+    this.#hasSharedAddress = isThere;
+    if (isThere) this.node.links.addForeignAddress("eth0", address, 128);
+    else this.node.links.removeForeignAddress("eth0", address);
+    this.rig.requireFullSync();
+  }
+}
+
+function pairText(virtualServer: VirtualServerKey, { address, port }: RealServerKey): string {
+  return `${virtualServerText(virtualServer)} ${joinHostPort(address, port)}`;
+}
