@@ -47,8 +47,8 @@ export function outcomes(answers: readonly ProbeAnswer[]): string[] {
   return [...new Set(answers.map(outcomeOf))].sort();
 }
 
-function wantedOutcomes(expected: Expected & { kind: "answers" | "refused" | "silence" }): string[] {
-  if (expected.kind === "refused") return ["refused"];
+function wantedOutcomes(expected: Expected & { kind: "answers" | "refused" | "closed" | "silence" }): string[] {
+  if (expected.kind === "refused" || expected.kind === "closed") return [expected.kind];
   if (expected.kind === "silence") return ["timeout"];
   return [...expected.peers].map(([pod, peer]) => `${pod} saw ${peer}`).sort();
 }
@@ -83,7 +83,7 @@ export async function differenceFrom(expected: Expected, prober: Prober, to: Add
 }
 
 function askFor(
-  expected: Expected & { kind: "answers" | "refused" | "silence" },
+  expected: Expected & { kind: "answers" | "refused" | "closed" | "silence" },
   prober: Prober,
   to: Address,
 ): Promise<readonly ProbeAnswer[]> {
@@ -91,6 +91,7 @@ function askFor(
     case "silence":
       return prober.connect({ ...to, count: 2, timeoutMs: SILENCE_MS });
     case "refused":
+    case "closed":
       return prober.connect({ ...to, count: 2, timeoutMs: ANSWER_LIMIT_MS });
     case "answers":
       // One round tells when there is but one outcome.

@@ -3,7 +3,7 @@
  * it shares no code and no mistake with the planners. Pure.
  */
 import { bareAddress, client, clientPod, type DualAddress, nodeA, nodeB } from "../../../src/demo/topology-spec.ts";
-import { type Family, type ServingPod, servingPods } from "./cluster-objects.ts";
+import { type Family, type Protocol, type ServingPod, servingPods } from "./cluster-objects.ts";
 import { type Mode, traitsOf } from "./modes.ts";
 
 export const DESTINATIONS = ["cluster IP", "node port", "external IP", "load balancer"] as const;
@@ -41,6 +41,8 @@ export type Expected =
   /** Every pod named answers now and then, and sees this source address. */
   | { readonly kind: "answers"; readonly peers: ReadonlyMap<ServingPod, string> }
   | { readonly kind: "refused" }
+  /** A connection that is taken and ends without a word. */
+  | { readonly kind: "closed" }
   | { readonly kind: "silence" }
   /** The proxy leaves the packets alone: no pod answers. */
   | { readonly kind: "nothing" };
@@ -79,10 +81,26 @@ export interface Question {
   readonly to: Destination;
   readonly from: Position;
   readonly family: Family;
+  readonly protocol: Protocol;
+}
+
+/** What a service without a usable endpoint does to who asks, where it does something at all. */
+export function withoutEndpoints(
+  mode: Mode,
+  protocol: Protocol,
+): Expected & { kind: "refused" | "closed" | "silence" } {
+  if (!traitsOf[mode].carriesTraffic) return { kind: "refused" };
+  return { kind: protocol === "TCP" ? "closed" : "silence" };
 }
 
 /** The cell of the table. */
-export function expected(mode: Mode, service: ServiceFacts, { to, from, family }: Question): Expected {
+export function expected(mode: Mode, service: ServiceFacts, question: Question): Expected {
+  const { to, from, family } = question;
+  if (traitsOf[mode].carriesTraffic) {
+    if (to === "external IP" && from !== "off-node client") return { kind: "nothing" };
+    if (service.pods.length === 0) return withoutEndpoints(mode, question.protocol);
+    return answersOf(service.pods, false, from, family);
+  }
   if (service.pods.length === 0) {
     const isForeign = to === "external IP" || to === "load balancer";
     const isRefused = from !== "node" || !isForeign || traitsOf[mode].refusesNodeAtExternalAddresses;

@@ -18,7 +18,7 @@ import {
   TARGET_PORTS,
 } from "./cluster-objects.ts";
 import { type Destination, namespaceAt, POSITIONS, type Position } from "./expected.ts";
-import type { Mode } from "./modes.ts";
+import { type Mode, traitsOf } from "./modes.ts";
 
 export interface FlowNetwork {
   readonly topology: Topology;
@@ -47,7 +47,7 @@ export async function flowNetwork(
       hostnameOverride: nodeA.name,
       objects: clusterOf(services),
       ...options,
-      config: { mode, clusterCIDR: defaultClusterCidr, ...config },
+      config: { mode, clusterCIDR: defaultClusterCidr, ...traitsOf[mode].config, ...config },
     }),
     ...Object.values(servingPods).map((pod) => addServingPod(topology, pod, listen)),
   ]);

@@ -6,10 +6,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { kernelSkip } from "../../support/topology.ts";
 import { differenceFrom } from "./asking.ts";
-import { FAMILIES, PROTOCOLS, type ServiceSpec, type ServingPod } from "./cluster-objects.ts";
+import { FAMILIES, type ServiceSpec, type ServingPod } from "./cluster-objects.ts";
 import { DESTINATIONS, expected, POSITIONS, type Policy, type ServiceFacts } from "./expected.ts";
 import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
-import { MODES, type Mode } from "./modes.ts";
+import { MODES, type Mode, protocolsOf } from "./modes.ts";
 
 const POLICIES: readonly Policy[] = ["Cluster", "Local"];
 
@@ -41,11 +41,15 @@ const rows: readonly Row[] = POLICIES.flatMap((external) =>
 /** @returns a line for every cell of the row that is not as the table says. */
 async function wrongCells(mode: Mode, row: Row, { probers }: FlowNetwork): Promise<string[]> {
   const lines = FAMILIES.flatMap((family) =>
-    PROTOCOLS.flatMap((protocol) =>
+    protocolsOf(mode).flatMap((protocol) =>
       DESTINATIONS.flatMap((to) =>
         POSITIONS.map(async (from) => {
           const target = addressOf(row.number, to, protocol, family);
-          const difference = await differenceFrom(expected(mode, row, { to, from, family }), probers[from], target);
+          const difference = await differenceFrom(
+            expected(mode, row, { to, from, family, protocol }),
+            probers[from],
+            target,
+          );
           return difference === undefined ? undefined : `${from} to ${to}, ${protocol} over ${family}: ${difference}`;
         }),
       ),

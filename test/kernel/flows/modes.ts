@@ -5,8 +5,9 @@
 import { canonicalIptables } from "../../conformance/canonical-iptables.ts";
 import { canonicalNftables } from "../../conformance/canonical-nftables.ts";
 import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
+import { PROTOCOLS, type Protocol } from "./cluster-objects.ts";
 
-export const MODES = ["iptables", "nftables"] as const;
+export const MODES = ["iptables", "nftables", "userspace"] as const;
 export type Mode = (typeof MODES)[number];
 
 export interface ModeTraits {
@@ -17,6 +18,15 @@ export interface ModeTraits {
    * wherever the address is routed (reference iptables.md §2: OUTPUT has no jump to the external refusals).
    */
   readonly refusesNodeAtExternalAddresses: boolean;
+  /**
+   * The daemon carries the bytes itself. So pods see the node's address; policies, hints and the difference between the
+   * ways to a service do not count; SCTP is not served; nothing is served without the daemon. A TCP connection is taken
+   * before it is known that there is no endpoint, and then reset; a datagram is lost. What comes from the node and its pods
+   * is not led to external IPs (reference legacy-modes.md §1.3).
+   */
+  readonly carriesTraffic: boolean;
+  /** More of the KubeProxyConfiguration. */
+  readonly config?: Readonly<Record<string, unknown>>;
   /** Everything that the mode has in the kernel, in a form that is equal for equal rules. */
   rules(daemon: ProxyDaemon): Promise<string>;
 }
@@ -25,6 +35,7 @@ export const traitsOf: Readonly<Record<Mode, ModeTraits>> = {
   iptables: {
     hasLocalhostNodePorts: true,
     refusesNodeAtExternalAddresses: false,
+    carriesTraffic: false,
     async rules(daemon) {
       const [ipv4, ipv6] = await Promise.all([daemon.saved("iptables-save"), daemon.saved("ip6tables-save")]);
       return `${canonicalIptables(ipv4)}${canonicalIptables(ipv6)}`;
@@ -33,9 +44,32 @@ export const traitsOf: Readonly<Record<Mode, ModeTraits>> = {
   nftables: {
     hasLocalhostNodePorts: false,
     refusesNodeAtExternalAddresses: true,
+    carriesTraffic: false,
     async rules(daemon) {
       const { stdout } = await daemon.namespace.exec(["nft", "-j", "list", "ruleset"]);
       return canonicalNftables(JSON.parse(stdout).nftables);
     },
   },
+  userspace: {
+    hasLocalhostNodePorts: true,
+    refusesNodeAtExternalAddresses: false,
+    carriesTraffic: true,
+    // A flow that is silent for longer than the default 250 ms is another one.
+    config: { udpIdleTimeout: "30s" },
+    async rules(daemon) {
+      const [ipv4, ipv6] = await Promise.all([daemon.saved("iptables-save"), daemon.saved("ip6tables-save")]);
+      return `${withoutProxyPorts(ipv4)}${withoutProxyPorts(ipv6)}`;
+    },
+  },
 };
+
+/** The proxy's own ports are other ones in each run, and rules stand in the order in which services came. */
+function withoutProxyPorts(saved: string): string {
+  const lines = saved.replace(/(?<=--to-ports |--to-destination \S+:|KUBE-NODEPORT-NON-LOCAL .*--dport )\d+/g, "PROXY");
+  return `${lines.split("\n").sort().join("\n")}\n`;
+}
+
+/** What the mode serves of the protocols that can be asked. */
+export function protocolsOf(mode: Mode): readonly Protocol[] {
+  return traitsOf[mode].carriesTraffic ? PROTOCOLS.filter((protocol) => protocol !== "SCTP") : PROTOCOLS;
+}
