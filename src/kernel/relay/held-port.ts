@@ -3,14 +3,13 @@
  * and the kernel refuses connections (reference legacy-modes.md trap 12: with a listening socket they would hang).
  */
 import { closeSync } from "node:fs";
-import { familyOf, ipBytes, isUnspecified } from "../../net/ip.ts";
-import { HOST_IS_LITTLE_ENDIAN } from "../netlink/constants.ts";
+import { familyOf } from "../../net/ip.ts";
 import { errnoName } from "../netlink/errors.ts";
 import { type Libc, libc, reliableErrno } from "../netlink/libc.ts";
+import { ADDRESS_FAMILIES, socketAddress } from "../socket-address.ts";
 import { type DescriptorBudget, takeForListening } from "./descriptor-budget.ts";
 import { type ListenFacts, listenError } from "./listen-error.ts";
 
-const AF = { IPv4: 2, IPv6: 10 };
 const SOCK = { TCP: 1, UDP: 2 };
 const SOCK_CLOEXEC = 0o2000000;
 const SOL_SOCKET = 1;
@@ -41,7 +40,7 @@ export function holdPort(facts: ListenFacts, budget: DescriptorBudget): AsyncDis
 function bindTo(facts: ListenFacts): number {
   const calls = libc();
   const family = familyOf(facts.address);
-  const open = (): number => calls.socket(AF[family], SOCK[facts.protocol] | SOCK_CLOEXEC, 0);
+  const open = (): number => calls.socket(ADDRESS_FAMILIES[family], SOCK[facts.protocol] | SOCK_CLOEXEC, 0);
   const fd = open();
   if (fd < 0) throw failure(calls, open, facts);
   try {
@@ -68,21 +67,4 @@ function failure(calls: Libc, call: () => number, facts: ListenFacts): Error {
 function setOption(calls: Libc, fd: number, level: number, option: number, value: number): void {
   const bytes = Buffer.from(new Int32Array([value]).buffer);
   if (calls.setsockopt(fd, level, option, bytes, bytes.length) < 0) throw new Error(`setsockopt(${level}, ${option})`);
-}
-
-/**
- * ```
- * u16 family · u16be port · 4 bytes IPv4 address · 8 bytes 0
- * u16 family · u16be port · u32 flow · 16 bytes IPv6 address · u32 scope
- * ```
- */
-function socketAddress({ address, port }: ListenFacts): Buffer {
-  const isIpv6 = familyOf(address) === "IPv6";
-  const bytes = Buffer.alloc(isIpv6 ? 28 : 16);
-  const family = isIpv6 ? AF.IPv6 : AF.IPv4;
-  if (HOST_IS_LITTLE_ENDIAN) bytes.writeUInt16LE(family);
-  else bytes.writeUInt16BE(family);
-  bytes.writeUInt16BE(port, 2);
-  if (!isUnspecified(address)) bytes.set(ipBytes(address), isIpv6 ? 8 : 4);
-  return bytes;
 }

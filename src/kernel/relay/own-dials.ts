@@ -8,9 +8,24 @@ import type { Destination } from "./relay.ts";
 /** A Service may lead to another one, and that one to a third. */
 const MAX_HOPS = 4;
 
+/** A closed connection may still wait to be accepted, and go on as the next one. */
+const REMEMBERED_MS = 2_000;
+
 export class OwnDials {
-  /** Local address and port of an outgoing connection: how often it has passed through here, this time included. */
+  readonly #nowMs: () => number;
+  /** By local address and port of an outgoing connection: how often it has passed through here, this time included. */
   readonly #hops = new Map<string, number>();
+  /** Closed ones, the first first, and when that was. */
+  readonly #closed = new Map<string, number>();
+
+  constructor(nowMs: () => number = () => performance.now()) {
+    this.#nowMs = nowMs;
+  }
+
+  /** How many are remembered. */
+  get size(): number {
+    return this.#hops.size;
+  }
 
   /** @returns whether `client` is a connection that passed through here too often. */
   isLoop(client: Destination): boolean {
@@ -20,15 +35,30 @@ export class OwnDials {
   /**
    * A connection from `local` goes out for `client`.
    *
-   * @returns what forgets it.
+   * @returns to be called when it is closed.
    */
   add(local: Destination, client: Destination): () => void {
-    const key = joinHostPort(local.address, local.port);
+    this.#forgetOld();
+    const key = keyOf(local);
     this.#hops.set(key, this.#hopsOf(client) + 1);
-    return () => void this.#hops.delete(key);
+    this.#closed.delete(key);
+    return () => void this.#closed.set(key, this.#nowMs());
   }
 
-  #hopsOf({ address, port }: Destination): number {
-    return this.#hops.get(joinHostPort(address, port)) ?? 0;
+  #hopsOf(client: Destination): number {
+    return this.#hops.get(keyOf(client)) ?? 0;
   }
+
+  #forgetOld(): void {
+    const untilMs = this.#nowMs() - REMEMBERED_MS;
+    for (const [key, closedMs] of this.#closed) {
+      if (closedMs > untilMs) return;
+      this.#closed.delete(key);
+      this.#hops.delete(key);
+    }
+  }
+}
+
+function keyOf({ address, port }: Destination): string {
+  return joinHostPort(address, port);
 }

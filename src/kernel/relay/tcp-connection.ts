@@ -4,7 +4,6 @@
  */
 import type { Socket } from "node:net";
 import { ByteFlow, readThrough } from "./byte-flow.ts";
-import { clientAt } from "./client-address.ts";
 import type { DescriptorBudget } from "./descriptor-budget.ts";
 import type { OwnDials } from "./own-dials.ts";
 import type { ReadBuffers } from "./read-buffers.ts";
@@ -57,6 +56,10 @@ export class TcpConnection {
 
   /** Begins to dial, as soon as there are descriptors. */
   start(): void {
+    if (this.#shared.ownDials.isLoop(this.#client)) {
+      this.#refuse("a loop: the endpoint leads back to this proxy");
+      return;
+    }
     if (this.#shared.budget.take(DESCRIPTORS)) {
       this.#begin();
       return;
@@ -95,6 +98,10 @@ export class TcpConnection {
     const flow = new ByteFlow(this.#shared.buffers, (count) => observer.bytes("out", count));
     const startedMs = performance.now();
     this.#dialling = new TcpDial(destination, timeoutMs, flow, {
+      from: (local) => {
+        this.#forgetDial?.();
+        this.#forgetDial = this.#shared.ownDials.add(local, this.#client);
+      },
       connected: (socket) => this.#open(socket, flow),
       failed: (reason) => {
         observer.dialFailed(destination, reason);
@@ -107,8 +114,7 @@ export class TcpConnection {
 
   #open(endpoint: Socket, outward: ByteFlow): void {
     const { observer } = this.#options;
-    const { ownDials, buffers } = this.#shared;
-    const inward = new ByteFlow(buffers, (count) => observer.bytes("in", count));
+    const inward = new ByteFlow(this.#shared.buffers, (count) => observer.bytes("in", count));
     const client = readThrough(inward, this.#clientSocket);
     this.#clientSocket = client;
     this.#endpointSocket = endpoint;
@@ -117,7 +123,6 @@ export class TcpConnection {
     outward.connect(endpoint, client);
     this.#isOpen = true;
     observer.opened();
-    this.#forgetDial = ownDials.add(clientAt(endpoint.localAddress ?? "", endpoint.localPort ?? 0), this.#client);
     for (const [one, other] of [
       [client, endpoint],
       [endpoint, client],
@@ -127,7 +132,6 @@ export class TcpConnection {
         if (other.closed) this.#end();
       });
     }
-    if (ownDials.isLoop(this.#client)) this.#refuse("a loop: the endpoint leads back to this proxy");
   }
 
   /** All is over, and no socket is left. */

@@ -1,12 +1,15 @@
 /** One attempt to reach one destination. */
 import { connect, type Socket } from "node:net";
 import type { ByteFlow } from "./byte-flow.ts";
+import { clientAt } from "./client-address.ts";
 import type { Destination } from "./relay.ts";
 
 /** The kernel asks a silent peer whether it is still there: otherwise one that vanished would keep its sockets for ever. */
 export const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelay: 60_000 };
 
 export interface DialOutcome {
+  /** The attempt goes out from this address and port; not told when it failed at once. */
+  from(local: Destination): void;
   /** The socket has read nothing yet; whoever takes it listens for its errors from now on. */
   connected(socket: Socket): void;
   /** @param reason the name of a system error, or words. */
@@ -29,6 +32,11 @@ export class TcpDial {
       this.cancel();
       outcome.failed(reason);
     };
+    // The socket begins to connect in a tick of its own; after it, and before the other end can be accepted here.
+    process.nextTick(() => {
+      const { localAddress, localPort } = this.#socket;
+      if (localAddress !== undefined && localPort !== undefined) outcome.from(clientAt(localAddress, localPort));
+    });
     this.#timer = setTimeout(() => fail(`no answer within ${timeoutMs} ms`), timeoutMs);
     this.#socket.on("error", (error: NodeJS.ErrnoException) => fail(error.code ?? error.message));
     this.#socket.once("connect", () => {
