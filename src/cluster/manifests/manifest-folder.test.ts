@@ -266,6 +266,24 @@ test("a file written just before the first reading is read once more, an older o
   assert.equal((await old.refresh(0)).isUnsettled, false);
 });
 
+test("a finished file that is moved in is believed at the first look, one that was just written is not", async () => {
+  using it = await bench({ "a.yaml": serviceYaml("a"), "b.yaml": serviceYaml("b") });
+  const moveIn = (name: string, text: string, modified: Date) => {
+    it.temp.write("draft", text);
+    utimesSync(it.temp.at("draft"), modified, modified);
+    renameSync(it.temp.at("draft"), it.temp.at(name));
+  };
+  const before = new Date(Date.now() - 10_000);
+  moveIn("a.yaml", serviceYaml("a", 81), before);
+  moveIn("c.yaml", serviceYaml("c"), before);
+  assert.equal(await it.look(0), false);
+  assert.deepEqual(it.sink.take().sort(), ["add services/default/c", "update services/default/a"]);
+  moveIn("b.yaml", serviceYaml("b", 82), new Date(Date.now() + 10_000));
+  assert.equal(await it.look(0), true);
+  assert.deepEqual(it.sink.take(), []);
+  assert.deepEqual(await it.settle(), ["update services/default/b"]);
+});
+
 test("losing the folder throws and deletes nothing, and it is picked up when it is back", async () => {
   using it = await bench({ "a.yaml": serviceYaml("a") });
   renameSync(it.temp.path, `${it.temp.path}.away`);

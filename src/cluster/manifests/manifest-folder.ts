@@ -70,9 +70,17 @@ export class ManifestFolder {
     const listing = await listFolder(this.#root);
     let isChanged = false;
     const unsettled = new Map<string, Unsettled>();
+    const isAnyGone = [...this.#files.keys()].some((file) => !listing.files.has(file));
+    const wallMs = Date.now();
     for (const [file, listed] of listing.files) {
       const state = this.#files.get(file);
       if (state?.listed.stamp === listed.stamp) continue;
+      // What was finished elsewhere and moved here has rested already; but not before the place it came from is empty.
+      const isMovedIn = state?.listed.inode !== listed.inode && wallMs - listed.modifiedMs >= REST_MS.normal;
+      if (isMovedIn && !isAnyGone) {
+        if (await this.#read(file, listed)) isChanged = true;
+        continue;
+      }
       const isShortened = state?.listed.inode === listed.inode && listed.size < state.listed.size;
       const rest = this.#restSince(file, listed.stamp, nowMs);
       if (nowMs - rest.sinceMs < (isShortened ? REST_MS.shortened : REST_MS.normal)) unsettled.set(file, rest);

@@ -11,7 +11,7 @@ export interface ManifestsSourceOptions {
   /** The folder, read with everything below it; a single file works too. */
   readonly dir: string;
   readonly log: Logger;
-  /** How long to collect file system events before looking. @default 30 */
+  /** How long to collect file system events before looking, and until another look at what still changes. @default 10 */
   readonly debounceMs?: number;
   /** How often to look without being woken up, in case an event is lost. @default 5000 */
   readonly rescanMs?: number;
@@ -31,7 +31,7 @@ const BLIND_RESCAN_MS = 500;
  * with everything staying in force. One source serves one `run`.
  */
 export function createManifestsSource(options: ManifestsSourceOptions): ManifestsSource {
-  const { dir, log, debounceMs = 30, rescanMs = 5000 } = options;
+  const { dir, log, debounceMs = 10, rescanMs = 5000 } = options;
   const folder = new ManifestFolder(dir, log);
   return {
     problems: () => folder.problems(),
