@@ -5,7 +5,7 @@ import type { EventFacts } from "../cluster/apiserver/event-object.ts";
 export function nodeEvent(
   nodeName: string,
   type: "Normal" | "Warning",
-  reason: "Starting" | "FailedToStartProxierHealthcheck" | "FailedToStartMetricServer",
+  reason: "Starting" | "IPVSDeprecation" | "FailedToStartProxierHealthcheck" | "FailedToStartMetricServer",
   note = "",
 ): EventFacts {
   return {

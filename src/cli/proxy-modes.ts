@@ -33,6 +33,8 @@ export interface ProxyModeFactory {
   readonly startMessage: string;
   /** Begins the error when no family can be served: upstream's `iptables is not available on this host `. */
   readonly unavailableText: string;
+  /** Said, and sent as an event about the node, whenever the mode starts. */
+  readonly deprecation?: { readonly message: string; readonly reason: "IPVSDeprecation" };
   /** Undefined when the host can run the mode for the family; otherwise upstream's log message and the cause. */
   unsupported(
     family: IpFamily,
@@ -50,10 +52,11 @@ export interface ProxyModeFactory {
 
 type ModeTable = Readonly<Record<ProxyMode, (() => Promise<ProxyModeFactory>) | undefined>>;
 
+/** In the order in which leftovers are removed: rules of ipvs hold chains that iptables has, too. */
 const MODES: ModeTable = {
+  ipvs: async () => (await import("./ipvs-mode.ts")).ipvsMode,
   iptables: async () => (await import("./iptables-mode.ts")).iptablesMode,
   nftables: async () => (await import("./nftables-mode.ts")).nftablesMode,
-  ipvs: undefined,
   userspace: async () => (await import("./userspace-mode.ts")).userspaceMode,
 };
 

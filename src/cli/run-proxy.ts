@@ -179,6 +179,11 @@ interface FamilyProxier {
 async function createProxiers(context: ProxierContext): Promise<readonly FamilyProxier[]> {
   const { mode, log } = context;
   log.info(mode.startMessage);
+  if (mode.deprecation !== undefined) {
+    const { message, reason } = mode.deprecation;
+    log.error(message, undefined);
+    context.events.record(nodeEvent(context.nodeName, "Warning", reason, message));
+  }
   const allowExternalIPs = context.gates.isEnabled("AllowServiceExternalIPs");
   const conntrack = usesNetfilter(mode, context.config) ? openConntrack() : memoryConntrack();
   const proxiers: FamilyProxier[] = [];

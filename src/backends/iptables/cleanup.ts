@@ -6,19 +6,28 @@ import type { Iptables } from "../../kernel/iptables/iptables.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { CHAINS, isServiceChain } from "./chain-names.ts";
-import { JUMP_RULES, TOP_LEVEL_CHAINS } from "./plan-static.ts";
+import { JUMP_RULES, type JumpRule, TOP_LEVEL_CHAINS } from "./plan-static.ts";
 
 const OWN_CHAINS = {
   nat: new Set<string>([...TOP_LEVEL_CHAINS.nat, CHAINS.canary]),
   filter: new Set<string>([...TOP_LEVEL_CHAINS.filter, CHAINS.canary]),
 } as const;
 
+/** What of the rules another mode has, too, and needs. */
+export interface SharedRules {
+  hasJump(jump: JumpRule): boolean;
+  hasChain(table: "nat" | "filter", chain: string): boolean;
+}
+
+const NOTHING_SHARED: SharedRules = { hasJump: () => false, hasChain: () => false };
+
 /**
  * Deletes the jumps and chains of one family, step by step; a step that fails is logged and the rest goes on.
  *
+ * @param shared stays. @default nothing
  * @returns whether everything worked.
  */
-export async function cleanUpIptables(iptables: Iptables, log: Logger): Promise<boolean> {
+export async function cleanUpIptables(iptables: Iptables, log: Logger, shared = NOTHING_SHARED): Promise<boolean> {
   let succeeded = true;
   const attempt = async (what: string, work: () => Promise<void>) => {
     try {
@@ -28,8 +37,9 @@ export async function cleanUpIptables(iptables: Iptables, log: Logger): Promise<
       log.error(`Error removing iptables rules: ${what}`, error, { ipFamily: iptables.family });
     }
   };
-  for (const { table, rule, isShared } of JUMP_RULES) {
-    if (isShared) continue;
+  for (const jump of JUMP_RULES) {
+    if (jump.isShared || shared.hasJump(jump)) continue;
+    const { table, rule } = jump;
     await attempt(`jump from ${rule.chain} in table ${table}`, () =>
       iptables.deleteRule(table, rule.chain, ruleArguments(rule)),
     );
@@ -37,7 +47,9 @@ export async function cleanUpIptables(iptables: Iptables, log: Logger): Promise<
   for (const table of ["nat", "filter"] as const) {
     await attempt(`chains of table ${table}`, async () => {
       const isOwn = (chain: string) => OWN_CHAINS[table].has(chain) || (table === "nat" && isServiceChain(chain));
-      const chains = (await iptables.chainNames(table)).filter(isOwn);
+      const chains = (await iptables.chainNames(table)).filter(
+        (chain) => isOwn(chain) && !shared.hasChain(table, chain),
+      );
       if (chains.length === 0) return;
       // Every chain is emptied before any is deleted, so that they may refer to one another.
       const lines = chains.map((chain) => `:${chain} - [0:0]\n`).join("");

@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ip } from "../../model/testing/records.ts";
 import type { Cidr } from "../../net/ip.ts";
+import { ensureJumps } from "../iptables/ensure-jumps.ts";
+import { JUMP_RULES as IPTABLES_JUMPS } from "../iptables/plan-static.ts";
 import { JUMP_RULES } from "./plan-rules.ts";
 import type { BackendRig } from "./testing/backend-rig.ts";
 import { local, port, remote, TestModel } from "./testing/model.ts";
@@ -254,4 +256,21 @@ test("IPv6 has sets, rules and virtual servers of its own", async () => {
   assert.deepEqual(sets["KUBE-6-NODE-PORT-SCTP-HASH hash:ip,port IPv6"], ["fd00:200::2,sctp:30080"]);
   await model.rig.restart();
   assert.deepEqual(await effectOf(model.rig, () => model.rig.sync()), NO_EFFECT);
+});
+
+test("a node that was in iptables mode loses its leftovers after the first sync, and nothing that is shared", async () => {
+  const model = smallCluster();
+  const { iptables } = model.rig.node;
+  await ensureJumps(iptables, { filter: iptables.dump("filter"), natChains: [] }, IPTABLES_JUMPS);
+  await iptables.restore([
+    "*filter\n:KUBE-SERVICES - [0:0]\n-A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m tcp --dport 80 -j REJECT\nCOMMIT\n" +
+      "*nat\n:KUBE-SVC-A - [0:0]\n:KUBE-SERVICES - [0:0]\n-A KUBE-SERVICES -d 10.96.0.1/32 -j KUBE-SVC-A\nCOMMIT\n",
+  ]);
+  assert.deepEqual(await model.rig.sync(), NOTHING_REFUSED);
+  const { nat, filter } = await model.rig.node.state();
+  const fresh = await model.rig.fromNothing();
+  const kubelets = /.*KUBE-FIREWALL.*\n/g;
+  const sorted = (text: string) => text.replaceAll(kubelets, "").split("\n").sort();
+  assert.deepEqual(sorted(nat), sorted(fresh.nat));
+  assert.deepEqual(sorted(filter), sorted(fresh.filter));
 });

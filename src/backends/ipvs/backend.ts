@@ -21,6 +21,7 @@ import { type AddressDifference, type AddressFailures, DummyAddresses } from "./
 import { SyncFailures } from "./failures.ts";
 import { GracefulTermination } from "./graceful-termination.ts";
 import { IpSets, type SetDifference, type SetFailure } from "./ip-sets.ts";
+import { removeIptablesLeftovers } from "./iptables-leftovers.ts";
 import { DUMMY_DEVICE, setName } from "./names.ts";
 import { type NodeAddressFacts, nodeAddressFacts } from "./node-facts.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
@@ -80,6 +81,7 @@ export class IpvsBackend implements Backend {
   /** Of the last full sync; undefined when the kernel is not known to match memory. */
   #facts: PlanFacts | undefined;
   #failures: readonly SyncFailure[] = [];
+  #hasReplacedIptables = false;
 
   constructor(options: IpvsBackendOptions) {
     const { config, ipvs, ipset, links, iptables, excludeCIDRs, log } = options;
@@ -131,6 +133,10 @@ export class IpvsBackend implements Backend {
       this.#facts = facts;
     } else {
       this.#facts = await this.#fullSync(input, failures, signal);
+    }
+    if (!this.#hasReplacedIptables && failures.size === 0) {
+      this.#hasReplacedIptables = true;
+      await removeIptablesLeftovers(this.#options.iptables, this.#options.log);
     }
     this.#failures = failures.report(this.#failures, this.#options.log);
     return { failures: this.#failures, noLocalEndpoints: this.#wanted.lacking };

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { MemoryIptables } from "../../kernel/iptables/memory-iptables.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import { ip } from "../../model/testing/records.ts";
+import { cleanUpIptables } from "../iptables/cleanup.ts";
 import { type CleanUpOptions, cleanUpIpvs } from "./cleanup.ts";
 import { MemoryHost, MemoryNode } from "./testing/memory-node.ts";
 import { local, port, remote, TestModel } from "./testing/model.ts";
@@ -25,7 +26,7 @@ function optionsFor(
   { ipvs, ipset, links }: Pick<MemoryHost, "ipvs" | "ipset" | "links">,
   iptables: readonly MemoryIptables[],
 ): CleanUpOptions {
-  return { openIpvs: async () => ipvs, ipset, links, iptables, log: silentLogger };
+  return { openIpvs: async () => ipvs, ipset, links, iptables: async () => iptables, log: silentLogger };
 }
 
 const EMPTY_TABLES = (family: "IPv4" | "IPv6") =>
@@ -106,4 +107,14 @@ test("after cleaning up, the next sync makes everything anew", async () => {
   await cleanUpIpvs(optionsFor(node, tables));
   for (const rig of rigs) assert.deepEqual((await rig.sync({ full: true })).failures, []);
   assert.equal((await node.ipset.sets()).length, 34);
+});
+
+test("chains that rules of the iptables mode hold are left empty, to go with those rules", async () => {
+  const { node, tables } = await dualStackNode();
+  const [ipv4] = tables;
+  await ipv4.restore(["*nat\n:KUBE-SVC-A - [0:0]\n-A KUBE-SVC-A -j KUBE-MARK-MASQ\nCOMMIT\n"]);
+  assert.ok(await cleanUpIpvs(optionsFor(node, tables)));
+  assert.deepEqual(ipv4.rules("nat", "KUBE-MARK-MASQ"), []);
+  assert.ok(await cleanUpIptables(ipv4, silentLogger));
+  assert.equal(ipv4.dump("nat") + ipv4.dump("filter"), EMPTY_TABLES("IPv4"));
 });

@@ -2,13 +2,15 @@
  * Removes what the ipvs mode leaves in the kernel: reference legacy-modes.md §2.10. Unlike upstream it takes only virtual
  * servers that the mode's own sets or kube-ipvs0 show to be the mode's; those of others stay (§5.18), and the IPv6 sets go.
  */
-import type { Ipset, IpsetEntry } from "../../kernel/ipset/ipset.ts";
-import type { Iptables } from "../../kernel/iptables/iptables.ts";
+import type { Ipset, IpsetDefinition, IpsetEntry } from "../../kernel/ipset/ipset.ts";
+import { type Iptables, IptablesError } from "../../kernel/iptables/iptables.ts";
+import type { ChainName } from "../../kernel/iptables/rule.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
 import { type Ipvs, type VirtualServer, virtualServerText } from "../../kernel/ipvs/ipvs.ts";
 import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
+import { TOP_LEVEL_CHAINS } from "../iptables/plan-static.ts";
 import { DUMMY_DEVICE, SET_IDS, type SetId, setDefinition, setName } from "./names.ts";
 import { CHAINS_OF, JUMP_RULES } from "./plan-rules.ts";
 
@@ -19,8 +21,8 @@ export interface CleanUpOptions {
   readonly openIpvs: () => Promise<Ipvs | undefined>;
   readonly ipset: Ipset;
   readonly links: Links;
-  /** Of the families that the host has tools for. */
-  readonly iptables: readonly Iptables[];
+  /** Of the families that the host has tools for. Asked only when something of the mode is there. */
+  readonly iptables: () => Promise<readonly Iptables[]>;
   readonly log: Logger;
 }
 
@@ -45,7 +47,9 @@ export async function cleanUpIpvs(options: CleanUpOptions): Promise<boolean> {
   if (sets.size === 0 && (await links.link(DUMMY_DEVICE)) === undefined) return true;
   await attempt("virtual servers", () => deleteVirtualServers(options, sets));
   await attempt(`device ${DUMMY_DEVICE}`, () => links.deleteDummy(DUMMY_DEVICE));
-  for (const iptables of options.iptables) await deleteRules(iptables, attempt);
+  await attempt("rules", async () => {
+    for (const iptables of await options.iptables()) await deleteRules(iptables, attempt);
+  });
   for (const name of sets.keys()) await attempt(`IP set ${name}`, () => ipset.destroy(name));
   return succeeded;
 }
@@ -55,7 +59,7 @@ type Attempt = (what: string, work: () => Promise<void>) => Promise<void>;
 
 /** The mode's sets that exist, by name. A set of another type is somebody else's. */
 async function ownSets(ipset: Ipset): Promise<Map<string, { readonly id: SetId; readonly family: IpFamily }>> {
-  const present = new Map((await ipset.sets()).map((set) => [set.name, set]));
+  const present = new Map((await existing(ipset)).map((set) => [set.name, set]));
   const own = new Map<string, { id: SetId; family: IpFamily }>();
   for (const family of FAMILIES) {
     for (const id of SET_IDS) {
@@ -64,6 +68,15 @@ async function ownSets(ipset: Ipset): Promise<Map<string, { readonly id: SetId; 
     }
   }
   return own;
+}
+
+/** A kernel without IP sets has none. */
+async function existing(ipset: Ipset): Promise<readonly IpsetDefinition[]> {
+  try {
+    return await ipset.sets();
+  } catch {
+    return [];
+  }
 }
 
 async function deleteVirtualServers(
@@ -134,8 +147,18 @@ async function deleteRules(iptables: Iptables, attempt: Attempt): Promise<void> 
         table,
       });
       for (const chain of chains) {
-        await attempt(`${family} chain ${chain} of table ${table}`, () => iptables.deleteChain(table, chain));
+        await attempt(`${family} chain ${chain} of table ${table}`, () => deleteChain(iptables, table, chain));
       }
     });
+  }
+}
+
+/** A chain that the iptables mode has, too, may be held by its rules, and goes with them; empty, it does no harm. */
+async function deleteChain(iptables: Iptables, table: "nat" | "filter", chain: ChainName): Promise<void> {
+  try {
+    await iptables.deleteChain(table, chain);
+  } catch (error) {
+    const shared: readonly ChainName[] = TOP_LEVEL_CHAINS[table];
+    if (!(error instanceof IptablesError) || !shared.includes(chain)) throw error;
   }
 }

@@ -1,0 +1,55 @@
+/** Kernel parameters and timeouts that the ipvs mode sets once: reference server.md §10.2, legacy-modes.md §2.1. */
+import type { Ipvs, IpvsTimeouts } from "../../kernel/ipvs/ipvs.ts";
+import { isAtLeast, type KernelVersion } from "../../kernel/kernel-version.ts";
+import type { Sysctls } from "../../kernel/sysctl.ts";
+import type { Logger } from "../../logging/logger.ts";
+
+const CONN_REUSE_MODE = "net/ipv4/vs/conn_reuse_mode";
+/** From here on the parameter exists, and from there on its default is right. */
+const CONN_REUSE_KERNELS = { first: { major: 4, minor: 1 }, fixed: { major: 5, minor: 9 } } as const;
+
+export interface NodeSettings {
+  readonly strictARP: boolean;
+  /** Undefined when it cannot be told. */
+  readonly kernelVersion: KernelVersion | undefined;
+}
+
+/** Writes what differs. The parameters of IPVS exist once its module is loaded. Throws an Error that names the parameter. */
+export async function setSysctls(sysctls: Sysctls, settings: NodeSettings, log: Logger): Promise<void> {
+  for (const [name, value] of wantedSysctls(settings, log)) {
+    try {
+      const before = await sysctls.read(name);
+      if (before === value) continue;
+      await sysctls.write(name, value);
+      log.v(1, "Changed sysctl", { name, before, after: value });
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new Error(`can't set sysctl ${name} to ${value}: ${reason}`, { cause: error });
+    }
+  }
+}
+
+function wantedSysctls({ strictARP, kernelVersion }: NodeSettings, log: Logger): [name: string, value: number][] {
+  const wanted: [string, number][] = [["net/ipv4/vs/conntrack", 1]];
+  if (kernelVersion !== undefined && !isAtLeast(kernelVersion, CONN_REUSE_KERNELS.first)) {
+    const found = `${kernelVersion.major}.${kernelVersion.minor}`;
+    log.error(`Can't set sysctl ${CONN_REUSE_MODE}`, new Error(`it needs kernel 4.1 or later, this is ${found}`));
+  } else if (kernelVersion !== undefined && !isAtLeast(kernelVersion, CONN_REUSE_KERNELS.fixed)) {
+    wanted.push([CONN_REUSE_MODE, 0]);
+  }
+  wanted.push(["net/ipv4/vs/expire_nodest_conn", 1], ["net/ipv4/vs/expire_quiescent_template", 1]);
+  wanted.push(["net/ipv4/ip_forward", 1]);
+  if (strictARP) wanted.push(["net/ipv4/conf/all/arp_ignore", 1], ["net/ipv4/conf/all/arp_announce", 2]);
+  return wanted;
+}
+
+/** Sets the timeouts that are given (0 keeps what there is) and not in force already. A failure is logged only. */
+export async function setTimeouts(ipvs: Ipvs, wanted: IpvsTimeouts, log: Logger): Promise<void> {
+  try {
+    const present = await ipvs.timeouts();
+    const differs = (["tcp", "tcpFin", "udp"] as const).some((key) => wanted[key] > 0 && wanted[key] !== present[key]);
+    if (differs) await ipvs.setTimeouts(wanted);
+  } catch (error) {
+    log.error("Failed to configure the timeouts of IPVS", error, { ...wanted });
+  }
+}

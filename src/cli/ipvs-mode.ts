@@ -1,0 +1,159 @@
+/**
+ * The ipvs mode, put together from the kernel's netlink interfaces and the host's iptables tools; no `ipvsadm`, `ipset` or
+ * `ip` program is needed. Reference legacy-modes.md §2.1, §2.10.
+ */
+import { IpvsBackend } from "../backends/ipvs/backend.ts";
+import { cleanUpIpvs } from "../backends/ipvs/cleanup.ts";
+import { setSysctls, setTimeouts } from "../backends/ipvs/node-settings.ts";
+import { probeScheduler } from "../backends/ipvs/scheduler-probe.ts";
+import type { Ipset } from "../kernel/ipset/ipset.ts";
+import { openIpset } from "../kernel/ipset/netlink-ipset.ts";
+import { createIptables, isIptablesPresent } from "../kernel/iptables/exec-iptables.ts";
+import type { Iptables } from "../kernel/iptables/iptables.ts";
+import { type Ipvs, IpvsUnavailableError } from "../kernel/ipvs/ipvs.ts";
+import { openIpvs } from "../kernel/ipvs/open-ipvs.ts";
+import { kernelRelease, parseKernelVersion } from "../kernel/kernel-version.ts";
+import type { Links } from "../kernel/route/links.ts";
+import { openLinks } from "../kernel/route/netlink-links.ts";
+import { fileSysctls } from "../kernel/sysctl.ts";
+import { type Logger, silentLogger } from "../logging/logger.ts";
+import { type Cidr, type IpFamily, parseCidr } from "../net/ip.ts";
+import { iptablesTools, missingIptables } from "./iptables-tools.ts";
+import type { BackendContext, ProxyModeFactory } from "./proxy-modes.ts";
+
+const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+const DEFAULT_SCHEDULER = "rr";
+
+/** Both families share the sockets, the device and the node's parameters. */
+interface Shared {
+  readonly ipvs: Ipvs;
+  readonly ipset: Ipset;
+  readonly links: Links;
+  readonly scheduler: string;
+}
+
+let shared: Promise<Shared> | undefined;
+
+/** Finds out whether the kernel can, and prepares the node. Throws an Error that says what is missing. */
+async function prepareNode({ config, log }: BackendContext): Promise<Shared> {
+  const { scheduler, strictARP, tcpTimeoutMs, tcpFinTimeoutMs, udpTimeoutMs } = config.ipvs;
+  if (scheduler === "") log.info("IPVS scheduler not specified, use rr by default");
+  const parts = await openKernel(scheduler === "" ? DEFAULT_SCHEDULER : scheduler, log);
+  const kernelVersion = parseKernelVersion(await kernelRelease());
+  await setSysctls(fileSysctls(), { strictARP, kernelVersion }, log);
+  const [tcp = 0, tcpFin = 0, udp = 0] = [tcpTimeoutMs, tcpFinTimeoutMs, udpTimeoutMs].map(wholeSeconds);
+  if (tcp + tcpFin + udp > 0) await setTimeouts(parts.ipvs, { tcp, tcpFin, udp }, log);
+  return parts;
+}
+
+const wholeSeconds = (ms: number): number => Math.floor(ms / 1000);
+
+async function openKernel(scheduler: string, log: Logger): Promise<Shared> {
+  try {
+    const ipvs = await openIpvs({ log });
+    const ipset = openIpset();
+    await probeIpset(ipset);
+    await probeScheduler(ipvs, scheduler);
+    return { ipvs, ipset, links: openLinks(), scheduler };
+  } catch (error) {
+    throw new Error(`can't use the IPVS proxier: ${reasonOf(error)}`, { cause: error });
+  }
+}
+
+async function probeIpset(ipset: Ipset): Promise<void> {
+  try {
+    await ipset.sets();
+  } catch (error) {
+    throw new Error(
+      `the kernel has no IP sets (${reasonOf(error)}): load the module ip_set (modprobe ip_set), or choose another proxy mode`,
+      { cause: error },
+    );
+  }
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+async function createBackend(context: BackendContext): Promise<IpvsBackend> {
+  const { config, family, metrics, log } = context;
+  shared ??= prepareNode(context);
+  const { scheduler, ...kernel } = await shared;
+  const iptables = await createIptables(iptablesTools(family, log));
+  return new IpvsBackend({
+    config: {
+      family,
+      nodeName: context.nodeName,
+      nodeIP: context.nodeIP,
+      masqueradeMark: 2 ** config.iptables.masqueradeBit,
+      masqueradeAll: config.masqueradeAll,
+      detector: context.detector,
+      scheduler,
+      hasRandomFully: iptables.hasRandomFully,
+    },
+    ...kernel,
+    iptables,
+    nodePortAddresses: context.nodePortAddresses,
+    excludeCIDRs: prefixes(config.ipvs.excludeCIDRs),
+    metrics: metrics.iptablesMetrics(family),
+    verifyPeriodMs: config.syncPeriodMs,
+    clock: context.clock,
+    log,
+  });
+}
+
+/** Validation has refused what is none. */
+function prefixes(texts: readonly string[]): Cidr[] {
+  return texts.map((text) => parseCidr(text)).filter((cidr) => cidr !== undefined);
+}
+
+async function presentIptables(log: Logger): Promise<readonly Iptables[]> {
+  const present: Iptables[] = [];
+  for (const family of FAMILIES) {
+    if (!(await isIptablesPresent(iptablesTools(family, silentLogger)))) continue;
+    present.push(await createIptables(iptablesTools(family, log)));
+  }
+  return present;
+}
+
+/** A kernel without IPVS has no virtual servers either. */
+async function openIpvsIfAny(log: Logger): Promise<Ipvs | undefined> {
+  try {
+    return await openIpvs({ log });
+  } catch (error) {
+    if (error instanceof IpvsUnavailableError) return undefined;
+    throw error;
+  }
+}
+
+async function cleanUp(log: Logger): Promise<boolean> {
+  const [ipset, links] = [openIpset(), openLinks()];
+  try {
+    return await cleanUpIpvs({
+      openIpvs: () => openIpvsIfAny(log),
+      ipset,
+      links,
+      iptables: () => presentIptables(log),
+      log,
+    });
+  } catch (error) {
+    log.error("Error cleaning up the ipvs mode", error);
+    return false;
+  } finally {
+    await Promise.all([ipset.close(), links.close()]);
+  }
+}
+
+export const ipvsMode: ProxyModeFactory = {
+  startMessage: "Using ipvs Proxier",
+  unavailableText: "iptables is not available on this host ",
+  deprecation: {
+    message:
+      "The ipvs proxier is now deprecated and may be removed in a future release. Please use 'nftables' instead.",
+    reason: "IPVSDeprecation",
+  },
+  unsupported: missingIptables,
+  createBackend,
+  isReplacedBy: (mode) => mode !== "ipvs",
+  cleanUp,
+};
