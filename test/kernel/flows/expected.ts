@@ -93,6 +93,14 @@ export function withoutEndpoints(
   return { kind: protocol === "TCP" ? "closed" : "silence" };
 }
 
+/**
+ * Whether the node gets no answer from an address of its own that is not its node IP: a proxy that serves everywhere answers
+ * a datagram from the address that was asked, and the rules wrote the node IP in its place.
+ */
+export function losesOwnDatagrams(mode: Mode, protocol: Protocol): boolean {
+  return traitsOf[mode].carriesTraffic && protocol === "UDP";
+}
+
 /** The cell of the table. */
 export function expected(mode: Mode, service: ServiceFacts, question: Question): Expected {
   const { to, from, family } = question;

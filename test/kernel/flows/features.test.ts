@@ -8,16 +8,23 @@ import {
   addressesOf,
   FAMILIES,
   type Family,
-  PROTOCOLS,
   type Protocol,
   type ServiceSpec,
   type ServingPod,
   TERMINATING,
   UNREADY,
 } from "./cluster-objects.ts";
-import { answersOf, type Destination, type Expected, type Position } from "./expected.ts";
+import {
+  answersOf,
+  DESTINATIONS,
+  type Destination,
+  type Expected,
+  losesOwnDatagrams,
+  type Position,
+  withoutEndpoints,
+} from "./expected.ts";
 import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
-import { MODES, type Mode, traitsOf } from "./modes.ts";
+import { MODES, type Mode, protocolsOf, traitsOf } from "./modes.ts";
 
 const ALL: readonly ServingPod[] = ["local-1", "local-2", "remote-1"];
 const LOCAL_OUTSIDE = { externalTrafficPolicy: "Local" };
@@ -71,18 +78,21 @@ function numbered<Name extends string>(
   return Object.fromEntries(entries) as Record<Name, ServiceSpec>;
 }
 
+type Wanted = (family: Family, protocol: Protocol) => Expected;
+
 /** Asserts what a client gets over every protocol and family. */
 async function expectAll(
+  mode: Mode,
   { probers }: FlowNetwork,
   name: ServiceName,
   to: Destination,
   from: Position,
-  wanted: (family: Family) => Expected,
+  wanted: Wanted,
 ): Promise<void> {
   const cells = FAMILIES.flatMap((family) =>
-    PROTOCOLS.map(async (protocol) => {
+    protocolsOf(mode).map(async (protocol) => {
       const target = addressOf(services[name].number, to, protocol, family);
-      const difference = await differenceFrom(wanted(family), probers[from], target);
+      const difference = await differenceFrom(wanted(family, protocol), probers[from], target);
       return difference === undefined ? undefined : `${name}: ${from} to ${to}, ${protocol} ${family}: ${difference}`;
     }),
   );
@@ -92,19 +102,20 @@ async function expectAll(
   );
 }
 
-const keptBy =
-  (from: Position, ...pods: ServingPod[]) =>
-  (family: Family) =>
-    answersOf(pods, true, from, family);
-const masqueraded =
-  (from: Position, ...pods: ServingPod[]) =>
-  (family: Family) =>
-    answersOf(pods, false, from, family);
-const refused = (): Expected => ({ kind: "refused" });
-const silence = (): Expected => ({ kind: "silence" });
+const seenBy =
+  (from: Position, isKept: boolean, ...pods: ServingPod[]): Wanted =>
+  (family) =>
+    answersOf(pods, isKept, from, family);
+const masqueraded = (from: Position, ...pods: ServingPod[]) => seenBy(from, false, ...pods);
+const nothing = (): Expected => ({ kind: "nothing" });
+/** Where the address is the node's own by now, a proxy holds its port and refuses who comes past the rules. */
+const barredBy =
+  (mode: Mode): Wanted =>
+  () => ({ kind: traitsOf[mode].carriesTraffic ? "nothing" : "silence" });
 
 /** The pods that a client meets in turn at these addresses of the sticky service. */
 async function podsMet(
+  mode: Mode,
   { probers }: FlowNetwork,
   from: Position,
   protocol: Protocol,
@@ -112,9 +123,10 @@ async function podsMet(
 ): Promise<string[]> {
   const met: string[] = [];
   // The node's own address differs by destination, so that it is another client there.
-  const addresses: Destination[] =
-    from === "node" ? ["cluster IP"] : ["cluster IP", "node port", "external IP", "load balancer"];
+  const addresses: readonly Destination[] = from === "node" ? ["cluster IP"] : DESTINATIONS;
+  const hasExternalIPs = from === "off-node client" || !traitsOf[mode].carriesTraffic;
   for (const to of addresses) {
+    if (to === "external IP" && !hasExternalIPs) continue;
     const target = addressOf(services.sticky.number, to, protocol, family);
     const answers = await probers[from].connect({ ...target, count: 6, sequential: true, timeoutMs: 8000 });
     met.push(...answers.map((answer) => (answer.ok ? answer.pod : answer.error)));
@@ -122,9 +134,9 @@ async function podsMet(
   return met;
 }
 
-async function affinity(network: FlowNetwork): Promise<void> {
+async function affinity(mode: Mode, network: FlowNetwork): Promise<void> {
   const clients = (["pod", "endpoint pod", "node", "off-node client"] as const).flatMap((from) =>
-    PROTOCOLS.flatMap((protocol) => FAMILIES.map((family) => podsMet(network, from, protocol, family))),
+    protocolsOf(mode).flatMap((protocol) => FAMILIES.map((family) => podsMet(mode, network, from, protocol, family))),
   );
   const used = (await Promise.all(clients)).map((pods) => [...new Set(pods)]);
   for (const pods of used) assert.equal(pods.length, 1, `one client met ${pods.join(" and ")}`);
@@ -148,7 +160,7 @@ async function distribution({ probers }: FlowNetwork, protocol: Protocol, family
   assert.ok(chiSquare < CHI_SQUARE_LIMIT, `χ² ${chiSquare.toFixed(1)}: ${JSON.stringify(Object.fromEntries(counts))}`);
 }
 
-async function vipAsSource(network: FlowNetwork): Promise<void> {
+async function vipAsSource(mode: Mode, network: FlowNetwork): Promise<void> {
   const vips = (["for-the-lan", "for-the-client"] as const).map(
     (name) => addressesOf(services[name].number)["load balancer"],
   );
@@ -157,23 +169,30 @@ async function vipAsSource(network: FlowNetwork): Promise<void> {
     .namespace(nodeA.name)
     .configure(vips.flatMap(({ IPv4, IPv6 }) => [`addr add ${IPv4}/32 dev lo`, `addr add ${IPv6}/128 dev lo nodad`]));
   await Promise.all([
-    expectAll(network, "for-the-lan", "load balancer", "node", masqueraded("node", "local-1")),
-    expectAll(network, "for-the-client", "load balancer", "node", silence),
+    expectAll(mode, network, "for-the-lan", "load balancer", "node", (family, protocol) =>
+      losesOwnDatagrams(mode, protocol) ? nothing() : answersOf(["local-1"], false, "node", family),
+    ),
+    expectAll(mode, network, "for-the-client", "load balancer", "node", barredBy(mode)),
   ]);
 }
 
 async function localhostNodePorts({ probers }: FlowNetwork, mode: Mode): Promise<void> {
   const { nodePort: port } = addressesOf(services.even.number);
-  const answered = answersOf(ALL, false, "node", "IPv4");
-  const lines = PROTOCOLS.flatMap((protocol) => [
-    differenceFrom(traitsOf[mode].hasLocalhostNodePorts ? answered : refused(), probers.node, {
-      protocol,
-      address: "127.0.0.1",
-      port,
-    }),
-    differenceFrom(refused(), probers.node, { protocol, address: "::1", port }),
-  ]);
-  assert.deepEqual(await Promise.all(lines), [undefined, undefined, undefined, undefined]);
+  const { hasLocalhostNodePorts, carriesTraffic } = traitsOf[mode];
+  const refused: Expected = { kind: "refused" };
+  const lines = protocolsOf(mode).flatMap((protocol) => {
+    const isLost = losesOwnDatagrams(mode, protocol);
+    const at = (address: string, isServed: boolean, family: Family) => {
+      const wanted = isLost ? nothing() : isServed ? answersOf(ALL, false, "node", family) : refused;
+      return differenceFrom(wanted, probers.node, { protocol, address, port });
+    };
+    // A proxy has no reason to leave out the one of IPv6.
+    return [at("127.0.0.1", hasLocalhostNodePorts, "IPv4"), at("::1", carriesTraffic, "IPv6")];
+  });
+  assert.deepEqual(
+    (await Promise.all(lines)).filter((line) => line !== undefined),
+    [],
+  );
 }
 
 async function healthCheck({ probers }: FlowNetwork, name: ServiceName, status: number, count: number): Promise<void> {
@@ -199,21 +218,29 @@ async function localhostFromOutside({ topology, probers }: FlowNetwork): Promise
 }
 
 function registerTests(t: TestContext, network: FlowNetwork, mode: Mode): Promise<void>[] {
+  const { carriesTraffic } = traitsOf[mode];
   const check = (title: string, ...work: (() => Promise<void>)[]) =>
     t.test(title, async () => {
       await Promise.all(work.map((run) => run()));
     });
-  const inside =
-    (name: ServiceName, ...pods: ServingPod[]) =>
-    () =>
-      expectAll(network, name, "cluster IP", "pod", pods.length === 0 ? refused : keptBy("pod", ...pods));
-  const cell = (name: ServiceName, to: Destination, from: Position, wanted: (family: Family) => Expected) => () =>
-    expectAll(network, name, to, from, wanted);
+  const cell = (name: ServiceName, to: Destination, from: Position, wanted: Wanted) => () =>
+    expectAll(mode, network, name, to, from, wanted);
+  const keptBy = (from: Position, ...pods: ServingPod[]) => seenBy(from, !carriesTraffic, ...pods);
+  const inside = (name: ServiceName, ...pods: ServingPod[]) =>
+    cell(
+      name,
+      "cluster IP",
+      "pod",
+      pods.length === 0 ? (_, protocol) => withoutEndpoints(mode, protocol) : keptBy("pod", ...pods),
+    );
   const outside = "off-node client";
+  const barred = barredBy(mode);
   return [
-    check("with session affinity a client meets one pod, at whatever address of the service", () => affinity(network)),
+    check("with session affinity a client meets one pod, at whatever address of the service", () =>
+      affinity(mode, network),
+    ),
     ...FAMILIES.flatMap((family) =>
-      PROTOCOLS.map((protocol) =>
+      protocolsOf(mode).map((protocol) =>
         check(`three pods share requests evenly: ${protocol} over ${family}`, () =>
           distribution(network, protocol, family),
         ),
@@ -221,29 +248,41 @@ function registerTests(t: TestContext, network: FlowNetwork, mode: Mode): Promis
     ),
     check("a terminating pod gets nothing while another is ready", inside("rolling", "local-2", "remote-1")),
     check("terminating pods that serve are used when none is ready", inside("draining", "local-1", "remote-1")),
-    check(
-      "a Local service falls back to the node's terminating pod for the outside only",
-      cell("draining-here", "load balancer", outside, keptBy(outside, "local-1")),
-      cell("draining-here", "load balancer", "pod", keptBy("pod", "remote-1")),
-      inside("draining-here", "remote-1"),
-    ),
-    check(
-      "a Local policy holds for the external IPs of a ClusterIP service too",
-      cell("cluster-ip-type", "external IP", outside, keptBy(outside, "local-1", "local-2")),
-    ),
     check("pods that neither are ready nor serve are no endpoints", inside("broken")),
-    check("zone hints keep to the node's zone, wherever its pods are", inside("zoned", "remote-1")),
     check("one endpoint without a hint makes all endpoints used", inside("half-zoned", "local-1", "remote-1")),
-    check("node hints come before zone hints", inside("node-hinted", "remote-1")),
+    ...(carriesTraffic
+      ? [
+          check(
+            "neither policies nor hints keep clients from any endpoint",
+            cell("draining-here", "load balancer", outside, masqueraded(outside, "remote-1")),
+            cell("cluster-ip-type", "external IP", outside, masqueraded(outside, ...ALL)),
+            inside("zoned", ...ALL),
+            inside("node-hinted", "local-1", "remote-1"),
+          ),
+        ]
+      : [
+          check(
+            "a Local service falls back to the node's terminating pod for the outside only",
+            cell("draining-here", "load balancer", outside, keptBy(outside, "local-1")),
+            cell("draining-here", "load balancer", "pod", keptBy("pod", "remote-1")),
+            inside("draining-here", "remote-1"),
+          ),
+          check(
+            "a Local policy holds for the external IPs of a ClusterIP service too",
+            cell("cluster-ip-type", "external IP", outside, keptBy(outside, "local-1", "local-2")),
+          ),
+          check("zone hints keep to the node's zone, wherever its pods are", inside("zoned", "remote-1")),
+          check("node hints come before zone hints", inside("node-hinted", "remote-1")),
+        ]),
     check(
       "source ranges let in who is listed and drop everybody else, at the load balancer's address only",
       cell("for-the-client", "load balancer", outside, masqueraded(outside, "local-1")),
-      cell("for-the-client", "load balancer", "pod", silence),
+      cell("for-the-client", "load balancer", "pod", barred),
       cell("for-the-client", "node port", "pod", masqueraded("pod", "local-1")),
-      cell("for-the-client", "external IP", "pod", masqueraded("pod", "local-1")),
+      cell("for-the-client", "external IP", "pod", carriesTraffic ? nothing : masqueraded("pod", "local-1")),
       inside("for-the-client", "local-1"),
     ),
-    check("the service's own address as source passes if the node's is listed", () => vipAsSource(network)),
+    check("the service's own address as source passes if the node's is listed", () => vipAsSource(mode, network)),
     check("node ports on localhost, IPv4 only and only where the mode has them", () =>
       localhostNodePorts(network, mode),
     ),

@@ -4,10 +4,10 @@ import { test } from "node:test";
 import { bareAddress, type DualAddress, nodeA } from "../../../src/demo/topology-spec.ts";
 import { kernelSkip } from "../../support/topology.ts";
 import { differenceFrom } from "./asking.ts";
-import { addressesOf, FAMILIES, PROTOCOLS, type ServiceSpec } from "./cluster-objects.ts";
-import { answersOf, type Expected, type Position } from "./expected.ts";
+import { addressesOf, FAMILIES, type ServiceSpec, type ServingPod } from "./cluster-objects.ts";
+import { answersOf, type Expected, losesOwnDatagrams, type Position } from "./expected.ts";
 import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
-import { MODES } from "./modes.ts";
+import { MODES, type Mode, protocolsOf, traitsOf } from "./modes.ts";
 
 const service: ServiceSpec = {
   name: "narrowed",
@@ -20,8 +20,15 @@ const listed: DualAddress = { ipv4: "10.201.0.5/32", ipv6: "fd00:201::5/128" };
 const unlisted: DualAddress = { ipv4: "10.202.0.5/32", ipv6: "fd00:202::5/128" };
 const nodePortAddresses = ["10.200.0.0/24", "10.201.0.0/24", "fd00:200::/64", "fd00:201::/64"];
 
+/** The Local policy holds for the outside, where the mode heeds it. */
+function podsFor(mode: Mode, from: Position): readonly ServingPod[] {
+  const isLocalOnly = from === "off-node client" && !traitsOf[mode].carriesTraffic;
+  return isLocalOnly ? ["local-1"] : ["local-1", "remote-1"];
+}
+
 /** Asserts what a client gets at the node port of one of the node's addresses. */
 async function expectNodePort(
+  mode: Mode,
   { probers }: FlowNetwork,
   from: Position,
   at: DualAddress,
@@ -30,26 +37,34 @@ async function expectNodePort(
   const { nodePort: port } = addressesOf(service.number);
   for (const family of FAMILIES) {
     const address = bareAddress(family === "IPv4" ? at.ipv4 : at.ipv6);
-    const pods = from === "off-node client" ? (["local-1"] as const) : (["local-1", "remote-1"] as const);
+    const pods = podsFor(mode, from);
     const expected: Expected =
-      wanted === "refused" ? { kind: "refused" } : answersOf(pods, from !== "node", from, family);
-    for (const protocol of PROTOCOLS) {
-      const difference = await differenceFrom(expected, probers[from], { protocol, address, port });
+      wanted === "refused"
+        ? { kind: "refused" }
+        : answersOf(pods, from !== "node" && !traitsOf[mode].carriesTraffic, from, family);
+    for (const protocol of protocolsOf(mode)) {
+      const isLost = wanted === "served" && from === "node" && at !== nodeA.lan && losesOwnDatagrams(mode, protocol);
+      const difference = await differenceFrom(isLost ? { kind: "nothing" } : expected, probers[from], {
+        protocol,
+        address,
+        port,
+      });
       assert.equal(difference, undefined, `${from} to ${address} ${protocol}: ${difference}`);
     }
   }
 }
 
-async function externalIPs({ probers }: FlowNetwork): Promise<void> {
+async function externalIPs(mode: Mode, { probers }: FlowNetwork): Promise<void> {
+  const outside = "off-node client";
   const cells = FAMILIES.flatMap((family) =>
-    PROTOCOLS.flatMap((protocol) => [
+    protocolsOf(mode).flatMap((protocol) => [
       differenceFrom(
         { kind: "nothing" },
         probers["off-node client"],
         addressOf(service.number, "external IP", protocol, family),
       ),
       differenceFrom(
-        answersOf(["local-1"], true, "off-node client", family),
+        answersOf(podsFor(mode, outside), !traitsOf[mode].carriesTraffic, outside, family),
         probers["off-node client"],
         addressOf(service.number, "load balancer", protocol, family),
       ),
@@ -90,18 +105,20 @@ for (const mode of MODES) {
       t.test("node ports answer on every listed address of the node", async () => {
         await Promise.all(
           [nodeA.lan, listed].flatMap((at) =>
-            (["off-node client", "pod", "node"] as const).map((from) => expectNodePort(network, from, at, "served")),
+            (["off-node client", "pod", "node"] as const).map((from) =>
+              expectNodePort(mode, network, from, at, "served"),
+            ),
           ),
         );
       }),
       t.test("node ports do not answer on other addresses, localhost included", async () => {
         await Promise.all([
-          expectNodePort(network, "off-node client", unlisted, "refused"),
-          expectNodePort(network, "pod", nodeA.bridge, "refused"),
-          expectNodePort(network, "node", { ipv4: "127.0.0.1", ipv6: "::1" }, "refused"),
+          expectNodePort(mode, network, "off-node client", unlisted, "refused"),
+          expectNodePort(mode, network, "pod", nodeA.bridge, "refused"),
+          expectNodePort(mode, network, "node", { ipv4: "127.0.0.1", ipv6: "::1" }, "refused"),
         ]);
       }),
-      t.test("with the gate off external IPs are not served, and load balancers are", () => externalIPs(network)),
+      t.test("with the gate off external IPs are not served, and load balancers are", () => externalIPs(mode, network)),
       t.test("the health-check node port listens where node ports do", () => healthCheckPort(network)),
     ]);
   });
