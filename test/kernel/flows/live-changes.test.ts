@@ -15,10 +15,10 @@ import {
   type ServingPod,
   TARGET_PORTS,
 } from "./cluster-objects.ts";
-import type { Destination, Position } from "./expected.ts";
+import { type Destination, type Position, withoutEndpoints } from "./expected.ts";
 import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
 import { HeldConnection } from "./held-connection.ts";
-import { MODES } from "./modes.ts";
+import { MODES, type Mode, protocolsOf, traitsOf } from "./modes.ts";
 
 /** A change must be effective within a second of its file on a quiet machine; the rest is for a busy one. */
 const EFFECT_LIMIT_MS = 6000;
@@ -33,10 +33,12 @@ const REFUSAL_MS = 2500;
 
 /** The cluster as it is now, and the services that the tests change side by side. */
 class LiveCluster {
+  readonly mode: Mode;
   readonly network: FlowNetwork;
   readonly #services: Map<string, ServiceSpec>;
 
-  constructor(network: FlowNetwork, services: readonly ServiceSpec[]) {
+  constructor(mode: Mode, network: FlowNetwork, services: readonly ServiceSpec[]) {
+    this.mode = mode;
     this.network = network;
     this.#services = new Map(services.map((service) => [service.name, service]));
   }
@@ -61,11 +63,15 @@ class LiveCluster {
     return [...new Set(answers.map((answer) => (answer.ok ? answer.pod : answer.error)))].sort();
   }
 
-  /** Waits until requests, over both protocols and families, meet exactly these pods. */
-  async follows(from: Position, number: number, to: Destination, wanted: readonly string[]): Promise<void> {
+  /** Waits until requests, over all protocols and families, meet exactly these pods; without any, what the mode does then. */
+  async follows(from: Position, number: number, to: Destination, pods: readonly string[]): Promise<void> {
     await Promise.all(
       FAMILIES.flatMap((family) =>
-        PROTOCOLS.map((protocol) => this.#follows(from, { number, to, protocol, family }, wanted)),
+        protocolsOf(this.mode).map((protocol) => {
+          const { kind } = withoutEndpoints(this.mode, protocol);
+          const wanted = pods.length > 0 ? pods : [kind === "silence" ? "timeout" : kind];
+          return this.#follows(from, { number, to, protocol, family }, wanted);
+        }),
       ),
     );
   }
@@ -114,15 +120,16 @@ async function endpointChanges(cluster: LiveCluster): Promise<void> {
     [[], "external IP"],
   ] as const) {
     cluster.set(service(1, pods));
-    await cluster.follows("off-node client", 1, to, pods.length === 0 ? ["refused"] : pods);
+    await cluster.follows("off-node client", 1, to, pods);
   }
 }
 
 async function serviceComesAndGoes(cluster: LiveCluster): Promise<void> {
+  const from = traitsOf[cluster.mode].carriesTraffic ? "off-node client" : "pod";
   cluster.set(service(2, ["local-2"]));
-  await cluster.follows("pod", 2, "external IP", ["local-2"]);
+  await cluster.follows(from, 2, "external IP", ["local-2"]);
   cluster.remove("service-2");
-  await cluster.follows("pod", 2, "external IP", ["timeout"]);
+  await cluster.follows(from, 2, "external IP", ["timeout"]);
 }
 
 async function portChanges(cluster: LiveCluster): Promise<void> {
@@ -226,7 +233,7 @@ async function heldTcpConnection(cluster: LiveCluster): Promise<void> {
 
 for (const mode of MODES) {
   test(`${mode}: live changes`, { skip: kernelSkip, concurrency: true }, async (t) => {
-    const cluster = new LiveCluster(await flowNetwork(t, mode, initial), initial);
+    const cluster = new LiveCluster(mode, await flowNetwork(t, mode, initial), initial);
     const check = (title: string, run: (cluster: LiveCluster) => Promise<void>) => t.test(title, () => run(cluster));
     await Promise.all([
       check("new connections follow added, removed and replaced endpoints", endpointChanges),

@@ -7,11 +7,12 @@ import { newRunName } from "../../../src/demo/run-name.ts";
 import { defaultClusterCidr, nodeA } from "../../../src/demo/topology-spec.ts";
 import { ProxyDaemon } from "../../support/proxy-daemon.ts";
 import { kernelSkip } from "../../support/topology.ts";
-import { outcomes } from "./asking.ts";
-import { clusterOf, FAMILIES, PROTOCOLS, type ServiceSpec } from "./cluster-objects.ts";
+import { differenceFrom, outcomes } from "./asking.ts";
+import { clusterOf, FAMILIES, type Family, PROTOCOLS, type ServiceSpec } from "./cluster-objects.ts";
+import { answersOf } from "./expected.ts";
 import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
 import { HeldConnection } from "./held-connection.ts";
-import { MODES, type Mode, traitsOf } from "./modes.ts";
+import { MODES, type Mode, protocolsOf, traitsOf } from "./modes.ts";
 
 const STABLE = 1;
 const stable: ServiceSpec = { name: "stable", number: STABLE, endpoints: ["local-1", "remote-1"] };
@@ -96,6 +97,28 @@ async function killAndRestart(network: FlowNetwork, mode: Mode): Promise<void> {
   assert.deepEqual(await stopAsking(), []);
 }
 
+/** A daemon that carries the traffic takes it along; what it leaves leads to nobody and must not stay in the way. */
+async function takeOver(network: FlowNetwork, mode: Mode): Promise<void> {
+  const { daemon, probers } = network;
+  const { rules } = traitsOf[mode];
+  const before = await rules(daemon);
+  assert.equal(await daemon.stop("SIGKILL"), "SIGKILL");
+  const startedAt = Date.now();
+  daemon.spawn();
+  await daemon.synced(startedAt);
+  assert.equal(await rules(daemon), before, "rules after the restart");
+  const expected = (family: Family) => answersOf(["local-1", "remote-1"], false, "pod", family);
+  const differences = FAMILIES.flatMap((family) =>
+    protocolsOf(mode).map((protocol) =>
+      differenceFrom(expected(family), probers.pod, addressOf(STABLE, "cluster IP", protocol, family)),
+    ),
+  );
+  assert.deepEqual(
+    (await Promise.all(differences)).filter((line) => line !== undefined),
+    [],
+  );
+}
+
 /** Kills at moments spread over start and syncs, each time with another cluster in the folder. */
 async function killAtAnyMoment(network: FlowNetwork, mode: Mode): Promise<void> {
   const { daemon } = network;
@@ -163,6 +186,12 @@ for (const mode of MODES) {
 
   test(`${mode}: sudden death`, { skip: kernelSkip }, async (t) => {
     const network = await flowNetwork(t, mode, home);
+    if (traitsOf[mode].carriesTraffic) {
+      await t.test("a successor takes over from a killed daemon: rules, and clients as soon as it is there", () =>
+        takeOver(network, mode),
+      );
+      return;
+    }
     await t.test("rules and connections outlive a killed daemon and its successor's start", () =>
       killAndRestart(network, mode),
     );

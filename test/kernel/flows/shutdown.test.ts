@@ -1,4 +1,7 @@
-/** SIGTERM: the daemon ends at once and cleanly, also as PID 1, and leaves the node's rules and connections alone. */
+/**
+ * SIGTERM: the daemon ends at once and cleanly, also as PID 1, and leaves the node's rules and connections alone; one that
+ * carries the traffic itself takes its rules along.
+ */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
@@ -7,7 +10,7 @@ import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
 import { kernelSkip } from "../../support/topology.ts";
 import { differenceFrom } from "./asking.ts";
 import { clusterOf, type ServiceSpec } from "./cluster-objects.ts";
-import { answersOf } from "./expected.ts";
+import { answersOf, type Expected } from "./expected.ts";
 import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
 import { MODES, type Mode, traitsOf } from "./modes.ts";
 
@@ -36,10 +39,15 @@ const services: readonly ServiceSpec[] = Array.from({ length: 30 }, (_, index) =
 
 /** Ends the daemon and checks what is left. @returns how long the end took, in ms. */
 async function endAndCheck({ daemon, probers }: FlowNetwork, mode: Mode, pid = daemon.pid): Promise<number> {
-  const before = await traitsOf[mode].rules(daemon);
+  const { rules, carriesTraffic } = traitsOf[mode];
+  const before = await rules(daemon);
   const tookMs = await end(daemon, pid);
-  assert.equal(await traitsOf[mode].rules(daemon), before, "the rules after the end");
-  const expected = answersOf(["local-1", "remote-1"], false, "off-node client", "IPv4");
+  const after = await rules(daemon);
+  if (carriesTraffic) assert.doesNotMatch(after, /PROXY/, "rules that lead to nobody");
+  else assert.equal(after, before, "the rules after the end");
+  const expected: Expected = carriesTraffic
+    ? { kind: "nothing" }
+    : answersOf(["local-1", "remote-1"], false, "off-node client", "IPv4");
   const target = addressOf(1, "load balancer", "TCP", "IPv4");
   assert.equal(await differenceFrom(expected, probers["off-node client"], target), undefined);
   return tookMs;
