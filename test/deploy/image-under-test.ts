@@ -1,7 +1,6 @@
 /** The image, built from the Containerfile as it is, and programs run in it as a container runtime would. */
-import { accessSync, constants, mkdirSync, readFileSync } from "node:fs";
+import { accessSync, constants, mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { runCommand } from "../../src/demo/run-command.ts";
 import { ensureLocalBases } from "./local-bases.ts";
@@ -49,7 +48,19 @@ export async function buildImage(): Promise<Image> {
   const name = `localhost/kube-proxy-ts:${process.pid}`;
   const bases = ["--build-arg", `BASE=${base}`, "--build-arg", `BUILD_BASE=${build}`];
   const file = join(CHECKOUT, "deploy/image/Containerfile");
-  await buildah("build", "--isolation", "chroot", "--pull-never", ...bases, "-f", file, "-t", name, CHECKOUT);
+  await buildah(
+    "build",
+    "--force-rm",
+    "--isolation",
+    "chroot",
+    "--pull-never",
+    ...bases,
+    "-f",
+    file,
+    "-t",
+    name,
+    CHECKOUT,
+  );
   const container = (await buildah("from", name)).trim();
   const inspected = JSON.parse(await buildah("inspect", "--type", "image", name));
   return {
@@ -65,31 +76,29 @@ export async function buildImage(): Promise<Image> {
 
 /**
  * Becomes a program of the image as the pod's container runtime starts it: PID 1 of its own process namespace, the root
- * file system read-only, and at the mount points what kubeadm's DaemonSet has there.
+ * file system read-only, and what is mounted where.
  */
 const AS_CONTAINER = `
 set -eu
-root=$1 config=$2 manifests=$3
-shift 3
-mkdir -p "$root/var/lib/kube-proxy" "$root/lib/modules" "$root/manifests"
+root=$1
+shift
 mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
 mount --rbind /sys "$root/sys"
 mount --rbind /dev "$root/dev"
 mount -t tmpfs none "$root/run"
-: > "$root/run/xtables.lock"
-mount --bind "$config" "$root/var/lib/kube-proxy"
-mount --bind "$manifests" "$root/manifests"
+while [ "$1" != -- ]; do
+  if [ -d "$1" ]; then mkdir -p "$root$2"; else : > "$root$2"; fi
+  mount --bind "$1" "$root$2"
+  shift 2
+done
+shift
 mount -o remount,bind,ro "$root"
 exec chroot "$root" "$@"
 `;
 
-export interface ContainerMounts {
-  /** For /var/lib/kube-proxy. */
-  readonly config: string;
-  /** For /manifests. */
-  readonly manifests: string;
-}
+/** Where in the container which path of this machine is mounted. */
+export type ContainerMounts = Readonly<Record<string, string>>;
 
 /**
  * The arguments that run a program of the image in a container, in whatever network namespace they are run, with the
@@ -97,32 +106,11 @@ export interface ContainerMounts {
  */
 export function inContainer(
   image: Image,
-  { config, manifests }: ContainerMounts,
+  mounts: ContainerMounts,
   argv: readonly string[],
 ): readonly [string, ...string[]] {
   const environment = Array.isArray(image.config.Env) ? image.config.Env.map(String) : [];
   const unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child"];
-  return [
-    "env",
-    "-i",
-    ...environment,
-    ...unshare,
-    "sh",
-    "-c",
-    AS_CONTAINER,
-    "sh",
-    image.root,
-    config,
-    manifests,
-    ...argv,
-  ];
-}
-
-/** The process that a process like `unshare --fork` waits for. */
-export async function onlyChild(pid: number): Promise<number> {
-  for (;;) {
-    const child = Number(readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ")[0]);
-    if (child > 0) return child;
-    await sleep(20);
-  }
+  const binds = Object.entries(mounts).flatMap(([inside, outside]) => [outside, inside]);
+  return ["env", "-i", ...environment, ...unshare, "sh", "-c", AS_CONTAINER, "sh", image.root, ...binds, "--", ...argv];
 }

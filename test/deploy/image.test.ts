@@ -3,19 +3,21 @@
  * longest when nothing is in .cache/.
  */
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { type Dirent, lstatSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { after, before, describe, type TestContext, test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { NetworkNamespace } from "../../src/demo/network-namespace.ts";
-import { startProber } from "../../src/demo/prober-process.ts";
-import { CONFIG_CONF } from "../apiserver/kubeadm-files.ts";
-import { buildImage, type Image, imageSkip, inContainer, onlyChild } from "./image-under-test.ts";
+import { POD_TOKEN } from "../apiserver/api-daemon.ts";
+import { CONFIG_CONF, kubeconfigConf } from "../apiserver/kubeadm-files.ts";
+import { ImageDaemon } from "./image-daemon.ts";
+import { buildImage, type Image, imageSkip, inContainer } from "./image-under-test.ts";
 
+const CLUSTER = fileURLToPath(new URL("./cluster-process.ts", import.meta.url));
 const EXAMPLES = fileURLToPath(new URL("../../examples", import.meta.url));
-const PATIENCE_MS = 60_000;
 const SIZE_LIMIT_BYTES = 170e6;
 /** Conntrack limits are the whole machine's, and read-only in a namespace of its own: leave them alone. */
 const CONFIG = CONFIG_CONF.replace("maxPerCore: null", "maxPerCore: 0")
@@ -29,7 +31,7 @@ describe("the image", { skip: imageSkip() }, () => {
   before(async () => {
     image = await buildImage();
   });
-  after(() => image.remove());
+  after(() => image?.remove());
 
   async function node(t: TestContext): Promise<NetworkNamespace> {
     const namespace = await NetworkNamespace.create(`kpts-image-${process.pid}`);
@@ -37,11 +39,18 @@ describe("the image", { skip: imageSkip() }, () => {
     return namespace;
   }
 
-  function configFolder(t: TestContext, config: string): string {
+  /** A folder with these files, for a mount. */
+  function folderOf(t: TestContext, files: Readonly<Record<string, string>>): string {
     const folder = mkdtempSync(join(tmpdir(), "kpts-image-"));
     t.after(() => rmSync(folder, { recursive: true }));
-    writeFileSync(join(folder, "config.conf"), config);
+    for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
     return folder;
+  }
+
+  function start(t: TestContext, ...args: ConstructorParameters<typeof ImageDaemon>): ImageDaemon {
+    const daemon = new ImageDaemon(...args);
+    t.after(() => daemon.dispose());
+    return daemon;
   }
 
   test("starts as kubeadm's DaemonSet starts it", async () => {
@@ -77,9 +86,8 @@ describe("the image", { skip: imageSkip() }, () => {
 
   test("takes the kind of iptables rules that the node already has", async (t) => {
     const namespace = await node(t);
-    const mounts = { config: configFolder(t, CONFIG), manifests: EXAMPLES };
     const inside = async (...argv: readonly string[]) => {
-      return (await namespace.exec(inContainer(image, mounts, argv))).stdout.trim();
+      return (await namespace.exec(inContainer(image, {}, argv))).stdout.trim();
     };
     const rule = (kind: "nft" | "legacy", words: string) => {
       return namespace.exec([`iptables-${kind}`, "-w", ...words.split(" ")] as [string, ...string[]]);
@@ -98,39 +106,40 @@ describe("the image", { skip: imageSkip() }, () => {
     assert.match(await inside("/usr/sbin/ip6tables-save", "--version"), /\(nf_tables\)$/);
   });
 
+  test("in the place of kubeadm's image, with kubeadm's files, it programs what the API server has", async (t) => {
+    const namespace = await node(t);
+    const cluster = namespace.spawn([process.execPath, CLUSTER], { stdio: ["pipe", "pipe", "inherit"] });
+    t.after(() => cluster.kill());
+    assert.ok(cluster.stdout !== null);
+    const [line = ""] = await once(createInterface(cluster.stdout), "line");
+    const { url, ca }: { readonly url: string; readonly ca: string } = JSON.parse(String(line));
+    const config = folderOf(t, { "config.conf": CONFIG, "kubeconfig.conf": kubeconfigConf(url) });
+    const daemon = start(t, namespace, image, {
+      "/var/lib/kube-proxy": config,
+      "/run/xtables.lock": join(folderOf(t, { "xtables.lock": "" }), "xtables.lock"),
+      "/lib/modules": folderOf(t, {}),
+      "/run/secrets/kubernetes.io/serviceaccount": folderOf(t, { "ca.crt": ca, token: POD_TOKEN }),
+    });
+    await daemon.synced();
+    assert.match((await namespace.exec(["iptables-nft-save"])).stdout, /--to-destination 10\.128\.1\.1:8080/);
+    assert.doesNotMatch(daemon.log, /^E/m, daemon.log);
+  });
+
   for (const mode of ["iptables", "nftables"]) {
     test(`runs as PID 1 on a read-only file system in the ${mode} mode`, async (t) => {
       const namespace = await node(t);
-      const mounts = { config: configFolder(t, CONFIG.replace('mode: ""', `mode: ${mode}`)), manifests: EXAMPLES };
-      const command = ["/usr/local/bin/kube-proxy", "--config=/var/lib/kube-proxy/config.conf"];
-      const argv = inContainer(image, mounts, [...command, "--hostname-override=node-a", "--manifests=/manifests"]);
-      const daemon = namespace.spawn(argv, { stdio: ["ignore", "pipe", "pipe"] });
-      let log = "";
-      for (const stream of [daemon.stdout, daemon.stderr]) stream?.on("data", (text) => (log += String(text)));
-      const prober = startProber(namespace);
-      t.after(() => {
-        daemon.kill("SIGKILL");
-        prober.close();
-      });
-      const ended = new Promise<number | null>((resolve) => daemon.once("exit", resolve));
-      const synced = /^kubeproxy_sync_proxy_rules_last_timestamp_seconds\{ip_family="IPv4"\} \d/m;
-      const deadline = Date.now() + PATIENCE_MS;
-      for (;;) {
-        const { body } = await prober.fetch("http://127.0.0.1:10249/metrics", 5_000);
-        if (synced.test(body)) break;
-        assert.ok(daemon.exitCode === null && Date.now() < deadline, log);
-        await sleep(100);
-      }
+      const config = folderOf(t, { "config.conf": CONFIG.replace('mode: ""', `mode: ${mode}`) });
+      const mounts = { "/var/lib/kube-proxy": config, "/run/manifests": EXAMPLES };
+      const daemon = start(t, namespace, image, mounts, ["--manifests=/run/manifests"]);
+      await daemon.synced();
       const [dump, rule] =
         mode === "iptables"
           ? ["iptables-nft-save", /-A KUBE-SERVICES .*-j KUBE-SVC-/]
           : ["nft list table ip kube-proxy", /dnat ip to numgen random/];
       const { stdout } = await namespace.exec(["sh", "-c", dump]);
       assert.ok(rule.test(stdout), "there are no rules of services");
-      assert.doesNotMatch(log, /^E/m, log);
-      assert.ok(daemon.pid !== undefined);
-      process.kill(await onlyChild(daemon.pid), "SIGTERM");
-      assert.equal(await ended, 0, log);
+      assert.doesNotMatch(daemon.log, /^E/m, daemon.log);
+      assert.equal(await daemon.stop(), 0, daemon.log);
     });
   }
 });
