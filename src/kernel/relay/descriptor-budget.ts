@@ -19,13 +19,15 @@ const SHORTAGE_REPORT_MS = 10_000;
 
 /** Kept for everything else that the process does: one in this many of all, within bounds. */
 const RESERVED_PART = 8;
-const MIN_RESERVED = 32;
+const MIN_RESERVED = 64;
 const MAX_RESERVED = 1024;
+/** One in this many of those may be clients that wait. */
+const WAITING_PART = 4;
 
 /** What of a limit of open files is for relays. Pure. */
 export function shareOfRelays(fileLimit: number): Pick<DescriptorBudgetOptions, "limit" | "waitingLimit"> {
   const reserved = Math.min(MAX_RESERVED, Math.max(MIN_RESERVED, Math.floor(fileLimit / RESERVED_PART)));
-  return { limit: Math.max(0, fileLimit - reserved), waitingLimit: Math.floor(reserved / 2) };
+  return { limit: Math.max(0, fileLimit - reserved), waitingLimit: Math.floor(reserved / WAITING_PART) };
 }
 
 export class DescriptorBudget {

@@ -6,10 +6,13 @@ import { joinHostPort } from "../../net/ip.ts";
 import type { Destination } from "./relay.ts";
 
 /** A Service may lead to another one, and that one to a third. */
-const MAX_HOPS = 4;
+const MAX_HOPS = 8;
 
-/** A closed connection may still wait to be accepted, and go on as the next one. */
-const REMEMBERED_MS = 2_000;
+/**
+ * A closed connection may still wait to be accepted, and go on as the next one. Not for long: its port may soon be that of
+ * somebody else's connection from this host.
+ */
+const REMEMBERED_MS = 200;
 
 export class OwnDials {
   readonly #nowMs: () => number;
