@@ -13,6 +13,7 @@ const packageOf = {
   nft: "nftables",
   conntrack: "conntrack",
   ipset: "ipset",
+  ipvsadm: "ipvsadm",
   nfacct: "nfacct",
   buildah: "buildah",
   debootstrap: "debootstrap",
@@ -26,7 +27,7 @@ const imageTools = ["buildah", "debootstrap"];
 /** Which tools each command needs. The proxy itself runs only the iptables tools; the others are for the demo and the tests. */
 const toolsOf = {
   start: demoTools,
-  test: [...demoTools, "nft", "conntrack", "ipset", "nfacct", ...imageTools],
+  test: [...demoTools, "nft", "conntrack", "ipset", "ipvsadm", "nfacct", ...imageTools],
   bench: demoTools,
 };
 

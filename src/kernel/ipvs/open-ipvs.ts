@@ -1,4 +1,4 @@
-/** Opens the kernel's IPVS the way upstream does: the module is loaded first (reference legacy-modes.md §2.1). */
+/** Opens the kernel's IPVS and loads its module with upstream's command (reference legacy-modes.md §2.1). */
 import type { Logger } from "../../logging/logger.ts";
 import { type Exec, execProcess } from "../process.ts";
 import { type NetlinkIpvs, openNetlinkIpvs } from "./netlink-ipvs.ts";
@@ -13,13 +13,11 @@ export interface OpenIpvsOptions {
 }
 
 /**
- * IPVS of this process's network namespace. Runs `modprobe -va ip_vs` once, and again should the module go missing; its
- * failure is only logged, since IPVS may be built into the kernel. Throws an IpvsUnavailableError when there is no IPVS.
+ * IPVS of this process's network namespace. Runs `modprobe -va ip_vs` when the kernel has none, now or later; its failure is
+ * only logged, for what counts is whether IPVS is there afterwards. Throws an IpvsUnavailableError when it is not.
  */
-export async function openIpvs({ log, exec = execProcess }: OpenIpvsOptions): Promise<NetlinkIpvs> {
-  const loadModule = (): Promise<void> => loadIpvsModule(exec, log);
-  await loadModule();
-  return openNetlinkIpvs({ loadModule });
+export function openIpvs({ log, exec = execProcess }: OpenIpvsOptions): Promise<NetlinkIpvs> {
+  return openNetlinkIpvs({ loadModule: () => loadIpvsModule(exec, log) });
 }
 
 async function loadIpvsModule(exec: Exec, log: Logger): Promise<void> {

@@ -47,7 +47,8 @@ export interface Links {
   removeAddresses(link: string, addresses: readonly IpAddress[]): Promise<readonly LinkAddressFailure[]>;
   /**
    * Watches devices and addresses of the namespace until the signal aborts; `onChange` gets the name of the device that was
-   * changed or deleted, or `undefined` when announcements were lost and anything may have changed.
+   * changed or deleted, or `undefined` when announcements were lost and anything may have changed. What this object itself
+   * does is announced as well, but for IPv4 addresses: the kernel does not say who changed an IPv6 address.
    */
   watch(onChange: (link: string | undefined) => void, signal: AbortSignal): Promise<void>;
   close(): Promise<void>;

@@ -93,6 +93,7 @@ export class MemoryLinks implements Links {
     this.#messages++;
     if (!this.#hasDummy) throw noDummyDevices(name);
     this.#create(name, "dummy", false);
+    this.#announce(name);
   }
 
   async deleteDummy(name: string): Promise<void> {
@@ -102,6 +103,7 @@ export class MemoryLinks implements Links {
     checkIsDummy(existing);
     this.#messages++;
     this.#devices.delete(name);
+    this.#announce(name);
   }
 
   async addresses(family: IpFamily, signal?: AbortSignal): Promise<readonly LinkAddress[]> {
@@ -149,7 +151,10 @@ export class MemoryLinks implements Links {
       this.#messages++;
       const code = device === undefined ? "ENODEV" : this.#fault(kind, link, address);
       if (code !== undefined) failures.push(linkFailure(kind, link, address, code));
-      else if (device !== undefined) apply(device, address, familyOf(address) === "IPv4" ? 32 : 128);
+      else if (device !== undefined) {
+        apply(device, address, familyOf(address) === "IPv4" ? 32 : 128);
+        if (familyOf(address) === "IPv6") this.#announce(link);
+      }
     }
     return failures;
   }

@@ -152,7 +152,7 @@ class RtnetlinkLinks implements NetlinkLinks {
       onChange(link.name);
       return;
     }
-    // What this socket did to addresses is no news.
+    // What this socket did to addresses is no news; of IPv6 addresses the kernel does not say whose doing it was.
     if (this.#socket.hasPort(reply.portId)) return;
     const address = readAddress(reply);
     if (address !== undefined) onChange(names.get(address.index));
