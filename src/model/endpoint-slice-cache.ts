@@ -2,6 +2,7 @@
  * The endpoint slices of every service of one family, applied and pending: reference core.md §5.1 and §6.2. Knows which
  * slices changed; what that does to the live map is the endpoints change tracker's business.
  */
+import { exactList } from "../cluster/exact-list.ts";
 import type { EndpointSliceRecord } from "../cluster/objects.ts";
 import { equalSlices } from "./endpoint-slice-equality.ts";
 import { type ReadSlice, readSlice, type SliceReader } from "./slice-endpoints.ts";
@@ -94,7 +95,7 @@ export class EndpointSliceCache {
       if (!isRemoval) folded.push(readSlice(record, this.#reader));
     }
     // By name, so that the outcome of overlapping slices does not depend on the order of events.
-    return folded.sort((a, b) => (a.record.name < b.record.name ? -1 : 1));
+    return exactList(folded.sort((a, b) => (a.record.name < b.record.name ? -1 : 1)));
   }
 }
 

@@ -2,6 +2,7 @@
  * From the slices of a service to its endpoints: reference core.md §5.2. Each slice is read once, when it is applied;
  * joining the slices of a service later neither parses nor copies what only one slice says.
  */
+import { exactList } from "../cluster/exact-list.ts";
 import { type EndpointRecord, type EndpointSliceRecord, objectKeyText } from "../cluster/objects.ts";
 import { familyOf, type IpAddress, type IpFamily, joinHostPort, parseIpAddress, toPort } from "../net/ip.ts";
 import type { Endpoint } from "./endpoint.ts";
@@ -64,7 +65,7 @@ export function readSlice(record: EndpointSliceRecord, reader: SliceReader): Rea
   for (const [key, { isUdp, endpoints }] of found) {
     if (endpoints.length > 0) ports.push({ key, isUdp, endpoints: sortAndMerge(endpoints) });
   }
-  return { record, ports };
+  return { record, ports: exactList(ports) };
 }
 
 /**
@@ -145,7 +146,7 @@ function sortAndMerge(endpoints: Endpoint[]): readonly Endpoint[] {
     else if (!endpoint.isTerminating) endpoints[kept - 1] = endpoint;
   }
   endpoints.length = kept;
-  return endpoints;
+  return exactList(endpoints);
 }
 
 function byText(a: Endpoint, b: Endpoint): number {

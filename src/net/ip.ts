@@ -21,6 +21,7 @@ export type Cidr = Brand<string, "Cidr">;
 /** A port number, 1 to 65535. */
 export type Port = Brand<number, "Port">;
 
+const CANONICAL_IPV4 = /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}$/;
 const IPV4_OCTETS = /^(\d+)\.(\d+)\.(\d+)\.(\d+)$/;
 const IPV6_SHAPE = /^[0-9a-fA-F:]+(?:\d+\.\d+\.\d+\.\d+)?$/;
 
@@ -31,6 +32,8 @@ const IPV6_SHAPE = /^[0-9a-fA-F:]+(?:\d+\.\d+\.\d+\.\d+)?$/;
  * @returns the canonical address, or `undefined` when the text is not an address.
  */
 export function parseIpAddress(text: string): IpAddress | undefined {
+  // Nearly all are; then the value is the text itself and not one more copy of it.
+  if (CANONICAL_IPV4.test(text)) return text as IpAddress;
   const octets = IPV4_OCTETS.exec(text);
   if (octets !== null) {
     const [, a, b, c, d] = octets;
@@ -108,11 +111,13 @@ export function cidrContains(cidr: Cidr, address: IpAddress): boolean {
 
 /** Network-order bytes of an address: 4 or 16 of them. Pure. */
 export function ipBytes(address: IpAddress): Uint8Array {
+  if (familyOf(address) === "IPv4") return Uint8Array.from(address.split("."), Number);
   return Uint8Array.from(ipaddr.parse(address).toByteArray());
 }
 
 /** The inverse of {@link ipBytes}; an IPv4-mapped 16-byte address comes back as IPv4. Throws on other lengths. */
 export function ipFromBytes(bytes: Uint8Array): IpAddress {
+  if (bytes.length === 4) return bytes.join(".") as IpAddress;
   const parsed = ipaddr.fromByteArray(Array.from(bytes));
   if (parsed instanceof ipaddr.IPv6 && parsed.isIPv4MappedAddress() && bytes.length === 16) {
     return parsed.toIPv4Address().toString() as IpAddress;

@@ -1,5 +1,6 @@
 /** What the kernel holds for one service port, as far as it must be remembered to change or remove it. */
 
+import { exactList } from "../../cluster/exact-list.ts";
 import { ruleDigest } from "../../kernel/nftables/rule-digest.ts";
 import type { NftChain, NftSet } from "../../kernel/nftables/ruleset.ts";
 import type { ServicePortPlan, SharedElement } from "./plan-service-port.ts";
@@ -30,11 +31,18 @@ export function digestOf(chain: NftChain): string {
   return chainDigest(chain.rules.map(ruleDigest));
 }
 
+/** Nearly no port has any: those share one map. */
+const NO_SETS: ReadonlyMap<string, number> = new Map();
+
+function timeoutsOf(sets: readonly NftSet[]): ReadonlyMap<string, number> {
+  return sets.length === 0 ? NO_SETS : new Map(sets.map((set) => [set.name, set.timeoutSeconds ?? 0]));
+}
+
 /** Pure. */
 export function desiredPort(plan: ServicePortPlan): DesiredPort {
   return {
     chains: new Map(plan.chains.map((chain) => [chain.name, digestOf(chain)])),
-    affinitySets: new Map(plan.affinitySets.map((set) => [set.name, set.timeoutSeconds ?? 0])),
+    affinitySets: timeoutsOf(plan.affinitySets),
     elements: plan.elements,
     lacksInternal: plan.lacksLocal.internal,
     lacksExternal: plan.lacksLocal.external,
@@ -46,7 +54,7 @@ export function desiredPort(plan: ServicePortPlan): DesiredPort {
 /** The part worth remembering. Pure. */
 export function installedPort(desired: DesiredPort): InstalledPort {
   const { chains, affinitySets, elements, lacksInternal, lacksExternal } = desired;
-  return { chains, affinitySets, elements, lacksInternal, lacksExternal };
+  return { chains, affinitySets, elements: exactList(elements), lacksInternal, lacksExternal };
 }
 
 export const NOTHING_INSTALLED: InstalledPort = {

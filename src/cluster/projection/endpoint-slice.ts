@@ -1,4 +1,5 @@
 /** discovery.k8s.io/v1 EndpointSlice → {@link EndpointSliceRecord}. */
+import { exactList } from "../exact-list.ts";
 import type { EndpointRecord, EndpointSlicePort, EndpointSliceRecord } from "../objects.ts";
 import { readEndpoint } from "./endpoint.ts";
 import {
@@ -95,5 +96,5 @@ function readEndpoints(found: Findings, object: JsonObject, addressType: "IPv4" 
     const endpoint = readEndpoint(found, items[index], index, addressType);
     if (endpoint !== undefined) endpoints.push(endpoint);
   }
-  return Object.freeze(endpoints);
+  return Object.freeze(exactList(endpoints));
 }

@@ -3,6 +3,7 @@
  * only made for an entry that is wrong.
  */
 import { familyOf, type IpFamily, parseIpAddress } from "../../net/ip.ts";
+import { exactList } from "../exact-list.ts";
 import type { EndpointRecord } from "../objects.ts";
 import { isAbsent, isJsonObject, type JsonObject } from "./fields.ts";
 import { type Findings, refuse, warn } from "./findings.ts";
@@ -11,7 +12,6 @@ import { DNS_SUBDOMAIN_RULE, isLabelValue, LABEL_VALUE_RULE } from "./names.ts";
 import { sharedStrings } from "./shared-strings.ts";
 
 const zones = sharedStrings((text) => text !== "" && isLabelValue(text));
-const PLAIN_IPV4 = /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}$/;
 
 /** Reads one endpoint; `undefined` when it is left out (with a warning) or refuses the object. */
 export function readEndpoint(
@@ -67,12 +67,11 @@ function readAddresses(
     warn(found, field, `must be an ${family} address, as addressType says; ${lost}`, text);
     if (position === 0) return undefined;
   }
-  return Object.freeze(addresses);
+  return Object.freeze(exactList(addresses));
 }
 
 function isOfFamily(text: unknown, family: IpFamily): text is string {
   if (typeof text !== "string") return false;
-  if (family === "IPv4" && PLAIN_IPV4.test(text)) return true;
   const address = parseIpAddress(text);
   return address !== undefined && familyOf(address) === family;
 }
@@ -115,7 +114,7 @@ function readHints(
     if (shared !== undefined) hints.push(shared);
     else refuse(found, `endpoints[${index}].hints.${name}[${position}].name`, HINT_RULES[name], text ?? hint);
   }
-  return Object.freeze(hints);
+  return Object.freeze(exactList(hints));
 }
 
 const HINT_RULES = { forZones: LABEL_VALUE_RULE, forNodes: DNS_SUBDOMAIN_RULE } as const;

@@ -2,6 +2,7 @@
  * Readers of single fields of decoded JSON. Each takes what was found, notes what is wrong, and gives a usable value in
  * any case, so that all problems of an object are reported at once.
  */
+import { exactList } from "../exact-list.ts";
 import { type Findings, refuse } from "./findings.ts";
 
 export type JsonObject = Readonly<Record<string, unknown>>;
@@ -52,7 +53,7 @@ export function stringListField(found: Findings, value: unknown, field: string):
     if (typeof item === "string") texts.push(item);
     else refuse(found, `${field}[${index}]`, "must be a text (put it in quotes)", item);
   }
-  return Object.freeze(texts);
+  return Object.freeze(exactList(texts));
 }
 
 /** One of some words; `fallback`, which is what the API server would fill in, when absent or empty. */

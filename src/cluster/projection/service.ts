@@ -1,4 +1,5 @@
 /** core/v1 Service → {@link ServiceRecord}. */
+import { exactList } from "../exact-list.ts";
 import type { LoadBalancerIngress, Protocol, ServicePortSpec, ServiceRecord } from "../objects.ts";
 import { readClusterIps } from "./cluster-ips.ts";
 import {
@@ -144,5 +145,5 @@ function readIngress(found: Findings, object: JsonObject): readonly LoadBalancer
     if (ipMode === "VIP" || ipMode === "Proxy") ingress.push(Object.freeze({ ip, ipMode }));
     else warn(found, `${path}.ipMode`, "must be VIP or Proxy; this ingress is left out", ipMode);
   }
-  return Object.freeze(ingress);
+  return Object.freeze(exactList(ingress));
 }
