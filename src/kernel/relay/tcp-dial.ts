@@ -37,7 +37,8 @@ export class TcpDial {
       const { localAddress, localPort } = this.#socket;
       if (localAddress !== undefined && localPort !== undefined) outcome.from(clientAt(localAddress, localPort));
     });
-    this.#timer = setTimeout(() => fail(`no answer within ${timeoutMs} ms`), timeoutMs);
+    // Timers come before sockets: an answer that arrived while the process was busy is heard first.
+    this.#timer = setTimeout(() => setImmediate(fail, `no answer within ${timeoutMs} ms`), timeoutMs);
     this.#socket.on("error", (error: NodeJS.ErrnoException) => fail(error.code ?? error.message));
     this.#socket.once("connect", () => {
       if (this.#isOver) return;

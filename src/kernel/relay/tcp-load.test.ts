@@ -1,7 +1,7 @@
 /** Many connections, and endpoints that say nothing: in a network namespace, for ports and addresses of their own. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { networkInterfaces } from "node:os";
 import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
@@ -10,7 +10,7 @@ import { inNetns } from "../../../test/support/in-netns.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { raiseFileLimit } from "../file-limit.ts";
 import type { Destination } from "./relay.ts";
-import { ask, echo, receiveAll, relayTo, tcpClient, tcpServer, until } from "./testing/relay-lab.ts";
+import { ask, echo, LOOPBACK, receiveAll, relayTo, tcpClient, tcpServer, until } from "./testing/relay-lab.ts";
 
 const SHORT_CONNECTIONS = 10_000;
 const AT_A_TIME = 64;
@@ -87,6 +87,19 @@ inNetns(import.meta.url, { name: "relayload", timeoutMs: 120_000 }, () => {
       "no answer within 500 ms",
       "no answer within 1000 ms",
     ]);
+  });
+
+  test("a connection that the kernel makes to itself counts as nobody listening", async (t) => {
+    const server = await tcpServer(t, echo);
+    const range = "/proc/sys/net/ipv4/ip_local_port_range";
+    const before = readFileSync(range, "utf8");
+    t.after(() => writeFileSync(range, before));
+    // Every connection now comes from this port, and one to it meets itself.
+    const itself = { address: LOOPBACK, port: 40_001 };
+    const { relay, seen } = await relayTo(t, "TCP", (_client, attempt) => (attempt === 0 ? itself : server));
+    writeFileSync(range, `${itself.port} ${itself.port}`);
+    assert.equal(await ask(t, relay, "hello"), "hello");
+    assert.deepEqual(seen.dialFailures, ["the connection met itself: nobody listens there"]);
   });
 
   test("a stop ends the waiting for an endpoint that says nothing", async (t) => {

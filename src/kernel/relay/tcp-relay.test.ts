@@ -132,6 +132,23 @@ describe("dialling", () => {
     assert.deepEqual([seen.opened, seen.closed], [0, 0]);
   });
 
+  it("hears an answer that came while the process was busy", async (t) => {
+    const server = await tcpServer(t, echo);
+    const { relay, seen } = await relayTo(
+      t,
+      "TCP",
+      () => {
+        process.nextTick(setImmediate, () => {
+          for (const endMs = performance.now() + 60; performance.now() < endMs; );
+        });
+        return server;
+      },
+      { dialTimeoutsMs: [30] },
+    );
+    assert.equal(await ask(t, relay, "hello"), "hello");
+    assert.deepEqual(seen.dialFailures, []);
+  });
+
   it("is not even tried without an endpoint", async (t) => {
     const { relay, seen } = await relayTo(t, "TCP", () => undefined);
     assert.equal(await ask(t, relay, "anybody?"), "ECONNRESET");

@@ -108,6 +108,17 @@ describe("a UDP session", () => {
     await until(() => relay.connections === 0);
   });
 
+  it("does not end while something waits to be read, however busy the process was", async (t) => {
+    const { relay, seen } = await relayTo(t, "UDP", await udpEcho(t), { idleTimeoutMs: 50 });
+    const client = await udpSocket(t);
+    await exchange(client, relay, "x");
+    const answer = exchange(client, relay, "y");
+    await new Promise(setImmediate); // it is on its way
+    for (const endMs = performance.now() + 100; performance.now() < endMs; );
+    assert.equal(String(await answer), "y");
+    assert.equal(seen.opened, 1);
+  });
+
   it("ends with its endpoint, and its client's next datagram goes to another", async (t) => {
     const [one, other] = [await udpEcho(t), await udpEcho(t)];
     let current = one;

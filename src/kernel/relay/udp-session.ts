@@ -22,6 +22,8 @@ export class UdpSession {
   readonly #events: UdpSessionEvents;
   readonly #idle: NodeJS.Timeout;
   #attempt = -1;
+  /** Datagrams of both sides. */
+  #heard = 0;
   #destination: Destination | undefined;
   /** `undefined` until the first datagram, and after a destination failed. */
   #socket: Socket | undefined;
@@ -34,7 +36,7 @@ export class UdpSession {
     this.#client = client;
     this.#options = options;
     this.#events = events;
-    this.#idle = setTimeout(() => this.end(), options.idleTimeoutMs);
+    this.#idle = setTimeout(() => this.#endUnlessHeard(), options.idleTimeoutMs);
   }
 
   isTo({ address, port }: Destination): boolean {
@@ -43,7 +45,7 @@ export class UdpSession {
 
   /** Hands on a datagram of the client; looks for a destination first when there is none. */
   forward(datagram: Buffer): void {
-    this.#idle.refresh();
+    this.#stayAlive();
     if (this.#pending !== undefined) {
       if (this.#pending.length < PENDING_LIMIT) this.#pending.push(datagram);
     } else if (this.#socket !== undefined) this.#send(this.#socket, datagram);
@@ -56,6 +58,19 @@ export class UdpSession {
     clearTimeout(this.#idle);
     this.#drop();
     this.#events.ended();
+  }
+
+  #stayAlive(): void {
+    this.#heard++;
+    this.#idle.refresh();
+  }
+
+  /** Timers come before sockets: what arrived while the process was busy counts as well. */
+  #endUnlessHeard(): void {
+    const heard = this.#heard;
+    setImmediate(() => {
+      if (this.#heard === heard) this.end();
+    });
   }
 
   #connect(pending: Buffer[]): void {
@@ -76,7 +91,7 @@ export class UdpSession {
     socket.on("connect", () => this.#open(socket));
     socket.on("message", (datagram, remote) => {
       if (remote.port !== destination.port) return; // somebody was quicker than the connecting
-      this.#idle.refresh();
+      this.#stayAlive();
       observer.bytes("out", datagram.length);
       this.#events.reply(datagram);
     });
