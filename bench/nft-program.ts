@@ -3,22 +3,27 @@ import { execFileSync, spawn } from "node:child_process";
 import type { NftOperation } from "../src/kernel/nftables/nftables.ts";
 import { ruleText, verdictText } from "../src/kernel/nftables/ruleset-text.ts";
 
-/** Lines for `nft -f`, for the operations that changed endpoints and added services consist of. */
+/**
+ * What upstream would feed to `nft -f -` for the changes that these operations make (reference nftables.md §4.1, §11.4): every
+ * chain that is written is added and flushed first, and each element is a command of its own.
+ */
 export function nftScript(table: string, operations: readonly NftOperation[]): string {
-  const lines = operations.map((operation) => {
+  const at = (name: string) => `ip ${table} ${name}`;
+  const lines = operations.flatMap((operation) => {
     switch (operation.kind) {
       case "flush-chain":
-        return `flush chain ip ${table} ${operation.chain}`;
+        return [`add chain ${at(operation.chain)}`, `flush chain ${at(operation.chain)}`];
       case "add-chain":
-        return `add chain ip ${table} ${operation.chain.name}`;
-      case "add-elements": {
-        const elements = operation.elements.map(
-          ({ key, verdict }) => `${key.join(" . ")}${verdict === undefined ? "" : ` : ${verdictText(verdict)}`}`,
-        );
-        return `add element ip ${table} ${operation.set.name} { ${elements.join(", ")} }`;
+        return [`add chain ${at(operation.chain.name)}`, `flush chain ${at(operation.chain.name)}`];
+      case "add-elements":
+        return operation.elements.map(({ key, verdict }) => {
+          const value = verdict === undefined ? "" : ` : ${verdictText(verdict)}`;
+          return `add element ${at(operation.set.name)} { ${key.join(" . ")}${value} }`;
+        });
+      case "add-rule": {
+        const text = ruleText(operation.rule, "ip").replace("dnat ip to", "dnat ip addr . port to");
+        return [`add rule ${at(operation.chain)} ${text.replaceAll(", ", " , ")}`];
       }
-      case "add-rule":
-        return `add rule ip ${table} ${operation.chain} ${ruleText(operation.rule, "ip")}`;
       default:
         throw new RangeError(`${operation.kind} is no part of such a change`);
     }

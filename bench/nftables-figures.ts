@@ -6,44 +6,59 @@ export interface Spread {
   readonly p99: number;
 }
 
+/** What can be measured by itself; the first load always is. */
+export const PARTS = ["changes", "burst", "healing", "upstream", "upstream-load", "connection"] as const;
+export type Part = (typeof PARTS)[number];
+
 export interface NftablesTask {
   readonly services: number;
   readonly endpointsEach: number;
+  readonly parts: readonly Part[];
   /** Repetitions of a one-endpoint change. */
   readonly changes: number;
   /** The same with `nft -f`. */
   readonly nftChanges: number;
   /** Seconds of a thousand changes each. */
   readonly burstSeconds: number;
+  /** Repetitions of each kind of damage, and new services connected to. */
+  readonly trials: number;
   /** For each run of `nft`. */
   readonly limitMs: number;
 }
 
-export interface NftablesFigures {
-  readonly services: number;
-  /** From an empty namespace to the committed table; and the longest time that the event loop did not turn meanwhile. */
-  readonly initialLoadMs: number;
-  readonly initialDelayMs: number;
+export interface LoadFigures {
+  /** From an empty namespace to the committed table. */
+  readonly loadMs: number;
+  /** Longest that a health request took meanwhile, and how many there were. */
+  readonly healthMaxMs: number;
+  readonly healthRequests: number;
+  /** Resident before the backend had done anything (the program and the model), at most, and afterwards. */
+  readonly modelMb: number;
   readonly peakMb: number;
   readonly settledMb: number;
-  /** Resident before the backend had done anything: the program and the model. */
-  readonly modelMb: number;
-  /** From the event to the commit. */
-  readonly oneChange: Spread;
-  /** What of that was ours: before the batch was sent, and after it was answered. */
-  readonly oneChangeOwn: Spread;
-  readonly serviceAdded: Spread;
-  readonly hundredChanges: Spread;
-  readonly burst: Burst;
+  /** A new process over the same table, and the transactions that it made. */
   readonly restartMs: number;
   readonly restartWrites: number;
-  /** By `nft -f`; empty when it was cut off. */
-  readonly nftOneChange: Spread | undefined;
-  readonly nftHundredChanges: Spread | undefined;
-  readonly nftServiceAdded: Spread | undefined;
-  /** `nft --json --terse list table`, which upstream runs at the start of every sync. */
-  readonly nftListing: Spread;
-  readonly nftInitialLoadMs: number | undefined;
+}
+
+/** Batches made beforehand and sent at once, as bytes over a socket: what the kernel takes at least. */
+export interface FloorFigures {
+  /** One endpoint of a service replaced. */
+  readonly one: Spread;
+  /** A rule that makes the kernel check the table, without a set, in a chain that nothing leads to. */
+  readonly checked: Spread;
+  /** A rule without any expression in that chain. */
+  readonly trivial: Spread;
+}
+
+export interface ChangeFigures {
+  /** From the event to the commit. */
+  readonly one: Spread;
+  /** What of that was ours: before the batch was sent, and after it was answered. */
+  readonly oneOwn: Spread;
+  readonly floor: FloorFigures;
+  readonly serviceAdded: Spread;
+  readonly hundred: Spread;
 }
 
 /** A thousand endpoint changes a second. */
@@ -53,4 +68,31 @@ export interface Burst {
   readonly syncs: number;
   /** Of one core. */
   readonly cpuShare: number;
+}
+
+/** From another program's commit to the commit of the repair, for each kind of damage. */
+export interface HealingFigures {
+  readonly kinds: readonly { readonly kind: string; readonly time: Spread; readonly operations: number }[];
+}
+
+/** By the `nft` program; what was cut off is undefined. */
+export interface UpstreamFigures {
+  readonly one: Spread | undefined;
+  readonly hundred: Spread | undefined;
+  readonly serviceAdded: Spread | undefined;
+  /** `nft --json --terse list table`, which upstream runs at the start of every sync. */
+  readonly listing: Spread;
+}
+
+export interface NftablesFigures {
+  readonly services: number;
+  readonly load: LoadFigures;
+  readonly changes?: ChangeFigures;
+  readonly burst?: Burst;
+  readonly healing?: HealingFigures;
+  readonly upstream?: UpstreamFigures;
+  /** `nft -f` of the whole table. */
+  readonly upstreamLoad?: { readonly loadMs: number | undefined };
+  /** From the manifest of a new service to the first connection through its cluster IP, with the daemon. */
+  readonly connection?: Spread;
 }

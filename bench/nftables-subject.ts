@@ -7,7 +7,7 @@ import { TABLE } from "../src/backends/nftables/names.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../src/kernel/nftables/netlink-nftables.ts";
 import type { Nftables, NftOperation } from "../src/kernel/nftables/nftables.ts";
 import { silentLogger } from "../src/logging/logger.ts";
-import type { SyncInput } from "../src/sync/backend.ts";
+import type { LostRules, SyncInput } from "../src/sync/backend.ts";
 import { benchService, benchSlice } from "./cluster.ts";
 import { benchConfig, benchState } from "./subject.ts";
 
@@ -18,11 +18,11 @@ export class NftSubject {
   readonly state = benchState();
   readonly #ruleset: NetlinkRuleset;
   readonly #endpointsEach: number;
-  readonly #stop = new AbortController();
   /** By service number; absent means 0, the endpoints of the start. */
   readonly #generations = new Map<number, number>();
   #backend: NftablesBackend;
-  #watching: Promise<void> = Promise.resolve();
+  #isWithholding = false;
+  #loaded = 1;
   /** Operations of the last transaction. */
   lastOperations: readonly NftOperation[] = [];
   transactions = 0;
@@ -39,12 +39,47 @@ export class NftSubject {
     this.#backend = this.#newBackend();
   }
 
-  /** Watches the table as the daemon does; losing rules fails the bench. */
-  watch(onLost: () => void): void {
-    this.#watching = this.#backend.monitor(onLost, this.#stop.signal);
+  /** What the backend asks for between two syncs. */
+  get restMs(): number {
+    return this.#backend.restMs;
+  }
+
+  /** Service number of the nth change: changes that follow each other are far apart. */
+  scattered(n: number): number {
+    return (n * 7919) % this.#loaded;
+  }
+
+  /** Watches the table as the daemon does. @returns how to end that. */
+  async watch(onLost: (lost?: LostRules) => void): Promise<() => Promise<void>> {
+    const stop = new AbortController();
+    const watching = this.#backend.monitor(onLost, stop.signal);
+    // Subscribed when a turn has passed and nothing else is to be committed.
+    await this.#ruleset.open({ family: "ip", table: TABLE }).read();
+    return async () => {
+      stop.abort();
+      await watching;
+    };
+  }
+
+  /** Plans a change as if it were committed, which is then up to the caller. @returns the operations. */
+  async withheld(change: () => void): Promise<readonly NftOperation[]> {
+    this.#isWithholding = true;
+    try {
+      change();
+      await this.syncChanges();
+    } finally {
+      this.#isWithholding = false;
+    }
+    return this.lastOperations;
+  }
+
+  /** Repairs what others have destroyed. */
+  async syncLost({ ports }: LostRules): Promise<void> {
+    await this.#sync(false, ports);
   }
 
   load(count: number): void {
+    this.#loaded = count;
     for (let index = 0; index < count; index += 1) {
       this.setService(index, "add");
     }
@@ -80,9 +115,8 @@ export class NftSubject {
     await this.#sync(false, changedPorts);
   }
 
+  /** Watching must have ended. */
   async close(): Promise<void> {
-    this.#stop.abort();
-    await this.#watching;
     await this.#ruleset.close();
   }
 
@@ -107,7 +141,8 @@ export class NftSubject {
       ...nft,
       transact: async (operations, options) => {
         this.transactions += 1;
-        await nft.transact(this.#noted(operations), options);
+        if (this.#isWithholding) for (const _operation of this.#noted(operations));
+        else await nft.transact(this.#noted(operations), options);
       },
     };
   }

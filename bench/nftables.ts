@@ -7,20 +7,36 @@ import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { type Namespace, withNamespace } from "./namespace.ts";
-import type { NftablesFigures, NftablesTask, Spread } from "./nftables-figures.ts";
+import { measureConnection } from "./nftables-connection.ts";
+import { type NftablesFigures, type NftablesTask, PARTS } from "./nftables-figures.ts";
+import { nftablesTable } from "./nftables-rows.ts";
 import { judgeNftables } from "./nftables-targets.ts";
 import { engineOptions } from "./run-worker.ts";
-import { megabytes, ms, table } from "./table.ts";
 
 const WORKER = fileURLToPath(new URL("./nftables-worker.ts", import.meta.url));
 
-const USAGE = `Usage: npm run bench -- nftables [options]
+/** The daemon takes long to start with more. */
+const CONNECTION_SIZES: readonly number[] = [1000, 10_000];
+
+/** Changes times services: what keeps the largest size to a minute. */
+const CHANGES_LIMIT = 3_000_000;
+
+const USAGE = `Usage: npm run bench -- nftables [PART…] [options]
 
 Measures the nftables mode against the nft program of this machine, in throw-away network namespaces. Needs root.
+
+Parts, besides the first load and a restart, which are always measured; all of them by default:
+  changes        one endpoint, a hundred, a new service; and what the kernel takes for one endpoint at least
+  burst          a thousand changes a second
+  healing        damage that other programs do
+  upstream       nft -f of such changes, and the listing that upstream makes before each sync
+  upstream-load  nft -f of the whole table
+  connection     manifest to first connection, with the daemon (${CONNECTION_SIZES.join(" and ")} services only)
 
   --quick              100 and 1000 services, few repetitions; under half a minute
   --sizes N,…          services (default 100,1000,10000,30000)
   --endpoints N        endpoints of each service (default 5)
+  --burst SECONDS      of a thousand changes each (default 30)
   --limit SECONDS      for every run of nft; what is cut off is shown as such (default 300)
   --json FILE          write all figures
   --check              exit with status 1 when a target is missed
@@ -34,12 +50,14 @@ interface NftablesArguments {
 }
 
 function readArguments(argv: readonly string[]): NftablesArguments | "help" {
-  const { values } = parseArgs({
+  const { values, positionals } = parseArgs({
     args: [...argv],
+    allowPositionals: true,
     options: {
       quick: { type: "boolean", default: false },
       sizes: { type: "string" },
       endpoints: { type: "string", default: "5" },
+      burst: { type: "string", default: "30" },
       limit: { type: "string", default: "300" },
       json: { type: "string" },
       check: { type: "boolean", default: false },
@@ -47,15 +65,20 @@ function readArguments(argv: readonly string[]): NftablesArguments | "help" {
     },
   });
   if (values.help) return "help";
+  const unknown = positionals.find((name) => !PARTS.some((part) => part === name));
+  if (unknown !== undefined) throw new RangeError(`${JSON.stringify(unknown)} is no part: ${PARTS.join(", ")}`);
+  const parts = positionals.length === 0 ? PARTS : PARTS.filter((part) => positionals.includes(part));
   const { quick } = values;
   const sizes = values.sizes ?? (quick ? "100,1000" : "100,1000,10000,30000");
   const tasks = sizes.split(",").map((text): NftablesTask => {
     return {
       services: positive("--sizes", text),
       endpointsEach: positive("--endpoints", values.endpoints),
-      changes: quick ? 100 : 500,
+      parts,
+      changes: quick ? 100 : Math.min(500, Math.ceil(CHANGES_LIMIT / positive("--sizes", text))),
       nftChanges: quick ? 3 : 5,
-      burstSeconds: quick ? 3 : 30,
+      burstSeconds: quick ? 3 : positive("--burst", values.burst),
+      trials: quick ? 10 : 50,
       limitMs: 1000 * positive("--limit", values.limit),
     };
   });
@@ -87,48 +110,6 @@ async function runWorker({ name }: Namespace, task: NftablesTask): Promise<Nftab
   return JSON.parse(output);
 }
 
-const CUT_OFF = "cut off";
-
-function pair(spread: Spread | undefined): string {
-  return spread === undefined ? CUT_OFF : `${ms(spread.p50)} / ${ms(spread.p99)}`;
-}
-
-/** A column per size. */
-export function nftablesTable(results: readonly NftablesFigures[]): string {
-  const row = (title: string, cell: (figures: NftablesFigures) => string) => [title, ...results.map(cell)];
-  const upstreamFactor = ({ oneChange, nftOneChange, nftListing }: NftablesFigures) =>
-    nftOneChange === undefined ? CUT_OFF : `${((nftOneChange.p50 + nftListing.p50) / oneChange.p50).toFixed(0)} ×`;
-  const factor = ({ oneChange, nftOneChange }: NftablesFigures) =>
-    nftOneChange === undefined ? CUT_OFF : `${(nftOneChange.p50 / oneChange.p50).toFixed(0)} ×`;
-  return table(
-    ["milliseconds", ...results.map(({ services }) => `${services} services`)],
-    [
-      row("one endpoint changed, event to commit, p50 / p99", ({ oneChange }) => pair(oneChange)),
-      row("  the same by nft -f", ({ nftOneChange }) => pair(nftOneChange)),
-      row("  nft -f takes", factor),
-      row("  with the listing that upstream makes before it", ({ nftListing }) => pair(nftListing)),
-      row("  both take", upstreamFactor),
-      row("  of that outside of the kernel", ({ oneChangeOwn }) => pair(oneChangeOwn)),
-      row("a service added, p50 / p99", ({ serviceAdded }) => pair(serviceAdded)),
-      row("  the same by nft -f", ({ nftServiceAdded }) => pair(nftServiceAdded)),
-      row("100 services changed in one sync, p50 / p99", ({ hundredChanges }) => pair(hundredChanges)),
-      row("  the same by nft -f", ({ nftHundredChanges }) => pair(nftHundredChanges)),
-      row("1000 changes a second, latency p50 / p99", ({ burst }) => pair(burst.latency)),
-      row("  CPU, part of a core", ({ burst }) => `${(burst.cpuShare * 100).toFixed(0)} %`),
-      row("initial load", ({ initialLoadMs }) => ms(initialLoadMs)),
-      row("  the same by nft -f", ({ nftInitialLoadMs }) =>
-        nftInitialLoadMs === undefined ? CUT_OFF : ms(nftInitialLoadMs),
-      ),
-      row("  longest time without an answer from the event loop", ({ initialDelayMs }) => ms(initialDelayMs)),
-      row("restart with nothing changed", ({ restartMs }) => ms(restartMs)),
-      row("  transactions", ({ restartWrites }) => String(restartWrites)),
-      row("resident MB: before, peak, settled", ({ modelMb, peakMb, settledMb }) =>
-        [modelMb, peakMb, settledMb].map(megabytes).join(" / "),
-      ),
-    ],
-  );
-}
-
 /** Runs the bench. @returns the exit status. Rejects with TypeError or RangeError for a command line that is wrong. */
 export async function benchNftables(argv: readonly string[]): Promise<number> {
   const args = readArguments(argv);
@@ -140,7 +121,9 @@ export async function benchNftables(argv: readonly string[]): Promise<number> {
   const results: NftablesFigures[] = [];
   for (const task of args.tasks) {
     process.stderr.write(`measuring ${task.services} services × ${task.endpointsEach} endpoints…\n`);
-    results.push(await withNamespace((namespace) => runWorker(namespace, task)));
+    const figures = await withNamespace((namespace) => runWorker(namespace, task));
+    const isConnecting = task.parts.includes("connection") && CONNECTION_SIZES.includes(task.services);
+    results.push(isConnecting ? { ...figures, connection: await measureConnection(task) } : figures);
   }
   console.log(nftablesTable(results));
   console.log("");

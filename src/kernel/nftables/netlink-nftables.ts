@@ -20,10 +20,11 @@ const READ_ATTEMPTS = 8;
 const MAX_REBASES = 50;
 
 /**
- * From here on the next batch is sent off the main thread. The kernel checks the whole table for each batch: with 10,000
- * services that is milliseconds, however small the batch is.
+ * What will probably take longer than this is sent off the main thread. The kernel checks the whole table for each batch:
+ * with 10,000 services that is 4 milliseconds, however small the batch is. Below, the way to another thread and back would
+ * cost more than it is worth.
  */
-const SLOW_COMMIT_MS = 3;
+const SLOW_COMMIT_MS = 8;
 
 /** Names a table. */
 export interface NetlinkTableName {
@@ -61,18 +62,19 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
   const client = openNftables();
   const commits = new Exclusive();
   let committed = 0;
-  let lastCommitMs = 0;
+  let last = { milliseconds: 0, messages: 1 };
   const monitor = new RulesetMonitor({ client, commits, committed: () => committed, ...options });
 
   /** One commit at a time, so that the monitor can tell when all have been announced. */
   function commit({ batch }: EncodedTransaction): Promise<CommitResult> {
     return commits.run(async () => {
+      const expectedMs = last.milliseconds * Math.max(1, batch.size / last.messages);
       const startMs = performance.now();
-      const result = await client.commit(batch, { isSlow: lastCommitMs > SLOW_COMMIT_MS });
-      lastCommitMs = performance.now() - startMs;
+      const result = await client.commit(batch, { isSlow: expectedMs > SLOW_COMMIT_MS });
+      last = { milliseconds: performance.now() - startMs, messages: Math.max(1, batch.size) };
       if (result.committed && batch.size > 0) {
         committed += 1;
-        onCommit?.({ milliseconds: lastCommitMs, messages: batch.size, bytes: batch.byteLength });
+        onCommit?.({ ...last, bytes: batch.byteLength });
       }
       return result;
     });
@@ -130,11 +132,14 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
       family,
       async transact(operations, { generation } = {}) {
         await turns.run(async () => {
+          let transaction: EncodedTransaction | undefined;
           try {
-            const transaction = await encodeTransaction({ layout, table }, operations, generation);
+            transaction = await encodeTransaction({ layout, table }, operations, generation);
             if (transaction.batch.size > 0) await send(transaction, generation);
           } catch (error) {
             throw fromNetlinkError(error);
+          } finally {
+            transaction?.batch.messages.release();
           }
         });
       },

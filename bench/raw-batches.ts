@@ -1,0 +1,25 @@
+/** Batches as bytes, made beforehand and sent over a plain socket in this thread, with nothing around them. */
+import { TABLE } from "../src/backends/nftables/names.ts";
+import { openNftables } from "../src/kernel/netlink/nftables/nftables-client.ts";
+import { encodeTransaction } from "../src/kernel/nftables/netlink-transaction.ts";
+import { LAYOUTS } from "../src/kernel/nftables/netlink-values.ts";
+import type { NftOperation } from "../src/kernel/nftables/nftables.ts";
+
+export class RawBatches {
+  readonly #client = openNftables();
+
+  /** @returns milliseconds from sending to the kernel's answer. Rejects when it is refused. */
+  async send(operations: Iterable<NftOperation>): Promise<number> {
+    const { batch } = await encodeTransaction({ layout: LAYOUTS.ip, table: TABLE }, operations);
+    batch.finish();
+    const startMs = performance.now();
+    const result = await this.#client.commit(batch, { isSlow: false });
+    const milliseconds = performance.now() - startMs;
+    if (!result.committed) throw new Error(result.failures[0]?.message ?? "a batch was refused");
+    return milliseconds;
+  }
+
+  async close(): Promise<void> {
+    await this.#client.close();
+  }
+}
