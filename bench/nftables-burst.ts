@@ -7,7 +7,7 @@ import type { NftSubject } from "./nftables-subject.ts";
 
 const EVENTS_PER_SECOND = 1000;
 /** `minSyncPeriod` when nobody set it. */
-const LEAST_REST_MS = 5;
+const LEAST_REST_MS = 1;
 const HOUR_MS = 3_600_000;
 
 /** Events come when they are due, whatever the sync is doing; each is done when the sync that took it is committed. */

@@ -154,10 +154,10 @@ export interface KubeProxyConfig extends DraftConfig {
 }
 
 /**
- * The default of nftables mode: upstream's second would only delay changes there. The backend asks for longer rests where
- * the kernel takes longer for a commit (docs/performance.md).
+ * The default of nftables mode: upstream's second would only delay changes there. The backend asks for the rests that it
+ * needs, by what the kernel takes for a commit (docs/performance.md).
  */
-const NFTABLES_MIN_SYNC_PERIOD_MS = 5;
+const NFTABLES_MIN_SYNC_PERIOD_MS = 1;
 
 /** The time to keep between two syncs: what the user chose, else the active mode's own default. Pure. */
 export function shortestSyncPeriodMs(config: DraftConfig, isMinSyncPeriodSet: boolean): number {
