@@ -10,6 +10,7 @@ import { createRequire } from "node:module";
 export interface Libc {
   socket(domain: number, type: number, protocol: number): number;
   bind(fd: number, address: Uint8Array, length: number): number;
+  connect(fd: number, address: Uint8Array, length: number): number;
   setsockopt(fd: number, level: number, option: number, value: Uint8Array, length: number): number;
   getsockopt(fd: number, level: number, option: number, value: Uint8Array, length: Uint8Array): number;
   getsockname(fd: number, address: Uint8Array, length: Uint8Array): number;
@@ -57,6 +58,7 @@ function load(): Libc {
   return {
     socket: library.func("int socket(int domain, int type, int protocol)"),
     bind: library.func("int bind(int fd, uint8_t *address, uint32_t length)"),
+    connect: library.func("int connect(int fd, uint8_t *address, uint32_t length)"),
     setsockopt: library.func("int setsockopt(int fd, int level, int option, uint8_t *value, uint32_t length)"),
     getsockopt: library.func("int getsockopt(int fd, int level, int option, uint8_t *value, uint8_t *length)"),
     getsockname: library.func("int getsockname(int fd, uint8_t *address, uint8_t *length)"),

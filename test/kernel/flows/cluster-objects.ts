@@ -1,17 +1,18 @@
-/** Kubernetes objects of the flow tests: services whose addresses follow from one number, and their endpoint slices. Pure. */
-
+/** Kubernetes objects of the flow tests: services whose addresses follow from one number, and their endpoint slices. */
 import type { PodSpec } from "../../../src/demo/topology-spec.ts";
 import { nodeA, nodeB } from "../../../src/demo/topology-spec.ts";
+import { hasSctp } from "../../../src/kernel/sctp/sctp-socket.ts";
 
 export const FAMILIES = ["IPv4", "IPv6"] as const;
 export type Family = (typeof FAMILIES)[number];
-export const PROTOCOLS = ["TCP", "UDP"] as const;
-export type Protocol = (typeof PROTOCOLS)[number];
+export type Protocol = "TCP" | "UDP" | "SCTP";
+/** What this kernel has sockets for; the one of the virtual machine has SCTP. */
+export const PROTOCOLS: readonly Protocol[] = hasSctp() ? ["TCP", "UDP", "SCTP"] : ["TCP", "UDP"];
 
-/** The port of every service, for both protocols. */
+/** The port of every service, for all protocols. */
 export const SERVICE_PORT = 80;
 /** Where every pod serves; different per protocol, so that mixing them up is noticed. */
-export const TARGET_PORTS = { TCP: 8080, UDP: 5353 } as const;
+export const TARGET_PORTS = { TCP: 8080, UDP: 5353, SCTP: 3868 } as const;
 
 /** The serving pods: two on the node under test, one elsewhere. */
 export const servingPods = {
@@ -62,7 +63,7 @@ export interface ServiceSpec {
 export const TERMINATING = { ready: false, serving: true, terminating: true } as const;
 export const UNREADY = { ready: false, serving: false, terminating: false } as const;
 
-/** A load-balancer service with every kind of address in both families, TCP and UDP, and its slices. */
+/** A load-balancer service with every kind of address in both families, every protocol, and its slices. */
 export function serviceObjects({ name, number, endpoints, spec }: ServiceSpec): unknown[] {
   const addresses = addressesOf(number);
   const ports = PROTOCOLS.map((protocol) => ({
