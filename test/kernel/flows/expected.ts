@@ -3,7 +3,7 @@
  * it shares no code and no mistake with the planners. Pure.
  */
 import { bareAddress, client, clientPod, type DualAddress, nodeA, nodeB } from "../../../src/demo/topology-spec.ts";
-import { type Family, type Protocol, type ServingPod, servingPods } from "./cluster-objects.ts";
+import { addressesOf, type Family, type Protocol, type ServingPod, servingPods } from "./cluster-objects.ts";
 import { type Mode, traitsOf } from "./modes.ts";
 
 export const DESTINATIONS = ["cluster IP", "node port", "external IP", "load balancer"] as const;
@@ -82,6 +82,8 @@ export interface Question {
   readonly from: Position;
   readonly family: Family;
   readonly protocol: Protocol;
+  /** Of the service: its addresses follow from it. */
+  readonly number: number;
 }
 
 /** What a service without a usable endpoint does to who asks, where it does something at all. */
@@ -109,6 +111,7 @@ export function expected(mode: Mode, service: ServiceFacts, question: Question):
     if (service.pods.length === 0) return withoutEndpoints(mode, question.protocol);
     return answersOf(service.pods, false, from, family);
   }
+  if (traitsOf[mode].hasVirtualServers === true) return expectedOfVirtualServer(service, question);
   if (service.pods.length === 0) {
     const isForeign = to === "external IP" || to === "load balancer";
     const isRefused = from !== "node" || !isForeign || traitsOf[mode].refusesNodeAtExternalAddresses;
@@ -123,4 +126,22 @@ export function expected(mode: Mode, service: ServiceFacts, question: Question):
   if (pods.length === 0) return { kind: "silence" };
   const isKept = isInternal ? isPod : policy === "Local" && from !== "node";
   return answersOf(pods, isKept, from, family);
+}
+
+/** Reference legacy-modes.md §2.3, §2.4 and §2.7. */
+function expectedOfVirtualServer(service: ServiceFacts, { to, from, family, number }: Question): Expected {
+  if (service.pods.length === 0) return { kind: "refused" };
+  const isInternal = to === "cluster IP";
+  const isLocal = (isInternal ? service.internal : service.external) === "Local";
+  const here = service.pods.filter((pod) => servingPods[pod].node === nodeA.name);
+  const pods = isLocal && here.length > 0 ? here : service.pods;
+  const isPod = from === "pod" || from === "endpoint pod";
+  if (isInternal) return answersOf(pods, isPod, from, family);
+  if (!isLocal) return answersOf(pods, false, from, family);
+  // Nothing is masqueraded: pods elsewhere answer past the node, or to an address of the service, which they cannot reach.
+  const isVip = to !== "node port";
+  if (here.length === 0 && (from === "off-node client" || (from === "node" && isVip))) return { kind: "silence" };
+  if (from !== "node" || !isVip) return answersOf(pods, true, from, family);
+  const own = addressesOf(number)[to][family];
+  return { kind: "answers", peers: new Map(pods.map((pod): [ServingPod, string] => [pod, own])) };
 }

@@ -46,7 +46,7 @@ async function wrongCells(mode: Mode, row: Row, { probers }: FlowNetwork): Promi
         POSITIONS.map(async (from) => {
           const target = addressOf(row.number, to, protocol, family);
           const difference = await differenceFrom(
-            expected(mode, row, { to, from, family, protocol }),
+            expected(mode, row, { to, from, family, protocol, number: row.number }),
             probers[from],
             target,
           );

@@ -7,8 +7,14 @@ import { canonicalNftables } from "../../conformance/canonical-nftables.ts";
 import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
 import { PROTOCOLS, type Protocol } from "./cluster-objects.ts";
 
-export const MODES = ["iptables", "nftables", "userspace"] as const;
-export type Mode = (typeof MODES)[number];
+const ALL_MODES = ["iptables", "nftables", "userspace", "ipvs"] as const;
+export type Mode = (typeof ALL_MODES)[number];
+
+/** Those named in `KPTS_MODES` (`ipvs,iptables`), or all but ipvs, whose kernel is that of the virtual machine (test/vm). */
+export const MODES: readonly Mode[] = ALL_MODES.filter((mode) => {
+  const named = process.env.KPTS_MODES;
+  return named === undefined ? mode !== "ipvs" : named.split(",").includes(mode);
+});
 
 export interface ModeTraits {
   /** IPv4 node ports answer on 127.0.0.1 of the node. */
@@ -25,6 +31,12 @@ export interface ModeTraits {
    * is not led to external IPs (reference legacy-modes.md §1.3).
    */
   readonly carriesTraffic: boolean;
+  /**
+   * Virtual servers of the kernel behind addresses that are the node's own: so a Local policy binds the node and its pods as
+   * it binds others, unless there is no local endpoint; a client on the node has the service's address as its own; and
+   * without endpoints everybody is refused (reference legacy-modes.md §2.3, §2.4, §5.15).
+   */
+  readonly hasVirtualServers?: boolean;
   /** More of the KubeProxyConfiguration. */
   readonly config?: Readonly<Record<string, unknown>>;
   /** Everything that the mode has in the kernel, in a form that is equal for equal rules. */
@@ -61,7 +73,45 @@ export const traitsOf: Readonly<Record<Mode, ModeTraits>> = {
       return `${withoutProxyPorts(ipv4)}${withoutProxyPorts(ipv6)}`;
     },
   },
+  ipvs: {
+    hasLocalhostNodePorts: false,
+    refusesNodeAtExternalAddresses: true,
+    carriesTraffic: false,
+    hasVirtualServers: true,
+    rules: ipvsState,
+  },
 };
+
+async function ipvsState(daemon: ProxyDaemon): Promise<string> {
+  const { namespace } = daemon;
+  const output = async (...argv: [string, ...string[]]) => (await namespace.exec(argv)).stdout;
+  const [ipv4, ipv6] = await Promise.all([daemon.saved("iptables-save"), daemon.saved("ip6tables-save")]);
+  const addresses = await output("ip", "-o", "addr", "show", "dev", "kube-ipvs0");
+  return [
+    canonicalIptables(ipv4),
+    canonicalIptables(ipv6),
+    sortedLines((await output("ipset", "list", "-o", "save")).replace(/ (?:initval|bucketsize) \S+/g, "")),
+    // The last two columns count connections.
+    canonicalServers(await output("cat", "/proc/net/ip_vs")),
+    sortedLines(addresses.replace(/^\d+:|(?:valid|preferred)_lft .*/gm, "")),
+  ].join("\n");
+}
+
+/** Real servers stand in the order in which they came, below their virtual server. */
+function canonicalServers(listing: string): string {
+  const servers = listing.split(/\n(?=(?:TCP|UDP|SCTP) )/).slice(1);
+  return servers
+    .map((server) => {
+      const [head = "", ...reals] = server.trimEnd().split("\n");
+      return [head.trimEnd(), ...reals.map((real) => real.replace(/(?:\s+\d+){2}\s*$/, "")).sort()].join("\n");
+    })
+    .sort()
+    .join("\n");
+}
+
+function sortedLines(text: string): string {
+  return text.split("\n").sort().join("\n");
+}
 
 /** The proxy's own ports are other ones in each run, and rules stand in the order in which services came. */
 function withoutProxyPorts(saved: string): string {
