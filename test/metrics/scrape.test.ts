@@ -63,7 +63,7 @@ inNetns(import.meta.url, { name: "scrape", timeoutMs: 120_000 }, () => {
       const families = parseMetrics(await get(`${METRICS}/metrics`));
       const documented = new Map(document.families.map((family) => [family.name, family]));
       const isHere = ({ where, name }: DocumentedFamily) =>
-        ["all", mode, "API server"].includes(where) ||
+        where.split(", ").some((place) => ["all", mode, "API server"].includes(place)) ||
         (where === "nfacct" && mode === "iptables" && families.has(name));
       for (const [name, family] of families) {
         const row = documented.get(name);
