@@ -1,7 +1,8 @@
 /**
- * The daemon as a whole: how long after the manifest of a new service was written a connection through its cluster IP
- * succeeds, with a client that tries all the time.
+ * The daemon as a whole: how long after a new service became known a connection through its cluster IP succeeds, with a
+ * client that tries all the time. Measured is what is built (`dist`), as it is started (`bin/kube-proxy`).
  */
+import type { ChildProcess } from "node:child_process";
 import { renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -11,46 +12,18 @@ import { NetworkNamespace } from "../src/demo/network-namespace.ts";
 import { newRunName } from "../src/demo/run-name.ts";
 import { ProxyDaemon } from "../test/support/proxy-daemon.ts";
 import { atExit } from "./at-exit.ts";
-import { benchService, benchSlice } from "./cluster.ts";
-import type { NftablesTask, Spread } from "./nftables-figures.ts";
+import { benchService } from "./cluster.ts";
+import { clusterObjects, nodeObject, serviceObjects } from "./connection-cluster.ts";
+import type { ConnectionFigures, NftablesTask, Spread } from "./nftables-figures.ts";
 import { spread } from "./nftables-samples.ts";
 
 const CLIENT = fileURLToPath(new URL("./connection-client.ts", import.meta.url));
+const API = fileURLToPath(new URL("./connection-api-process.ts", import.meta.url));
 const NODE_IP = "10.200.0.2";
 const SERVER_IP = "10.200.0.3";
 const SERVER_PORT = 8080;
 /** Between two trials: a multiple of no period of the daemon's. */
 const PAUSE_MS = 137;
-
-function manifest(index: number, endpoints: readonly string[]): unknown[] {
-  const { namespace, name, clusterIP, ports } = benchService(index);
-  const [port] = ports;
-  return [
-    {
-      apiVersion: "v1",
-      kind: "Service",
-      metadata: { namespace, name },
-      spec: { type: "ClusterIP", clusterIP, ports: [{ name: port?.name, port: port?.port, protocol: port?.protocol }] },
-    },
-    {
-      apiVersion: "discovery.k8s.io/v1",
-      kind: "EndpointSlice",
-      metadata: { namespace, name: `${name}-slice`, labels: { "kubernetes.io/service-name": name } },
-      addressType: "IPv4",
-      ports: [{ name: port?.name, port: SERVER_PORT, protocol: port?.protocol }],
-      endpoints: endpoints.map((address) => ({ addresses: [address], nodeName: "another-node", conditions: {} })),
-    },
-  ];
-}
-
-function cluster({ services, endpointsEach }: NftablesTask): unknown[] {
-  return Array.from({ length: services }, (_, index) =>
-    manifest(
-      index,
-      benchSlice(index, endpointsEach).endpoints.flatMap(({ addresses }) => addresses.slice(0, 1)),
-    ),
-  ).flat();
-}
 
 /** A node, and behind its only link a server. */
 async function network(): Promise<{ readonly node: NetworkNamespace; readonly server: NetworkNamespace }> {
@@ -66,21 +39,39 @@ async function network(): Promise<{ readonly node: NetworkNamespace; readonly se
   return { node, server };
 }
 
-/** Tries until a connection succeeds. @returns when it did, on the clock of `process.hrtime`. */
-type Client = (clusterIP: string) => Promise<bigint>;
+/** A process that is asked and answers line by line. */
+interface Partner {
+  readonly ask: (line: string) => Promise<string>;
+  /** What it says without being asked. */
+  readonly next: () => Promise<string>;
+  readonly end: () => Promise<void>;
+}
 
-function startClient(node: NetworkNamespace): { readonly connect: Client; readonly stop: () => void } {
-  const child = node.spawn([process.execPath, CLIENT], { stdio: ["pipe", "pipe", "inherit"] });
+function partner(node: NetworkNamespace, file: string, ...args: readonly string[]): Partner {
+  const child = node.spawn([process.execPath, file, ...args], { stdio: ["pipe", "pipe", "inherit"] });
   const { stdin, stdout } = child;
-  if (stdin === null || stdout === null) throw new Error("the client has no pipes");
-  const answers = createInterface({ input: stdout })[Symbol.asyncIterator]();
-  return {
-    connect: async (clusterIP) => {
-      stdin.write(`${clusterIP}\n`);
-      return BigInt((await answers.next()).value ?? 0);
-    },
-    stop: () => void child.kill(),
+  if (stdin === null || stdout === null) throw new Error("a process has no pipes");
+  const lines = createInterface({ input: stdout })[Symbol.asyncIterator]();
+  const next = async (): Promise<string> => {
+    const { value } = await lines.next();
+    if (value === undefined) throw new Error(`${file} has ended`);
+    return value;
   };
+  return {
+    next,
+    ask: (line) => {
+      stdin.write(`${line}\n`);
+      return next();
+    },
+    end: async () => {
+      stdin.end();
+      await ended(child);
+    },
+  };
+}
+
+async function ended(child: ChildProcess): Promise<void> {
+  if (child.exitCode === null && child.signalCode === null) await new Promise((resolve) => child.once("exit", resolve));
 }
 
 function startServer(server: NetworkNamespace): () => void {
@@ -89,48 +80,76 @@ function startServer(server: NetworkNamespace): () => void {
   return () => void child.kill();
 }
 
-/** Builds on the daemon in `bin`: what is compiled is measured. */
-export async function measureConnection(task: NftablesTask): Promise<Spread> {
+/** Makes services known, one after the other. `add` resolves with the time just before. */
+async function trials(
+  count: number,
+  first: number,
+  client: Partner,
+  add: (index: number) => Promise<bigint>,
+): Promise<Spread> {
+  const samples: number[] = [];
+  for (let trial = 0; trial < count; trial += 1) {
+    const index = first + trial;
+    const connected = client.ask(benchService(index).clusterIP);
+    await sleep(PAUSE_MS);
+    const startNs = await add(index);
+    samples.push(Number(BigInt(await connected) - startNs) / 1e6);
+  }
+  return spread(samples);
+}
+
+async function withManifests(node: NetworkNamespace, task: NftablesTask, client: Partner): Promise<Spread> {
+  const objects = Array.from(clusterObjects(task), ({ service, slice }) => [service, slice]).flat();
+  const daemon = ProxyDaemon.prepare(node, {
+    hostnameOverride: "node-a",
+    objects: [nodeObject(NODE_IP), ...objects],
+    config: { mode: "nftables" },
+  });
+  try {
+    daemon.spawn();
+    await daemon.synced();
+    return await trials(task.trials, task.services, client, async (index) => {
+      const { service, slice } = serviceObjects(index, [SERVER_IP]);
+      const text = JSON.stringify({ apiVersion: "v1", kind: "List", items: [service, slice] });
+      const draft = join(daemon.folder, "draft.json");
+      const startNs = process.hrtime.bigint();
+      writeFileSync(draft, text);
+      renameSync(draft, join(daemon.manifests, `new-${index}.json`));
+      return startNs;
+    });
+  } finally {
+    await daemon.dispose();
+  }
+}
+
+async function withApiServer(node: NetworkNamespace, task: NftablesTask, client: Partner): Promise<Spread> {
+  const { services, endpointsEach } = task;
+  const api = partner(node, API, JSON.stringify({ services, endpointsEach }), NODE_IP);
+  await api.next();
+  try {
+    // Other services than before: those are there until the first sync has removed them.
+    return await trials(task.trials, services + task.trials, client, async (index) =>
+      BigInt(await api.ask(`${index} ${SERVER_IP}`)),
+    );
+  } finally {
+    await api.end();
+  }
+}
+
+export async function measureConnection(task: NftablesTask): Promise<ConnectionFigures> {
   const { node, server } = await network();
   const remove = atExit(() => {
     node.removeNow();
     server.removeNow();
   });
   const stopServer = startServer(server);
-  const { connect, stop } = startClient(node);
-  const nodeObject = {
-    apiVersion: "v1",
-    kind: "Node",
-    metadata: { name: "node-a" },
-    spec: { podCIDRs: ["10.180.0.0/24"] },
-    status: { addresses: [{ type: "InternalIP", address: NODE_IP }] },
-  };
-  let daemon: ProxyDaemon | undefined;
+  const client = partner(node, CLIENT);
   try {
-    daemon = ProxyDaemon.prepare(node, {
-      hostnameOverride: "node-a",
-      objects: [nodeObject, ...cluster(task)],
-      config: { mode: "nftables" },
-    });
-    daemon.spawn();
-    await daemon.synced();
-    const samples: number[] = [];
-    for (let trial = 0; trial < task.trials; trial += 1) {
-      const index = task.services + trial;
-      const draft = join(daemon.folder, "draft.json");
-      const text = JSON.stringify({ apiVersion: "v1", kind: "List", items: manifest(index, [SERVER_IP]) });
-      const connected = connect(benchService(index).clusterIP);
-      await sleep(PAUSE_MS);
-      const startNs = process.hrtime.bigint();
-      writeFileSync(draft, text);
-      renameSync(draft, join(daemon.manifests, `new-${trial}.json`));
-      samples.push(Number((await connected) - startNs) / 1e6);
-    }
-    return spread(samples);
+    const manifest = await withManifests(node, task, client);
+    return { manifest, api: await withApiServer(node, task, client) };
   } finally {
-    stop();
+    await client.end();
     stopServer();
-    await daemon?.dispose();
     await node.remove();
     await server.remove();
     remove();

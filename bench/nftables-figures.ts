@@ -84,6 +84,13 @@ export interface UpstreamFigures {
   readonly listing: Spread;
 }
 
+/** From what makes a new service known to the first connection through its cluster IP, with the daemon. */
+export interface ConnectionFigures {
+  readonly manifest: Spread;
+  /** From before the objects are put into the API server. */
+  readonly api: Spread;
+}
+
 export interface NftablesFigures {
   readonly services: number;
   readonly load: LoadFigures;
@@ -93,6 +100,5 @@ export interface NftablesFigures {
   readonly upstream?: UpstreamFigures;
   /** `nft -f` of the whole table. */
   readonly upstreamLoad?: { readonly loadMs: number | undefined };
-  /** From the manifest of a new service to the first connection through its cluster IP, with the daemon. */
-  readonly connection?: Spread;
+  readonly connection?: ConnectionFigures;
 }

@@ -48,7 +48,8 @@ export function nftablesTable(results: readonly NftablesFigures[]): string {
       return found && pair(found.time);
     });
   }
-  row("manifest to first connection, p50 / p99", ({ connection }) => connection && pair(connection));
+  row("manifest to first connection, p50 / p99", ({ connection }) => connection && pair(connection.manifest));
+  row("API event to first connection, p50 / p99", ({ connection }) => connection && pair(connection.api));
   row("initial load", ({ load }) => ms(load.loadMs));
   row("  nft -f", ({ upstreamLoad }) => {
     if (upstreamLoad === undefined) return undefined;
