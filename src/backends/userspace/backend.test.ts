@@ -338,6 +338,17 @@ test("a change of the host's addresses asks for a sync", async () => {
   await watching;
 });
 
+test("while connections may end new clients are refused, and no other process gets them", async () => {
+  const rig = new BackendRig();
+  rig.set("web");
+  await rig.sync();
+  rig.connect("TCP", "0.0.0.0", 32768);
+  await rig.fronts.stopAccepting();
+  assert.deepEqual(rig.openSockets, ["held TCP 0.0.0.0:32768"]);
+  assert.equal(proxyPortOf(rig, "172.16.0.1", 80), 32768);
+  assert.equal(rig.sockets.connections, 1);
+});
+
 test("a stop leaves no socket and no rule that leads to one", async () => {
   const rig = new BackendRig();
   rig.set("web", { nodePort: 30080 });

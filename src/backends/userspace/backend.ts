@@ -98,10 +98,11 @@ export class UserspaceBackend implements Backend {
 
   async close(): Promise<void> {
     const { fronts, sockets, drainTimeoutMs, log } = this.#options;
-    await fronts.close();
+    await fronts.stopAccepting();
     const { connections } = sockets;
     if (connections > 0) log.info("Waiting for connections to end", { connections, limitMs: drainTimeoutMs });
     await sockets.drain(drainTimeoutMs);
+    await fronts.close();
   }
 
   async #checkRegularly(onLost: () => void, signal: AbortSignal): Promise<void> {

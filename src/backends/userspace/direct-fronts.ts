@@ -63,9 +63,12 @@ export class DirectFronts implements Fronts {
     return failures.byKey;
   }
 
+  stopAccepting(): Promise<void> {
+    return this.#options.sockets.closeAll();
+  }
+
   async close(): Promise<void> {
-    const { assigner, sockets, log } = this.#options;
-    await sockets.closeAll();
+    const { assigner, log } = this.#options;
     this.#fronts.clear();
     this.#users.clear();
     try {

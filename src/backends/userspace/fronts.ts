@@ -30,7 +30,9 @@ export interface Fronts {
   apply(request: FrontsRequest, signal: AbortSignal): Promise<FrontFailures>;
   /** Whether rules are as they were left; `unknown` also while they change. Absent where there are none. */
   isIntact?(): Promise<"present" | "absent" | "unknown">;
-  /** Accepts no more clients and leaves nothing behind but connections that go on. Never rejects. */
+  /** Accepts no more clients: they are refused. Connections go on. Never rejects. */
+  stopAccepting(): Promise<void>;
+  /** Takes back whatever leads to the proxy; connections need not outlive that. Never rejects. */
   close(): Promise<void>;
 }
 

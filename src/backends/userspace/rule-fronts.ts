@@ -80,9 +80,22 @@ export class RuleFronts implements Fronts {
     return this.#options.rules.isIntact();
   }
 
-  async close(): Promise<void> {
-    const { rules, sockets, log } = this.#options;
+  /**
+   * The rules stay meanwhile: with the last rule that translates, the kernel stops to translate connections that are
+   * established. So the ports are held, for nobody else to get the clients.
+   */
+  async stopAccepting(): Promise<void> {
+    const { sockets, plan } = this.#options;
     await sockets.closeAll();
+    for (const [key, { name, socket }] of this.#fronts) {
+      const protocol = name.protocol as RelayProtocol; // it was listened with
+      const port = { protocol, address: plan.listenAddress, port: socket.opened.port };
+      await this.#held.hold(key, port).catch(() => {});
+    }
+  }
+
+  async close(): Promise<void> {
+    const { rules, log } = this.#options;
     try {
       await rules.clear();
     } catch (error) {

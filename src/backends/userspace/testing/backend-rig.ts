@@ -43,6 +43,7 @@ export class BackendRig {
   readonly balancer: Balancer;
   readonly sockets: ServiceRelays;
   readonly rules: PortalRules;
+  readonly fronts: Fronts;
   readonly backend: UserspaceBackend;
   readonly services = new Map<string, ServicePort>();
   readonly endpoints = new Map<string, readonly Endpoint[]>();
@@ -84,11 +85,12 @@ export class BackendRig {
       onRestoreFailure: () => count("restoreFailure")("-"),
       log,
     });
+    this.fronts = this.#fronts(options, log);
     this.backend = new UserspaceBackend({
       family: "IPv4",
       balancer,
       sockets: this.sockets,
-      fronts: this.#fronts(options, log),
+      fronts: this.fronts,
       nodePortAddresses: nodePortAddresses("IPv4", options.nodePortAddresses ?? []),
       hostAddresses: async () => this.hostAddresses.map(ip),
       watchHostAddresses: (onChange, signal) => {
