@@ -90,8 +90,8 @@ export function readThrough(flow: ByteFlow, accepted: Socket): Socket {
   if (typeof handle !== "object" || handle === null) return readByEvents(flow, accepted);
   const options: SocketConstructorOpts = { allowHalfOpen: true, onread: flow.onread };
   Reflect.set(options, "handle", handle);
+  // Without its handle there is nothing of it to destroy.
   Reflect.set(accepted, "_handle", null);
-  accepted.destroy();
   return new Socket(options);
 }
 

@@ -8,6 +8,9 @@ import type { Destination } from "./relay.ts";
 /** A Service may lead to another one, and that one to a third. */
 const MAX_HOPS = 8;
 
+/** Looking where each connection comes from costs time; a loop has no end and so soon this many connections. */
+const WATCHED_FROM = 64;
+
 /**
  * A closed connection may still wait to be accepted, and go on as the next one. Not for long: its port may soon be that of
  * somebody else's connection from this host.
@@ -23,6 +26,20 @@ export class OwnDials {
 
   constructor(nowMs: () => number = () => performance.now()) {
     this.#nowMs = nowMs;
+  }
+
+  /** How many connections there are at present. */
+  #live = 0;
+
+  /** A client's connection begins. @returns whether connections that go out are to be told of by {@link OwnDials.add}. */
+  begin(): boolean {
+    this.#live++;
+    return this.#live >= WATCHED_FROM;
+  }
+
+  /** It is over. */
+  end(): void {
+    this.#live--;
   }
 
   /** How many are remembered. */

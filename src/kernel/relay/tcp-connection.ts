@@ -36,6 +36,8 @@ export class TcpConnection {
   #timer: NodeJS.Timeout | undefined;
   #stopWaiting: (() => void) | undefined;
   #forgetDial: (() => void) | undefined;
+  /** Whether it is looked at as a possible part of a loop. */
+  #isWatched = false;
   #hasDescriptors = false;
   #isOpen = false;
   #isEnded = false;
@@ -56,7 +58,8 @@ export class TcpConnection {
 
   /** Begins to dial, as soon as there are descriptors. */
   start(): void {
-    if (this.#shared.ownDials.isLoop(this.#client)) {
+    this.#isWatched = this.#shared.ownDials.begin();
+    if (this.#isWatched && this.#shared.ownDials.isLoop(this.#client)) {
       this.#refuse("a loop: the endpoint leads back to this proxy");
       return;
     }
@@ -98,10 +101,7 @@ export class TcpConnection {
     const flow = new ByteFlow(this.#shared.buffers, (count) => observer.bytes("out", count));
     const startedMs = performance.now();
     this.#dialling = new TcpDial(destination, timeoutMs, flow, {
-      from: (local) => {
-        this.#forgetDial?.();
-        this.#forgetDial = this.#shared.ownDials.add(local, this.#client);
-      },
+      from: this.#isWatched ? (local) => this.#remember(local) : undefined,
       connected: (socket) => this.#open(socket, flow),
       failed: (reason) => {
         observer.dialFailed(destination, reason);
@@ -110,6 +110,11 @@ export class TcpConnection {
         else this.#dial(attempt + 1);
       },
     });
+  }
+
+  #remember(local: Destination): void {
+    this.#forgetDial?.();
+    this.#forgetDial = this.#shared.ownDials.add(local, this.#client);
   }
 
   #open(endpoint: Socket, outward: ByteFlow): void {
@@ -141,6 +146,7 @@ export class TcpConnection {
     clearTimeout(this.#timer);
     this.#stopWaiting?.();
     this.#forgetDial?.();
+    this.#shared.ownDials.end();
     for (const flow of this.#flows) flow.release();
     if (this.#isOpen) this.#options.observer.closed();
     this.#onEnd();

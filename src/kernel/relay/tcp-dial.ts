@@ -1,4 +1,5 @@
 /** One attempt to reach one destination. */
+import { readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import type { ByteFlow } from "./byte-flow.ts";
 import { clientAt } from "./client-address.ts";
@@ -8,8 +9,8 @@ import type { Destination } from "./relay.ts";
 export const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelay: 60_000 };
 
 export interface DialOutcome {
-  /** The attempt goes out from this address and port; not told when it failed at once. */
-  from(local: Destination): void;
+  /** The attempt goes out from this address and port; not told when it failed at once. Costs some time. */
+  readonly from?: ((local: Destination) => void) | undefined;
   /** The socket has read nothing yet; whoever takes it listens for its errors from now on. */
   connected(socket: Socket): void;
   /** @param reason the name of a system error, or words. */
@@ -33,16 +34,19 @@ export class TcpDial {
       outcome.failed(reason);
     };
     // The socket begins to connect in a tick of its own; after it, and before the other end can be accepted here.
-    process.nextTick(() => {
-      const { localAddress, localPort } = this.#socket;
-      if (localAddress !== undefined && localPort !== undefined) outcome.from(clientAt(localAddress, localPort));
-    });
+    const { from } = outcome;
+    if (from !== undefined) {
+      process.nextTick(() => {
+        const { localAddress, localPort } = this.#socket;
+        if (localAddress !== undefined && localPort !== undefined) from(clientAt(localAddress, localPort));
+      });
+    }
     // Timers come before sockets: an answer that arrived while the process was busy is heard first.
     this.#timer = setTimeout(() => setImmediate(fail, `no answer within ${timeoutMs} ms`), timeoutMs);
     this.#socket.on("error", (error: NodeJS.ErrnoException) => fail(error.code ?? error.message));
     this.#socket.once("connect", () => {
       if (this.#isOver) return;
-      if (isConnectedToItself(this.#socket)) {
+      if (mayComeFrom(port) && isConnectedToItself(this.#socket)) {
         fail("the connection met itself: nobody listens there");
         return;
       }
@@ -68,4 +72,20 @@ export class TcpDial {
 /** The kernel connects a socket to itself when its own port happens to be the one that it asks for. */
 function isConnectedToItself(socket: Socket): boolean {
   return socket.localPort === socket.remotePort && socket.localAddress === socket.remoteAddress;
+}
+
+/** Whether the kernel may choose the port for a connection that goes out: most endpoints have lower ones. */
+function mayComeFrom(port: number): boolean {
+  firstOwnPort ??= readFirstOwnPort();
+  return port >= firstOwnPort;
+}
+
+let firstOwnPort: number | undefined;
+
+function readFirstOwnPort(): number {
+  try {
+    return Number.parseInt(readFileSync("/proc/sys/net/ipv4/ip_local_port_range", "utf8"), 10);
+  } catch {
+    return 1; // not told: any port
+  }
 }
