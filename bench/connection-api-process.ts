@@ -22,12 +22,17 @@ const put = ({ service, slice }: ReturnType<typeof serviceObjects>): void => {
 server.put("nodes", nodeObject(address));
 for (const objects of clusterObjects(JSON.parse(size) as ClusterSize)) put(objects);
 const config = CONFIG_CONF.replace('mode: ""', "mode: nftables");
+async function hasSynced(): Promise<boolean> {
+  const metrics = await fetch("http://127.0.0.1:10249/metrics").then(
+    (answer) => answer.text(),
+    () => "",
+  );
+  return metrics.includes('kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"}');
+}
+
 const daemon = new ApiDaemon({ url: server.url, ca: server.authority.certificate, config, program: [KUBE_PROXY] });
 try {
-  await daemon
-    .until("the first sync", () => daemon.log.includes("SyncProxyRules complete"), START_LIMIT_MS)
-    .catch(() => {});
-  await daemon.synced();
+  await daemon.until("the first sync", hasSynced, START_LIMIT_MS);
   process.stdout.write("ready\n");
   for await (const line of createInterface({ input: process.stdin })) {
     const [number, endpoint = ""] = line.split(" ");

@@ -77,7 +77,7 @@ export class NftablesBackend implements Backend {
   }
 
   get restMs(): number {
-    return this.#committer.cost.restMs;
+    return this.#committer.restMs;
   }
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {

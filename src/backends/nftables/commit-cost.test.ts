@@ -2,47 +2,53 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CommitCost } from "./commit-cost.ts";
 
-type Commit = readonly [operations: number, milliseconds: number];
+/** Commits of so many operations, each begun when it may. @returns when each began. */
+function begun(cost: CommitCost, count: number, operations: number, milliseconds: number, startMs = 0): number[] {
+  const times: number[] = [];
+  let nowMs = startMs;
+  for (let n = 0; n < count; n += 1) {
+    nowMs += cost.restMs(nowMs);
+    times.push(nowMs);
+    nowMs += milliseconds;
+    cost.note(operations, milliseconds, nowMs);
+  }
+  return times;
+}
 
-/** The rest after these commits. */
-function restAfter(...commits: readonly Commit[]): number {
+/** Time from one to the next of the last two. */
+function lastPeriod(times: readonly number[]): number {
+  return (times.at(-1) ?? 0) - (times.at(-2) ?? 0);
+}
+
+test("a few commits may follow each other at once, also after a pause", () => {
   const cost = new CommitCost();
-  for (const [operations, milliseconds] of commits) cost.note(operations, milliseconds);
-  return cost.restMs;
-}
-
-function times(count: number, commit: Commit): Commit[] {
-  return Array.from({ length: count }, () => commit);
-}
-
-test("quick commits begin six milliseconds after each other", () => {
-  assert.equal(restAfter(), 6);
-  assert.equal(restAfter([2, 0.5]), 5.5);
+  assert.deepEqual(begun(cost, 4, 2, 3), [0, 3, 6, 9]);
+  assert.deepEqual(begun(cost, 4, 2, 3, 1000), [1000, 1003, 1006, 1009]);
 });
 
-test("slower ones begin after four times what they take", () => {
-  assert.equal(restAfter([2, 3]), 9);
-  assert.equal(restAfter([2, 45]), 135);
+test("in the long run commits take four times as long as they cost at least", () => {
+  assert.equal(Math.round(lastPeriod(begun(new CommitCost(), 100, 2, 3))), 12);
+  assert.equal(Math.round(lastPeriod(begun(new CommitCost(), 100, 2, 45))), 180);
 });
 
-test("a commit that took long by what was in it is followed by the next one at once", () => {
-  assert.equal(restAfter([2, 3], [500, 80]), 0);
+test("quick commits begin six milliseconds after each other in the long run", () => {
+  assert.equal(Math.round(lastPeriod(begun(new CommitCost(), 100, 2, 0.05))), 6);
 });
 
-test("one slow commit changes little, many change it all, both ways", () => {
-  assert.ok(restAfter(...times(50, [2, 5]), [2, 10], [2, 5]) < 20);
-  assert.ok(Math.abs(restAfter(...times(50, [2, 5]), ...times(50, [2, 10])) - 30) < 0.1);
-  assert.ok(Math.abs(restAfter(...times(50, [2, 10]), ...times(50, [2, 5])) - 15) < 0.1);
+test("commits that take long by what is in them follow each other at once", () => {
+  const cost = new CommitCost();
+  begun(cost, 100, 2, 3);
+  assert.equal(lastPeriod(begun(cost, 10, 500, 80, 10_000)), 80);
 });
 
 test("what was taken for too slow is forgotten, however large the commits are", () => {
-  assert.ok(restAfter([2, 100], ...times(200, [500, 10])) < 1);
+  const cost = new CommitCost();
+  begun(cost, 10, 2, 100);
+  assert.equal(Math.round(lastPeriod(begun(cost, 400, 500, 40, 100_000))), 40);
 });
 
-test("large commits alone say nothing of what small ones cost", () => {
-  assert.equal(restAfter([10_000, 5]), 1);
-});
-
-test("commits begin at least once a second while there is something to do", () => {
-  assert.equal(restAfter([2, 400]), 600);
+test("no rest is longer than a second", () => {
+  const cost = new CommitCost();
+  for (let n = 0; n < 20; n += 1) cost.note(2, 500, n);
+  assert.equal(cost.restMs(20), 1000);
 });

@@ -1,5 +1,5 @@
 /**
- * What a commit costs whatever is in it, and how often commits should therefore begin. The kernel checks all paths through
+ * What a commit costs whatever is in it, and how often there should therefore be one. The kernel checks all paths through
  * the table for every commit that adds a rule, so that this grows with the table: 0.05 ms with 100 services, 3 ms with 10,000
  * (docs/performance.md).
  */
@@ -8,35 +8,51 @@
 const SMALL_OPERATIONS = 16;
 /** Weight of the latest small commit. */
 const WEIGHT = 0.2;
-/** While there are only large commits the estimate becomes this much smaller with each, until there are small ones again. */
-const FADING = 0.98;
-/** Commits begin no more often than it takes this many times what they cost at least: a quarter of a processor. */
-const PERIODS = 4;
-const LEAST_PERIOD_MS = 6;
-const LONGEST_PERIOD_MS = 1000;
+/** While there are only large commits the estimate fades with each, until there are small ones again. */
+const FADING = 0.9;
+/** A commit is not free for this process either, however quick the kernel is. */
+const LEAST_COST_MS = 1.5;
+/** Part of a processor that may be spent on what every commit costs, in the long run. */
+const SHARE = 1 / 4;
+/** So many commits may follow each other at once: a Service and its slices seldom change alone. */
+const AT_ONCE = 4;
+const LONGEST_REST_MS = 1000;
 
 export class CommitCost {
   /** Undefined until there was a small commit. */
   #fixedMs: number | undefined;
-  #lastMs = 0;
+  /** What was spent and has not been earned back, when it was reckoned last. */
+  #debtMs = 0;
+  #reckonedMs = 0;
 
-  /** Takes a measurement into account. */
-  note(operations: number, milliseconds: number): void {
-    this.#lastMs = milliseconds;
+  /** Takes a measurement into account. @param nowMs monotonic, at the end of the commit. */
+  note(operations: number, milliseconds: number, nowMs: number): void {
     const known = this.#fixedMs;
     if (operations <= SMALL_OPERATIONS) {
       this.#fixedMs = known === undefined ? milliseconds : known + WEIGHT * (milliseconds - known);
     } else if (known !== undefined) {
       this.#fixedMs = Math.min(known * FADING, milliseconds);
     }
+    this.#debtMs = this.#debtAt(nowMs) + this.#costMs;
+    this.#reckonedMs = nowMs;
   }
 
   /**
-   * How long to leave the kernel alone after the last commit, so that changes that come one after the other share commits.
-   * After one that took long by what was in it, not at all: a rest would only let the backlog grow.
+   * How long to leave the kernel alone, so that changes that come one after the other share commits. The time that a commit
+   * takes counts: after one that took long by what was in it there is no rest, which would only let the backlog grow.
+   *
+   * @param nowMs monotonic.
    */
-  get restMs(): number {
-    const periodMs = Math.min(Math.max(PERIODS * (this.#fixedMs ?? 0), LEAST_PERIOD_MS), LONGEST_PERIOD_MS);
-    return Math.max(0, periodMs - this.#lastMs);
+  restMs(nowMs: number): number {
+    const excessMs = this.#debtAt(nowMs) - AT_ONCE * this.#costMs;
+    return Math.min(Math.max(0, excessMs / SHARE), LONGEST_REST_MS);
+  }
+
+  get #costMs(): number {
+    return Math.max(this.#fixedMs ?? 0, LEAST_COST_MS);
+  }
+
+  #debtAt(nowMs: number): number {
+    return Math.max(0, this.#debtMs - (nowMs - this.#reckonedMs) * SHARE);
   }
 }

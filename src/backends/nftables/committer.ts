@@ -17,7 +17,7 @@ export interface CommitterOptions {
 export class Committer {
   /** What waits for being deleted. */
   readonly postponed = new PostponedDeletions();
-  readonly cost = new CommitCost();
+  readonly #cost = new CommitCost();
   readonly #options: CommitterOptions;
 
   constructor(options: CommitterOptions) {
@@ -45,6 +45,11 @@ export class Committer {
       const nowMs = this.#options.nowMs();
       for (const deletion of deletions) this.postponed.add(deletion, nowMs);
     }
+  }
+
+  /** How long to wait with the next commit, in view of those that there were. */
+  get restMs(): number {
+    return this.#cost.restMs(this.#options.nowMs());
   }
 
   /** Tries the postponed deletions that are old enough. Never rejects for what the kernel refuses. */
@@ -85,7 +90,8 @@ export class Committer {
       }
     }
     await nft.transact(counted(), generation === undefined ? {} : { generation });
-    this.cost.note(count, nowMs() - startMs);
+    const endMs = nowMs();
+    this.#cost.note(count, endMs - startMs, endMs);
     this.postponed.forgetAdded(draft.operations());
   }
 }
