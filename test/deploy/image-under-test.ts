@@ -48,19 +48,7 @@ export async function buildImage(): Promise<Image> {
   const name = `localhost/kube-proxy-ts:${process.pid}`;
   const bases = ["--build-arg", `BASE=${base}`, "--build-arg", `BUILD_BASE=${build}`];
   const file = join(CHECKOUT, "deploy/image/Containerfile");
-  await buildah(
-    "build",
-    "--force-rm",
-    "--isolation",
-    "chroot",
-    "--pull-never",
-    ...bases,
-    "-f",
-    file,
-    "-t",
-    name,
-    CHECKOUT,
-  );
+  await buildah("build", "--isolation", "chroot", "--pull-never", ...bases, "-f", file, "-t", name, CHECKOUT);
   const container = (await buildah("from", name)).trim();
   const inspected = JSON.parse(await buildah("inspect", "--type", "image", name));
   return {

@@ -56,6 +56,8 @@ describe("the image", { skip: imageSkip() }, () => {
   test("starts as kubeadm's DaemonSet starts it", async () => {
     assert.deepEqual(image.config.Entrypoint, ["/usr/local/bin/kube-proxy"]);
     assert.equal(await image.run("/usr/local/bin/kube-proxy", "--version"), "Kubernetes v1.36.2\n");
+    const unknownKind = image.run("/bin/sh", "-c", "IPTABLES_BACKEND=other kube-proxy --version");
+    await assert.rejects(unknownKind, /IPTABLES_BACKEND is "other": it must be nft or legacy, or not set/);
   });
 
   test("holds nothing to build or install with, and nothing that others than root may change", () => {
