@@ -17,19 +17,20 @@ export const RENDER_USAGE = `Usage: kube-proxy render -f DIR|FILE [options]
 Prints the rules that the node service proxy would program for these manifests. Needs neither root nor a kernel.
 
   -f, --filename DIR|FILE      manifests: Services, EndpointSlices, Nodes (repeatable)
-      --mode MODE              iptables or nftables (default: the configuration's mode)
+      --mode MODE              iptables, nftables or ipvs (default: the configuration's mode)
       --family ipv4|ipv6       address family (default ipv4)
       --config FILE            KubeProxyConfiguration to render with
       --hostname-override NAME the node to render for (default: the only Node in the manifests, else this host)
-  -o, --output FORM            text: input of iptables-restore or nft (default)
+  -o, --output FORM            text: input of iptables-restore or nft; for ipvs of all four tools (default)
                                json: the plan as data; for nftables in libnftables' schema
                                netlink: the messages to the kernel (nftables)
+                               ip, ipset, ipvsadm, iptables: input of that tool alone (ipvs)
   -h, --help                   this text
 
 Exit status: 0; 1 when a document could not be used (the others are rendered) or the command line is wrong.
 `;
 
-const OUTPUT_FORMS = ["text", "json", "netlink"] as const;
+const OUTPUT_FORMS = ["text", "json", "netlink", "ip", "ipset", "ipvsadm", "iptables"] as const;
 type OutputForm = (typeof OUTPUT_FORMS)[number];
 
 interface RenderOptions {
@@ -140,27 +141,29 @@ async function readDocument(file: string): Promise<typeof EMPTY_DOCUMENT> {
   }
 }
 
-type Renderers = Partial<Record<ProxyMode, Readonly<Record<OutputForm, Renderer | undefined>>>>;
+type Renderers = Partial<Record<ProxyMode, { readonly forms: readonly OutputForm[]; readonly render: Renderer }>>;
 
 /** Per mode: the forms of output, the first being the default. */
 const RENDERERS = {
-  iptables: { text: renderIptables, json: renderIptables, netlink: undefined },
-  nftables: { text: renderNftables, json: renderNftables, netlink: renderNftables },
+  iptables: { forms: ["text", "json"], render: renderIptables },
+  nftables: { forms: ["text", "json", "netlink"], render: renderNftables },
+  ipvs: { forms: ["text", "json", "ip", "ipset", "ipvsadm", "iptables"], render: renderIpvs },
 } as const satisfies Renderers;
 
 type Renderer = (node: OfflineNode, config: KubeProxyConfig, form: OutputForm) => Promise<string>;
 
 function rendererOf(mode: ProxyMode, form: OutputForm): Renderer {
-  const forms = (RENDERERS as Renderers)[mode];
-  if (forms === undefined) {
+  const found = (RENDERERS as Renderers)[mode];
+  if (found === undefined) {
     throw new UsageError(
       `mode "${mode}" cannot be rendered yet: use --mode ${Object.keys(RENDERERS).join(" or ")}`,
       false,
     );
   }
-  const renderer = forms[form];
-  if (renderer === undefined) throw new UsageError(`mode ${mode} has no messages: use --output text or json`, false);
-  return renderer;
+  if (!found.forms.includes(form)) {
+    throw new UsageError(`mode ${mode} has no output "${form}": use --output ${found.forms.join(", ")}`, false);
+  }
+  return found.render;
 }
 
 async function renderIptables(node: OfflineNode, config: KubeProxyConfig, form: OutputForm): Promise<string> {
@@ -199,7 +202,33 @@ async function renderNftables(node: OfflineNode, config: KubeProxyConfig, form: 
       return tableText(plan.table);
     case "json":
       return `${JSON.stringify(libnftablesJson(plan), undefined, 2)}\n`;
-    case "netlink":
+    default:
       return await messageDump(plan);
+  }
+}
+
+async function renderIpvs(node: OfflineNode, config: KubeProxyConfig, form: OutputForm): Promise<string> {
+  const { allInputs, ipInput, ipsetInput, iptablesInput, ipvsadmInput, planData, planIpvs } = await import(
+    "../inspect/ipvs-plan.ts"
+  );
+  const { family } = node;
+  const plan = planIpvs(node, {
+    masqueradeAll: config.masqueradeAll,
+    masqueradeMark: 2 ** config.iptables.masqueradeBit,
+    scheduler: config.ipvs.scheduler || "rr",
+  });
+  switch (form) {
+    case "ip":
+      return ipInput(plan);
+    case "ipset":
+      return ipsetInput(plan);
+    case "ipvsadm":
+      return ipvsadmInput(plan);
+    case "iptables":
+      return iptablesInput(plan);
+    case "json":
+      return `${JSON.stringify({ mode: config.mode, family, node: node.name, ...planData(plan) }, undefined, 2)}\n`;
+    default:
+      return allInputs(plan, family === "IPv4" ? "iptables-restore" : "ip6tables-restore");
   }
 }

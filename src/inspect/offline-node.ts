@@ -28,6 +28,8 @@ export interface OfflineNode {
   readonly detector: LocalTrafficDetector;
   readonly nodePortAddresses: NodePortAddresses;
   readonly nodePortIPs: NodePortIPs;
+  /** Those of the Node object, and loopback. */
+  readonly hostAddresses: readonly IpAddress[];
   /** As text, of both families. */
   readonly serviceCIDRs: readonly string[];
   readonly state: ProxyState;
@@ -64,6 +66,7 @@ export function offlineNode(
     bridgeInterface: config.detectLocal.bridgeInterface,
     interfaceNamePrefix: config.detectLocal.interfaceNamePrefix,
   });
+  const own = hostAddresses(node, family);
   const nodePorts = nodePortAddresses(family, expandPrimary(config.nodePortAddresses, addresses));
   return {
     family,
@@ -72,7 +75,8 @@ export function offlineNode(
     nodeIP: addresses.ips[family],
     detector,
     nodePortAddresses: nodePorts,
-    nodePortIPs: nodePortIPs(nodePorts, hostAddresses(node, family)),
+    nodePortIPs: nodePortIPs(nodePorts, own),
+    hostAddresses: own,
     serviceCIDRs: cluster.serviceCIDRs.flatMap(({ cidrs }) => cidrs),
     state,
   };

@@ -59,8 +59,8 @@ test("the messages are shown with everything that they say", async (t) => {
 
 test("what a mode does not have is refused", async (t) => {
   await assert.rejects(rendered(t, "cluster-ip", "--mode", "iptables", "-o", "netlink"), {
-    message: "mode iptables has no messages: use --output text or json",
+    message: 'mode iptables has no output "netlink": use --output text, json',
   });
-  await assert.rejects(rendered(t, "cluster-ip", "--mode", "ipvs"), /mode "ipvs" cannot be rendered yet/);
+  await assert.rejects(rendered(t, "cluster-ip", "--mode", "userspace"), /mode "userspace" cannot be rendered yet/);
   await assert.rejects(rendered(t, "cluster-ip", "-o", "xml"), /--output must be text, json, netlink, got "xml"/);
 });
