@@ -62,5 +62,8 @@ test("what a mode does not have is refused", async (t) => {
     message: 'mode iptables has no output "netlink": use --output text, json',
   });
   await assert.rejects(rendered(t, "cluster-ip", "--mode", "userspace"), /mode "userspace" cannot be rendered yet/);
-  await assert.rejects(rendered(t, "cluster-ip", "-o", "xml"), /--output must be text, json, netlink, got "xml"/);
+  await assert.rejects(
+    rendered(t, "cluster-ip", "-o", "xml"),
+    /--output must be text, json, netlink, ip, ipset, ipvsadm, iptables, got "xml"/,
+  );
 });
