@@ -12,6 +12,7 @@ import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { PATIENCE } from "./patience.ts";
 
 export interface NetnsOptions {
   /** Part of the namespace's name, `kpts-NAME-PID`. */
@@ -33,7 +34,8 @@ export function inNetns(moduleUrl: string, options: NetnsOptions, body: () => vo
     execFileSync("ip", ["netns", "add", namespace]);
     try {
       execFileSync("ip", ["-n", namespace, "link", "set", "lo", "up"]);
-      const { status, output } = await runInside(namespace, fileURLToPath(moduleUrl), options.timeoutMs ?? 60_000);
+      const limitMs = (options.timeoutMs ?? 60_000) * PATIENCE;
+      const { status, output } = await runInside(namespace, fileURLToPath(moduleUrl), limitMs);
       assert.equal(status, 0, output);
     } finally {
       execFileSync("ip", ["netns", "delete", namespace]);

@@ -10,10 +10,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { NetworkNamespace } from "../../src/demo/network-namespace.ts";
 import { type Prober, startProber } from "../../src/demo/prober-process.ts";
+import { PATIENCE } from "./patience.ts";
 
 const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
 /** Generous: two noisy cores, several tests at once. */
-const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 30_000 * PATIENCE;
 
 /** Conntrack limits are the whole machine's, and read-only in a namespace: leave them alone. */
 const CONNTRACK_AS_IS = { maxPerCore: 0, min: 0, tcpEstablishedTimeout: "0s", tcpCloseWaitTimeout: "0s" } as const;

@@ -1,6 +1,6 @@
 /** What the virtual machine boots: a Debian kernel with its modules, and an initial file system made for one job. */
 import { spawnSync } from "node:child_process";
-import { existsSync, readdirSync, readFileSync, symlinkSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { type CpioEntry, cpioArchive, FOLDER, PROGRAM } from "./cpio.ts";
 import { dependencyOf, ensurePackage } from "./debian-package.ts";
@@ -9,6 +9,9 @@ import { dependencyOf, ensurePackage } from "./debian-package.ts";
 const KERNEL = "linux-image-cloud-amd64";
 /** Whatever is needed to see the host's files and to talk to the host; what is missing here is built in. */
 const BOOT_MODULES = ["virtio_pci", "virtio_console", "virtiofs", "overlay"];
+
+/** In the cache: the answer of the last time. */
+const MEMORY = "machine.json";
 
 export interface MachineFiles {
   readonly kernel: string;
@@ -32,8 +35,27 @@ function modulesOf(root: string): string {
   return join(root, "lib/modules", version);
 }
 
+/** What the package lists say changes with them only, and asking takes seconds. */
+function listsStamp(): number {
+  return statSync("/var/lib/apt/lists", { throwIfNoEntry: false })?.mtimeMs ?? 0;
+}
+
+function remembered(cache: string): MachineFiles | undefined {
+  try {
+    const { stamp, ...files } = JSON.parse(readFileSync(join(cache, MEMORY), "utf8")) as MachineFiles & {
+      stamp: number;
+    };
+    const needed = [files.kernel, files.busybox, join(files.modules, "modules.dep")];
+    return stamp === listsStamp() && needed.every((path) => existsSync(path)) ? files : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** Downloads what is not in the cache yet. @throws Error that says what could not be had. */
 export function ensureMachineFiles(cache: string): MachineFiles {
+  const known = remembered(cache);
+  if (known !== undefined) return known;
   const busybox = join(ensurePackage(cache, { name: "busybox-static", proof: /bin\/busybox$/ }), "bin/busybox");
   const prepare = (root: string) => {
     const version = basename(modulesOf(root));
@@ -44,7 +66,9 @@ export function ensureMachineFiles(cache: string): MachineFiles {
   const root = ensurePackage(cache, { name, proof: /modules\.dep$/, prepare });
   const kernel = readdirSync(join(root, "boot")).find((file) => file.startsWith("vmlinuz"));
   if (kernel === undefined) throw new Error(`no kernel in ${root}/boot`);
-  return { kernel: join(root, "boot", kernel), busybox, modules: modulesOf(root) };
+  const files = { kernel: join(root, "boot", kernel), busybox, modules: modulesOf(root) };
+  writeFileSync(join(cache, MEMORY), JSON.stringify({ ...files, stamp: listsStamp() }));
+  return files;
 }
 
 const stem = (path: string) => basename(path).replace(/\.ko(\..*)?$/, "");

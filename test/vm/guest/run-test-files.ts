@@ -1,0 +1,65 @@
+/** `node run-test-files.ts CONCURRENCY FILE…`, inside the virtual machine: runs the files and prints a line for each test. */
+import { relative } from "node:path";
+import { run } from "node:test";
+import { type InnerResult, resultLine } from "../inner-result.ts";
+
+/** A machine of emulated processors needs several times as long as the host. */
+const FILE_LIMIT_MS = 900_000;
+const NOISE_KEPT = 4000;
+
+interface TestEvent {
+  readonly name: string;
+  readonly nesting: number;
+  readonly file?: string | undefined;
+  readonly skip?: string | boolean | undefined;
+  readonly todo?: string | boolean | undefined;
+  readonly details: { readonly duration_ms: number; readonly type?: string | undefined; readonly error?: Error };
+}
+
+const [concurrency, ...files] = process.argv.slice(2);
+const openNames = new Map<string, string[]>();
+const noise = new Map<string, string>();
+
+function failureType(error: unknown): unknown {
+  return error instanceof Error && "failureType" in error ? error.failureType : undefined;
+}
+
+function errorText(error: Error): string {
+  const cause = error.cause ?? error;
+  return cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);
+}
+
+function report(event: TestEvent, failed: boolean): void {
+  const { name, nesting, file = "", skip, details } = event;
+  // Its parts have been reported; and a suite is no test.
+  if (failureType(details.error) === "subtestsFailed" || (details.type === "suite" && !failed)) return;
+  const path = (openNames.get(file) ?? []).slice(0, nesting);
+  const outcome = failed ? "failed" : skip !== undefined ? "skipped" : "passed";
+  const said = failed && noise.has(file) ? `\nthe file printed:\n${noise.get(file)}` : "";
+  const reason = failed && details.error !== undefined ? errorText(details.error) + said : skip;
+  const result: InnerResult = {
+    file: relative(process.cwd(), file),
+    title: [...path, name].join(" › "),
+    outcome,
+    durationMs: details.duration_ms,
+    ...(typeof reason === "string" && { reason }),
+  };
+  process.stdout.write(resultLine(result));
+}
+
+const stream = run({ files, concurrency: Number(concurrency), timeout: FILE_LIMIT_MS });
+stream.on("test:start", ({ file = "", name, nesting }) => {
+  const names = openNames.get(file) ?? [];
+  names[nesting] = name;
+  names.length = nesting + 1;
+  openNames.set(file, names);
+});
+for (const type of ["test:stdout", "test:stderr"] as const) {
+  stream.on(type, ({ file, message }) => noise.set(file, `${noise.get(file) ?? ""}${message}`.slice(-NOISE_KEPT)));
+}
+stream.on("test:pass", (event) => report(event, false));
+stream.on("test:fail", (event) => {
+  report(event, true);
+  process.exitCode = 1;
+});
+stream.resume();
