@@ -1,0 +1,70 @@
+import assert from "node:assert/strict";
+import { execFileSync, spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { missingForTopology } from "../src/demo/kernel-capabilities.ts";
+import { LOADS, type TrafficFigures, type TrafficResults, WAYS, type Way } from "./traffic-figures.ts";
+import { judgeTraffic, trafficTable } from "./traffic-targets.ts";
+
+const missing = await missingForTopology();
+const skip = missing.length > 0 ? missing.join("; ") : false;
+
+/** Everything goes equally well every way but for these counts. */
+function resultsWith(counts: Partial<Record<Way, number>>): TrafficResults {
+  const figures = (way: Way): TrafficFigures => {
+    const count = counts[way] ?? 1000;
+    return { seconds: 1, count, p50Ms: 0.05, p99Ms: 0.2, proxyCpuMs: 100, allCpuMs: 200 };
+  };
+  const ways = Object.fromEntries(WAYS.map((way) => [way, [figures(way), figures(way)]]));
+  return Object.fromEntries(LOADS.map((load) => [load, ways])) as unknown as TrafficResults;
+}
+
+const failures = (results: TrafficResults) =>
+  judgeTraffic(results)
+    .filter(({ passed }) => !passed)
+    .map(({ text }) => text);
+
+test("a relay is judged by what a plain pipe carries", () => {
+  assert.deepEqual(failures(resultsWith({ relay: 900, userspace: 500 })), []);
+  assert.deepEqual(
+    failures(resultsWith({ relay: 899, userspace: 499 })).map((text) => text.replace(/ % of.*/, "")),
+    [
+      "our relay, download: 90",
+      "our relay, upload: 90",
+      "our relay, connections: 90",
+      "userspace mode, download: 50",
+      "userspace mode, upload: 50",
+      "userspace mode, connections: 50",
+    ],
+  );
+  assert.deepEqual(failures(resultsWith({ iptables: 0 })), ["every load went every way"]);
+});
+
+test("the table has figures per connection and per gigabyte", () => {
+  const lines = trafficTable(resultsWith({ relay: 2000 })).split("\n");
+  assert.match(lines[2] ?? "", /^connections a second +1000 +1000 +2000 +1000 +1000$/);
+  assert.match(lines[3] ?? "", /^ {2}proxy's CPU, ms for 1000 +100 +100 +50 +100 +100$/);
+  assert.match(lines.at(-1) ?? "", /50 \/ 200 +50 \/ 200$/);
+});
+
+test("a small run sends every load every way, and leaves nothing behind", { skip }, () => {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-bench-test-"));
+  try {
+    const json = join(folder, "figures.json");
+    const run = fileURLToPath(new URL("./run.ts", import.meta.url));
+    const command = [run, "userspace", "--rounds", "1", "--seconds", "0.2", "--json", json];
+    const { pid, status, stderr } = spawnSync(process.execPath, command, { encoding: "utf8", timeout: 120_000 });
+    assert.equal(status, 0, stderr);
+    const { results }: { readonly results: TrafficResults } = JSON.parse(readFileSync(json, "utf8"));
+    for (const load of LOADS) {
+      for (const way of WAYS) assert.ok((results[load][way][0]?.count ?? 0) > 0, `${load} ${way}`);
+    }
+    const namespaces = execFileSync("ip", ["netns", "list"], { encoding: "utf8" });
+    assert.ok(!namespaces.includes(`kpts-traffic-${pid}.`), namespaces);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
