@@ -1,6 +1,6 @@
 /** Tools of the operating system that a command needs, and their Debian packages. */
 import { spawnSync } from "node:child_process";
-import { accessSync, constants } from "node:fs";
+import { accessSync, constants, readFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 
 /** Tool → Debian package. */
@@ -17,22 +17,41 @@ const packageOf = {
   nfacct: "nfacct",
   buildah: "buildah",
   debootstrap: "debootstrap",
+  "qemu-system-x86_64": "qemu-system-x86",
+  virtiofsd: debianRelease() < 13 ? "qemu-system-common" : "virtiofsd",
 };
+
+/** Such as 12; testing and unstable have no number. */
+function debianRelease() {
+  try {
+    return Number(
+      /^VERSION_ID="?(\d+)/m.exec(readFileSync("/etc/os-release", "utf8"))?.[1] ?? Number.POSITIVE_INFINITY,
+    );
+  } catch {
+    return Number.POSITIVE_INFINITY;
+  }
+}
 
 const demoTools = ["ip", "iptables", "iptables-save", "ip6tables", "sysctl"];
 
 /** For the test that builds the container image. */
 const imageTools = ["buildah", "debootstrap"];
 
+/** For the virtual machine of test/vm. */
+const machineTools = process.arch === "x64" ? ["qemu-system-x86_64", "virtiofsd"] : [];
+
 /** Which tools each command needs. The proxy itself runs only the iptables tools; the others are for the demo and the tests. */
 const toolsOf = {
   start: demoTools,
-  test: [...demoTools, "nft", "conntrack", "ipset", "ipvsadm", "nfacct", ...imageTools],
-  bench: demoTools,
+  test: [...demoTools, "nft", "conntrack", "ipset", "ipvsadm", "nfacct", ...imageTools, ...machineTools],
+  bench: [...demoTools, "nft", "ipset", "ipvsadm"],
 };
 
 // An ordinary user's PATH often lacks the folders where these tools are.
-const folders = [...(process.env.PATH ?? "").split(delimiter), "/usr/local/sbin", "/usr/sbin", "/sbin"];
+const folders = [
+  ...(process.env.PATH ?? "").split(delimiter),
+  ...["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/lib/qemu", "/usr/libexec"],
+];
 
 function isInstalled(tool) {
   return folders.some((folder) => {

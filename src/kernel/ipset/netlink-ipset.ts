@@ -24,6 +24,8 @@ import { type IpsetReply, IpsetWriter, isIpsetType, readReply } from "./ipset-me
 const NEWEST_PROTOCOL = 7;
 /** Operations that are sent in one go, about 50 bytes each. */
 const OPERATIONS_PER_WINDOW = 500;
+/** Where the buffer begins. */
+const SMALL_REQUEST_BYTES = 256;
 const RECEIVE_BUFFER_BYTES = 1024 * 1024;
 
 /** The sets of this process's network namespace. */
@@ -192,7 +194,7 @@ class NfnetlinkIpset implements NetlinkIpset {
   }
 
   #send(protocol: number, ...[write, onReply, options]: RequestArguments): Promise<readonly NetlinkError[]> {
-    const messages = new MessageBuffer();
+    const messages = new MessageBuffer(SMALL_REQUEST_BYTES);
     write(new IpsetWriter(messages, protocol));
     const visit: ReplyVisitor = (reply) => {
       const { input, start, end } = nfnetlinkPayload(reply);

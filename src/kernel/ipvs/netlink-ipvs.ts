@@ -36,7 +36,9 @@ import {
 } from "./ipvs-messages.ts";
 
 /** Operations whose messages are made and sent in one go, about 200 bytes each. */
-const OPERATIONS_PER_WINDOW = 512;
+const OPERATIONS_PER_WINDOW = 256;
+/** Where the buffer begins: a restart makes one request for each virtual server. */
+const SMALL_REQUEST_BYTES = 256;
 /** A large table comes in large datagrams. */
 const RECEIVE_BUFFER_BYTES = 1024 * 1024;
 
@@ -207,7 +209,7 @@ class GenericNetlinkIpvs implements NetlinkIpvs {
       onMessage?.(ipvsMessage.read(input, start, end));
     };
     const send = (): Promise<readonly NetlinkError[]> => {
-      const messages = new MessageBuffer();
+      const messages = new MessageBuffer(SMALL_REQUEST_BYTES);
       write(messages, this.#familyId);
       return this.#socket.exchange(messages, onReply, options);
     };
