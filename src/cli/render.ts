@@ -17,12 +17,13 @@ export const RENDER_USAGE = `Usage: kube-proxy render -f DIR|FILE [options]
 Prints the rules that the node service proxy would program for these manifests. Needs neither root nor a kernel.
 
   -f, --filename DIR|FILE      manifests: Services, EndpointSlices, Nodes (repeatable)
-      --mode MODE              iptables, nftables or ipvs (default: the configuration's mode)
+      --mode MODE              iptables, nftables, ipvs or userspace (default: the configuration's mode)
       --family ipv4|ipv6       address family (default ipv4)
       --config FILE            KubeProxyConfiguration to render with
       --hostname-override NAME the node to render for (default: the only Node in the manifests, else this host)
   -o, --output FORM            text: input of iptables-restore or nft; for ipvs of all four tools (default)
                                json: the plan as data; for nftables in libnftables' schema
+                               (in userspace mode the proxy's ports are counted; the daemon takes any that is free)
                                netlink: the messages to the kernel (nftables)
                                ip, ipset, ipvsadm, iptables: input of that tool alone (ipvs)
   -h, --help                   this text
@@ -141,29 +142,22 @@ async function readDocument(file: string): Promise<typeof EMPTY_DOCUMENT> {
   }
 }
 
-type Renderers = Partial<Record<ProxyMode, { readonly forms: readonly OutputForm[]; readonly render: Renderer }>>;
-
 /** Per mode: the forms of output, the first being the default. */
-const RENDERERS = {
+const RENDERERS: Readonly<Record<ProxyMode, { readonly forms: readonly OutputForm[]; readonly render: Renderer }>> = {
   iptables: { forms: ["text", "json"], render: renderIptables },
   nftables: { forms: ["text", "json", "netlink"], render: renderNftables },
   ipvs: { forms: ["text", "json", "ip", "ipset", "ipvsadm", "iptables"], render: renderIpvs },
-} as const satisfies Renderers;
+  userspace: { forms: ["text", "json"], render: renderUserspace },
+};
 
 type Renderer = (node: OfflineNode, config: KubeProxyConfig, form: OutputForm) => Promise<string>;
 
 function rendererOf(mode: ProxyMode, form: OutputForm): Renderer {
-  const found = (RENDERERS as Renderers)[mode];
-  if (found === undefined) {
-    throw new UsageError(
-      `mode "${mode}" cannot be rendered yet: use --mode ${Object.keys(RENDERERS).join(" or ")}`,
-      false,
-    );
+  const { forms, render: renderMode } = RENDERERS[mode];
+  if (!forms.includes(form)) {
+    throw new UsageError(`mode ${mode} has no output "${form}": use --output ${forms.join(", ")}`, false);
   }
-  if (!found.forms.includes(form)) {
-    throw new UsageError(`mode ${mode} has no output "${form}": use --output ${found.forms.join(", ")}`, false);
-  }
-  return found.render;
+  return renderMode;
 }
 
 async function renderIptables(node: OfflineNode, config: KubeProxyConfig, form: OutputForm): Promise<string> {
@@ -230,5 +224,21 @@ async function renderIpvs(node: OfflineNode, config: KubeProxyConfig, form: Outp
       return `${JSON.stringify({ mode: config.mode, family, node: node.name, ...planData(plan) }, undefined, 2)}\n`;
     default:
       return allInputs(plan, family === "IPv4" ? "iptables-restore" : "ip6tables-restore");
+  }
+}
+
+async function renderUserspace(node: OfflineNode, config: KubeProxyConfig, form: OutputForm): Promise<string> {
+  const { planData, planUserspace, restoreInput } = await import("../inspect/userspace-plan.ts");
+  const plan = planOrRefuse(() => planUserspace(node, config));
+  if (form === "text") return restoreInput(plan);
+  return `${JSON.stringify({ mode: config.mode, family: node.family, node: node.name, ...planData(plan) }, undefined, 2)}\n`;
+}
+
+/** What a configuration does not allow is the user's to mend. */
+function planOrRefuse<T>(plan: () => T): T {
+  try {
+    return plan();
+  } catch (error) {
+    throw new UsageError(messageOf(error), false);
   }
 }

@@ -9,6 +9,7 @@ import { cleanUpPortals } from "../backends/userspace/cleanup.ts";
 import { observeClients } from "../backends/userspace/client-observer.ts";
 import { DirectFronts } from "../backends/userspace/direct-fronts.ts";
 import type { Fronts } from "../backends/userspace/fronts.ts";
+import { listenAddressOf } from "../backends/userspace/listen-address.ts";
 import { NetshAssigner } from "../backends/userspace/netsh-assigner.ts";
 import { DEFAULT_INTERFACE } from "../backends/userspace/plan-netsh.ts";
 import { PortAllocator } from "../backends/userspace/port-allocator.ts";
@@ -24,15 +25,7 @@ import type { Relays } from "../kernel/relay/relay.ts";
 import { AddressWatch } from "../kernel/route/address-watch.ts";
 import { localAddresses } from "../kernel/route/addresses.ts";
 import { type Logger, silentLogger } from "../logging/logger.ts";
-import {
-  familyOf,
-  type IpAddress,
-  type IpFamily,
-  isLoopback,
-  isUnspecified,
-  parseIpAddress,
-  unspecifiedAddress,
-} from "../net/ip.ts";
+import { type IpAddress, type IpFamily, isLoopback, parseIpAddress } from "../net/ip.ts";
 import { ANY_PORT, parsePortRange } from "../net/port-range.ts";
 import { iptablesTools, missingIptables } from "./iptables-tools.ts";
 import type { BackendContext, ProxyModeFactory } from "./proxy-modes.ts";
@@ -52,14 +45,6 @@ function openShared(log: Logger): Shared {
   if (problem !== undefined) log.error("The number of connections is limited", new Error(problem));
   log.v(2, "Raised the limit of open files", { limit });
   return { relays: new NodeRelays({ log, fileLimit: limit }), addresses: new AddressWatch() };
-}
-
-/** Where the proxy's own sockets listen. @throws Error for loopback, which nobody but this host could reach. */
-function listenAddressOf(bindAddress: string, family: IpFamily): IpAddress {
-  const bound = parseIpAddress(bindAddress);
-  if (bound === undefined || familyOf(bound) !== family || isUnspecified(bound)) return unspecifiedAddress(family);
-  if (isLoopback(bound)) throw new Error(`cannot proxy on localhost: bindAddress (--bind-address) is ${bound}`);
-  return bound;
 }
 
 /** The node's address, or any other than loopback that the host has. */

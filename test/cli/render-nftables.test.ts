@@ -61,7 +61,9 @@ test("what a mode does not have is refused", async (t) => {
   await assert.rejects(rendered(t, "cluster-ip", "--mode", "iptables", "-o", "netlink"), {
     message: 'mode iptables has no output "netlink": use --output text, json',
   });
-  await assert.rejects(rendered(t, "cluster-ip", "--mode", "userspace"), /mode "userspace" cannot be rendered yet/);
+  await assert.rejects(rendered(t, "cluster-ip", "--mode", "userspace", "-o", "ipset"), {
+    message: 'mode userspace has no output "ipset": use --output text, json',
+  });
   await assert.rejects(
     rendered(t, "cluster-ip", "-o", "xml"),
     /--output must be text, json, netlink, ip, ipset, ipvsadm, iptables, got "xml"/,

@@ -156,7 +156,6 @@ test("a command line that cannot be used is refused with what is wrong", async (
     [["-f", join(folder, "nowhere")], /cannot read the manifests in \S+nowhere: ENOENT/],
     [["-f", EXAMPLES, "--family", "ipv5"], /--family must be ipv4 or ipv6, got "ipv5"/],
     [["-f", EXAMPLES, "-o", "xml"], /--output must be .*, got "xml"/],
-    [["-f", EXAMPLES, "--mode", "userspace"], /mode "userspace" cannot be rendered yet: use --mode iptables/],
     [["-f", EXAMPLES, "--mode", "telepathy"], /the configuration cannot be used: .*"telepathy"/],
     [["-f", EXAMPLES, "--config", join(folder, "nowhere")], /cannot use the configuration \S+nowhere: ENOENT/],
     [["-f", EXAMPLES, "--config", broken], /cannot use the configuration \S+broken\.yaml: failed to decode: /],

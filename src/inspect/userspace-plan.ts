@@ -1,0 +1,130 @@
+/**
+ * What the userspace mode would open and program for a cluster on one node, without a kernel. The daemon's own ports are
+ * whatever is free; here they are counted, so that the output depends on the input alone.
+ */
+import { fullPayload } from "../backends/iptables/payload.ts";
+import type { ServicePortPlan } from "../backends/iptables/plan-service-port.ts";
+import { spellPlan } from "../backends/iptables/port-rules.ts";
+import { listenAddressOf } from "../backends/userspace/listen-address.ts";
+import {
+  PORTAL_JUMPS,
+  PORTAL_STATIC_PLAN,
+  type PortalPlanConfig,
+  planPortalRules,
+} from "../backends/userspace/plan-portal-rules.ts";
+import { PortalClaims } from "../backends/userspace/portal-claims.ts";
+import { type Portal, portalsOf } from "../backends/userspace/portals.ts";
+import { isRelayed } from "../backends/userspace/service-relays.ts";
+import type { KubeProxyConfig } from "../config/config.ts";
+import type { Rule } from "../kernel/iptables/rule.ts";
+import { ruleSpec } from "../kernel/iptables/rule-text.ts";
+import { silentLogger } from "../logging/logger.ts";
+import type { ServicePort } from "../model/service-port.ts";
+import { unspecifiedAddress } from "../net/ip.ts";
+import { parsePortRange } from "../net/port-range.ts";
+import type { OfflineNode } from "./offline-node.ts";
+
+/** Without a port range the counted ports begin here. */
+const FIRST_PORT = 20_000;
+const LAST_PORT = 65_535;
+
+interface PlannedPort {
+  readonly port: ServicePort;
+  readonly portals: readonly Portal[];
+  /** Undefined without rules. */
+  readonly proxyPort: number | undefined;
+  readonly plan: ServicePortPlan | undefined;
+}
+
+/** A planned cluster, by key of the service ports. */
+export interface UserspacePlan {
+  readonly node: OfflineNode;
+  readonly hasRules: boolean;
+  readonly ports: readonly PlannedPort[];
+  /** Names of service ports without a part in it, and why. */
+  readonly leftOut: ReadonlyMap<string, string>;
+}
+
+/** Plans a whole cluster. @throws Error when the configuration does not let the proxy listen. */
+export function planUserspace(node: OfflineNode, config: KubeProxyConfig): UserspacePlan {
+  const { family, nodeIP, nodePortIPs, state } = node;
+  const hasRules = config.userspace.rules === "iptables";
+  const planConfig: PortalPlanConfig = {
+    listenAddress: listenAddressOf(config.bindAddress, family),
+    hostAddress: nodeIP,
+    knowsBridgePorts: true,
+  };
+  const claims = new PortalClaims(silentLogger);
+  const services = [...state.services].sort(([a], [b]) => (a < b ? -1 : 1));
+  for (const [key, port] of services) if (isRelayed(port.name)) claims.set(key, port);
+  const proxyPorts = countedPorts(config.userspace.portRange);
+  const leftOut = new Map<string, string>();
+  const ports: PlannedPort[] = [];
+  for (const [key, port] of services) {
+    if (!isRelayed(port.name)) {
+      leftOut.set(port.name.text, "SCTP is not supported for user space proxy");
+      continue;
+    }
+    const portals = claims.own(key, portalsOf(port, nodePortIPs));
+    const proxyPort = hasRules ? proxyPorts.next().value : undefined;
+    if (hasRules && proxyPort === undefined) {
+      leftOut.set(port.name.text, "there are no remaining ports left to allocate in the accepted range");
+      continue;
+    }
+    const plan = proxyPort === undefined ? undefined : planPortalRules(port, portals, proxyPort, planConfig);
+    ports.push({ port, portals, proxyPort, plan });
+  }
+  return { node, hasRules, ports, leftOut };
+}
+
+function* countedPorts(portRange: string): Generator<number, undefined> {
+  const parsed = parsePortRange(portRange);
+  const { first, last } = parsed.ok && parsed.range.first !== 0 ? parsed.range : { first: FIRST_PORT, last: LAST_PORT };
+  for (let port = first; port <= last; port++) yield port;
+  return undefined;
+}
+
+/** Where a service port is listened on when there are no rules: at what this host has. */
+function listenersOf({ node }: UserspacePlan, { port, portals }: PlannedPort): string[] {
+  const here = new Set(node.hostAddresses);
+  const places = portals
+    .filter(({ address }) => address === undefined || here.has(address))
+    .map(({ address, port: number }) => `${address ?? unspecifiedAddress(node.family)} ${number}`);
+  return [...new Set(places)].map((place) => `${port.protocol} ${place}`);
+}
+
+/** The input of `iptables-restore` that a full sync sends, or the sockets as comments where there are no rules. */
+export function restoreInput(plan: UserspacePlan): string {
+  const notes = [...plan.leftOut].map(([name, reason]) => `# ${name}: ${reason}\n`);
+  if (!plan.hasRules) {
+    for (const one of plan.ports) {
+      for (const place of listenersOf(plan, one)) notes.push(`# listens on ${place} for ${one.port.name.text}\n`);
+    }
+    return notes.join("");
+  }
+  const spelled = plan.ports.flatMap(({ port, plan: rules }) =>
+    rules === undefined ? [] : [[port.name.key, spellPlan(rules)] as const],
+  );
+  const { parts } = fullPayload({ plan: PORTAL_STATIC_PLAN, ports: spelled });
+  return `${notes.join("")}${parts.map((part) => part.text).join("")}`;
+}
+
+/** The plan as plain data, for programs. Keys and lists come in a fixed order. */
+export function planData(plan: UserspacePlan) {
+  const data = (rule: Rule) => ({ ...rule, text: ruleSpec(rule) });
+  return {
+    ...(plan.hasRules && {
+      jumps: PORTAL_JUMPS.map(({ table, rule, position }) => ({ table, position, ...data(rule) })),
+      chains: { filter: PORTAL_STATIC_PLAN.filterChains, nat: PORTAL_STATIC_PLAN.natChains },
+    }),
+    servicePorts: plan.ports.map((one) => ({
+      name: one.port.name.text,
+      protocol: one.port.protocol,
+      portals: one.portals.map(({ kind, address, port, sources }) => ({ kind, address, port, sources })),
+      ...(one.plan === undefined
+        ? { listens: listenersOf(plan, one) }
+        : { proxyPort: one.proxyPort, rules: one.plan.shared.map(({ table, rule }) => ({ table, ...data(rule) })) }),
+    })),
+    leftOut: Object.fromEntries(plan.leftOut),
+  };
+}

@@ -1,0 +1,85 @@
+/** `render --mode userspace`: what the kernel would take, the same whatever is free on this machine, or what is listened on. */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { UsageError } from "../../src/cli/exit.ts";
+import { render } from "../../src/cli/render.ts";
+import { MemoryIptables } from "../../src/kernel/iptables/memory-iptables.ts";
+
+const EXAMPLES = fileURLToPath(new URL("../../examples", import.meta.url));
+
+async function run(...args: readonly string[]): Promise<string> {
+  let out = "";
+  const output = {
+    out: (text: string) => {
+      out += text;
+    },
+    err: (text: string) => assert.fail(text),
+  };
+  assert.equal(await render(["-f", EXAMPLES, "--hostname-override", "node-a", ...args], output), 0);
+  return out;
+}
+
+/** A configuration file with this body. */
+function configFile(t: TestContext, body: string): string {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-render-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, "config.yaml");
+  writeFileSync(
+    file,
+    `apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: userspace\n${body}`,
+  );
+  return file;
+}
+
+for (const family of ["IPv4", "IPv6"] as const) {
+  test(`the examples make a text that iptables-restore takes as it is (${family})`, async () => {
+    const text = await run("--mode", "userspace", "--family", family.toLowerCase());
+    const kernel = new MemoryIptables(family);
+    await kernel.restore([text]);
+    assert.ok(kernel.rules("nat", "KUBE-PORTALS-CONTAINER").length >= 5);
+    assert.ok(kernel.rules("filter", "KUBE-NODEPORT-NON-LOCAL").length >= 3);
+  });
+}
+
+test("every service port has a port of its own, counted from the first of the range or of a fixed one", async (t) => {
+  const portsIn = (text: string) => [...new Set(text.match(/(?<=--to-ports )\d+/g))].map(Number).sort((a, b) => a - b);
+  const counted = portsIn(await run("--mode", "userspace"));
+  assert.deepEqual(
+    counted,
+    counted.map((_, index) => 20000 + index),
+  );
+  const ranged = await run("--config", configFile(t, "portRange: 30100-30102\n"));
+  assert.deepEqual(portsIn(ranged), [30100, 30101, 30102]);
+  assert.match(ranged, /^# shop\/web:http: there are no remaining ports left to allocate in the accepted range$/m);
+});
+
+test("without rules the sockets are listed, at addresses of this node only", async (t) => {
+  const text = await run("--config", configFile(t, "userspace: {rules: none}\n"));
+  assert.match(text, /^# listens on TCP 0\.0\.0\.0 30080 for shop\/web-node-port:http$/m);
+  assert.doesNotMatch(text, /10\.96\./);
+  assert.equal(
+    text.split("\n").every((line) => line === "" || line.startsWith("# listens on ")),
+    true,
+  );
+});
+
+test("the plan as data has portals, rules and the proxy's port", async () => {
+  const data = JSON.parse(await run("--mode", "userspace", "-o", "json"));
+  assert.deepEqual([data.mode, data.family, data.jumps.length], ["userspace", "IPv4", 5]);
+  const dns = data.servicePorts.find(({ name }: { name: string }) => name === "kube-system/kube-dns:dns");
+  assert.deepEqual(dns.portals, [{ kind: "cluster-ip", address: "10.96.0.53", port: 53, sources: [] }]);
+  assert.equal(dns.rules[0].target.port, dns.proxyPort);
+});
+
+test("an address that nobody else can reach is refused in words", async (t) => {
+  const file = configFile(t, "bindAddress: 127.0.0.1\n");
+  await assert.rejects(run("--config", file), (error: unknown) => {
+    assert.ok(error instanceof UsageError);
+    assert.match(error.message, /cannot proxy on localhost/);
+    return true;
+  });
+});
