@@ -134,3 +134,33 @@ test("node hints come before zone hints", () => {
   ];
   assert.equal(expected({}, endpoints, "cluster IP", "pod"), kept("pod", "here"));
 });
+
+test("ipvs: a Local policy binds everybody, as long as there is a local endpoint", () => {
+  const ipvs = demoModes.ipvs;
+  const external = { externalTrafficPolicy: "Local" };
+  for (const position of ["pod", "client"] as const) {
+    assert.equal(expected(external, both, "load balancer", position, ipvs), kept(position, "here"));
+  }
+  assert.equal(expected(external, both, "load balancer", "node", ipvs), "here=203.0.113.1");
+  assert.equal(expected(external, both, "node port", "node", ipvs), kept("node", "here"));
+  assert.equal(expected({}, both, "load balancer", "node", ipvs), snat);
+});
+
+test("ipvs: without a local endpoint others answer, where their answers come back", () => {
+  const ipvs = demoModes.ipvs;
+  const external = { externalTrafficPolicy: "Local" };
+  assert.equal(expected(external, [remotePod], "load balancer", "pod", ipvs), kept("pod", "there"));
+  assert.equal(expected(external, [remotePod], "load balancer", "client", ipvs), "dropped");
+  assert.equal(expected(external, [remotePod], "load balancer", "node", ipvs), "dropped");
+  assert.equal(expected(external, [remotePod], "node port", "node", ipvs), kept("node", "there"));
+  assert.equal(expected(external, [remotePod], "node port", "client", ipvs), "dropped");
+  const internal = { internalTrafficPolicy: "Local" };
+  assert.equal(expected(internal, [remotePod], "cluster IP", "pod", ipvs), kept("pod", "there"));
+  assert.equal(expected(internal, [remotePod], "cluster IP", "node", ipvs), `there=${masqueraded.there}`);
+});
+
+test("ipvs: without any endpoint everybody is refused", () => {
+  for (const kind of ["cluster IP", "node port", "load balancer"] as const) {
+    for (const position of positions) assert.equal(expected({}, [], kind, position, demoModes.ipvs), "refused");
+  }
+});

@@ -110,6 +110,9 @@ export function expectationOf(
     kind === "load balancer" && !isSourceAllowed(target, source)
       ? { kind: "dropped", why: `${source} is not in loadBalancerSourceRanges` }
       : undefined;
+  if (traits.hasVirtualServers === true) {
+    return expectationOfVirtualServer(target, position, facts, { cluster, local, hasAny }, barred);
+  }
   if (!hasAny && traits.withoutEndpoints === "closes") {
     const why = "no endpoint is usable, and the proxy only sees that once it was asked";
     return barred ?? { kind: target.port.protocol === "TCP" ? "closed" : "dropped", why };
@@ -132,6 +135,40 @@ export function expectationOf(
   return {
     kind: "answer",
     peers: new Map(set.map(({ pod, address }) => [pod, isKept ? source : facts.masqueradeAddress(address)])),
+    source: isKept ? "kept" : "masqueraded",
+    isSticky: service.isSticky,
+  };
+}
+
+/** The same where the kernel's virtual servers answer (reference legacy-modes.md §2.3, §2.4, §2.7, §5.15). */
+function expectationOfVirtualServer(
+  target: Target,
+  position: Position,
+  { sources, masqueradeAddress, nodeName }: NetworkFacts,
+  { cluster, local, hasAny }: EndpointSets,
+  barred: Expectation | undefined,
+): Expectation {
+  const { service, kind, address } = target;
+  const isNode = position === "node";
+  const isInternal = kind === "cluster IP";
+  const isLocalOnly = isInternal ? service.internalLocal : service.externalLocal;
+  // A service without external addresses has no list of others to fall back to.
+  const isExternal = service.externalIPs.length + service.loadBalancerIPs.length > 0 || target.port.nodePort !== 0;
+  const fallback = isExternal || !service.internalLocal ? cluster : [];
+  const set = !isLocalOnly ? cluster : local.length > 0 ? local : fallback;
+  // The firewall sees what comes from outside before the virtual server does, and what the node sends after it.
+  if (barred !== undefined && (!isNode || set.length > 0)) return barred;
+  if (set.length === 0)
+    return { kind: "refused", why: hasAny ? `no endpoint on ${nodeName}` : "no endpoint is usable" };
+  const isKept = isInternal ? position === "pod" : service.externalLocal;
+  const isVip = kind === "external IP" || kind === "load balancer";
+  if (isKept && local.length === 0 && (position === "client" || (isNode && isVip))) {
+    return { kind: "dropped", why: `no endpoint on ${nodeName}, and the answers of others do not come back` };
+  }
+  const source = isNode && isVip ? address : sources[position];
+  return {
+    kind: "answer",
+    peers: new Map(set.map((endpoint) => [endpoint.pod, isKept ? source : masqueradeAddress(endpoint.address)])),
     source: isKept ? "kept" : "masqueraded",
     isSticky: service.isSticky,
   };

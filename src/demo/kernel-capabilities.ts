@@ -1,6 +1,8 @@
 /** What this machine lacks for a network of namespaces with a proxy in it, in words that say what to do. */
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
+import { silentLogger } from "../logging/logger.ts";
+import type { DemoMode } from "./modes.ts";
 import { NetworkNamespace } from "./network-namespace.ts";
 import { CommandError } from "./run-command.ts";
 import { newRunName } from "./run-name.ts";
@@ -67,5 +69,17 @@ export async function missingForTopology(): Promise<string[]> {
     return missing;
   } finally {
     await namespace.remove();
+  }
+}
+
+/** What the kernel lacks for the mode, beyond a topology. */
+export async function missingForMode(mode: DemoMode): Promise<string[]> {
+  if (mode !== "ipvs" || process.platform !== "linux" || process.getuid?.() !== 0) return [];
+  const { openIpvs } = await import("../kernel/ipvs/open-ipvs.ts");
+  try {
+    await (await openIpvs({ log: silentLogger })).close();
+    return [];
+  } catch (error) {
+    return [reasonOf(error)];
   }
 }

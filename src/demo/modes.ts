@@ -19,6 +19,12 @@ export interface ModeTraits {
   readonly servesExternalIPsInside: boolean;
   /** What a service without usable endpoints does: the proxy takes a connection before it knows, and a datagram in silence. */
   readonly withoutEndpoints: "refuses" | "closes";
+  /**
+   * Service addresses are the node's own, with virtual servers of the kernel behind them (reference legacy-modes.md §2): a
+   * Local policy binds the node and its pods, too, as long as there is a local endpoint, and the node asks an external address
+   * from that address.
+   */
+  readonly hasVirtualServers?: true;
 }
 
 const ALL: readonly Protocol[] = ["TCP", "UDP", "SCTP"];
@@ -27,6 +33,7 @@ const inKernel = { isTransparent: true, servesExternalIPsInside: true, withoutEn
 export const demoModes = {
   iptables: { ...inKernel, localhostNodePorts: ALL, refusesNodeAtExternalAddresses: false },
   nftables: { ...inKernel, localhostNodePorts: [], refusesNodeAtExternalAddresses: true },
+  ipvs: { ...inKernel, localhostNodePorts: [], refusesNodeAtExternalAddresses: true, hasVirtualServers: true },
   userspace: {
     // The answer to a datagram comes from 127.0.0.1, which is not the address that the rules wrote into the question.
     localhostNodePorts: ["TCP"],
@@ -35,7 +42,7 @@ export const demoModes = {
     servesExternalIPsInside: false,
     withoutEndpoints: "closes",
   },
-} satisfies Record<string, ModeTraits>;
+} as const satisfies Record<string, ModeTraits>;
 
 export type DemoMode = keyof typeof demoModes;
 

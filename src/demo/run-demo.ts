@@ -3,9 +3,10 @@ import { stat } from "node:fs/promises";
 import { relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type DemoOptions, helpText, parseDemoArguments } from "./arguments.ts";
-import { missingForTopology } from "./kernel-capabilities.ts";
+import { missingForMode, missingForTopology } from "./kernel-capabilities.ts";
 import { runLive } from "./live.ts";
 import { pictureOf, printSettled, throttled } from "./live-view.ts";
+import type { DemoMode } from "./modes.ts";
 import { runOnce } from "./once.ts";
 import { Screen } from "./screen.ts";
 import { Session } from "./session.ts";
@@ -32,8 +33,8 @@ export async function runDemo(argv: readonly string[]): Promise<number> {
   if ((await stat(manifests).catch(() => undefined)) === undefined) {
     return fail(`--manifests ${options.manifests}: there is no such file or folder`);
   }
-  const missing = await missingForTopology();
-  if (missing.length > 0) return fail(cannotRunText(missing, manifests));
+  const missing = [...(await missingForTopology()), ...(await missingForMode(options.mode))];
+  if (missing.length > 0) return fail(cannotRunText(missing, manifests, options.mode));
 
   const stop = new AbortController();
   const onSignal = (): void => stop.abort();
@@ -53,12 +54,18 @@ function fail(message: string): number {
   return 1;
 }
 
-function cannotRunText(missing: readonly string[], manifests: string): string {
+/** From the checkout. */
+const IN_THE_MACHINE = "node_modules/.bin/node test/vm/run.ts --exec bin/kube-proxy demo --once --mode ipvs";
+
+function cannotRunText(missing: readonly string[], manifests: string, mode: DemoMode): string {
   return [
     "this machine cannot run the demo:",
     ...missing.map((line) => `  - ${line}`),
     "What the proxy would program can be shown anywhere, without root:",
-    `  bin/kube-proxy render -f ${relative(process.cwd(), manifests) || "."}`,
+    `  bin/kube-proxy render${mode === "userspace" ? "" : ` --mode ${mode}`} -f ${relative(process.cwd(), manifests) || "."}`,
+    ...(mode === "ipvs"
+      ? ["A virtual machine with a kernel that can (x86-64, see test/vm/README.md) runs it with", `  ${IN_THE_MACHINE}`]
+      : []),
   ].join("\n");
 }
 
