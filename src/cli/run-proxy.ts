@@ -30,6 +30,7 @@ import { Proxier } from "../sync/proxier.ts";
 import { connectCluster } from "./cluster-connection.ts";
 import { DeferredSink } from "./deferred-sink.ts";
 import { startHealth, startMetrics } from "./http-servers.ts";
+import { collectWhenIdle } from "./idle-memory.ts";
 import { nodeEvent, serviceHealthFailure } from "./node-events.ts";
 import { type NodeSetup, setUpNode } from "./node-setup.ts";
 import { IMPLEMENTED_MODES, loadProxyMode, type ProxyModeFactory } from "./proxy-modes.ts";
@@ -110,8 +111,9 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
       await running;
       return;
     }
+    const collecting = collectWhenIdle({ clock, log }, ended);
     await serve({ ...context, proxiers, watch, sink, healthServer });
-    await Promise.all([running, sendingEvents]);
+    await Promise.all([running, sendingEvents, collecting]);
   } finally {
     watch?.close();
     stop.abort(new Finished());

@@ -4,13 +4,15 @@ import { align4, HOST_IS_LITTLE_ENDIAN, NLA_HDRLEN, NLA_MAX_LENGTH } from "./con
 const TWO_TO_32 = 0x1_0000_0000;
 
 export class ByteWriter {
+  #memory: ArrayBuffer;
   #bytes: Buffer;
   #view: DataView;
   #length = 0;
 
   constructor(initialCapacity = 4096) {
-    this.#bytes = Buffer.alloc(initialCapacity);
-    this.#view = new DataView(this.#bytes.buffer, this.#bytes.byteOffset, this.#bytes.length);
+    this.#memory = new ArrayBuffer(initialCapacity);
+    this.#bytes = Buffer.from(this.#memory);
+    this.#view = new DataView(this.#memory);
   }
 
   /** Bytes written. */
@@ -26,6 +28,12 @@ export class ByteWriter {
   /** Drops everything from `length` on. */
   truncate(length: number): void {
     this.#length = length;
+  }
+
+  /** Drops everything and gives the memory back; views are empty from now on. */
+  release(): void {
+    this.#length = 0;
+    this.#takeOver(this.#memory.transfer(0));
   }
 
   u8(value: number): void {
@@ -106,9 +114,13 @@ export class ByteWriter {
   }
 
   #grow(needed: number): void {
-    const bytes = Buffer.alloc(Math.max(needed, this.#bytes.length * 2));
-    this.#bytes.copy(bytes, 0, 0, this.#length);
-    this.#bytes = bytes;
-    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+    this.#takeOver(this.#memory.transfer(Math.max(needed, this.#memory.byteLength * 2)));
+  }
+
+  /** What a transfer leaves behind is given back at once: tens of megabytes would else wait for a collection. */
+  #takeOver(memory: ArrayBuffer): void {
+    this.#memory = memory;
+    this.#bytes = Buffer.from(memory);
+    this.#view = new DataView(memory);
   }
 }
