@@ -32,7 +32,10 @@ export interface RaisedFileLimit {
 }
 
 /** Raises the limit to `wanted`, or as far as possible; never lowers it. Throws only when there is no C library. */
-export function raiseFileLimit(wanted = WANTED_OPEN_FILES, calls: FileLimitCalls = systemCalls): RaisedFileLimit {
+export function raiseFileLimit(
+  wanted = WANTED_OPEN_FILES,
+  calls: FileLimitCalls = process.platform === "win32" ? unlimitedCalls : systemCalls,
+): RaisedFileLimit {
   const before = calls.read();
   if (before.soft >= wanted) return { limit: before.soft, problem: undefined };
   const reason = calls.write({ soft: wanted, hard: Math.max(wanted, before.hard) });
@@ -45,6 +48,12 @@ export function raiseFileLimit(wanted = WANTED_OPEN_FILES, calls: FileLimitCalls
     problem: `at most ${soft} open files, ${wanted} wanted: raising the limit failed (${reason}); ${advice}`,
   };
 }
+
+/** Windows has no such limit, and no such calls. */
+const unlimitedCalls: FileLimitCalls = {
+  read: () => ({ soft: Number.POSITIVE_INFINITY, hard: Number.POSITIVE_INFINITY }),
+  write: () => undefined,
+};
 
 const systemCalls: FileLimitCalls = {
   read() {

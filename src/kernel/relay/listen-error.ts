@@ -36,6 +36,11 @@ export interface ListenFacts {
   readonly port: number;
 }
 
+/** `127.0.0.1:80/TCP`. Pure. */
+export function listenText({ protocol, address, port }: ListenFacts): string {
+  return `${joinHostPort(address, port)}/${protocol}`;
+}
+
 /** A socket that could not be opened or bound; `code` says why. */
 export class ListenError extends Error {
   override readonly name = "ListenError";
@@ -43,8 +48,7 @@ export class ListenError extends Error {
   readonly facts: ListenFacts;
 
   constructor(code: ListenErrorCode, facts: ListenFacts, options?: ErrorOptions) {
-    const { protocol, address, port } = facts;
-    super(`cannot listen on ${joinHostPort(address, port)}/${protocol}: ${REASONS[code]}`, options);
+    super(`cannot listen on ${listenText(facts)}: ${REASONS[code]}`, options);
     this.code = code;
     this.facts = facts;
   }

@@ -37,8 +37,8 @@ export class NodeRelays implements Relays {
       parent: budget,
       onShortage: () => log.warn("Too many UDP sessions: datagrams of new clients are dropped", { sessionLimit }),
     });
-    this.#tcp = { buffers: new ReadBuffers(), budget, ownDials: new OwnDials() };
-    this.#udp = { budget, sessionBudget };
+    this.#tcp = { buffers: new ReadBuffers(), budget, ownDials: new OwnDials(), log };
+    this.#udp = { budget, sessionBudget, log };
   }
 
   listen(options: RelayOptions): Promise<Relay> {

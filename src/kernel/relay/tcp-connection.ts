@@ -3,6 +3,7 @@
  * ways. Each direction ends by itself (trap 4); a reset of one side becomes a reset of the other.
  */
 import type { Socket } from "node:net";
+import type { Logger } from "../../logging/logger.ts";
 import { ByteFlow, readThrough } from "./byte-flow.ts";
 import type { DescriptorBudget } from "./descriptor-budget.ts";
 import type { OwnDials } from "./own-dials.ts";
@@ -16,6 +17,7 @@ export interface TcpShared {
   readonly buffers: ReadBuffers;
   readonly budget: DescriptorBudget;
   readonly ownDials: OwnDials;
+  readonly log: Logger;
 }
 
 /** The client's socket and the destination's. */

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { familyOf, type IpAddress } from "../../net/ip.ts";
 import { clientAt } from "./client-address.ts";
 import { takeForListening } from "./descriptor-budget.ts";
-import { listenError } from "./listen-error.ts";
+import { listenError, listenText } from "./listen-error.ts";
 import type { Destination, Relay, RelayOptions } from "./relay.ts";
 import { TcpConnection, type TcpShared } from "./tcp-connection.ts";
 import { KEEP_ALIVE } from "./tcp-dial.ts";
@@ -28,8 +28,10 @@ export class TcpRelay implements Relay {
     this.address = options.address;
     this.port = (server.address() as AddressInfo).port; // always one for a TCP server that listens
     server.on("connection", (accepted: Socket) => this.#accept(accepted, options));
-    // The server goes on listening whatever happened to one connection.
-    server.on("error", ignore);
+    // It goes on listening whatever happened to one connection.
+    server.on("error", (error) =>
+      shared.log.v(2, "Failed to accept a connection", { at: listenText(this), err: error }),
+    );
   }
 
   /** Rejects with a `ListenError`. */
@@ -95,5 +97,3 @@ export class TcpRelay implements Relay {
     connection.start();
   }
 }
-
-function ignore(): void {}

@@ -1,9 +1,10 @@
 /** A UDP socket that clients send to, and a session for each of them. */
 import type { RemoteInfo, Socket } from "node:dgram";
+import type { Logger } from "../../logging/logger.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { clientAt } from "./client-address.ts";
 import { type DescriptorBudget, takeForListening } from "./descriptor-budget.ts";
-import { listenError } from "./listen-error.ts";
+import { listenError, listenText } from "./listen-error.ts";
 import type { Destination, Relay, RelayOptions } from "./relay.ts";
 import { UdpSession } from "./udp-session.ts";
 import { isCongested, udpSocketFor } from "./udp-socket.ts";
@@ -13,6 +14,7 @@ export interface UdpShared {
   readonly budget: DescriptorBudget;
   /** A part of {@link budget}: whoever forges addresses must not take all of it. */
   readonly sessionBudget: DescriptorBudget;
+  readonly log: Logger;
 }
 
 export class UdpRelay implements Relay {
@@ -34,7 +36,9 @@ export class UdpRelay implements Relay {
     this.port = socket.address().port;
     socket.on("message", (datagram, client) => this.#receive(datagram, client));
     // An error of one datagram: the socket goes on.
-    socket.on("error", ignore);
+    socket.on("error", (error) =>
+      shared.log.v(2, "Failed to receive a datagram", { at: listenText(this), err: error }),
+    );
   }
 
   /** Rejects with a `ListenError`. */
