@@ -8,12 +8,21 @@ import type { Namespace } from "./namespace.ts";
 
 const WORKER = fileURLToPath(new URL("./worker.ts", import.meta.url));
 
+function startScript(): string {
+  return readFileSync(new URL("../bin/kube-proxy", import.meta.url), "utf8");
+}
+
 /** The options of the JavaScript engine that the daemon runs with, from the one place that has them. */
 export function engineOptions(): string[] {
-  const script = readFileSync(new URL("../bin/kube-proxy", import.meta.url), "utf8");
-  const options = /^node_options="([^"]*)"$/m.exec(script)?.[1];
+  const options = /^node_options="([^"]*)"$/m.exec(startScript())?.[1];
   if (options === undefined) throw new Error('bin/kube-proxy has no line node_options="…"');
   return options.split(" ").filter((option) => option !== "");
+}
+
+/** What the daemon tells the C library about memory. */
+export function memoryEnvironment(): Readonly<Record<string, string>> {
+  const settings = startScript().matchAll(/^export (MALLOC_\w+)="\$\{\1:-(\d+)\}"$/gm);
+  return Object.fromEntries(Array.from(settings, ([, name = "", value = ""]) => [name, value]));
 }
 
 /**
@@ -30,7 +39,7 @@ export async function runWorker(
   const command = ["netns", "exec", name, ...node, WORKER, JSON.stringify(task)];
   const child = spawn("ip", command, {
     stdio: ["ignore", "pipe", "inherit"],
-    env: { ...process.env, ...env },
+    env: { ...process.env, ...memoryEnvironment(), ...env },
     timeout: limitMs,
     killSignal: "SIGKILL",
   });

@@ -113,6 +113,7 @@ async function measureAll(args: BenchArguments, textFile: string): Promise<SizeR
 
 async function main(): Promise<number> {
   const [mode, ...rest] = process.argv.slice(2).filter((word) => word !== "--");
+  if (mode === "apiserver") return await (await import("./apiserver.ts")).benchApiServer(rest);
   if (mode === "nftables") return await (await import("./nftables.ts")).benchNftables(rest);
   if (mode === "ipvs") return await (await import("./ipvs.ts")).benchIpvs(rest);
   if (mode === "userspace") return await (await import("./userspace.ts")).benchUserspace(rest);

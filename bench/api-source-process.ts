@@ -1,0 +1,49 @@
+/** The API server as a source and nothing behind it, started with `fork`: for what the source alone costs. */
+import { createApiClient } from "../src/cluster/apiserver/api-client.ts";
+import { createApiSource } from "../src/cluster/apiserver/api-source.ts";
+import { silentLogger } from "../src/logging/logger.ts";
+import { systemClock } from "../src/sync/clock.ts";
+
+export interface SourceTask {
+  readonly url: string;
+  readonly ca: string;
+}
+
+export type SourceReport = { readonly synced: true } | { readonly events: number };
+
+const { url, ca }: SourceTask = JSON.parse(process.argv[2] ?? "{}");
+const common = { clock: systemClock, log: silentLogger };
+const client = createApiClient({
+  ...common,
+  config: {
+    server: new URL(url),
+    ca: { kind: "data", text: ca },
+    isServerVerified: true,
+    serverName: undefined,
+    proxyUrl: undefined,
+    clientCertificate: undefined,
+    authentication: { kind: "none" },
+    impersonation: {},
+  },
+  qps: -1,
+  burst: 0,
+  version: "v1.36.2",
+});
+let events = 0;
+let synced = 0;
+const say = (report: SourceReport): void => void process.send?.(report);
+const stop = new AbortController();
+process.on("disconnect", () => stop.abort());
+// Asked with any message.
+process.on("message", () => say({ events }));
+await createApiSource({ ...common, transport: client.newTransport(), nodeName: "node-a", resyncPeriodMs: 0 }).run(
+  {
+    onEvent() {
+      events++;
+    },
+    onSynced() {
+      if (++synced === 4) say({ synced: true });
+    },
+  },
+  stop.signal,
+);

@@ -1,0 +1,203 @@
+/**
+ * One mode, inside of a fresh namespace. Argument: an ApiServerTask as JSON. Standard output: ApiServerFigures as one line
+ * of JSON.
+ */
+import { type ChildProcess, fork, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync, writeFileSync, writeSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { kubeconfigConf } from "../test/apiserver/kubeadm-files.ts";
+import type { ServerCommand, ServerReport, ServerTask } from "./api-server-process.ts";
+import type { SourceReport, SourceTask } from "./api-source-process.ts";
+import type { ApiServerFigures, ApiServerTask, StreamFigures } from "./apiserver-figures.ts";
+import { GcTrace } from "./gc-trace.ts";
+import { figuresOf } from "./process-figures.ts";
+import { engineOptions, memoryEnvironment } from "./run-worker.ts";
+
+const HERE = new URL(".", import.meta.url);
+const path = (relative: string): string => fileURLToPath(new URL(relative, HERE));
+const LIMIT_MS = 300_000;
+
+/** Waits until the condition holds, asking often: what is waited for is timed. */
+async function until(what: string, condition: () => boolean): Promise<void> {
+  const end = performance.now() + LIMIT_MS;
+  while (!condition()) {
+    if (performance.now() > end) throw new Error(`waited ${LIMIT_MS / 1000} s for ${what}`);
+    await sleep(5);
+  }
+}
+
+interface Server {
+  readonly ready: Extract<ServerReport, { kind: "ready" }>;
+  stream(command: ServerCommand): Promise<Extract<ServerReport, { kind: "done" }>>;
+  stop(): void;
+}
+
+async function startServer(task: ServerTask): Promise<Server> {
+  const child = fork(path("api-server-process.ts"), [JSON.stringify(task)], { stdio: ["ignore", 2, "inherit", "ipc"] });
+  const report = (): Promise<ServerReport> =>
+    new Promise((resolve, reject) => {
+      child.once("message", (message) => resolve(message as ServerReport)); // its own protocol
+      child.once("exit", (status) => reject(new Error(`the API server ended with ${status}`)));
+    });
+  const ready = await report();
+  if (ready.kind !== "ready") throw new Error("the API server said something else first");
+  return {
+    ready,
+    async stream(command) {
+      child.send(command);
+      const done = await report();
+      if (done.kind !== "done") throw new Error("the API server did not do as it was told");
+      return done;
+    },
+    stop: () => child.disconnect(),
+  };
+}
+
+interface Watched {
+  readonly child: ChildProcess;
+  readonly trace: GcTrace;
+}
+
+/** Measures what a stream of events costs a process. */
+async function measure({ child, trace }: Watched, server: Server, task: ApiServerTask): Promise<StreamFigures> {
+  const pid = child.pid ?? 0;
+  const before = { ...figuresOf(pid), allocatedMb: trace.allocatedMb, pauseMs: trace.pauseMs };
+  const { events, bytes, seconds } = await server.stream({
+    eventsPerSecond: task.eventsPerSecond,
+    seconds: task.eventSeconds,
+  });
+  // What is still on its way.
+  await sleep(1_000);
+  const after = figuresOf(pid);
+  const perEvent = (beforeMs: number, afterMs: number): number => ((afterMs - beforeMs) * 1000) / events;
+  return {
+    events,
+    bytesPerEvent: bytes / events,
+    cpuUsPerEvent: perEvent(before.cpuMs, after.cpuMs),
+    kernelCpuUsPerEvent: perEvent(before.kernelCpuMs, after.kernelCpuMs),
+    childrenCpuUsPerEvent: perEvent(before.childrenCpuMs, after.childrenCpuMs),
+    allocatedBytesPerEvent: ((trace.allocatedMb - before.allocatedMb) * 2 ** 20) / events,
+    pauseShare: (trace.pauseMs - before.pauseMs) / (seconds * 1000),
+    rssMb: after.rssMb,
+  };
+}
+
+/** The built program, with the options and the environment that bin/kube-proxy gives it. */
+function startDaemon(folder: string, onLog: (text: string) => void): Watched {
+  const main = path("../dist/cli/main.js");
+  if (!existsSync(main)) throw new Error("dist/ is missing: run npm run build");
+  const args = [`--config=${join(folder, "config.json")}`, "--hostname-override=node-a", "-v=2"];
+  const child = spawn(process.execPath, [...engineOptions(), "--trace-gc", main, ...args], {
+    stdio: ["ignore", "pipe", "pipe"],
+    env: { ...process.env, ...memoryEnvironment() },
+  });
+  child.stderr.setEncoding("utf8").on("data", onLog);
+  return { child, trace: traceOf(child) };
+}
+
+function traceOf(child: ChildProcess): GcTrace {
+  const trace = new GcTrace();
+  child.stdout?.setEncoding("utf8").on("data", (text: string) => trace.push(text));
+  return trace;
+}
+
+async function measureSource(server: Server, task: ApiServerTask): Promise<StreamFigures> {
+  const { url, ca } = server.ready;
+  const argument: SourceTask = { url, ca };
+  const child = fork(path("api-source-process.ts"), [JSON.stringify(argument)], {
+    stdio: ["ignore", "pipe", "inherit", "ipc"],
+    env: { ...process.env, ...memoryEnvironment() },
+    execArgv: [...engineOptions(), "--trace-gc"],
+  });
+  const trace = traceOf(child);
+  await new Promise<SourceReport>((resolve) => child.once("message", (message) => resolve(message as SourceReport)));
+  const figures = await measure({ child, trace }, server, task);
+  child.send("events");
+  const report = await new Promise<SourceReport>((resolve) =>
+    child.once("message", (message) => resolve(message as SourceReport)),
+  );
+  child.disconnect();
+  const delivered = "events" in report ? report.events : 0;
+  if (delivered < figures.events) throw new Error(`the source delivered ${delivered} of ${figures.events} events`);
+  return figures;
+}
+
+async function run(task: ApiServerTask, folder: string): Promise<ApiServerFigures> {
+  const { services, endpointsEach, hasWatchList, mode } = task;
+  const server = await startServer({ services, endpointsEach, hasWatchList });
+  const { url, ca, listBytes } = server.ready;
+  const kubeconfig = join(folder, "kubeconfig");
+  writeFileSync(join(folder, "ca.crt"), ca);
+  writeFileSync(join(folder, "token"), "token");
+  writeFileSync(kubeconfig, kubeconfigConf(url).replaceAll("/var/run/secrets/kubernetes.io/serviceaccount", folder));
+  const config = {
+    apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
+    kind: "KubeProxyConfiguration",
+    mode,
+    clusterCIDR: "10.128.0.0/9",
+    clientConnection: { kubeconfig },
+    conntrack: { maxPerCore: 0, min: 0, tcpEstablishedTimeout: "0s", tcpCloseWaitTimeout: "0s" },
+  };
+  writeFileSync(join(folder, "config.json"), JSON.stringify(config));
+  let log = "";
+  const startMs = performance.now();
+  const daemon = startDaemon(folder, (text) => {
+    log += text;
+  });
+  const pid = daemon.child.pid ?? 0;
+  try {
+    const check = (): void => {
+      if (daemon.child.exitCode !== null) throw new Error(`the daemon ended:\n${log}`);
+    };
+    await until("the lists", () => {
+      check();
+      return /synced" controller="service config"/.test(log) && /synced" controller="endpoint slice config"/.test(log);
+    });
+    const listedMs = performance.now() - startMs;
+    await until("the rules", () => {
+      check();
+      return (
+        /"SyncProxyRules complete" ipFamily="IPv4"/.test(log) && /"SyncProxyRules complete" ipFamily="IPv6"/.test(log)
+      );
+    });
+    const syncedMs = performance.now() - startMs;
+    const synced = figuresOf(pid);
+    await sleep(task.settleSeconds * 1000);
+    const settled = figuresOf(pid);
+    const stream = await measure(daemon, server, task);
+    await sleep(task.settleSeconds * 1000);
+    const afterStream = figuresOf(pid);
+    daemon.child.kill("SIGKILL");
+    const source = await measureSource(server, task);
+    return {
+      mode,
+      services,
+      endpointsEach,
+      listBytes,
+      listedMs,
+      syncedMs,
+      syncedCpuMs: synced.cpuMs + synced.childrenCpuMs,
+      peakMb: synced.peakMb,
+      syncedMb: synced.rssMb,
+      settledMb: settled.rssMb,
+      fileMb: settled.fileMb,
+      stream,
+      afterStreamMb: afterStream.rssMb,
+      source,
+    };
+  } finally {
+    daemon.child.kill("SIGKILL");
+    server.stop();
+  }
+}
+
+const folder = mkdtempSync(join(tmpdir(), "kpts-bench-"));
+try {
+  const figures = await run(JSON.parse(process.argv[2] ?? "{}"), folder);
+  writeSync(1, `${JSON.stringify(figures)}\n`);
+} finally {
+  rmSync(folder, { recursive: true });
+}

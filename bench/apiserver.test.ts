@@ -1,0 +1,80 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { projectEndpointSlice, projectService } from "../src/cluster/projection/index.ts";
+import { apiService, apiSlice } from "./api-objects.ts";
+import { apiServerTable } from "./apiserver.ts";
+import type { ApiServerFigures, StreamFigures } from "./apiserver-figures.ts";
+import { judgeApiServer } from "./apiserver-targets.ts";
+import { GcTrace } from "./gc-trace.ts";
+import { figuresOf } from "./process-figures.ts";
+import { engineOptions, memoryEnvironment } from "./run-worker.ts";
+
+const STREAM: StreamFigures = {
+  events: 25_000,
+  bytesPerEvent: 2500,
+  cpuUsPerEvent: 60,
+  kernelCpuUsPerEvent: 5,
+  childrenCpuUsPerEvent: 0,
+  allocatedBytesPerEvent: 10_000,
+  pauseShare: 0.01,
+  rssMb: 210,
+};
+
+function figures(changes: Partial<ApiServerFigures> = {}): ApiServerFigures {
+  return {
+    mode: "nftables",
+    services: 10_000,
+    endpointsEach: 5,
+    listBytes: 34e6,
+    listedMs: 1500,
+    syncedMs: 8000,
+    syncedCpuMs: 7000,
+    peakMb: 220,
+    syncedMb: 200,
+    settledMb: 150,
+    fileMb: 55,
+    stream: STREAM,
+    afterStreamMb: 155,
+    source: STREAM,
+    ...changes,
+  };
+}
+
+test("each target is missed by what exceeds it", () => {
+  const missed = (changes: Partial<ApiServerFigures>) =>
+    judgeApiServer([figures(changes)])
+      .filter(({ passed }) => !passed)
+      .map(({ text }) => text)
+      .join("\n");
+  assert.equal(missed({}), "");
+  assert.match(missed({ settledMb: 201 }), /^nftables: 201 MB resident once settled[^\n]*$/);
+  assert.match(missed({ afterStreamMb: 201 }), /^nftables: 201 MB after the events[^\n]*$/);
+  assert.match(missed({ source: { ...STREAM, cpuUsPerEvent: 100 } }), /adds 100 µs[^\n]*$/);
+});
+
+test("the table has a column per mode", () => {
+  const lines = apiServerTable([figures(), figures({ mode: "iptables" })]).split("\n");
+  assert.match(lines[0] ?? "", /nftables, 10000 × 5 +iptables, 10000 × 5$/);
+  assert.ok(lines.some((line) => /allocated per event +10\.0 kB +10\.0 kB$/.test(line)));
+});
+
+test("what the collector says is summed up per heap, from its first line on", () => {
+  const trace = new GcTrace();
+  const line = (isolate: string, before: number, after: number) =>
+    `[7:${isolate}]  30 ms: Scavenge ${before} (50.0) -> ${after} (60.0) MB, pooled: 0 MB, 0.50 / 0.00 ms  (average mu = 1.000) allocation failure;\n`;
+  const text = line("0xa", 4.5, 4) + line("0xb", 9, 1) + line("0xa", 7, 5) + line("0xb", 1.5, 1);
+  for (const character of text) trace.push(character);
+  assert.deepEqual([trace.allocatedMb, trace.pauseMs, trace.collections], [3.5, 2, 4]);
+});
+
+test("the objects that are served are usable ones", () => {
+  assert.ok(projectService(apiService(7)).ok);
+  const slice = projectEndpointSlice(apiSlice(7, 5, 1, 0));
+  assert.ok(slice.ok && slice.record.endpoints.length === 5 && slice.warnings.length === 0);
+});
+
+test("the program is measured with the options that it is installed with", () => {
+  assert.ok(engineOptions().some((option) => option.startsWith("--max-semi-space-size=")));
+  assert.ok("MALLOC_ARENA_MAX" in memoryEnvironment());
+  assert.ok(figuresOf(process.pid).rssMb > 10);
+});
