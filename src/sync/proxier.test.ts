@@ -115,6 +115,17 @@ describe("proxier: which event causes which sync (core.md §6.3)", () => {
     assert.equal(bench.metrics.calls.filter((call) => call === "repair").length, 1);
   });
 
+  it("queues a partial sync, and counts no repair, when the mode asks for one", async () => {
+    const bench = new ProxierBench();
+    await bench.start();
+    await bench.clock.advance(5000);
+    bench.backend.requestSync?.();
+    await bench.clock.settle();
+    assert.equal(bench.backend.calls.length, 2);
+    assert.equal(bench.backend.calls[1]?.isFullSync, false);
+    assert.equal(bench.metrics.calls.filter((call) => call === "repair").length, 0);
+  });
+
   it("starts a monitor again that failed", async () => {
     const bench = new ProxierBench();
     bench.backend.monitorError = new Error("no permission");
@@ -407,6 +418,15 @@ describe("proxier: after a success", () => {
     await bench.start();
     assert.equal(bench.proxier.status.isFailing, false);
     assert.match(bench.log.lines.join("\n"), /port in use.*\n.*not permitted/);
+  });
+
+  it("leaves conntrack to a mode whose flows do not end at endpoints", async () => {
+    const bench = new ProxierBench();
+    bench.backend.endsUdpFlows = true;
+    addService(bench, "a", UDP);
+    bench.proxier.onEndpointSlice({ kind: "add", object: sliceRecord("a", ["10.1.0.1"], UDP_SLICE) });
+    await bench.start();
+    assert.equal(bench.conntrack.dumps, 0);
   });
 
   it("deletes the flows of UDP endpoints that are gone, and measures that", async () => {

@@ -37,6 +37,7 @@ export class FakeBackend implements Backend {
   readonly family: IpFamily;
   usesServiceCIDRs = false;
   skipsPeriodicFullSync = false;
+  endsUdpFlows = false;
   /** What is in the kernel. */
   programmed = new Map<string, string>();
   readonly calls: SyncCall[] = [];
@@ -45,6 +46,8 @@ export class FakeBackend implements Backend {
   script: (call: number, input: SyncInput) => SyncScript = () => ({});
   /** Set while the monitor runs. */
   lose: (() => void) | undefined;
+  /** The same, for what is no loss. */
+  requestSync: (() => void) | undefined;
   monitorError: Error | undefined;
   readonly #clock: Clock;
   #isBusy = false;
@@ -64,7 +67,7 @@ export class FakeBackend implements Backend {
     }
   }
 
-  async monitor(onLost: () => void, signal: AbortSignal): Promise<void> {
+  async monitor(onLost: () => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
     const error = this.monitorError;
     this.monitorError = undefined;
     if (error !== undefined) throw error;
@@ -72,6 +75,7 @@ export class FakeBackend implements Backend {
       this.programmed.clear();
       onLost();
     };
+    this.requestSync = requestSync;
     await this.#clock.sleep(Number.MAX_SAFE_INTEGER, signal);
     this.lose = undefined;
   }
