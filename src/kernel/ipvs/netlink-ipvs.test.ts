@@ -52,11 +52,12 @@ async function until(holds: () => Promise<boolean>): Promise<void> {
   }
 }
 
-/** Removes IPVS with all its schedulers; what was flushed holds on to them for a moment. */
+/** Removes IPVS with all that needs it; what was flushed holds on to it for a moment. */
 async function removeModules(): Promise<void> {
   await until(async () => {
-    const loaded = readFileSync("/proc/modules", "utf8").match(/^ip_vs_\w+/gm) ?? [];
-    return spawnSync("modprobe", ["-r", ...loaded, "ip_vs"]).status === 0;
+    const [, users = ""] = /^ip_vs \d+ \d+ (\S+)/m.exec(readFileSync("/proc/modules", "utf8")) ?? [];
+    const needing = users.split(",").filter((name) => /^\w/.test(name));
+    return spawnSync("modprobe", ["-r", ...needing, "ip_vs"]).status === 0;
   });
 }
 

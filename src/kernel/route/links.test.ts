@@ -63,7 +63,7 @@ describe("devices in memory", () => {
 
 const ip = (...words: string[]): void => void execFileSync("ip", words, { stdio: ["ignore", "pipe", "pipe"] });
 
-inNetns(import.meta.url, { name: "links" }, () => {
+inNetns(import.meta.url, { name: "links", timeoutMs: 180_000 }, () => {
   const skip = skipWithoutDummyDevices();
 
   linksContract({

@@ -28,7 +28,7 @@ export interface LinksSubject {
 }
 
 const DEVICE = "kube-ipvs0";
-const PATIENCE_MS = 5000;
+const PATIENCE_MS = 15_000;
 
 const ip = (text: string): IpAddress => text as IpAddress; // canonical literals below
 const [A, B, C] = [ip("10.96.0.1"), ip("10.96.0.2"), ip("10.96.0.3")];
