@@ -73,8 +73,7 @@ async function ruleFronts(context: BackendContext, { sockets, relays, retry }: F
   });
   const iptables = await createIptables(iptablesTools(family, log));
   const hasBridgePorts = await knowsBridgePorts(iptables);
-  const { restoreFailures } = metrics.iptablesMetrics(family);
-  const rules = new PortalRules({ iptables, onRestoreFailure: () => restoreFailures.inc(), log });
+  const rules = new PortalRules({ iptables, metrics: metrics.iptablesMetrics(family), log });
   await rules.start();
   if (!hasBridgePorts) log.info("The kernel has no xt_physdev: external IPs are served to pods as to everybody");
   return new RuleFronts({

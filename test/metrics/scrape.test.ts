@@ -1,4 +1,4 @@
-/** What a running daemon serves, in both modes and with an API server, against docs/metrics.md. */
+/** What a running daemon serves, in three modes and with an API server, against docs/metrics.md. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Family, parseMetrics } from "../../src/server/testing/metrics-text.ts";
@@ -54,7 +54,7 @@ function checkHistogram(name: string, samples: Family["samples"], buckets: reado
 }
 
 inNetns(import.meta.url, { name: "scrape", timeoutMs: 120_000 }, () => {
-  for (const mode of ["iptables", "nftables"]) {
+  for (const mode of ["iptables", "nftables", "userspace"]) {
     test(`a daemon in the ${mode} mode serves what the document says`, async (t) => {
       const server = await startClusterServer(t);
       const daemon = startApiDaemon(t, server, { config: CONFIG_CONF.replace('mode: ""', `mode: ${mode}`) });
@@ -89,7 +89,7 @@ inNetns(import.meta.url, { name: "scrape", timeoutMs: 120_000 }, () => {
         "kubernetes_feature_enabled",
         "rest_client_requests_total",
         "rest_client_request_duration_seconds",
-        ...(mode === "iptables" ? ["kubeproxy_sync_proxy_rules_iptables_total"] : []),
+        ...(mode === "nftables" ? [] : ["kubeproxy_sync_proxy_rules_iptables_total"]),
       ]) {
         assert.ok(families.has(name), `${name} is missing`);
       }

@@ -108,6 +108,7 @@ for (const rules of ["iptables", "none"] as const) {
         if (rules === "iptables") await fresh.rules.start();
         await fresh.sync({ full: true });
         assert.deepEqual(state(rig), state(fresh));
+        assert.equal(rig.totals.filter + rig.totals.nat, rig.portalRules.length);
       }),
       { numRuns: 150 },
     );

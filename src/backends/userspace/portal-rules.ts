@@ -14,10 +14,17 @@ import { applyFull, type DesiredPort } from "../iptables/transactions.ts";
 import { PORTAL_JUMPS, PORTAL_STATIC_PLAN } from "./plan-portal-rules.ts";
 import { digestOf, savedLines } from "./saved-portal-rules.ts";
 
+/** What of the iptables measurements this mode makes. */
+export interface RuleMetrics {
+  /** A restore was refused or failed. */
+  readonly restoreFailures: { inc(): void };
+  /** Rules in the kernel. */
+  setTotal(table: "filter" | "nat", rules: number): void;
+}
+
 export interface PortalRulesOptions {
   readonly iptables: Iptables;
-  /** A restore was refused or failed. */
-  readonly onRestoreFailure: () => void;
+  readonly metrics: RuleMetrics;
   readonly log: Logger;
 }
 
@@ -37,6 +44,8 @@ export class PortalRules {
   readonly #owners = new Map<string, Owned>();
   /** Owners whose rules the kernel refused, and why. */
   #refused: ReadonlyMap<string, string> = new Map();
+  /** Rules in the kernel, kept by difference. */
+  readonly #count = { filter: 0, nat: 0 };
   /** Whether the kernel holds what is remembered. */
   #isInForce = false;
   /** Changes with every write, so that a check knows whether one came between. */
@@ -46,16 +55,6 @@ export class PortalRules {
 
   constructor(options: PortalRulesOptions) {
     this.#options = options;
-  }
-
-  /** Number of rules in the kernel. */
-  get count(): { readonly filter: number; readonly nat: number } {
-    const count = { filter: 0, nat: 0 };
-    for (const { inKernel } of this.#owners.values()) {
-      count.filter += countOf(inKernel?.filterShared ?? "");
-      count.nat += countOf(inKernel?.natShared ?? "");
-    }
-    return count;
   }
 
   /**
@@ -86,10 +85,11 @@ export class PortalRules {
       const isDone =
         changed !== "all" && this.#isInForce && this.#refused.size === 0 && (await this.#writeSome(changed));
       if (!isDone) await this.#writeAll();
+      for (const table of ["filter", "nat"] as const) this.#options.metrics.setTotal(table, this.#count[table]);
       return this.#refused;
     } catch (error) {
       this.#isInForce = false;
-      if (error instanceof IptablesRestoreError) this.#options.onRestoreFailure();
+      if (error instanceof IptablesRestoreError) this.#options.metrics.restoreFailures.inc();
       throw error;
     } finally {
       this.#writes += 1;
@@ -113,8 +113,7 @@ export class PortalRules {
     if (writes !== this.#writes) return "unknown";
     const lines = savedLines({ filter, nat });
     if (lines === undefined) return "absent";
-    const { count } = this;
-    if (lines.length !== count.filter + count.nat) return "absent";
+    if (lines.length !== this.#count.filter + this.#count.nat) return "absent";
     const digest = digestOf(lines);
     this.#digest ??= digest;
     return digest === this.#digest ? "present" : "absent";
@@ -122,6 +121,7 @@ export class PortalRules {
 
   /** Empties the chains, so that nothing leads to ports that are given up. */
   async clear(): Promise<void> {
+    for (const owned of this.#owners.values()) this.#note(owned, undefined);
     this.#owners.clear();
     await this.#empty();
   }
@@ -141,16 +141,21 @@ export class PortalRules {
       await send(this.#options.iptables, deltaPayload(changes));
     } catch (error) {
       if (!isAttributable(error)) throw error;
-      this.#options.onRestoreFailure();
+      this.#options.metrics.restoreFailures.inc();
       this.#options.log.error("A change of the portal rules was refused, rewriting all of them", error);
       return false;
     }
-    for (const { owner, after } of changes) this.#remember(owner, after);
+    for (const { owner, after } of changes) {
+      const owned = this.#owners.get(owner);
+      if (owned === undefined) continue;
+      this.#note(owned, after === undefined ? undefined : installed(after));
+      if (after === undefined) this.#owners.delete(owner);
+    }
     return true;
   }
 
   async #writeAll(): Promise<void> {
-    const { iptables, onRestoreFailure, log } = this.#options;
+    const { iptables, metrics, log } = this.#options;
     this.#isInForce = false;
     await this.#ensureJumps();
     const ports = new Map<string, DesiredPort>();
@@ -164,23 +169,22 @@ export class PortalRules {
       savedFilter: undefined,
       filterBefore: new Map(),
       onRefused: (error) => {
-        onRestoreFailure();
+        metrics.restoreFailures.inc();
         log.error("Failed to execute iptables-restore", error);
       },
     });
     for (const [owner, owned] of this.#owners) {
-      owned.inKernel = now.get(owner);
+      this.#note(owned, now.get(owner));
       if (owned.wanted === undefined) this.#owners.delete(owner);
     }
     this.#refused = new Map([...failures].map(([owner, { reason }]) => [owner, reason]));
     this.#isInForce = true;
   }
 
-  #remember(owner: string, after: PortRules | undefined): void {
-    const owned = this.#owners.get(owner);
-    if (owned === undefined) return;
-    if (after === undefined) this.#owners.delete(owner);
-    else owned.inKernel = installed(after);
+  #note(owned: Owned, inKernel: InstalledRules | undefined): void {
+    this.#count.filter += countOf(inKernel?.filterShared ?? "") - countOf(owned.inKernel?.filterShared ?? "");
+    this.#count.nat += countOf(inKernel?.natShared ?? "") - countOf(owned.inKernel?.natShared ?? "");
+    owned.inKernel = inKernel;
   }
 
   async #ensureJumps(): Promise<void> {

@@ -49,6 +49,7 @@ export class BackendRig {
   readonly endpoints = new Map<string, readonly Endpoint[]>();
   readonly errors: string[] = [];
   readonly counts: Record<string, number> = {};
+  readonly totals = { filter: 0, nat: 0 };
   hostAddresses: readonly string[] = HOST;
   /** Called by the test when the host's addresses changed. */
   tellHostChanged: () => void = () => {};
@@ -82,7 +83,12 @@ export class BackendRig {
     });
     this.rules = new PortalRules({
       iptables: this.iptables,
-      onRestoreFailure: () => count("restoreFailure")("-"),
+      metrics: {
+        restoreFailures: { inc: () => count("restoreFailure")("-") },
+        setTotal: (table, rules) => {
+          this.totals[table] = rules;
+        },
+      },
       log,
     });
     this.fronts = this.#fronts(options, log);
