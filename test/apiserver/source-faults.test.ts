@@ -308,6 +308,21 @@ test("a watch that falls silent is opened anew at once", async (t) => {
   assert.deepEqual(waits, [], "nothing says that the server needs a rest");
 });
 
+test("a watch that is cut is opened anew at once, however often, as long as it works in between", async (t) => {
+  const { waits, clock } = notingClock();
+  const source = await start(t, { clock });
+  const { server, sink, log } = source;
+  for (let cut = 0; cut < 5; cut++) {
+    await settled(source, "services");
+    cutServices(server);
+  }
+  server.put("services", service(1, { type: "NodePort" }));
+  await settled(source, "services");
+  assert.equal(sink.take("services").at(-1), "update default/svc-1");
+  assert.deepEqual(log.errors(), []);
+  assert.deepEqual(waits, []);
+});
+
 test("a streamed list that never ends is given up for pages", async (t) => {
   const { sink, server } = await start(t, {
     times: { streamIdleMs: 10_000 },

@@ -57,6 +57,8 @@ const EXPIRED: readonly ApiErrorCode[] = ["expired"];
 const TRY_PAGES: readonly ApiErrorCode[] = [...LIST_AGAIN, "server_error", "timeout"];
 /** What happens to every watch now and then. */
 const ORDINARY_ENDS: readonly ApiErrorCode[] = ["unreachable", "timeout", "expired", "too_many_requests"];
+/** A watch that worked until then is only opened anew: nothing says that the server needs a rest. */
+const CUTS: readonly ApiErrorCode[] = ["unreachable", "timeout"];
 
 export interface ReflectorOptions<K extends ObjectKind> {
   readonly resource: WatchedResource<K>;
@@ -90,6 +92,8 @@ export class Reflector<K extends ObjectKind> {
   #streamsLists: boolean;
   /** The server has accepted the running watch. */
   #isOpen = false;
+  /** It has also brought something, or lasted for a while. */
+  #isSteady = false;
 
   constructor(options: ReflectorOptions<K>) {
     const { resource, sink, clock, random = Math.random, onProblem = () => {} } = options;
@@ -122,6 +126,7 @@ export class Reflector<K extends ObjectKind> {
 
   async #turn(signal: AbortSignal): Promise<void> {
     this.#isOpen = false;
+    this.#isSteady = false;
     if (!this.#mustList) return await this.#watch({ resourceVersion: this.#version }, signal);
     if (this.#streamsLists && (await this.#streamList(signal))) return;
     await this.#listPages(signal);
@@ -247,19 +252,20 @@ export class Reflector<K extends ObjectKind> {
 
   /** A watch goes on after a list, which is what all of this is for. */
   #works(): void {
-    if (!this.#mustList) this.#failures.succeeded();
+    if (this.#mustList) return;
+    this.#isSteady = true;
+    this.#failures.succeeded();
   }
 
   async #recover(error: ApiError, signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
     const isOrdinary = this.#isOpen && isApiError(error, ...ORDINARY_ENDS);
-    // A silent watch is only opened anew: nothing says that there is an outage.
     this.#failures.failed(error, isOrdinary || error.code === "expired");
     // Of a watch, `expired` says that what followed its version is forgotten; of a list, that the version is.
     const lost: readonly ApiErrorCode[] = ["version_too_large", "refused", ...(this.#mustList ? EXPIRED : [])];
     if (lost.includes(error.code)) this.#isVersionLost = true;
     if (isApiError(error, ...LIST_AGAIN)) this.#mustList = true;
-    if (isOrdinary && error.code === "timeout") return;
+    if (this.#isSteady && isApiError(error, ...CUTS)) return;
     await clock.sleep(Math.max(this.#backoff.next(), error.facts.retryAfterMs ?? 0), signal);
   }
 
