@@ -6,6 +6,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { kernelSkip } from "../../test/support/topology.ts";
+import { missingForMode } from "./kernel-capabilities.ts";
+import { demoModes, isDemoMode } from "./modes.ts";
 
 const module = fileURLToPath(new URL("./run-demo.ts", import.meta.url));
 
@@ -29,12 +31,17 @@ function namespacesOf({ pid }: Outcome): string[] {
   return readdirSync("/run/netns").filter((name) => name.startsWith(`kpts-demo-${pid}.`));
 }
 
-test("every request of the examples meets what it must, and nothing is left", { skip: kernelSkip }, async () => {
-  const outcome = await demo("--once");
-  assert.equal(outcome.status, 0, outcome.output);
-  assert.match(outcome.output, /✓ \d{3} as expected · \d+ requests\n$/);
-  assert.deepEqual(namespacesOf(outcome), []);
-});
+for (const mode of Object.keys(demoModes).filter(isDemoMode)) {
+  const missing = await missingForMode(mode);
+  test(`${mode}: every request of the examples meets what it must, and nothing is left`, {
+    skip: missing.length > 0 ? missing.join("; ") : kernelSkip,
+  }, async () => {
+    const outcome = await demo("--once", "--mode", mode);
+    assert.equal(outcome.status, 0, outcome.output);
+    assert.match(outcome.output, /✓ \d{3} as expected · \d+ requests\n$/);
+    assert.deepEqual(namespacesOf(outcome), []);
+  });
+}
 
 test("a service that another one shadows is found out, and the exit status says so", {
   skip: kernelSkip,
