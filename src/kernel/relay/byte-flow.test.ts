@@ -5,6 +5,7 @@ import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { describe, it, type TestContext } from "node:test";
 import { ByteFlow, readByEvents, readThrough } from "./byte-flow.ts";
+import { FairTurns } from "./fair-turns.ts";
 import { ReadBuffers, SMALL_READ_BYTES } from "./read-buffers.ts";
 import { LOOPBACK, receiveAll, tcpClient, tcpServer, until } from "./testing/relay-lab.ts";
 
@@ -44,7 +45,7 @@ describe("a byte flow", () => {
       const { sink, received } = await sinkPair(t);
       const buffers = new ReadBuffers();
       let count = 0;
-      const flow = new ByteFlow(buffers, (bytes) => {
+      const flow = new ByteFlow({ buffers, turns: new FairTurns() }, (bytes) => {
         count += bytes;
       });
       const source = read(flow, accepted);
@@ -63,7 +64,7 @@ describe("a byte flow", () => {
     const { sink } = await sinkPair(t);
     const buffers = new ReadBuffers();
     let most = 0;
-    const flow = new ByteFlow(buffers, () => {
+    const flow = new ByteFlow({ buffers, turns: new FairTurns() }, () => {
       most = Math.max(most, buffers.lentLarge);
     });
     flow.connect(readThrough(flow, accepted), sink);

@@ -6,10 +6,17 @@
  * the processor time per byte next to `source.pipe(sink)`.
  */
 import { type OnReadOpts, Socket, type SocketConstructorOpts } from "node:net";
+import type { FairTurns } from "./fair-turns.ts";
 import { type ReadBuffers, SMALL_READ_BYTES } from "./read-buffers.ts";
 
+/** What all flows of a process share. */
+export interface FlowShared {
+  readonly buffers: ReadBuffers;
+  readonly turns: FairTurns;
+}
+
 export class ByteFlow {
-  readonly #buffers: ReadBuffers;
+  readonly #shared: FlowShared;
   readonly #onBytes: (count: number) => void;
   #source: Socket | undefined;
   #sink: Socket | undefined;
@@ -20,8 +27,8 @@ export class ByteFlow {
   #isWriting = false;
 
   /** @param onBytes told of every write. */
-  constructor(buffers: ReadBuffers, onBytes: (count: number) => void) {
-    this.#buffers = buffers;
+  constructor(shared: FlowShared, onBytes: (count: number) => void) {
+    this.#shared = shared;
     this.#onBytes = onBytes;
   }
 
@@ -40,7 +47,7 @@ export class ByteFlow {
 
   /** Gives the memory back. Both sockets must be closed. */
   release(): void {
-    if (this.#buffer !== undefined) this.#buffers.giveBack(this.#buffer);
+    if (this.#buffer !== undefined) this.#shared.buffers.giveBack(this.#buffer);
     this.#buffer = undefined;
   }
 
@@ -54,12 +61,17 @@ export class ByteFlow {
     sink.write(count === bytes.length ? bytes : bytes.subarray(0, count), this.#onWritten);
     // Usually the kernel took everything at once; the callback comes later all the same.
     this.#isWriting = sink.writableLength > 0;
-    return !this.#isWriting;
+    if (this.#isWriting) return false;
+    return count <= SMALL_READ_BYTES || this.#shared.turns.mayGoOn(this.#readOn);
   }
 
   readonly #onWritten = (): void => {
     if (!this.#isWriting || this.#sink?.writableLength !== 0) return;
     this.#isWriting = false;
+    this.#readOn();
+  };
+
+  readonly #readOn = (): void => {
     this.#source?.resume();
   };
 
@@ -67,15 +79,15 @@ export class ByteFlow {
   #nextBuffer(): Buffer {
     const current = this.#buffer;
     if (current === undefined) {
-      this.#buffer = this.#buffers.takeSmall();
+      this.#buffer = this.#shared.buffers.takeSmall();
       return this.#buffer;
     }
     if (this.#isWriting || this.#wanted === "same") return current;
     const isSmall = current.length === SMALL_READ_BYTES;
     if (isSmall === (this.#wanted === "small")) return current;
-    const next = isSmall ? this.#buffers.takeLarge() : this.#buffers.takeSmall();
+    const next = isSmall ? this.#shared.buffers.takeLarge() : this.#shared.buffers.takeSmall();
     if (next === undefined) return current;
-    this.#buffers.giveBack(current);
+    this.#shared.buffers.giveBack(current);
     this.#buffer = next;
     return next;
   }

@@ -2,6 +2,7 @@
 import type { Logger } from "../../logging/logger.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { DescriptorBudget, shareOfRelays } from "./descriptor-budget.ts";
+import { FairTurns } from "./fair-turns.ts";
 import { holdPort } from "./held-port.ts";
 import { OwnDials } from "./own-dials.ts";
 import { ReadBuffers } from "./read-buffers.ts";
@@ -37,7 +38,7 @@ export class NodeRelays implements Relays {
       parent: budget,
       onShortage: () => log.warn("Too many UDP sessions: datagrams of new clients are dropped", { sessionLimit }),
     });
-    this.#tcp = { buffers: new ReadBuffers(), budget, ownDials: new OwnDials(), log };
+    this.#tcp = { buffers: new ReadBuffers(), turns: new FairTurns(), budget, ownDials: new OwnDials(), log };
     this.#udp = { budget, sessionBudget, log };
   }
 

@@ -4,17 +4,15 @@
  */
 import type { Socket } from "node:net";
 import type { Logger } from "../../logging/logger.ts";
-import { ByteFlow, readThrough } from "./byte-flow.ts";
+import { ByteFlow, type FlowShared, readThrough } from "./byte-flow.ts";
 import type { DescriptorBudget } from "./descriptor-budget.ts";
 import type { OwnDials } from "./own-dials.ts";
-import type { ReadBuffers } from "./read-buffers.ts";
 import { type Destination, DIAL_TIMEOUTS_MS, type RelayOptions } from "./relay.ts";
 import { resetSocket } from "./reset-socket.ts";
 import { TcpDial } from "./tcp-dial.ts";
 
 /** What all connections of a process share. */
-export interface TcpShared {
-  readonly buffers: ReadBuffers;
+export interface TcpShared extends FlowShared {
   readonly budget: DescriptorBudget;
   readonly ownDials: OwnDials;
   readonly log: Logger;
@@ -100,7 +98,7 @@ export class TcpConnection {
       return;
     }
     const { observer } = this.#options;
-    const flow = new ByteFlow(this.#shared.buffers, (count) => observer.bytes("out", count));
+    const flow = new ByteFlow(this.#shared, (count) => observer.bytes("out", count));
     const startedMs = performance.now();
     this.#dialling = new TcpDial(destination, timeoutMs, flow, {
       from: this.#isWatched ? (local) => this.#remember(local) : undefined,
@@ -121,7 +119,7 @@ export class TcpConnection {
 
   #open(endpoint: Socket, outward: ByteFlow): void {
     const { observer } = this.#options;
-    const inward = new ByteFlow(this.#shared.buffers, (count) => observer.bytes("in", count));
+    const inward = new ByteFlow(this.#shared, (count) => observer.bytes("in", count));
     const client = readThrough(inward, this.#clientSocket);
     this.#clientSocket = client;
     this.#endpointSocket = endpoint;

@@ -64,6 +64,25 @@ inNetns(import.meta.url, { name: "relayload", timeoutMs: 120_000 }, () => {
     assert.deepEqual([seen.closed, seen.refusals], [CONCURRENT, []]);
   });
 
+  test("100 connections at full speed, which take turns, lose nothing", async (t) => {
+    const size = 3_000_000;
+    const server = await tcpServer(t, (socket) => {
+      socket.once("data", (first) => socket.end(Buffer.alloc(size, first)));
+    });
+    const { relay, seen } = await relayTo(t, "TCP", server);
+    const download = async (_: unknown, index: number): Promise<void> => {
+      const client = await tcpClient(t, relay);
+      const sign = Buffer.of(1 + index);
+      client.write(sign);
+      const { data } = await receiveAll(client);
+      assert.ok(data.equals(Buffer.alloc(size, sign)), `connection ${index}: ${data.length} bytes`);
+      client.end();
+    };
+    await Promise.all(Array.from({ length: 100 }, download));
+    await until(() => relay.connections === 0);
+    assert.equal(seen.bytes.out, 100 * size);
+  });
+
   test("an endpoint that says nothing is given up in time, and holds nobody else up (trap 5)", async (t) => {
     const silent = silentEndpoint();
     const server = await tcpServer(t, echo);

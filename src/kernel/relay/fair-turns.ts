@@ -1,0 +1,51 @@
+/**
+ * A share of the event loop for everybody: connections at full speed would otherwise take all of their bytes in one turn, and
+ * with hundreds of them nothing else (new connections, datagrams, syncs, health) would be looked at for half a second.
+ */
+
+/** How long connections may carry bytes in one turn; after that each still carries what it has read. */
+const TURN_MS = 8;
+
+/** How many that had to wait go on in the next turn: all of them, with a read each, might be too long a turn again. */
+const GO_ON_AT_ONCE = 32;
+
+export class FairTurns {
+  readonly #nowMs: () => number;
+  #startMs = 0;
+  #isTurnKnown = false;
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(nowMs: () => number = () => performance.now()) {
+    this.#nowMs = nowMs;
+  }
+
+  /**
+   * To be asked after every read of many bytes.
+   *
+   * @returns whether to read on in this turn of the event loop; otherwise `goOn` is called in a later one, in the order of
+   * asking.
+   */
+  mayGoOn(goOn: () => void): boolean {
+    if (!this.#isTurnKnown) {
+      this.#beginTurn();
+      return true;
+    }
+    if (this.#nowMs() - this.#startMs < TURN_MS) return true;
+    this.#waiting.push(goOn);
+    return false;
+  }
+
+  #beginTurn(): void {
+    this.#isTurnKnown = true;
+    this.#startMs = this.#nowMs();
+    // Comes when all sockets of this turn have been looked at.
+    setImmediate(this.#endTurn);
+  }
+
+  readonly #endTurn = (): void => {
+    this.#isTurnKnown = false;
+    for (const goOn of this.#waiting.splice(0, GO_ON_AT_ONCE)) goOn();
+    // Nobody may ask in the next turn, and there are some who wait for its end.
+    if (this.#waiting.length > 0) this.#beginTurn();
+  };
+}
