@@ -10,7 +10,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { GRACE_PERIOD_MS } from "../../src/backends/ipvs/graceful-termination.ts";
 import { SET_IDS, setName } from "../../src/backends/ipvs/names.ts";
-import type { NodeState } from "../../src/backends/ipvs/testing/memory-node.ts";
+import type { NodeState } from "../../src/backends/ipvs/testing/node-state.ts";
 import { type Step, stepArbitrary } from "./cluster-arbitrary.ts";
 import { IpvsHistory } from "./ipvs-history.ts";
 

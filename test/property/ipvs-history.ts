@@ -1,12 +1,13 @@
 /** A history of one address family in the ipvs mode: objects, model, and the backend on a kernel in memory. */
 import { BackendRig, type BackendRigOptions } from "../../src/backends/ipvs/testing/backend-rig.ts";
-import { MemoryNode, type NodeState } from "../../src/backends/ipvs/testing/memory-node.ts";
+import { MemoryNode } from "../../src/backends/ipvs/testing/memory-node.ts";
+import type { NodeState } from "../../src/backends/ipvs/testing/node-state.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../../src/cluster/objects.ts";
 import { type RealServerKey, type VirtualServerKey, virtualServerText } from "../../src/kernel/ipvs/ipvs.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import { ProxyState } from "../../src/model/proxy-state.ts";
 import { ip } from "../../src/model/testing/records.ts";
-import { type IpFamily, joinHostPort } from "../../src/net/ip.ts";
+import { type IpAddress, type IpFamily, joinHostPort } from "../../src/net/ip.ts";
 import type { SyncOutcome } from "../../src/sync/backend.ts";
 import { NODE_NAME, type Step } from "./cluster-arbitrary.ts";
 import { Objects } from "./cluster-history.ts";
@@ -22,10 +23,17 @@ export class IpvsHistory {
   readonly #services = new Objects<ServiceRecord>();
   readonly #slices = new Objects<EndpointSliceRecord>();
   readonly #connections = new Map<string, readonly [VirtualServerKey, RealServerKey]>();
+  readonly #onAddress: (address: IpAddress, isThere: boolean) => void;
   #hasSharedAddress = false;
 
-  constructor(family: IpFamily, options: Omit<BackendRigOptions, "family" | "node"> = {}) {
+  /** @param onAddress told, with a kernel of the test's own, when an address comes to `eth0` or goes. */
+  constructor(
+    family: IpFamily,
+    options: Omit<BackendRigOptions, "family" | "node"> = {},
+    onAddress: (address: IpAddress, isThere: boolean) => void = () => {},
+  ) {
     this.#family = family;
+    this.#onAddress = onAddress;
     this.node = new MemoryNode(family);
     const now = () => 0;
     this.state = new ProxyState({ family, nodeName: NODE_NAME, allowExternalIPs: true, now, log: silentLogger });
@@ -99,10 +107,12 @@ export class IpvsHistory {
   }
 
   #setSharedAddress(isThere: boolean): void {
+    if (isThere === this.#hasSharedAddress) return;
     const address = ip(SHARED_ADDRESS[this.#family]);
     this.#hasSharedAddress = isThere;
     if (isThere) this.node.links.addForeignAddress("eth0", address, 128);
     else this.node.links.removeForeignAddress("eth0", address);
+    this.#onAddress(address, isThere);
     this.rig.requireFullSync();
   }
 }

@@ -13,7 +13,8 @@ import type { SyncOutcome } from "../../../sync/backend.ts";
 import { FakeClock } from "../../../sync/testing/fake-clock.ts";
 import { IpvsBackend } from "../backend.ts";
 import type { PlanConfig } from "../plan-options.ts";
-import { MemoryNode, NODE_IPS, type NodeState } from "./memory-node.ts";
+import { MemoryNode, NODE_IPS } from "./memory-node.ts";
+import type { IpvsKernel, NodeState } from "./node-state.ts";
 
 /** What the model says; live. */
 export interface ModelView {
@@ -31,6 +32,8 @@ export interface LogLine {
 export interface BackendRigOptions {
   readonly family?: IpFamily;
   readonly node?: MemoryNode;
+  /** A kernel to work on instead of the node's. */
+  readonly kernel?: IpvsKernel;
   readonly config?: Partial<PlanConfig>;
   readonly excludeCIDRs?: readonly string[];
   readonly nodePortAddresses?: readonly string[];
@@ -79,7 +82,7 @@ export class BackendRig {
   }
 
   #newBackend(): IpvsBackend {
-    const { ipvs, ipset, links, iptables } = this.node;
+    const { ipvs, ipset, links, iptables } = this.#options.kernel ?? this.node;
     const { excludeCIDRs = [], nodePortAddresses: configured = [] } = this.#options;
     return new IpvsBackend({
       config: this.config,
@@ -175,7 +178,8 @@ export class BackendRig {
   async fromNothing(prepare: (node: MemoryNode) => void = () => {}): Promise<NodeState> {
     const node = new MemoryNode(this.#family);
     prepare(node);
-    const rig = new BackendRig(this.#model, { ...this.#options, node });
+    const { kernel: _, ...options } = this.#options;
+    const rig = new BackendRig(this.#model, { ...options, node });
     rig.zone = this.zone;
     await rig.sync();
     return await node.state();

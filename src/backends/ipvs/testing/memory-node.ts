@@ -3,29 +3,14 @@
 import { ipsetEntryText } from "../../../kernel/ipset/ipset.ts";
 import { MemoryIpset } from "../../../kernel/ipset/memory-ipset.ts";
 import { MemoryIptables } from "../../../kernel/iptables/memory-iptables.ts";
-import { virtualServerText } from "../../../kernel/ipvs/ipvs.ts";
 import { MemoryIpvs } from "../../../kernel/ipvs/memory-ipvs.ts";
 import { MemoryLinks } from "../../../kernel/route/memory-links.ts";
 import { ip } from "../../../model/testing/records.ts";
 import type { IpFamily } from "../../../net/ip.ts";
-import { DUMMY_DEVICE } from "../names.ts";
-import { realServerText } from "../virtual-server-step.ts";
+import { type NodeState, readNodeState } from "./node-state.ts";
 
 /** The node's own address, on `eth0`. */
 export const NODE_IPS: Readonly<Record<IpFamily, string>> = { IPv4: "192.168.0.2", IPv6: "fd00:200::2" };
-
-/** Everything that the mode has in the kernel. */
-export interface NodeState {
-  /** `10.0.0.1:80/TCP rr flags 0 timeout 0` → `10.1.0.1:80 weight 1`, sorted. */
-  readonly virtualServers: Readonly<Record<string, readonly string[]>>;
-  /** `NAME type family` → members, sorted. */
-  readonly sets: Readonly<Record<string, readonly string[]>>;
-  /** On kube-ipvs0, sorted; undefined without the device. */
-  readonly addresses: readonly string[] | undefined;
-  /** Text of iptables-save. */
-  readonly nat: string;
-  readonly filter: string;
-}
 
 /** What both families of a node share: all but iptables. */
 export class MemoryHost {
@@ -81,26 +66,7 @@ export class MemoryNode {
   #costs = { ipvs: 0, ipset: 0, links: 0, restores: 0 };
 
   async state(): Promise<NodeState> {
-    const virtualServers: Record<string, readonly string[]> = {};
-    for (const server of await this.ipvs.virtualServers(this.family)) {
-      const { scheduler, flags, timeoutSeconds } = server;
-      const title = `${virtualServerText(server)} ${scheduler} flags ${flags} timeout ${timeoutSeconds}`;
-      const realServers = (await this.ipvs.realServers(server)) ?? [];
-      virtualServers[title] = realServers.map((real) => `${realServerText(real)} weight ${real.weight}`).sort();
-    }
-    const sets: Record<string, readonly string[]> = {};
-    for (const { name, type, family } of await this.ipset.sets()) {
-      sets[`${name} ${type} ${family ?? "-"}`] = ((await this.ipset.members(name)) ?? []).map(ipsetEntryText).sort();
-    }
-    const hasDevice = (await this.links.link(DUMMY_DEVICE)) !== undefined;
-    const bound = (await this.links.addresses(this.family)).filter(({ link }) => link === DUMMY_DEVICE);
-    const state: NodeState = {
-      virtualServers: sorted(virtualServers),
-      sets: sorted(sets),
-      addresses: hasDevice ? bound.map(({ address }) => address as string).sort() : undefined,
-      nat: this.iptables.dump("nat"),
-      filter: this.iptables.dump("filter"),
-    };
+    const state = await readNodeState(this, this.family);
     this.takeCosts();
     return state;
   }
@@ -116,8 +82,4 @@ export class MemoryNode {
     const title = Object.keys(virtualServers).find((key) => key.startsWith(`${text} `));
     return title === undefined ? undefined : virtualServers[title];
   }
-}
-
-function sorted<T>(record: Readonly<Record<string, T>>): Record<string, T> {
-  return Object.fromEntries(Object.entries(record).sort(([a], [b]) => (a < b ? -1 : 1)));
 }

@@ -1,0 +1,125 @@
+/**
+ * Random histories in a kernel that has IPVS: what it holds after every sync is what one full sync leaves in the kernel in
+ * memory, and a restart writes nothing. `KPTS_PROPERTY_KERNEL_RUNS` sets how many histories are tried per family.
+ */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { test } from "node:test";
+import fc from "fast-check";
+import { NODE_IPS } from "../../src/backends/ipvs/testing/memory-node.ts";
+import { type IpvsKernel, type NodeState, readNodeState } from "../../src/backends/ipvs/testing/node-state.ts";
+import { openIpset } from "../../src/kernel/ipset/netlink-ipset.ts";
+import { createIptables } from "../../src/kernel/iptables/exec-iptables.ts";
+import { openIpvs } from "../../src/kernel/ipvs/open-ipvs.ts";
+import { execProcess } from "../../src/kernel/process.ts";
+import { openLinks } from "../../src/kernel/route/netlink-links.ts";
+import { silentLogger } from "../../src/logging/logger.ts";
+import type { IpAddress, IpFamily } from "../../src/net/ip.ts";
+import { inNetns } from "../support/in-netns.ts";
+import { stepArbitrary } from "./cluster-arbitrary.ts";
+import { IpvsHistory } from "./ipvs-history.ts";
+
+const RUNS = Number(process.env.KPTS_PROPERTY_KERNEL_RUNS ?? "12");
+const seed = process.env.KPTS_PROPERTY_SEED;
+
+const ip = (...words: string[]): void => void execFileSync("ip", words);
+
+function prepare(): void {
+  ip("link", "add", "eth0", "type", "dummy");
+  ip("link", "set", "eth0", "up");
+  ip("addr", "add", `${NODE_IPS.IPv4}/24`, "dev", "eth0");
+  ip("addr", "add", `${NODE_IPS.IPv6}/64`, "dev", "eth0", "nodad");
+}
+
+function setAddress(address: IpAddress, isThere: boolean): void {
+  if (isThere) ip("addr", "replace", `${address}/128`.replace(/^([0-9.]+)\/.*/, "$1/32"), "dev", "eth0");
+  else ip("addr", "del", `${address}/128`.replace(/^([0-9.]+)\/.*/, "$1/32"), "dev", "eth0");
+}
+
+/** The same object, whose calls that change something are told, with what they change. */
+function watched<T extends object>(target: T, onWrite: (...changes: unknown[]) => void): T {
+  return new Proxy(target, {
+    get(_, name) {
+      const member: unknown = Reflect.get(target, name);
+      if (typeof member !== "function") return member;
+      return (...args: unknown[]) => {
+        if (name === "restore") onWrite(args);
+        if (name === "apply" && Array.isArray(args[0])) onWrite(...args[0]);
+        return Reflect.apply(member, target, args);
+      };
+    },
+  });
+}
+
+interface OpenKernel extends IpvsKernel {
+  /** What was written since the last call. */
+  takeWrites(): unknown[];
+}
+
+async function open(family: IpFamily): Promise<OpenKernel> {
+  const writes: unknown[] = [];
+  const note = (...changes: unknown[]) => void writes.push(...changes);
+  return {
+    ipvs: watched(await openIpvs({ log: silentLogger }), note),
+    ipset: watched(openIpset(), note),
+    links: openLinks(),
+    iptables: watched(await createIptables({ family, exec: execProcess, log: silentLogger }), note),
+    takeWrites: () => writes.splice(0),
+  };
+}
+
+/** Removes all that a history left. */
+async function empty({ ipvs, ipset, links }: IpvsKernel): Promise<void> {
+  await ipvs.flush();
+  await links.deleteDummy("kube-ipvs0");
+  for (const tool of ["iptables-restore", "ip6tables-restore"]) {
+    execFileSync(tool, { input: "*filter\nCOMMIT\n*nat\nCOMMIT\n" });
+  }
+  for (const { name } of await ipset.sets()) await ipset.destroy(name);
+}
+
+function assertSame(found: NodeState, wanted: NodeState): void {
+  const { nat, filter, ...rest } = found;
+  const { nat: wantedNat, filter: wantedFilter, ...wantedRest } = wanted;
+  assert.deepEqual(rest, wantedRest);
+  assert.equal(byChain(nat), byChain(wantedNat));
+  assert.equal(byChain(filter), byChain(wantedFilter));
+}
+
+/** Chains and rules of iptables-save, the chains in order; counters and comments left out. */
+function byChain(saved: string): string {
+  const lines = saved.split("\n").filter((line) => /^(?::|-A )/.test(line));
+  const bare = lines.map((line) => line.replace(/ \[\d+:\d+\]$/, ""));
+  const chainOf = (line: string) => line.replace(/^(?::|-A )/, "").split(" ", 1)[0] ?? "";
+  return bare.sort((a, b) => (chainOf(a) < chainOf(b) ? -1 : chainOf(a) > chainOf(b) ? 1 : 0)).join("\n");
+}
+
+inNetns(import.meta.url, { name: "ipvshist", timeoutMs: 600_000 }, () => {
+  prepare();
+  for (const family of ["IPv4", "IPv6"] as const) {
+    test(`${family}: every sync leaves what a full sync from nothing leaves`, async () => {
+      const kernel = await open(family);
+      const steps = fc.array(stepArbitrary(family), { maxLength: 14, size: "max" });
+      await fc.assert(
+        fc.asyncProperty(steps, fc.constantFrom("rr", "mh"), async (history, scheduler) => {
+          await empty(kernel);
+          const cluster = new IpvsHistory(family, { kernel, config: { scheduler } }, setAddress);
+          for (const step of [...history, { kind: "sync", isFullSync: false } as const]) {
+            if (step.kind !== "sync") cluster.apply(step);
+            else {
+              assert.deepEqual((await cluster.sync(step.isFullSync)).failures, []);
+              assertSame(await readNodeState(kernel, family), await cluster.fromNothing());
+            }
+          }
+          kernel.takeWrites();
+          await cluster.rig.restart();
+          await cluster.sync(true);
+          assert.deepEqual(kernel.takeWrites(), [], "a restart writes nothing");
+          cluster.apply({ kind: "addresses", index: 0 });
+        }),
+        { numRuns: RUNS, endOnFailure: true, ...(seed === undefined ? {} : { seed: Number(seed) }) },
+      );
+      await empty(kernel);
+    });
+  }
+});
