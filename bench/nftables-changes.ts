@@ -4,7 +4,7 @@
  */
 import type { NftOperation } from "../src/kernel/nftables/nftables.ts";
 import type { NftStatement } from "../src/kernel/nftables/ruleset.ts";
-import type { ChangeFigures, FloorFigures, NftablesTask } from "./nftables-figures.ts";
+import type { ChangeFigures, NftablesTask } from "./nftables-figures.ts";
 import { spread, timed } from "./nftables-samples.ts";
 import type { NftSubject } from "./nftables-subject.ts";
 import { RawBatches } from "./raw-batches.ts";
@@ -21,20 +21,24 @@ const SET_MARK: NftStatement = { kind: "mark-set", operation: "or", value: 0x400
 interface Samples {
   readonly wholeMs: number[];
   readonly ownMs: number[];
+  cpuMs: number;
 }
 
 async function change(subject: NftSubject, samples: Samples, make: () => void): Promise<void> {
   const { kernelMs } = subject;
+  const cpu = process.cpuUsage();
   const wholeMs = await timed(async () => {
     make();
     await subject.syncChanges();
   });
+  const { user, system } = process.cpuUsage(cpu);
+  samples.cpuMs += (user + system) / 1000;
   samples.wholeMs.push(wholeMs);
   samples.ownMs.push(wholeMs - (subject.kernelMs - kernelMs));
 }
 
 function newSamples(): Samples {
-  return { wholeMs: [], ownMs: [] };
+  return { wholeMs: [], ownMs: [], cpuMs: 0 };
 }
 
 function rewritten(...statements: NftStatement[]): NftOperation[] {
@@ -48,6 +52,7 @@ export async function measureChanges(subject: NftSubject, task: NftablesTask): P
   const { services } = task;
   const one = newSamples();
   const floor = { one: [] as number[], checked: [] as number[], trivial: [] as number[] };
+  let floorCpuMs = 0;
   const raw = new RawBatches();
   const replace = (n: number) => () => subject.replaceEndpoint(subject.scattered(n));
   try {
@@ -57,7 +62,9 @@ export async function measureChanges(subject: NftSubject, task: NftablesTask): P
       // Whoever comes second finds the kernel's data in the processor's caches.
       const isOursFirst = n % 2 === 0;
       if (isOursFirst) await change(subject, one, replace(2 * n));
+      const { cpuMs } = raw;
       floor.one.push(await raw.send(await subject.withheld(replace(2 * n + 1))));
+      floorCpuMs += raw.cpuMs - cpuMs;
       if (!isOursFirst) await change(subject, one, replace(2 * n));
       floor.checked.push(await raw.send(rewritten(SET_MARK)));
       floor.trivial.push(await raw.send(rewritten()));
@@ -84,12 +91,14 @@ export async function measureChanges(subject: NftSubject, task: NftablesTask): P
   return {
     one: spread(one.wholeMs),
     oneOwn: spread(one.ownMs),
-    floor: floorOf(floor),
+    oneCpuMs: one.cpuMs / task.changes,
+    floor: {
+      one: spread(floor.one),
+      checked: spread(floor.checked),
+      trivial: spread(floor.trivial),
+      oneCpuMs: floorCpuMs / task.changes,
+    },
     hundred: spread(hundred.wholeMs),
     serviceAdded: spread(added.wholeMs),
   };
-}
-
-function floorOf(samples: Readonly<Record<keyof FloorFigures, readonly number[]>>): FloorFigures {
-  return { one: spread(samples.one), checked: spread(samples.checked), trivial: spread(samples.trivial) };
 }

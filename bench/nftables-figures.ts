@@ -43,6 +43,8 @@ export interface LoadFigures {
 
 /** Batches made beforehand and sent at once, as bytes over a socket: what the kernel takes at least. */
 export interface FloorFigures {
+  /** Mean processor time of {@link FloorFigures.one}. */
+  readonly oneCpuMs: number;
   /** One endpoint of a service replaced. */
   readonly one: Spread;
   /** A rule that makes the kernel check the table, without a set, in a chain that nothing leads to. */
@@ -56,6 +58,8 @@ export interface ChangeFigures {
   readonly one: Spread;
   /** What of that was ours: before the batch was sent, and after it was answered. */
   readonly oneOwn: Spread;
+  /** Mean processor time, of all threads: hardly depends on what else the machine is doing. */
+  readonly oneCpuMs: number;
   readonly floor: FloorFigures;
   readonly serviceAdded: Spread;
   readonly hundred: Spread;
@@ -82,6 +86,9 @@ export interface UpstreamFigures {
   readonly serviceAdded: Spread | undefined;
   /** `nft --json --terse list table`, which upstream runs at the start of every sync. */
   readonly listing: Spread;
+  /** Mean processor time of the nft program. */
+  readonly oneCpuMs: number;
+  readonly listingCpuMs: number;
 }
 
 /** From what makes a new service known to the first connection through its cluster IP, with the daemon. */

@@ -34,6 +34,15 @@ export function nftablesTable(results: readonly NftablesFigures[]): string {
   row("  nft -f takes, of the floor", ({ upstream, changes }) => times(upstream?.one?.p50, changes?.floor.one.p50));
   row("  the listing that upstream makes before it", ({ upstream }) => upstream && pair(upstream.listing));
   row("  upstream's sync (both) takes, of ours", (figures) => times(upstreamSync(figures), figures.changes?.one.p50));
+  row("the same in processor time: ours, mean", ({ changes }) => changes && ms(changes.oneCpuMs));
+  row("  the floor", ({ changes }) => changes && ms(changes.floor.oneCpuMs));
+  row("  nft -f", ({ upstream }) => upstream && ms(upstream.oneCpuMs));
+  row("  the listing", ({ upstream }) => upstream && ms(upstream.listingCpuMs));
+  row("  ours takes, of the floor", ({ changes }) => times(changes?.oneCpuMs, changes?.floor.oneCpuMs));
+  row("  nft -f takes, of ours", ({ upstream, changes }) => times(upstream?.oneCpuMs, changes?.oneCpuMs));
+  row("  upstream's sync (both) takes, of ours", ({ upstream, changes }) =>
+    times(upstream && upstream.oneCpuMs + upstream.listingCpuMs, changes?.oneCpuMs),
+  );
   row("a service added, p50 / p99", ({ changes }) => changes && pair(changes.serviceAdded));
   row("  nft -f", ({ upstream }) => upstream && pair(upstream.serviceAdded));
   row("100 services changed in one sync, p50 / p99", ({ changes }) => changes && pair(changes.hundred));

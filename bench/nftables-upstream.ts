@@ -6,6 +6,7 @@ import { AT_ONCE } from "./nftables-changes.ts";
 import type { NftablesTask, Spread, UpstreamFigures } from "./nftables-figures.ts";
 import { spread } from "./nftables-samples.ts";
 import type { NftSubject } from "./nftables-subject.ts";
+import { toolsCpuMs } from "./processor-time.ts";
 
 /** A listing takes many seconds from here on. */
 const LARGE = 10_000;
@@ -37,8 +38,11 @@ export async function measureUpstream(subject: NftSubject, task: NftablesTask, f
     for (let n = 0; n < count; n += 1) subject.replaceEndpoint(subject.scattered(round * count + n));
     await subject.syncChanges();
   };
+  const startCpuMs = toolsCpuMs();
   const listings = Array.from({ length: services > LARGE ? 1 : 3 }, () => timeUpstreamListing(TABLE));
+  const listedCpuMs = toolsCpuMs();
   const one = await repeat(subject, task, file, nftChanges, replaceMany(1));
+  const oneCpuMs = (toolsCpuMs() - listedCpuMs) / nftChanges;
   const hundred = await repeat(subject, task, file, Math.min(2, nftChanges), replaceMany(atOnce));
   const serviceAdded = await repeat(subject, task, file, nftChanges, async (round) => {
     const index = 2 * services + round;
@@ -49,5 +53,6 @@ export async function measureUpstream(subject: NftSubject, task: NftablesTask, f
     await subject.syncChanges();
     subject.lastOperations = operations;
   });
-  return { one, hundred, serviceAdded, listing: spread(listings) };
+  const listingCpuMs = (listedCpuMs - startCpuMs) / listings.length;
+  return { one, hundred, serviceAdded, listing: spread(listings), oneCpuMs, listingCpuMs };
 }

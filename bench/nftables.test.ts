@@ -30,9 +30,23 @@ const LOAD = {
   restartMs: 1,
   restartWrites: 0,
 };
-const FLOOR = { one: around(0.5), checked: around(0.4), trivial: around(0.1) };
-const CHANGES = { one: around(1), floor: FLOOR, oneOwn: around(0.1), serviceAdded: around(1), hundred: around(10) };
-const UPSTREAM = { one: around(100), hundred: undefined, serviceAdded: undefined, listing: around(50) };
+const FLOOR = { one: around(0.5), checked: around(0.4), trivial: around(0.1), oneCpuMs: 0.5 };
+const CHANGES = {
+  one: around(1),
+  oneCpuMs: 1,
+  floor: FLOOR,
+  oneOwn: around(0.1),
+  serviceAdded: around(1),
+  hundred: around(10),
+};
+const UPSTREAM = {
+  one: around(100),
+  hundred: undefined,
+  serviceAdded: undefined,
+  listing: around(50),
+  oneCpuMs: 100,
+  listingCpuMs: 50,
+};
 
 const failed = (results: readonly NftablesFigures[]) =>
   judgeNftables(results)

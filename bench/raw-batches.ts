@@ -4,17 +4,22 @@ import { openNftables } from "../src/kernel/netlink/nftables/nftables-client.ts"
 import { encodeTransaction } from "../src/kernel/nftables/netlink-transaction.ts";
 import { LAYOUTS } from "../src/kernel/nftables/netlink-values.ts";
 import type { NftOperation } from "../src/kernel/nftables/nftables.ts";
+import { ownCpuMs } from "./processor-time.ts";
 
 export class RawBatches {
   readonly #client = openNftables();
+  /** Processor time of all sending so far. */
+  cpuMs = 0;
 
   /** @returns milliseconds from sending to the kernel's answer. Rejects when it is refused. */
   async send(operations: Iterable<NftOperation>): Promise<number> {
     const { batch } = await encodeTransaction({ layout: LAYOUTS.ip, table: TABLE }, operations);
     batch.finish();
+    const startCpuMs = ownCpuMs();
     const startMs = performance.now();
     const result = await this.#client.commit(batch, { isSlow: false });
     const milliseconds = performance.now() - startMs;
+    this.cpuMs += ownCpuMs() - startCpuMs;
     if (!result.committed) throw new Error(result.failures[0]?.message ?? "a batch was refused");
     return milliseconds;
   }
