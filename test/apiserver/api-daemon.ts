@@ -70,7 +70,9 @@ export class ApiDaemon {
     writeFileSync(join(this.folder, "serviceaccount/token"), token);
     const program = options.program ?? SOURCES;
     const flags = ["--config=/var/lib/kube-proxy/config.conf", "--hostname-override=node-a", ...args];
-    this.child = spawn("unshare", ["--mount", "sh", "-c", IN_POD, "sh", ...program, ...flags], {
+    // Ends with this process, however that ends.
+    const wrapper = ["--pdeathsig", "KILL", "unshare", "--mount", "sh", "-c", IN_POD, "sh"];
+    this.child = spawn("setpriv", [...wrapper, ...program, ...flags], {
       env: { ...process.env, FILES: this.folder },
       stdio: ["ignore", "ignore", "pipe"],
     });

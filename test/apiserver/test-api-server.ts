@@ -72,6 +72,7 @@ export class TestApiServer {
   };
   readonly pages: ListPages;
   readonly #server: Server;
+  #port = 0;
   readonly #sockets = new Set<Socket>();
   readonly #watches = new Set<WatchStream>();
 
@@ -99,8 +100,8 @@ export class TestApiServer {
   /** Listens on a free port of 127.0.0.1, or on the given one. */
   static async start(options: TestApiServerOptions & { readonly port?: number } = {}): Promise<TestApiServer> {
     const server = new TestApiServer(options);
-    server.#server.listen(options.port ?? 0, "127.0.0.1");
-    await once(server.#server, "listening");
+    server.#port = options.port ?? 0;
+    await server.listen();
     return server;
   }
 
@@ -143,15 +144,27 @@ export class TestApiServer {
     for (const socket of this.#sockets) socket.destroy();
   }
 
+  /** Ends the server, as a restart does: connections are cut and new ones refused, until {@link TestApiServer.listen}. */
+  async shutDown(): Promise<void> {
+    this.#port = this.port;
+    this.#server.close();
+    this.cutConnections();
+    await once(this.#server, "close");
+  }
+
+  /** Listens again, on the same port. */
+  async listen(): Promise<void> {
+    this.#server.listen(this.#port, "127.0.0.1");
+    await once(this.#server, "listening");
+  }
+
   /** Requests seen of one verb and resource. */
   seen(verb: string, plural: Plural): readonly SeenRequest[] {
     return this.requests.filter((request) => request.verb === verb && request.plural === plural);
   }
 
   async close(): Promise<void> {
-    this.#server.close();
-    this.cutConnections();
-    await once(this.#server, "close");
+    if (this.#server.listening) await this.shutDown();
   }
 
   async #onRequest(request: IncomingMessage, response: ServerResponse): Promise<void> {

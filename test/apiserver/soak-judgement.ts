@@ -1,0 +1,29 @@
+/** What must have come out of a soak run. Pure. */
+import assert from "node:assert/strict";
+import type { SoakReport } from "./soak-run.ts";
+
+/** Sockets that are being opened or closed just then, and a watch that is between two requests. */
+const SPARE_DESCRIPTORS = 3;
+const SPARE_RESOURCES = 8;
+/** Of the second half of a run over its first half; what the start needed is in both. */
+const MOST_GROWTH_MB = 12;
+
+/** @throws AssertionError naming what leaked, grew or differs. */
+export function judgeSoak({ rules, freshRules, before, after, rssMb }: SoakReport): void {
+  assert.equal(rules, freshRules, "the kernel holds what one full sync of the final objects gives");
+  assert.ok(
+    after.fileDescriptors <= before.fileDescriptors + SPARE_DESCRIPTORS,
+    `${before.fileDescriptors} file descriptors before, ${after.fileDescriptors} after`,
+  );
+  assert.ok(
+    after.activeResources <= before.activeResources + SPARE_RESOURCES,
+    `${before.activeResources} sockets and timers before, ${after.activeResources} after`,
+  );
+  const half = Math.floor(rssMb.length / 2);
+  const growthMb = median(rssMb.slice(half)) - median(rssMb.slice(Math.floor(half / 3), half));
+  assert.ok(growthMb <= MOST_GROWTH_MB, `memory grew by ${growthMb.toFixed(1)} MB: ${rssMb.map(Math.round).join(" ")}`);
+}
+
+export function median(samples: readonly number[]): number {
+  return samples.toSorted((a, b) => a - b)[Math.floor(samples.length / 2)] ?? 0;
+}

@@ -1,0 +1,238 @@
+/**
+ * The soak test: the whole program at an API server where everything changes and something is always going wrong. In the
+ * network namespace of whoever calls it.
+ */
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { ApiDaemon, startClusterServer } from "./api-daemon.ts";
+import { service, slice } from "./example-objects.ts";
+import { CONFIG_CONF } from "./kubeadm-files.ts";
+import { SOAK_FAULTS, type SoakFault } from "./soak-faults.ts";
+import { KERNEL_VIEWS, type KernelView, type SoakMode } from "./soak-kernel.ts";
+import type { TestApiServer } from "./test-api-server.ts";
+
+export interface SoakOptions {
+  readonly mode: SoakMode;
+  /** Faults begin until then; the last one is waited for. */
+  readonly seconds: number;
+  readonly seed: number;
+  /** Also those that take the program minutes to notice. */
+  readonly hasLongFaults: boolean;
+  readonly onProgress?: (line: string) => void;
+}
+
+/** The recoveries from one fault: from its end until what was changed then is in the kernel. */
+export interface Recovery {
+  readonly fault: string;
+  readonly milliseconds: readonly number[];
+}
+
+export interface Footprint {
+  readonly fileDescriptors: number;
+  readonly activeResources: number;
+  readonly rssMb: number;
+}
+
+export interface SoakReport {
+  readonly recoveries: readonly Recovery[];
+  readonly changes: number;
+  /** At rest: before the first fault, and after the last. */
+  readonly before: Footprint;
+  readonly after: Footprint;
+  /** Every five seconds. */
+  readonly rssMb: readonly number[];
+  readonly rules: string;
+  /** What a new program made of the same objects, from nothing. */
+  readonly freshRules: string;
+  /** Longest time that /livez took. */
+  readonly livezMs: number;
+}
+
+/** Services that nobody touches: their rules must be there all the time. */
+const PERMANENT = 50;
+const PERMANENT_FROM = 1_000;
+/** Services that come, change and go. */
+const CHANGING = 150;
+const CHANGE_EVERY_MS = 20;
+/** Services that say that everything before them has arrived. */
+const MARKERS_FROM = 2_000;
+const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
+/** Silence is noticed after two minutes, waits grow to one. */
+const RECOVERY_LIMIT_MS = 240_000;
+
+/** Runs it. @throws when the program ends, does not recover, loses a rule for a moment, or does not answer. */
+export async function soak(options: SoakOptions): Promise<SoakReport> {
+  const cleanups: (() => Promise<void>)[] = [];
+  try {
+    return await runSoak(options, { after: (callback) => void cleanups.push(callback) });
+  } finally {
+    for (const cleanUp of cleanups.reverse()) await cleanUp();
+  }
+}
+
+interface Lifetime {
+  after(callback: () => Promise<void>): void;
+}
+
+async function runSoak(options: SoakOptions, lifetime: Lifetime): Promise<SoakReport> {
+  const { mode, seconds, seed, hasLongFaults, onProgress = () => {} } = options;
+  const random = randomNumbers(seed);
+  const view = KERNEL_VIEWS[mode];
+  const server = await startClusterServer(lifetime);
+  for (let index = 0; index < PERMANENT; index++) put(server, PERMANENT_FROM + index, 0);
+  let daemon = start(server, mode);
+  lifetime.after(() => daemon.dispose());
+  await daemon.synced();
+  await sleep(3_000);
+  const before = await footprintOf(daemon);
+  const watched = watchOver(daemon, view);
+  const churn = changeObjects(server, random);
+  const milliseconds = new Map<string, number[]>();
+  const faults = SOAK_FAULTS.filter(({ isLong }) => hasLongFaults || isLong !== true);
+  const end = Date.now() + seconds * 1000;
+  let marker = MARKERS_FROM;
+  try {
+    for (let queue: SoakFault[] = []; Date.now() < end; ) {
+      if (queue.length === 0) queue = shuffled(faults, random);
+      const fault = queue.pop();
+      if (fault === undefined) break;
+      await fault.strike({ server, daemon, random });
+      const tookMs = await arrival(server, daemon, view, marker++);
+      milliseconds.set(fault.name, [...(milliseconds.get(fault.name) ?? []), tookMs]);
+      onProgress(`${fault.name}: ${(tookMs / 1000).toFixed(1)} s`);
+      watched.check();
+    }
+  } finally {
+    churn.stop();
+  }
+  await arrival(server, daemon, view, marker++);
+  await sleep(5_000);
+  const { rssMb, livezMs } = await watched.stop();
+  const after = await footprintOf(daemon);
+  const rules = await view.rules();
+  await daemon.dispose();
+  await view.flush();
+  daemon = start(server, mode);
+  await daemon.synced();
+  const freshRules = await view.rules();
+  const recoveries = Array.from(milliseconds, ([fault, each]) => ({ fault, milliseconds: each }));
+  return { recoveries, changes: churn.count(), before, after, rssMb, livezMs, rules, freshRules };
+}
+
+function start(server: TestApiServer, mode: SoakMode): ApiDaemon {
+  const [token = ""] = server.switches.tokens?.keys() ?? [];
+  return new ApiDaemon({
+    url: server.url,
+    ca: server.authority.certificate,
+    config: CONFIG_CONF.replace('mode: ""', `mode: ${mode}`),
+    program: [KUBE_PROXY],
+    token,
+  });
+}
+
+function put(server: TestApiServer, index: number, generation: number): void {
+  server.put("services", service(index));
+  server.put("endpointslices", slice(index, 1 + (generation % 4), generation));
+}
+
+function clusterIPOf(index: number): string {
+  return `10.96.${(index >> 8) & 255}.${index & 255}`;
+}
+
+/** Puts one more service and waits until the kernel answers for it. @returns the milliseconds that took. */
+async function arrival(server: TestApiServer, daemon: ApiDaemon, view: KernelView, marker: number): Promise<number> {
+  const startMs = performance.now();
+  put(server, marker, 0);
+  await daemon.until("recovery", async () => (await view.clusterIPs()).has(clusterIPOf(marker)), RECOVERY_LIMIT_MS);
+  return performance.now() - startMs;
+}
+
+/** Changes objects at random until it is stopped. */
+function changeObjects(server: TestApiServer, random: () => number) {
+  let count = 0;
+  let generation = 0;
+  const timer = setInterval(() => {
+    const index = Math.floor(random() * CHANGING);
+    const choice = random();
+    generation++;
+    count++;
+    if (choice < 0.6) put(server, index, generation);
+    else if (choice < 0.7) server.delete("services", service(index));
+    else if (choice < 0.8) server.delete("endpointslices", slice(index));
+    else if (choice < 0.9) server.put("services", service(index, { sessionAffinity: "ClientIP" }));
+    else server.put("services", service(index, { clusterIP: "None", clusterIPs: ["None"] }));
+    if (count % 100 === 0) server.sendBookmarks();
+  }, CHANGE_EVERY_MS);
+  return { count: () => count, stop: () => clearInterval(timer) };
+}
+
+/** Looks again and again at what must hold all the time. */
+function watchOver(daemon: ApiDaemon, view: KernelView) {
+  const permanent = Array.from({ length: PERMANENT }, (_, index) => clusterIPOf(PERMANENT_FROM + index));
+  const rssMb: number[] = [];
+  const problems: string[] = [];
+  const stop = new AbortController();
+  let livezMs = 0;
+  const looking = (async () => {
+    for (let second = 0; !stop.signal.aborted; second++) {
+      const present = await view.clusterIPs();
+      const missing = permanent.filter((ip) => !present.has(ip));
+      if (missing.length > 0) problems.push(`the rules of ${missing.length} untouched services were gone`);
+      const startMs = performance.now();
+      const status = await fetch("http://127.0.0.1:10256/livez").then(
+        (answer) => answer.status,
+        () => 0,
+      );
+      livezMs = Math.max(livezMs, performance.now() - startMs);
+      if (status !== 200) problems.push(`/livez answered ${status}`);
+      if (second % 5 === 0) rssMb.push(rssOf(daemon.pid));
+      await sleep(1_000, undefined, { signal: stop.signal }).catch(() => {});
+    }
+  })();
+  const check = (): void => {
+    assert.equal(daemon.child.exitCode, null, daemon.log);
+    assert.deepEqual(problems, [], daemon.log);
+  };
+  return {
+    check,
+    async stop() {
+      stop.abort();
+      await looking;
+      check();
+      return { rssMb, livezMs };
+    },
+  };
+}
+
+async function footprintOf(daemon: ApiDaemon): Promise<Footprint> {
+  const metrics = await (await fetch("http://127.0.0.1:10249/metrics")).text();
+  return {
+    fileDescriptors: readdirSync(`/proc/${daemon.pid}/fd`).length,
+    activeResources: Number(/^nodejs_active_resources_total (\d+)$/m.exec(metrics)?.[1]),
+    rssMb: rssOf(daemon.pid),
+  };
+}
+
+function rssOf(pid: number): number {
+  return Number(/^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024;
+}
+
+function shuffled<T>(items: readonly T[], random: () => number): T[] {
+  return items
+    .map((item) => ({ item, at: random() }))
+    .sort((a, b) => a.at - b.at)
+    .map(({ item }) => item);
+}
+
+/** Numbers from 0 up to 1 that are the same for the same seed (mulberry32). */
+function randomNumbers(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}

@@ -1,0 +1,70 @@
+/**
+ * `npm run soak [-- --seconds N --mode nftables|iptables --seed N]`: the long version of soak.test.ts, ten minutes unless
+ * told otherwise. Needs root.
+ */
+import { spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { atExit } from "../../bench/at-exit.ts";
+import { withNamespace } from "../../bench/namespace.ts";
+import { judgeSoak, median } from "./soak-judgement.ts";
+import { type SoakReport, soak } from "./soak-run.ts";
+
+const IN_NAMESPACE = "KPTS_SOAK_NETNS";
+
+function say(line: string): void {
+  process.stdout.write(`${line}\n`);
+}
+
+function print({ recoveries, changes, before, after, rssMb, livezMs }: SoakReport): void {
+  const seconds = (milliseconds: number): string => (milliseconds / 1000).toFixed(1).padStart(6);
+  say(`\n${"recovery in seconds".padEnd(40)} median longest times`);
+  for (const { fault, milliseconds } of recoveries) {
+    const longest = Math.max(...milliseconds);
+    const times = String(milliseconds.length).padStart(5);
+    say(`  ${fault.padEnd(38)} ${seconds(median(milliseconds))}  ${seconds(longest)} ${times}`);
+  }
+  say(`${changes} changes; longest answer of /livez ${livezMs.toFixed(0)} ms`);
+  say(`before ${JSON.stringify(before)}, after ${JSON.stringify(after)}`);
+  say(`resident MB every 5 s: ${rssMb.map((megabytes) => megabytes.toFixed(0)).join(" ")}`);
+}
+
+/** Runs this file once more inside of a fresh namespace. @returns its exit status. */
+async function inNamespace(): Promise<number> {
+  return await withNamespace(async ({ name }) => {
+    const again = [process.execPath, fileURLToPath(import.meta.url), ...process.argv.slice(2)];
+    const child = spawn("ip", ["netns", "exec", name, ...again], {
+      stdio: "inherit",
+      env: { ...process.env, [IN_NAMESPACE]: name },
+    });
+    const forget = atExit(() => void child.kill("SIGKILL"));
+    const status = await new Promise<number>((resolve, reject) => {
+      child.on("error", reject);
+      child.on("close", (code) => resolve(code ?? 1));
+    });
+    forget();
+    return status;
+  });
+}
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({
+    args: process.argv.slice(2).filter((word) => word !== "--"),
+    options: {
+      seconds: { type: "string", default: "600" },
+      mode: { type: "string", default: "nftables" },
+      seed: { type: "string", default: String(Date.now() % 1e6) },
+    },
+  });
+  const { mode } = values;
+  if (mode !== "nftables" && mode !== "iptables") throw new RangeError(`--mode ${mode}: must be nftables or iptables`);
+  const [seconds, seed] = [Number(values.seconds), Number(values.seed)];
+  say(`${seconds} s in ${mode} mode, seed ${seed}`);
+  const report = await soak({ mode, seconds, seed, hasLongFaults: true, onProgress: say });
+  print(report);
+  judgeSoak(report);
+  say("the kernel holds what a full sync gives; nothing leaked");
+}
+
+if (process.env[IN_NAMESPACE] === undefined) process.exitCode = await inNamespace();
+else await main();
