@@ -23,7 +23,7 @@ export interface ServiceHealthOptions {
   /** Whether the proxiers keep up; always true when there is no health server. */
   isProxyHealthy(): boolean;
   readonly log: Logger;
-  /** Told of each service whose port could not be opened; it is tried again at the next sync. */
+  /** Told of each service whose port could not be opened, to log it; it is tried again at the next sync. */
   onListenFailure(service: string, port: number, error: Error): void;
 }
 
@@ -142,7 +142,6 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
         entries.set(service, entry);
       } catch (error) {
         const failure = error instanceof Error ? error : new Error(String(error));
-        log.error("Failed to start healthcheck", failure, { service, port });
         options.onListenFailure(service, port, failure);
       }
     }
