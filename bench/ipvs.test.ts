@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ipvsTable, judgeIpvs } from "./ipvs.ts";
+import { ipvsTable, judgeIpvs, judgeMemory, memoryTable } from "./ipvs.ts";
 import type { IpvsFigures } from "./ipvs-figures.ts";
+import { measureInMemory } from "./ipvs-memory.ts";
 
 const FIGURES: IpvsFigures = {
   machine: "m",
@@ -22,4 +23,16 @@ test("the ipvs bench's target is missed where the tool is faster", () => {
     [true, false],
   );
   assert.equal(judgeIpvs(FIGURES)[1]?.text, "ipvs: read: 1.25 times what ipset list takes (under 1)");
+});
+
+test("in memory, one endpoint costs what it must, whatever the cluster", async () => {
+  const steps = await measureInMemory({ services: 30, endpointsEach: 2, rounds: 1 });
+  assert.deepEqual(
+    judgeMemory(steps).map(({ passed, text }) => [passed, text]),
+    [
+      [true, "ipvs in memory: one endpoint replaced: 3 messages and 0 processes (3 and 0)"],
+      [true, "ipvs in memory: one endpoint more: 1 messages and 0 processes (1 and 0)"],
+    ],
+  );
+  assert.match(memoryTable(steps), /30 × 2: first sync, into an empty kernel/);
 });
