@@ -15,8 +15,8 @@ import { DUMMY_DEVICE } from "./names.ts";
 import { equalAddressFacts, nodeAddressFacts } from "./node-facts.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 
-/** A pod that starts or ends makes several announcements in a row. */
-const SETTLE_MS = 200;
+/** A pod that starts or ends makes several announcements in a row, and our own changes of IPv6 addresses are announced, too. */
+const SETTLE_MS = 1000;
 /** Verification takes at most this share of the time, however large the cluster: it waits so many times as long as it took. */
 const VERIFY_REST = 100;
 
