@@ -60,10 +60,28 @@ test("a CPU profile names the functions that ran, and is recorded one at a time"
   assert.ok(nodes.some(({ callFrame }) => callFrame.functionName === "burn"));
 });
 
-test("an allocation profile is a tree of what was allocated", async (t) => {
+/** Sampled bytes of everything in the tree. */
+function bytesOf({ selfSize, children }: ProfileNode): number {
+  return selfSize + children.reduce((sum, child) => sum + bytesOf(child), 0);
+}
+
+interface ProfileNode {
+  readonly selfSize: number;
+  readonly children: readonly ProfileNode[];
+}
+
+test("an allocation profile has what was allocated, or what is left of that", async (t) => {
   const port = await start(t);
-  const { text } = await ask(port, "/debug/pprof/allocs?seconds=1");
-  assert.ok("head" in JSON.parse(text));
+  const profile = async (query: string): Promise<number> => {
+    const asked = ask(port, `/debug/pprof/allocs?seconds=1${query}`);
+    const allocating = setInterval(() => Array.from({ length: 100_000 }, (_, index) => ({ index })), 20);
+    const { text } = await asked;
+    clearInterval(allocating);
+    return bytesOf(JSON.parse(text).head);
+  };
+  const all = await profile("");
+  const live = await profile("&live");
+  assert.ok(all > 4 * live, `${all} bytes in all, ${live} of them live`);
 });
 
 test("a reader that goes away ends the recording", async (t) => {

@@ -19,7 +19,8 @@ const INDEX = `<html>
 <h1>/debug/pprof/</h1>
 <ul>
 <li><a href="profile?seconds=30">profile</a>: processor time of the main thread for so many seconds (.cpuprofile)</li>
-<li><a href="allocs?seconds=30">allocs</a>: what is allocated in so many seconds and still there at the end (.heapprofile)</li>
+<li><a href="allocs?seconds=30">allocs</a>: what is allocated in so many seconds (.heapprofile);
+<a href="allocs?seconds=30&amp;live">allocs, live</a>: of that, what is still there at the end</li>
 <li><a href="heap">heap</a>: everything on the heap (.heapsnapshot). The program stands still meanwhile, for seconds when the
 heap is large, and needs twice the memory</li>
 </ul>
@@ -44,11 +45,18 @@ const CPU: Recording = {
   stop: async (session) => (await session.post("Profiler.stop")).profile,
 };
 
-const ALLOCATIONS: Recording = {
-  extension: "heapprofile",
-  start: (session) => session.post("HeapProfiler.startSampling"),
-  stop: async (session) => (await session.post("HeapProfiler.stopSampling")).profile,
-};
+function allocations(areOnlyLive: boolean): Recording {
+  const areAll = !areOnlyLive;
+  return {
+    extension: "heapprofile",
+    start: (session) =>
+      session.post("HeapProfiler.startSampling", {
+        includeObjectsCollectedByMajorGC: areAll,
+        includeObjectsCollectedByMinorGC: areAll,
+      }),
+    stop: async (session) => (await session.post("HeapProfiler.stopSampling")).profile,
+  };
+}
 
 /** The routes, by path. One recording runs at a time. */
 export function profilingPages(): Readonly<Record<string, HttpHandler>> {
@@ -74,7 +82,9 @@ export function profilingPages(): Readonly<Record<string, HttpHandler>> {
     "/debug/pprof/": (_request, response) => reply(response, 200, "text/html; charset=utf-8", INDEX),
     "/debug/pprof/*": (_request, response) => reply(response, 404, TEXT, "Unknown profile\n"),
     "/debug/pprof/profile": alone("CPU", (request, response) => record(CPU, request, response)),
-    "/debug/pprof/allocs": alone("heap", (request, response) => record(ALLOCATIONS, request, response)),
+    "/debug/pprof/allocs": alone("heap", (request, response) =>
+      record(allocations(queryOf(request).has("live")), request, response),
+    ),
     "/debug/pprof/heap": alone("heap", snapshot),
   };
 }
