@@ -25,7 +25,7 @@ import type { Relays } from "../kernel/relay/relay.ts";
 import { AddressWatch } from "../kernel/route/address-watch.ts";
 import { localAddresses } from "../kernel/route/addresses.ts";
 import { type Logger, silentLogger } from "../logging/logger.ts";
-import { type IpAddress, type IpFamily, isLoopback, parseIpAddress } from "../net/ip.ts";
+import { type IpAddress, type IpFamily, isLinkLocalV6, isLoopback, parseIpAddress } from "../net/ip.ts";
 import { ANY_PORT, parsePortRange } from "../net/port-range.ts";
 import { iptablesTools, missingIptables } from "./iptables-tools.ts";
 import type { BackendContext, ProxyModeFactory } from "./proxy-modes.ts";
@@ -50,7 +50,7 @@ function openShared(log: Logger): Shared {
 /** The node's address, or any other than loopback that the host has. */
 async function hostAddressOf({ family, nodeIP, log }: BackendContext): Promise<IpAddress> {
   if (!isLoopback(nodeIP)) return nodeIP;
-  const usable = (ip: IpAddress) => !isLoopback(ip) && !ip.startsWith("fe80:");
+  const usable = (ip: IpAddress) => !isLoopback(ip) && !isLinkLocalV6(ip);
   const found = (await localAddresses(family)).find(usable);
   if (found === undefined) log.info("This host has no address of the family but loopback", { ipFamily: family });
   return found ?? nodeIP;

@@ -22,6 +22,7 @@ export type Cidr = Brand<string, "Cidr">;
 export type Port = Brand<number, "Port">;
 
 const CANONICAL_IPV4 = /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}$/;
+const LINK_LOCAL_V6 = "fe80::/10" as Cidr; // canonical
 const IPV4_OCTETS = /^(\d+)\.(\d+)\.(\d+)\.(\d+)$/;
 const IPV6_SHAPE = /^[0-9a-fA-F:]+(?:\d+\.\d+\.\d+\.\d+)?$/;
 
@@ -128,6 +129,14 @@ export function ipFromBytes(bytes: Uint8Array): IpAddress {
 /** Whether an address is a loopback one (127.0.0.0/8 or ::1). Pure. */
 export function isLoopback(address: IpAddress): boolean {
   return address === "::1" || address.startsWith("127.");
+}
+
+/**
+ * Whether an address is an IPv6 link-local one (fe80::/10), which means nothing without its interface. IPv4's link-local
+ * addresses are addresses like others. Pure.
+ */
+export function isLinkLocalV6(address: IpAddress): boolean {
+  return address.startsWith("fe") && cidrContains(LINK_LOCAL_V6, address);
 }
 
 /** Whether an address is the unspecified one (0.0.0.0 or ::). Pure. */

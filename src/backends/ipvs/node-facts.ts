@@ -1,11 +1,9 @@
 /** What the addresses of the node's devices mean for the ipvs mode: reference legacy-modes.md §2.2, §2.3. Pure. */
 import type { LinkAddress } from "../../kernel/route/links.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
-import { type Cidr, cidrContains, type IpAddress, isLoopback } from "../../net/ip.ts";
+import { type IpAddress, isLinkLocalV6, isLoopback } from "../../net/ip.ts";
 import { DUMMY_DEVICE } from "./names.ts";
 import type { PlanFacts } from "./plan-options.ts";
-
-const LINK_LOCAL_V6 = "fe80::/10" as Cidr; // canonical
 
 /** The addresses of one family, seen by who has them. */
 export interface NodeAddressFacts extends Omit<PlanFacts, "zone"> {
@@ -26,18 +24,13 @@ export function nodeAddressFacts(
   for (const { address, link } of addresses) {
     if (link !== DUMMY_DEVICE) {
       others.push(address);
-      if (!isLoopback(address) && !isLinkLocal(address)) devices.set(address, link);
-    } else if (!isLinkLocal(address)) bound.add(address);
+      if (!isLoopback(address) && !isLinkLocalV6(address)) devices.set(address, link);
+    } else if (!isLinkLocalV6(address)) bound.add(address);
   }
   const nodeAddresses = new Set(devices.keys());
   const wanted = nodePortIPs(nodePortAddresses, others);
   const ips = wanted.kind === "all" ? [...nodeAddresses].sort() : wanted.ips.filter((ip) => !isLoopback(ip));
   return { bound, nodeAddresses, nodePortIPs: ips, devices };
-}
-
-/** IPv6 only: IPv4's link-local addresses are addresses like others here. */
-function isLinkLocal(address: IpAddress): boolean {
-  return address.startsWith("fe") && cidrContains(LINK_LOCAL_V6, address);
 }
 
 /** Whether nothing that plans depend on differs. Pure. */

@@ -44,6 +44,27 @@ test("a change touches only what it is about, and a removed service gives its po
   assert.equal(rig.sockets.connections, 1);
 });
 
+test("UDP node ports have a socket for each address of the host, so that answers come from where clients asked", async () => {
+  const assigner = new FakeAssigner();
+  const rig = new BackendRig({ rules: "none", assigner });
+  const key = rig.set("dns", { protocol: "UDP", nodePort: 30053 });
+  await rig.sync();
+  const own = "listening UDP 172.16.0.1:80";
+  assert.deepEqual(rig.openSockets, ["listening UDP 127.0.0.1:30053", own, "listening UDP 192.168.1.5:30053"]);
+  rig.hostAddresses = ["127.0.0.1", "192.168.1.6", "172.16.0.1"];
+  await rig.sync();
+  assert.deepEqual(assigner.assigned, ["172.16.0.1"]);
+  assert.deepEqual(rig.openSockets, [
+    "listening UDP 127.0.0.1:30053",
+    "listening UDP 172.16.0.1:30053",
+    own,
+    "listening UDP 192.168.1.6:30053",
+  ]);
+  rig.remove(key);
+  await rig.sync();
+  assert.deepEqual([assigner.assigned, rig.openSockets], [[], []]);
+});
+
 test("node ports keep to the configured addresses", async () => {
   const rig = new BackendRig({ rules: "none", nodePortAddresses: ["192.168.0.0/16"] });
   rig.set("web", { nodePort: 30080 });

@@ -5,7 +5,14 @@
 import type { Relay } from "../../kernel/relay/relay.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
-import { type Cidr, type IpAddress, type IpFamily, joinHostPort, unspecifiedAddress } from "../../net/ip.ts";
+import {
+  type Cidr,
+  type IpAddress,
+  type IpFamily,
+  isLinkLocalV6,
+  joinHostPort,
+  unspecifiedAddress,
+} from "../../net/ip.ts";
 import type { AddressAssigner } from "./address-assigner.ts";
 import { FailureList, type FrontFailures, type Fronts, type FrontsRequest, type WantedFront } from "./fronts.ts";
 import type { ServiceRelays } from "./service-relays.ts";
@@ -22,6 +29,8 @@ interface Listener {
   readonly address: IpAddress;
   readonly port: number;
   readonly sources: readonly Cidr[];
+  /** Node ports are served at addresses that the host has anyway; they keep none that was given for a service. */
+  readonly isNodePort: boolean;
 }
 
 interface Front {
@@ -34,7 +43,7 @@ export class DirectFronts implements Fronts {
   readonly #options: DirectFrontsOptions;
   readonly #anywhere: IpAddress;
   readonly #fronts = new Map<string, Front>();
-  /** How many listeners want an address that is not everywhere. */
+  /** How many services want an address. */
   readonly #users = new Map<IpAddress, number>();
 
   constructor(options: DirectFrontsOptions) {
@@ -45,7 +54,7 @@ export class DirectFronts implements Fronts {
   async apply(request: FrontsRequest, signal: AbortSignal): Promise<FrontFailures> {
     const { assigner } = this.#options;
     const failures = new FailureList();
-    for (const [key, wanted] of this.#changesOf(request)) await this.#replace(key, wanted);
+    for (const [key, wanted] of this.#changesOf(request)) await this.#replace(key, wanted, request.hostAddresses);
     const refused = await assigner?.update(new Set(this.#users.keys()), signal);
     for (const key of request.wanted.keys()) {
       const front = this.#fronts.get(key);
@@ -85,11 +94,11 @@ export class DirectFronts implements Fronts {
   }
 
   /** Notes what shall be listened on, and closes what shall not any more. */
-  async #replace(key: string, wanted: WantedFront | undefined): Promise<void> {
+  async #replace(key: string, wanted: WantedFront | undefined, hostAddresses: ReadonlySet<IpAddress>): Promise<void> {
     const before = this.#fronts.get(key);
-    const listeners = wanted === undefined ? new Map<string, Listener>() : this.#listenersOf(wanted);
-    for (const { address } of before?.listeners.values() ?? []) this.#use(address, -1);
-    for (const { address } of listeners.values()) this.#use(address, 1);
+    const listeners = wanted === undefined ? new Map<string, Listener>() : this.#listenersOf(wanted, hostAddresses);
+    for (const listener of before?.listeners.values() ?? []) this.#use(listener, -1);
+    for (const listener of listeners.values()) this.#use(listener, 1);
     if (wanted === undefined) this.#fronts.delete(key);
     else this.#fronts.set(key, { name: wanted.port.name, listeners, sockets: before?.sockets ?? new Map() });
     if (before === undefined) return;
@@ -101,21 +110,25 @@ export class DirectFronts implements Fronts {
   }
 
   /** By what makes them different, sources included. */
-  #listenersOf({ portals }: WantedFront): Map<string, Listener> {
+  #listenersOf({ port: servicePort, portals }: WantedFront, hostAddresses: ReadonlySet<IpAddress>) {
     const listeners = new Map<string, Listener>();
     const taken = new Set<string>();
-    for (const { address = this.#anywhere, port, sources } of portals) {
-      const place = joinHostPort(address, port);
-      // An external IP may be a load balancer's as well.
-      if (taken.has(place)) continue;
-      taken.add(place);
-      listeners.set([place, ...sources].join(" "), { address, port, sources });
+    const everywhere = servicePort.protocol === "UDP" ? answeringAddresses(hostAddresses) : [this.#anywhere];
+    for (const { kind, address: own, port, sources } of portals) {
+      const isNodePort = kind === "node-port";
+      for (const address of own === undefined ? everywhere : [own]) {
+        const place = joinHostPort(address, port);
+        // An external IP may be a load balancer's as well.
+        if (taken.has(place)) continue;
+        taken.add(place);
+        listeners.set([place, ...sources].join(" "), { address, port, sources, isNodePort });
+      }
     }
     return listeners;
   }
 
-  #use(address: IpAddress, change: 1 | -1): void {
-    if (address === this.#anywhere) return;
+  #use({ address, isNodePort }: Listener, change: 1 | -1): void {
+    if (isNodePort) return;
     const users = (this.#users.get(address) ?? 0) + change;
     if (users === 0) this.#users.delete(address);
     else this.#users.set(address, users);
@@ -137,4 +150,12 @@ export class DirectFronts implements Fronts {
     sockets.delete(text);
     await this.#options.sockets.close(name, relay);
   }
+}
+
+/**
+ * Where a UDP node port listens: one socket for all addresses would answer from the address that the route prefers, and the
+ * client would not know the answer for one.
+ */
+function answeringAddresses(hostAddresses: ReadonlySet<IpAddress>): IpAddress[] {
+  return [...hostAddresses].filter((address) => !isLinkLocalV6(address));
 }
