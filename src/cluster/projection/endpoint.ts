@@ -56,6 +56,8 @@ function readAddresses(
     else refuse(found, field, "must be a list", value);
     return undefined;
   }
+  const only: unknown = value[0];
+  if (value.length === 1 && isOfFamily(only, family)) return Object.freeze([only]);
   const addresses: string[] = [];
   for (const [position, text] of value.entries()) {
     if (isOfFamily(text, family)) {
