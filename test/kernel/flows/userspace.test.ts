@@ -150,12 +150,15 @@ test("userspace without rules: addresses of this host and node ports are served,
   const clusterIPs = [WEB, "fd00:10:96::1"];
   const ports = [{ name: "http", port: 80, protocol: "TCP", nodePort: 30080 }];
   const spec = { type: "NodePort", clusterIPs, ipFamilies: ["IPv4", "IPv6"], ports };
+  const udpPorts = [{ name: "dns", port: 53, protocol: "UDP", nodePort: 30053 }];
   const objects = [
+    service("dns", "10.96.0.2", { type: "NodePort", ports: udpPorts }),
+    slice("dns", [webPod.ipv4], { ports: [{ name: "dns", port: PORT, protocol: "UDP" }] }),
     service("web", WEB, spec),
     slice("web", [webPod.ipv4]),
     slice("web", [webPod.ipv6], { addressType: "IPv6", metadata: { ...slice("web", []).metadata, name: "web-6" } }),
   ];
-  const { topology, daemon, outside } = await scene(t, objects, { rules: "none" });
+  const { topology, daemon, outside, pod } = await scene(t, objects, { rules: "none" });
   const node = topology.namespace(nodeA.name);
   const met = async (address: string, port: number) =>
     outcomes(await outside.connect({ protocol: "TCP", address, port, timeoutMs: 1000 })).map(
@@ -164,6 +167,9 @@ test("userspace without rules: addresses of this host and node ports are served,
   assert.deepEqual(await met("10.200.0.2", 30080), ["web-1"]);
   assert.deepEqual(await met("fd00:200::2", 30080), ["web-1"]);
   assert.deepEqual(await met(WEB, 80), ["timeout"]);
+  // The route to the pod prefers another address of the node, from which the pod would take no answer.
+  const [answer] = await pod.connect({ protocol: "UDP", address: "10.200.0.2", port: 30053, timeoutMs: 8000 });
+  assert.equal(answer?.ok && answer.pod, "web-1");
   await node.configure([`addr add ${WEB}/32 dev lo`, "addr add fd00:10:96::1/128 dev lo nodad"]);
   for (const address of clusterIPs) {
     await daemon.until(`${address} is served`, async () => (await met(address, 80))[0] === "web-1");
