@@ -40,6 +40,12 @@ export class HeldConnection {
     return line.startsWith("{") ? (JSON.parse(line) as BackendAnswer).pod : line;
   }
 
+  /** Ends the connection with a reset. */
+  async reset(): Promise<void> {
+    this.#child.stdin?.write("reset\n");
+    await this.#line();
+  }
+
   async #line(): Promise<string> {
     const { done, value } = await this.#lines.next();
     return done === true ? "the connection was silent" : value;

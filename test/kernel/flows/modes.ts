@@ -86,14 +86,14 @@ async function ipvsState(daemon: ProxyDaemon): Promise<string> {
   const { namespace } = daemon;
   const output = async (...argv: [string, ...string[]]) => (await namespace.exec(argv)).stdout;
   const [ipv4, ipv6] = await Promise.all([daemon.saved("iptables-save"), daemon.saved("ip6tables-save")]);
-  const addresses = await output("ip", "-o", "addr", "show", "dev", "kube-ipvs0");
+  const addresses = (await output("ip", "-o", "addr")).match(/^\d+: kube-ipvs0 .*$/gm) ?? [];
   return [
     canonicalIptables(ipv4),
     canonicalIptables(ipv6),
     sortedLines((await output("ipset", "list", "-o", "save")).replace(/ (?:initval|bucketsize) \S+/g, "")),
     // The last two columns count connections.
     canonicalServers(await output("cat", "/proc/net/ip_vs")),
-    sortedLines(addresses.replace(/^\d+:|(?:valid|preferred)_lft .*/gm, "")),
+    sortedLines(addresses.join("\n").replace(/^\d+:|(?:valid|preferred)_lft .*/gm, "")),
   ].join("\n");
 }
 

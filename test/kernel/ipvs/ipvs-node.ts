@@ -1,0 +1,69 @@
+/** A bare node whose daemon runs in ipvs mode, and what others do to its virtual servers. */
+import type { TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
+import type { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
+import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
+import { type FaultOptions, faultNode, prepareDaemon, startDaemon } from "../faults/fault-node.ts";
+
+const PROGRAM = fileURLToPath(new URL("ipvs-program.ts", import.meta.url));
+
+/** Failures are retried, and the kernel is compared with what is wanted, this often. */
+const PERIOD = "2s";
+
+type IpvsOptions = Omit<FaultOptions, "config"> & { readonly ipvs?: Readonly<Record<string, unknown>> };
+
+function optionsOf({ ipvs, ...rest }: IpvsOptions): FaultOptions {
+  return { ...rest, config: { mode: "ipvs", ipvs: { syncPeriod: PERIOD, minSyncPeriod: "1ms", ...ipvs } } };
+}
+
+/** A node with a daemon that has synced; both end with the test. */
+export async function ipvsNode(
+  t: Pick<TestContext, "after">,
+  options: IpvsOptions = {},
+): Promise<{ readonly node: NetworkNamespace; readonly daemon: ProxyDaemon }> {
+  const node = await faultNode(t);
+  return { node, daemon: await startDaemon(t, node, optionsOf(options)) };
+}
+
+/** The same, with a daemon that is not started. */
+export async function preparedNode(
+  t: Pick<TestContext, "after">,
+  options: IpvsOptions = {},
+): Promise<{ readonly node: NetworkNamespace; readonly daemon: ProxyDaemon }> {
+  const node = await faultNode(t);
+  return { node, daemon: prepareDaemon(t, node, optionsOf(options)) };
+}
+
+/** Somebody removes every virtual server. */
+export async function flushIpvs(node: NetworkNamespace): Promise<void> {
+  await node.exec([process.execPath, PROGRAM, "flush"]);
+}
+
+/** Somebody adds a TCP virtual server. */
+export async function addVirtualServer(node: NetworkNamespace, address: string, port: number): Promise<void> {
+  await node.exec([process.execPath, PROGRAM, "add", address, `${port}`, "wlc"]);
+}
+
+/** Virtual servers as `TCP 10.96.0.1:80 rr`, each followed by its real servers as `10.180.0.1:8080 1` (the weight). IPv4. */
+export async function virtualServers(node: NetworkNamespace): Promise<string[]> {
+  const { stdout } = await node.exec(["cat", "/proc/net/ip_vs"]);
+  const text = (hex: string) => {
+    const [address = "", port = ""] = hex.split(":");
+    const octets = (address.match(/../g) ?? []).map((octet) => Number.parseInt(octet, 16));
+    return `${octets.join(".")}:${Number.parseInt(port, 16)}`;
+  };
+  const found: string[] = [];
+  for (const line of stdout.split("\n")) {
+    const [, protocol, server, scheduler] = /^(TCP|UDP|SCTP) +([0-9A-F]{8}:[0-9A-F]{4}) (\S+)/.exec(line) ?? [];
+    if (server !== undefined) found.push(`${protocol} ${text(server)} ${scheduler}`);
+    const [, real, weight] = /^ +-> ([0-9A-F]{8}:[0-9A-F]{4}) +Masq +(\d+)/.exec(line) ?? [];
+    if (real !== undefined) found[found.length - 1] += ` ${text(real)} ${weight}`;
+  }
+  return found.sort();
+}
+
+/** Addresses of kube-ipvs0, IPv4; none without the device. */
+export async function boundAddresses(node: NetworkNamespace): Promise<string[]> {
+  const { stdout } = await node.exec(["ip", "-4", "-o", "addr"]);
+  return [...stdout.matchAll(/kube-ipvs0 +inet (\S+)\/32/g)].map(([, address = ""]) => address).sort();
+}
