@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import { ApiDaemon, startClusterServer } from "./api-daemon.ts";
 import { service, slice } from "./example-objects.ts";
 import { CONFIG_CONF } from "./kubeadm-files.ts";
-import { SOAK_FAULTS, type SoakFault } from "./soak-faults.ts";
+import { SOAK_FAULTS } from "./soak-faults.ts";
 import { KERNEL_VIEWS, type KernelView, type SoakMode } from "./soak-kernel.ts";
 import type { TestApiServer } from "./test-api-server.ts";
 
@@ -72,6 +72,36 @@ export async function soak(options: SoakOptions): Promise<SoakReport> {
   }
 }
 
+/** The time to recover from each fault by itself: at a program that has seen no other, so that its waits are short. */
+export async function recoverFromEach(
+  mode: SoakMode,
+  seed: number,
+  onProgress: (line: string) => void,
+): Promise<readonly Recovery[]> {
+  const random = randomNumbers(seed);
+  const view = KERNEL_VIEWS[mode];
+  const recoveries: Recovery[] = [];
+  for (const fault of SOAK_FAULTS) {
+    const cleanups: (() => Promise<void>)[] = [];
+    try {
+      const server = await startClusterServer({ after: (callback) => void cleanups.push(callback) });
+      const daemon = start(server, mode);
+      cleanups.push(() => daemon.dispose());
+      await daemon.synced();
+      await arrival(server, daemon, view, MARKERS_FROM);
+      await sleep(1_500);
+      await fault.strike({ server, daemon, random });
+      const tookMs = await arrival(server, daemon, view, MARKERS_FROM + 1);
+      onProgress(`${fault.name}: ${(tookMs / 1000).toFixed(1)} s`);
+      recoveries.push({ fault: fault.name, milliseconds: [tookMs] });
+    } finally {
+      for (const cleanUp of cleanups.reverse()) await cleanUp();
+      await view.flush();
+    }
+  }
+  return recoveries;
+}
+
 interface Lifetime {
   after(callback: () => Promise<void>): void;
 }
@@ -94,11 +124,12 @@ async function runSoak(options: SoakOptions, lifetime: Lifetime): Promise<SoakRe
   const end = Date.now() + seconds * 1000;
   let marker = MARKERS_FROM;
   try {
-    for (let queue: SoakFault[] = []; Date.now() < end; ) {
+    // A short run must have lost some history, too.
+    for (let queue = faults.filter(({ name }) => name.startsWith("410")); Date.now() < end; ) {
       if (queue.length === 0) queue = shuffled(faults, random);
       const fault = queue.pop();
       if (fault === undefined) break;
-      await fault.strike({ server, daemon, random });
+      await Promise.all([fault.strike({ server, daemon, random }), loseForGood(server, marker - 1)]);
       const tookMs = await arrival(server, daemon, view, marker++);
       milliseconds.set(fault.name, [...(milliseconds.get(fault.name) ?? []), tookMs]);
       onProgress(`${fault.name}: ${(tookMs / 1000).toFixed(1)} s`);
@@ -147,6 +178,13 @@ async function arrival(server: TestApiServer, daemon: ApiDaemon, view: KernelVie
   put(server, marker, 0);
   await daemon.until("recovery", async () => (await view.clusterIPs()).has(clusterIPOf(marker)), RECOVERY_LIMIT_MS);
   return performance.now() - startMs;
+}
+
+/** Deletes, in the middle of a fault, a service that will never be heard of again: nothing later makes up for missing that. */
+async function loseForGood(server: TestApiServer, index: number): Promise<void> {
+  await sleep(100);
+  server.delete("services", service(index));
+  server.delete("endpointslices", slice(index));
 }
 
 /** Changes objects at random until it is stopped. */

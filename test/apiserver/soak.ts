@@ -1,6 +1,6 @@
 /**
  * `npm run soak [-- --seconds N --mode nftables|iptables --seed N]`: the long version of soak.test.ts, ten minutes unless
- * told otherwise. Needs root.
+ * told otherwise. With `--each`, every fault once and by itself. Needs root.
  */
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
@@ -8,7 +8,7 @@ import { parseArgs } from "node:util";
 import { atExit } from "../../bench/at-exit.ts";
 import { withNamespace } from "../../bench/namespace.ts";
 import { judgeSoak, median } from "./soak-judgement.ts";
-import { type SoakReport, soak } from "./soak-run.ts";
+import { type Recovery, recoverFromEach, type SoakReport, soak } from "./soak-run.ts";
 
 const IN_NAMESPACE = "KPTS_SOAK_NETNS";
 
@@ -16,7 +16,7 @@ function say(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-function print({ recoveries, changes, before, after, rssMb, livezMs }: SoakReport): void {
+function printRecoveries(recoveries: readonly Recovery[]): void {
   const seconds = (milliseconds: number): string => (milliseconds / 1000).toFixed(1).padStart(6);
   say(`\n${"recovery in seconds".padEnd(40)} median longest times`);
   for (const { fault, milliseconds } of recoveries) {
@@ -24,6 +24,10 @@ function print({ recoveries, changes, before, after, rssMb, livezMs }: SoakRepor
     const times = String(milliseconds.length).padStart(5);
     say(`  ${fault.padEnd(38)} ${seconds(median(milliseconds))}  ${seconds(longest)} ${times}`);
   }
+}
+
+function print({ recoveries, changes, before, after, rssMb, livezMs }: SoakReport): void {
+  printRecoveries(recoveries);
   say(`${changes} changes; longest answer of /livez ${livezMs.toFixed(0)} ms`);
   say(`before ${JSON.stringify(before)}, after ${JSON.stringify(after)}`);
   say(`resident MB every 5 s: ${rssMb.map((megabytes) => megabytes.toFixed(0)).join(" ")}`);
@@ -54,11 +58,16 @@ async function main(): Promise<void> {
       seconds: { type: "string", default: "600" },
       mode: { type: "string", default: "nftables" },
       seed: { type: "string", default: String(Date.now() % 1e6) },
+      each: { type: "boolean", default: false },
     },
   });
   const { mode } = values;
   if (mode !== "nftables" && mode !== "iptables") throw new RangeError(`--mode ${mode}: must be nftables or iptables`);
   const [seconds, seed] = [Number(values.seconds), Number(values.seed)];
+  if (values.each) {
+    printRecoveries(await recoverFromEach(mode, seed, say));
+    return;
+  }
   say(`${seconds} s in ${mode} mode, seed ${seed}`);
   const report = await soak({ mode, seconds, seed, hasLongFaults: true, onProgress: say });
   print(report);

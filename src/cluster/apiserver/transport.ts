@@ -24,7 +24,7 @@ export interface ApiRequest {
   /** With the query: `/api/v1/services?limit=500`. */
   readonly path: string;
   readonly body?: { readonly contentType: string; readonly text: string };
-  /** The longest silence in the middle of the answer, and before it unless that is longer than a minute. */
+  /** The longest silence in the middle of the answer, and before it unless that is longer than 75 seconds. */
   readonly idleMs: number;
 }
 
@@ -65,8 +65,11 @@ export interface TransportOptions {
 const KEEP_ALIVE_PROBE_MS = 30_000;
 /** Longest time for a connection to come about; upstream's. */
 const CONNECT_LIMIT_MS = 30_000;
-/** Longest time for the beginning of an answer: the API server itself gives up after a minute. */
-const ANSWER_LIMIT_MS = 60_000;
+/**
+ * Longest time for the beginning of an answer. The API server itself gives up after a minute; and some proxies hold an
+ * answer back until there is a piece of its body, for a quiet watch the bookmark that comes once a minute.
+ */
+const ANSWER_LIMIT_MS = 75_000;
 const MAX_ERROR_BODY_BYTES = 65_536;
 
 export class Transport {
