@@ -1,7 +1,8 @@
 /**
  * `npm test [-- PATH…|--test-name-pattern=…]`: type check, lint, then all tests (or those under the paths), and a
- * closing line `N passed, N failed, N skipped`. Runs on the pinned Node.js. A test that needs the kernel and was
- * skipped although the kernel can run it counts as failed.
+ * closing line `N passed, N failed, N skipped`. Runs on the pinned Node.js. Files named `*.vm.test.ts`, and some others once
+ * more, run in the virtual machine of test/vm. A test that needs the kernel and was skipped although the kernel can run it
+ * counts as failed.
  */
 import { spawn } from "node:child_process";
 import { globSync } from "node:fs";
@@ -14,6 +15,10 @@ import report from "./test-report.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const TIMEOUT_MS = 300_000;
+/** The virtual machine, whose tests this file reports: alone, after all others. */
+const VM_TEST = join(root, "test/vm/vm.test.ts");
+/** It has limits of its own, and perhaps to wait for its turn. */
+const VM_TIMEOUT_MS = 7_200_000;
 
 const checks = {
   "type check": ["node_modules/typescript/bin/tsc", "-p", "tsconfig.json"],
@@ -74,30 +79,46 @@ const missing = await missingForTopology();
 if (missing.length > 0) console.log(`tests in network namespaces are skipped: ${missing.join("; ")}`);
 
 const wronglySkipped = [];
-const stream = run({
-  files,
-  concurrency: 2,
-  timeout: TIMEOUT_MS,
-  ...(patterns.length > 0 && { testNamePatterns: patterns }),
-});
-stream.on("test:pass", ({ skip, name, file }) => {
-  if (skip === undefined || missing.length > 0 || file === undefined) return;
-  const path = relative(root, file);
-  const isKernelTest = path.startsWith(`test${sep}`) || String(skip).startsWith("kernel");
-  if (isKernelTest) wronglySkipped.push(`${path}: ${name}`);
-});
-stream.on("test:summary", ({ file, counts }) => {
-  if (file !== undefined) return;
-  total.passed += counts.passed;
-  total.failed += counts.failed + counts.cancelled;
-  total.skipped += counts.skipped + counts.todo;
-});
-for await (const text of stream.compose(report)) process.stdout.write(text);
+
+/** Runs the files, prints what they do, and adds to the total. */
+async function runFiles(options) {
+  const stream = run({ concurrency: 2, ...options });
+  stream.on("test:pass", ({ skip, name, file }) => {
+    if (skip === undefined || missing.length > 0 || file === undefined) return;
+    const path = relative(root, file);
+    // On another architecture or distribution there cannot be one.
+    if (String(skip).startsWith("the virtual machine is ")) return;
+    const isKernelTest = path.startsWith(`test${sep}`) || String(skip).startsWith("kernel");
+    if (isKernelTest) wronglySkipped.push(`${path}: ${name}`);
+  });
+  stream.on("test:summary", ({ file, counts }) => {
+    if (file !== undefined) return;
+    total.passed += counts.passed;
+    total.failed += counts.failed + counts.cancelled;
+    total.skipped += counts.skipped + counts.todo;
+  });
+  for await (const text of stream.compose(report)) process.stdout.write(text);
+}
+
+const forVm = files.filter((file) => file.endsWith(".vm.test.ts"));
+const onHost = files.filter((file) => !forVm.includes(file) && file !== VM_TEST);
+if (onHost.length > 0) {
+  const names = patterns.length > 0 && { testNamePatterns: patterns };
+  await runFiles({ files: onHost, timeout: TIMEOUT_MS, ...names });
+}
+if (files.includes(VM_TEST) || forVm.length > 0) {
+  const names = patterns.length > 0 && { KPTS_VM_NAMES: JSON.stringify(patterns) };
+  const named = !files.includes(VM_TEST) && {
+    KPTS_VM_FILES: JSON.stringify(forVm.map((file) => relative(root, file))),
+  };
+  await runFiles({ files: [VM_TEST], timeout: VM_TIMEOUT_MS, env: { ...process.env, ...names, ...named } });
+}
+
 /** The unit tests once more, on the Node.js release that comes after the pinned one. */
 async function checkNextNode() {
   const title = `unit tests on Node.js ${NEXT_NODE}`;
   try {
-    const units = files.filter((file) => relative(root, file).startsWith(`src${sep}`));
+    const units = onHost.filter((file) => relative(root, file).startsWith(`src${sep}`));
     return await check(title, ["--test", "--test-concurrency=2", ...units], ensureNextNode(root));
   } catch (error) {
     console.log(`✗ ${title}: ${error.message}`);

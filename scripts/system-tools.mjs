@@ -1,6 +1,6 @@
 /** Tools of the operating system that a command needs, and their Debian packages. */
 import { spawnSync } from "node:child_process";
-import { accessSync, constants, readFileSync } from "node:fs";
+import { accessSync, constants, existsSync, readFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 
 /** Tool → Debian package. */
@@ -21,15 +21,10 @@ const packageOf = {
   virtiofsd: debianRelease() < 13 ? "qemu-system-common" : "virtiofsd",
 };
 
-/** Such as 12; testing and unstable have no number. */
+/** Such as 12; testing and unstable have no number and are newer than all. */
 function debianRelease() {
-  try {
-    return Number(
-      /^VERSION_ID="?(\d+)/m.exec(readFileSync("/etc/os-release", "utf8"))?.[1] ?? Number.POSITIVE_INFINITY,
-    );
-  } catch {
-    return Number.POSITIVE_INFINITY;
-  }
+  const text = existsSync("/etc/os-release") ? readFileSync("/etc/os-release", "utf8") : "";
+  return Number(/^VERSION_ID="?(\d+)/m.exec(text)?.[1] ?? Number.POSITIVE_INFINITY);
 }
 
 const demoTools = ["ip", "iptables", "iptables-save", "ip6tables", "sysctl"];
@@ -44,7 +39,7 @@ const machineTools = process.arch === "x64" ? ["qemu-system-x86_64", "virtiofsd"
 const toolsOf = {
   start: demoTools,
   test: [...demoTools, "nft", "conntrack", "ipset", "ipvsadm", "nfacct", ...imageTools, ...machineTools],
-  bench: [...demoTools, "nft", "ipset", "ipvsadm"],
+  bench: [...demoTools, "nft", "ipset", "ipvsadm", ...machineTools],
 };
 
 // An ordinary user's PATH often lacks the folders where these tools are.

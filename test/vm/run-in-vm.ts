@@ -12,7 +12,8 @@ import { fileURLToPath } from "node:url";
 import { ensureMachineFiles, initialFileSystem, shellLine } from "./machine-files.ts";
 import { lockMachine } from "./machine-lock.ts";
 
-const CHECKOUT = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "");
+/** The folder of the whole project. */
+export const CHECKOUT = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "");
 const CACHE = join(CHECKOUT, ".cache/vm");
 const MEMORY = "2048M";
 /** Where Debian's releases have it. */
@@ -47,6 +48,7 @@ export interface VmResult {
 /** Why there can be no virtual machine here, or `false`. It must be asked before {@link runInVm}. */
 export function vmSkip(): string | false {
   if (process.platform !== "linux" || process.arch !== "x64") return "the virtual machine is for Linux on x86-64";
+  if (!existsSync("/usr/bin/apt-get")) return "the virtual machine is made of Debian's packages: no apt-get here";
   if (process.getuid?.() !== 0) return "sharing the host's files with the virtual machine needs root";
   if (virtiofsd() === undefined) return "no virtiofsd: install qemu-system-common (virtiofsd from Debian 13 on)";
   if (spawnSync(QEMU, ["--version"]).status !== 0) return `no ${QEMU}: install qemu-system-x86`;
@@ -79,6 +81,8 @@ function commandOf({ argv = ["node", "--test"], files = [], env = {} }: VmJob): 
     HOME: "/root",
     LANG: "C.UTF-8",
     KPTS_VM: "1",
+    // Reading TypeScript is most of what a short program does here.
+    NODE_COMPILE_CACHE: "/tmp/node-compile-cache",
     ...env,
   };
   const assignments = Object.entries(variables).map(([name, value]) => `export ${shellLine([`${name}=${value}`])}`);

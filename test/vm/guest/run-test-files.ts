@@ -1,4 +1,7 @@
-/** `node run-test-files.ts CONCURRENCY FILE…`, inside the virtual machine: runs the files and prints a line for each test. */
+/**
+ * `node run-test-files.ts CONCURRENCY NAMES FILE…`, inside the virtual machine: runs the files, of them the tests with these
+ * NAMES (a JSON list of regular expressions) if there are any, and prints a line for each.
+ */
 import { relative } from "node:path";
 import { run } from "node:test";
 import { type InnerResult, resultLine } from "../inner-result.ts";
@@ -7,18 +10,27 @@ import { type InnerResult, resultLine } from "../inner-result.ts";
 const FILE_LIMIT_MS = 900_000;
 const NOISE_KEPT = 4000;
 
+/** What the events say, of which @types/node knows only a part. */
 interface TestEvent {
   readonly name: string;
   readonly nesting: number;
+  /** Where the test is defined. */
   readonly file?: string | undefined;
+  /** The file that was run. */
+  readonly entryFile?: string | undefined;
   readonly skip?: string | boolean | undefined;
   readonly todo?: string | boolean | undefined;
   readonly details: { readonly duration_ms: number; readonly type?: string | undefined; readonly error?: Error };
 }
 
-const [concurrency, ...files] = process.argv.slice(2);
+const [concurrency, names = "[]", ...files] = process.argv.slice(2);
+const testNamePatterns = JSON.parse(names) as string[];
 const openNames = new Map<string, string[]>();
 const noise = new Map<string, string>();
+
+function fileOf({ file, entryFile }: Pick<TestEvent, "file" | "entryFile">): string {
+  return entryFile ?? file ?? "";
+}
 
 function failureType(error: unknown): unknown {
   return error instanceof Error && "failureType" in error ? error.failureType : undefined;
@@ -30,9 +42,11 @@ function errorText(error: Error): string {
 }
 
 function report(event: TestEvent, failed: boolean): void {
-  const { name, nesting, file = "", skip, details } = event;
+  const { name, nesting, skip, details } = event;
+  const file = fileOf(event);
   // Its parts have been reported; and a suite is no test.
-  if (failureType(details.error) === "subtestsFailed" || (details.type === "suite" && !failed)) return;
+  if (failureType(details.error) === "subtestsFailed") return;
+  if (details.type === "suite" && !failed && skip === undefined) return;
   const path = (openNames.get(file) ?? []).slice(0, nesting);
   const outcome = failed ? "failed" : skip !== undefined ? "skipped" : "passed";
   const said = failed && noise.has(file) ? `\nthe file printed:\n${noise.get(file)}` : "";
@@ -47,15 +61,25 @@ function report(event: TestEvent, failed: boolean): void {
   process.stdout.write(resultLine(result));
 }
 
-const stream = run({ files, concurrency: Number(concurrency), timeout: FILE_LIMIT_MS });
-stream.on("test:start", ({ file = "", name, nesting }) => {
+const stream = run({
+  files,
+  concurrency: Number(concurrency),
+  timeout: FILE_LIMIT_MS,
+  ...(testNamePatterns.length > 0 && { testNamePatterns }),
+});
+stream.on("test:start", (event) => {
+  const { name, nesting } = event;
+  const file = fileOf(event);
   const names = openNames.get(file) ?? [];
   names[nesting] = name;
   names.length = nesting + 1;
   openNames.set(file, names);
 });
 for (const type of ["test:stdout", "test:stderr"] as const) {
-  stream.on(type, ({ file, message }) => noise.set(file, `${noise.get(file) ?? ""}${message}`.slice(-NOISE_KEPT)));
+  stream.on(type, (event) => {
+    const file = fileOf(event);
+    noise.set(file, `${noise.get(file) ?? ""}${event.message}`.slice(-NOISE_KEPT));
+  });
 }
 stream.on("test:pass", (event) => report(event, false));
 stream.on("test:fail", (event) => {
