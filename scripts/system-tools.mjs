@@ -39,6 +39,7 @@ const machineTools = process.arch === "x64" ? ["qemu-system-x86_64", "virtiofsd"
 const toolsOf = {
   start: demoTools,
   test: [...demoTools, "nft", "conntrack", "ipset", "ipvsadm", "nfacct", ...imageTools, ...machineTools],
+  soak: [...demoTools, "nft"],
   bench: [...demoTools, "nft", "ipset", "ipvsadm", ...machineTools],
 };
 
