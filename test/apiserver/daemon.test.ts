@@ -5,7 +5,7 @@ import { createServer } from "node:net";
 import { type TestContext, test } from "node:test";
 import { inNetns } from "../support/in-netns.ts";
 import { type ApiDaemon, SOURCES, startApiDaemon, startClusterServer } from "./api-daemon.ts";
-import { service, slice } from "./example-objects.ts";
+import { node, service, slice } from "./example-objects.ts";
 import { CONFIG_CONF } from "./kubeadm-files.ts";
 import type { TestApiServer } from "./test-api-server.ts";
 
@@ -78,6 +78,51 @@ inNetns(import.meta.url, { name: "apidaemon", timeoutMs: 180_000 }, () => {
       assert.match(daemon.log, /"command failed" err=".*address already in use/);
     });
   }
+
+  test("pod CIDRs are waited for, a deleted Node is borne, other pod CIDRs end it", async (t) => {
+    const server = await startClusterServer(t);
+    const own = node("node-a");
+    server.put("nodes", { ...own, spec: {} });
+    const daemon = startApiDaemon(t, server, {
+      config: CONFIG_CONF.replace('detectLocalMode: ""', "detectLocalMode: NodeCIDR"),
+    });
+    await daemon.said(/"Waiting for the node's pod CIDRs" node="node-a" atMostSeconds=300/);
+    const health = await fetch("http://127.0.0.1:10256/healthz");
+    assert.equal(health.status, 200, "the Node is there, and nothing is late");
+    server.put("nodes", own);
+    await untilRules(daemon, /! -s 10\.244\.0\.0\/24 -d 10\.96\.0\.1\/32/);
+    server.delete("nodes", own);
+    await daemon.said(/"Node is being deleted" node="node-a"/);
+    server.put("nodes", { ...own, spec: { podCIDRs: ["10.245.0.0/24"] } });
+    assert.equal(await daemon.ended(), 1);
+    assert.match(daemon.log, /"PodCIDRs changed for the node" .*newPodCIDRs=\["10\.245\.0\.0\/24"\]/);
+    assert.match(rules(), /10\.96\.0\.1\/32/, "the rules stay");
+  });
+
+  test("a health-check port that is taken becomes an event on the Service, counted while it lasts", async (t) => {
+    const server = await startClusterServer(t);
+    await occupy(t, 31_234);
+    const balanced = { type: "LoadBalancer", externalTrafficPolicy: "Local", healthCheckNodePort: 31_234 };
+    server.put("services", service(1, balanced));
+    const daemon = startApiDaemon(t, server);
+    const event = () => eventsOf(server).get("FailedToStartServiceHealthcheck");
+    await daemon.until("the event", () => event() !== undefined);
+    const { regarding, action, type, note } = event() ?? {};
+    assert.deepEqual(
+      [regarding, action, type],
+      [
+        { apiVersion: "v1", kind: "Service", namespace: "default", name: "svc-1", uid: "default/svc-1" },
+        "Listen",
+        "Warning",
+      ],
+    );
+    assert.match(
+      String(note),
+      /^node node-a failed to start healthcheck "default\/svc-1" on port 31234: listen EADDRINUSE/,
+    );
+    server.put("endpointslices", slice(1, 2, 3));
+    await daemon.until("the series", () => event()?.series !== undefined);
+  });
 
   test("feature gates take pages away, and profiling adds some", async (t) => {
     const server = await startClusterServer(t);
