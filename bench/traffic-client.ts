@@ -96,7 +96,12 @@ const WORK: Readonly<Record<Load, readonly [lanes: number, work: () => Promise<v
 
 const startMs = performance.now();
 const cpuBefore = process.cpuUsage();
-setTimeout(() => {
+/** Ends with the time, but not before there is anything to tell: a busy machine may be late with the first answer. */
+function finish(): void {
+  if (count === 0) {
+    setTimeout(finish, 10);
+    return;
+  }
   const elapsed = (performance.now() - startMs) / 1000;
   const { user, system } = process.cpuUsage(cpuBefore);
   isOver = true;
@@ -108,6 +113,8 @@ setTimeout(() => {
     cpuMs: (user + system) / 1000,
   };
   process.stdout.write(`${JSON.stringify(figures)}\n`, () => process.exit());
-}, Number(seconds) * 1000);
+}
+
+setTimeout(finish, Number(seconds) * 1000);
 const [lanes, work] = WORK[load];
 await Promise.all(Array.from({ length: lanes }, work));
