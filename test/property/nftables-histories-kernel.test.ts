@@ -60,7 +60,10 @@ inNetns(import.meta.url, { name: "nfthist", timeoutMs: 300_000 }, () => {
         await fc.assert(
           fc.asyncProperty(fc.array(happening, LONG), async (happenings) => {
             execFileSync("nft", ["flush ruleset"]);
-            const history = new NftablesHistory(family, { connect: () => ruleset.open({ family: nft, table: TABLE }) });
+            const history = new NftablesHistory(family, {
+              connect: () => ruleset.open({ family: nft, table: TABLE }),
+              portsAtOnce: 2,
+            });
             try {
               for (const step of [...happenings, { kind: "sync", isFullSync: false } as const]) {
                 if (step.kind === "restart") history.rig.restart();

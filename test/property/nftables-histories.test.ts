@@ -53,7 +53,7 @@ for (const family of ["IPv4", "IPv6"] as const) {
     const steps = fc.array(happeningArbitrary(family), { maxLength: 30, size: "max" });
     await fc.assert(
       fc.asyncProperty(steps, async (happenings) => {
-        const history = new NftablesHistory(family);
+        const history = new NftablesHistory(family, family === "IPv4" ? { portsAtOnce: 2 } : {});
         for (const step of [...happenings, { kind: "sync", isFullSync: false } as const]) {
           if (step.kind === "restart") history.rig.restart();
           else if (step.kind !== "sync") history.apply(step);
@@ -131,7 +131,7 @@ for (const releasesLate of [false, true]) {
     );
     await fc.assert(
       fc.asyncProperty(steps, async (happenings) => {
-        const history = new NftablesHistory("IPv4", { releasesLate });
+        const history = new NftablesHistory("IPv4", { releasesLate, portsAtOnce: 2 });
         const { rig } = history;
         const node = new FaultyNode(history);
         for (const step of happenings) {

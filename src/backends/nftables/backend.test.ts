@@ -50,6 +50,45 @@ test("the first sync makes everything in one transaction", async () => {
   assert.deepEqual(counts, { "add-table": 1, "add-set": 8, "add-chain": 16, "add-rule": 22, "add-elements": 3 });
 });
 
+test("many new services are made in portions, and come into force in one transaction", async () => {
+  const model = new TestModel({ portsAtOnce: 2 });
+  const { rig } = model;
+  for (let n = 1; n <= 5; n += 1) model.set(port(`s${n}`, `10.96.0.${n}`), [remote(`10.180.0.${n}`)]);
+  await rig.sync();
+  const kinds = rig.kernel.transactions.map((operations) => [...new Set(operations.map(({ kind }) => kind))]);
+  const portion = ["add-table", "add-chain", "add-rule"];
+  const rest = ["add-table", "add-set", "add-chain", "add-rule", "add-elements"];
+  assert.deepEqual(kinds, [portion, portion, portion, rest.slice(1)]);
+  const whole = new TestModel();
+  for (let n = 1; n <= 5; n += 1) whole.set(port(`s${n}`, `10.96.0.${n}`), [remote(`10.180.0.${n}`)]);
+  await whole.rig.sync();
+  assert.deepEqual(sorted(rig.list()), sorted(whole.rig.list()));
+});
+
+test("what is refused while services are made in portions is left out, and the others are there", async () => {
+  const model = new TestModel({ portsAtOnce: 2 });
+  const { rig } = model;
+  const ports = [1, 2, 3, 4, 5].map((n) => port(`s${n}`, `10.96.0.${n}`));
+  const bad = clusterChain(ports[2] ?? assert.fail());
+  rig.kernel.refuse((operation) =>
+    operation.kind === "add-rule" && operation.chain === bad ? { code: "unsupported" } : undefined,
+  );
+  for (const one of ports) model.set(one, [remote("10.180.0.1")]);
+  const { failures } = await rig.sync();
+  assert.deepEqual(
+    failures.map(({ subject }) => subject),
+    ["ns/s3:p"],
+  );
+  assert.deepEqual(
+    await chainsOf(rig),
+    ports
+      .map(clusterChain)
+      .filter((chain) => chain !== bad)
+      .sort(),
+  );
+  assert.equal((await elementsOf(rig, "service-ips")).size, 4);
+});
+
 test("adding a service with a local endpoint costs 5 operations", async () => {
   const model = await modelWithA();
   const b = port("b", "10.96.0.2");

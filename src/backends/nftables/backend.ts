@@ -18,6 +18,7 @@ import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "..
 import { TimeSlice } from "../../sync/time-slice.ts";
 import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
+import type { DifferenceOptions } from "./element-difference.ts";
 import { assessDamage, someNames } from "./foreign-damage.ts";
 import { type KeptPortHint, keptPorts } from "./kept-ports.ts";
 import { isAffinitySet, isServiceChain } from "./names.ts";
@@ -26,12 +27,15 @@ import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
 import { planStatic } from "./plan-static.ts";
 import { type DesiredPort, desiredPort, type InstalledPort } from "./port-objects.ts";
+import { prepareChains } from "./preparation.ts";
 import { hasOurShape, type ReconcileOptions, type Reconciliation, reconcile, type WantedTable } from "./reconcile.ts";
 import { repairShared } from "./repair.ts";
 import { TableState } from "./table-state.ts";
 
 /** How often a full sync starts again because somebody else changed the ruleset while it was being worked out. */
 const MAX_CONFLICTS = 5;
+
+const PORTS_AT_ONCE = 1000;
 
 /** The measurements of this mode (reference nftables.md §12), one family. */
 export interface NftablesMetrics {
@@ -50,6 +54,8 @@ export interface NftablesBackendOptions {
   readonly log: Logger;
   /** Monotonic. @default performance.now */
   readonly nowMs?: () => number;
+  /** Of more new service ports the chains are made in portions of so many, before anything leads to them. @default 1000 */
+  readonly portsAtOnce?: number;
 }
 
 export class NftablesBackend implements Backend {
@@ -215,10 +221,8 @@ export class NftablesBackend implements Backend {
 
   /** Rejects with `conflict` when somebody else changed the ruleset meanwhile. */
   async #commitWhole(wanted: WantedTable, input: SyncInput, signal: AbortSignal): Promise<void> {
-    // What others have done until now will be seen in the kernel itself.
-    this.#damaged = new Set();
-    const content = await this.#options.nft.read();
     const options = { postponed: this.#committer.postponed, slice: new TimeSlice(), signal };
+    const content = await this.#readPrepared(wanted, options);
     const whole = await reconcile(content, wanted, options);
     try {
       await this.#committer.commit(whole.draft, content?.generation);
@@ -233,6 +237,21 @@ export class NftablesBackend implements Backend {
     await this.#committer.commit(base.draft, content?.generation);
     this.#state = base.state;
     await this.#applyPiecemeal(changes, input, signal);
+  }
+
+  /** Reads the table, and once more when many chains were made that were missing. */
+  async #readPrepared(wanted: WantedTable, options: DifferenceOptions): Promise<NftTableContent | undefined> {
+    const { portsAtOnce = PORTS_AT_ONCE } = this.#options;
+    const content = await this.#read();
+    const commit = (draft: TransactionDraft): Promise<void> => this.#committer.commit(draft);
+    const isPrepared = await prepareChains(content, wanted, { ...options, commit, portsAtOnce });
+    return isPrepared ? await this.#read() : content;
+  }
+
+  /** What others have done until now will be seen in the kernel itself. */
+  #read(): Promise<NftTableContent | undefined> {
+    this.#damaged = new Set();
+    return this.#options.nft.read();
   }
 
   /**

@@ -59,6 +59,8 @@ export interface BackendRigOptions extends MemoryNftKernelOptions {
   readonly family?: IpFamily;
   /** Where the rules go. @default a kernel in memory, {@link BackendRig.kernel} */
   readonly connect?: () => Nftables;
+  /** See `NftablesBackendOptions`. */
+  readonly portsAtOnce?: number;
 }
 
 export class BackendRig {
@@ -69,6 +71,7 @@ export class BackendRig {
   readonly #model: ModelView;
   readonly #config: PlanConfig;
   readonly #connect: () => Nftables;
+  readonly #portsAtOnce: number | undefined;
   /** What the backend asked to have repaired: a full sync, or these ports. */
   readonly lost: (LostRules | undefined)[] = [];
   /** Monotonic. */
@@ -79,10 +82,11 @@ export class BackendRig {
   #needsFullSync = true;
   #hasLost = false;
 
-  constructor(model: ModelView, { family = "IPv4", connect, ...options }: BackendRigOptions = {}) {
+  constructor(model: ModelView, { family = "IPv4", connect, portsAtOnce, ...options }: BackendRigOptions = {}) {
     this.#model = model;
     this.#config = CONFIGS[family];
     this.kernel = new MemoryNftKernel(family === "IPv4" ? "ip" : "ip6", options);
+    this.#portsAtOnce = portsAtOnce;
     this.#connect = connect ?? (() => this.kernel.connect());
     this.backend = this.#start();
   }
@@ -106,6 +110,7 @@ export class BackendRig {
       },
       log,
       nowMs: () => this.nowMs,
+      ...(this.#portsAtOnce !== undefined && { portsAtOnce: this.#portsAtOnce }),
     });
     const onLost = (lost?: LostRules): void => {
       this.lost.push(lost);

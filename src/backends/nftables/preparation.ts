@@ -1,0 +1,56 @@
+/**
+ * Chains of many new service ports, made beforehand in portions. Nothing leads to them until the transaction that follows,
+ * so that traffic sees one change only. In one batch with everything else they would take the kernel much longer: for each
+ * rule that brings a map along it goes through all of the batch so far (docs/performance.md).
+ */
+import type { NftTableContent } from "../../kernel/nftables/nftables.ts";
+import { TransactionDraft } from "./draft.ts";
+import type { DifferenceOptions } from "./element-difference.ts";
+import { TABLE_COMMENT } from "./names.ts";
+import { isAttributable } from "./piecemeal.ts";
+import type { DesiredPort } from "./port-objects.ts";
+import { hasOurShape, type WantedTable } from "./reconcile.ts";
+
+export interface PreparationOptions extends DifferenceOptions {
+  readonly commit: (draft: TransactionDraft) => Promise<void>;
+  /** No more service ports are made in one transaction, and for no more nothing is prepared. */
+  readonly portsAtOnce: number;
+}
+
+/**
+ * @param content undefined when there is no table.
+ * @returns whether anything was committed, so that the table must be read again. What the kernel refuses is left to the
+ * transaction that follows; rejects for what is nobody's fault.
+ */
+export async function prepareChains(
+  content: NftTableContent | undefined,
+  { plan, ports }: WantedTable,
+  { commit, portsAtOnce, slice, signal }: PreparationOptions,
+): Promise<boolean> {
+  // The chains would go with the table.
+  if (content !== undefined && !hasOurShape(content, plan)) return false;
+  const absent: [string, DesiredPort][] = [];
+  for (const [owner, desired] of ports) {
+    if (desired.chainObjects.length > 0 && !desired.chainObjects.some(({ name }) => content?.chains.has(name))) {
+      absent.push([owner, desired]);
+    }
+    if (slice.isOver()) await slice.next(signal);
+  }
+  if (absent.length <= portsAtOnce) return false;
+  for (let start = 0; start < absent.length; start += portsAtOnce) {
+    const draft = new TransactionDraft();
+    if (content === undefined) draft.add("table", { kind: "add-table", comment: TABLE_COMMENT });
+    for (const [owner, { setObjects, chainObjects }] of absent.slice(start, start + portsAtOnce)) {
+      for (const set of setObjects) draft.add("add-sets", { kind: "add-set", set }, owner);
+      for (const chain of chainObjects) draft.writeChain(chain, "absent", owner);
+    }
+    try {
+      await commit(draft);
+    } catch (error) {
+      if (!isAttributable(error)) throw error;
+    }
+    if (slice.isOver()) await slice.next(signal);
+    signal.throwIfAborted();
+  }
+  return true;
+}
