@@ -3,11 +3,12 @@
  * each with one line, in whatever order they finish. Ends with its standard input.
  */
 import { createSocket } from "node:dgram";
+import { once } from "node:events";
 import { get } from "node:http";
 import { connect, Socket } from "node:net";
 import { createInterface } from "node:readline";
 import { connectSctp } from "../kernel/sctp/sctp-socket.ts";
-import { parseIpAddress } from "../net/ip.ts";
+import { type IpAddress, parseIpAddress } from "../net/ip.ts";
 import type {
   BackendAnswer,
   ConnectReply,
@@ -50,13 +51,29 @@ const probeTcp = (request: ConnectRequest) => askOver(connect({ host: request.ad
 async function probeSctp(request: ConnectRequest): Promise<ProbeAnswer> {
   const address = parseIpAddress(request.address);
   if (address === undefined) return failed("other", `no IP address: ${request.address}`);
-  const connection = await connectSctp({ address, port: request.port }, request.timeoutMs);
+  const from = await sourceAddress(request);
+  const connection = await connectSctp({ address, port: request.port }, request.timeoutMs, from);
   if (connection.kind === "failed") return failed("other", connection.detail);
   if (connection.kind !== "open") return failed(connection.kind, `no association in ${request.timeoutMs} ms`);
   const socket = new Socket({ fd: connection.fd });
   const answer = askOver(socket, request);
   socket.write(REQUEST);
   return await answer;
+}
+
+/** The address that the kernel sends from to there; undefined without a route. */
+async function sourceAddress({ address, port }: ConnectRequest): Promise<IpAddress | undefined> {
+  const socket = createSocket(address.includes(":") ? "udp6" : "udp4");
+  try {
+    // Sends nothing.
+    socket.connect(port, address);
+    await once(socket, "connect");
+    return parseIpAddress(socket.address().address);
+  } catch {
+    return undefined;
+  } finally {
+    socket.close();
+  }
 }
 
 function askOver(socket: Socket, { timeoutMs }: ConnectRequest): Promise<ProbeAnswer> {
@@ -107,13 +124,13 @@ function probeUdp(request: ConnectRequest): Promise<ProbeAnswer> {
 const probes = { TCP: probeTcp, UDP: probeUdp, SCTP: probeSctp } satisfies Record<ConnectRequest["protocol"], unknown>;
 
 async function probe(request: ConnectRequest): Promise<ConnectReply> {
-  const once = probes[request.protocol];
+  const ask = probes[request.protocol];
   const count = request.count ?? 1;
   if (request.sequential !== true) {
-    return { id: request.id, answers: await Promise.all(Array.from({ length: count }, () => once(request))) };
+    return { id: request.id, answers: await Promise.all(Array.from({ length: count }, () => ask(request))) };
   }
   const answers: ProbeAnswer[] = [];
-  while (answers.length < count && answers.at(-1)?.ok !== false) answers.push(await once(request));
+  while (answers.length < count && answers.at(-1)?.ok !== false) answers.push(await ask(request));
   return { id: request.id, answers };
 }
 

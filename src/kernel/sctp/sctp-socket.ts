@@ -17,6 +17,7 @@ const RECEIVE_ERRORS = { IPv4: { level: 0, option: 11 }, IPv6: { level: 41, opti
 const IPPROTO_IPV6 = 41;
 const IPV6_V6ONLY = 26;
 const SOL_SOCKET = 1;
+const SO_REUSEADDR = 2;
 const SO_ERROR = 4;
 /** struct sctp_rtoinfo: s32 association · u32 initial · u32 maximum · u32 minimum, in milliseconds, 0 for as it was. */
 const SCTP_RTOINFO = 0;
@@ -27,9 +28,9 @@ const SCTP_RTOINFO = 0;
 const INITIAL_RTO_MS = 250;
 /** struct pollfd: s32 descriptor · s16 events · s16 what happened. */
 const POLLOUT = 4;
-const EISCONN = 106;
 const ECONNREFUSED = 111;
-const EALREADY = 114;
+/** EISCONN, EALREADY, EINPROGRESS. */
+const UNDER_WAY: readonly number[] = [106, 114, 115];
 
 /** Where an association goes to, or is accepted. */
 export interface SctpEndpoint {
@@ -54,25 +55,45 @@ export function hasSctp(): boolean {
 }
 
 /** A descriptor that is bound and not listening yet. @throws Error when the kernel has no SCTP or the port is taken. */
-export function bindSctp(to: SctpEndpoint): number {
-  const fd = socketFor(to);
-  const address = socketAddress(to);
-  if (libc().bind(fd, address, address.length) < 0) {
+export function bindSctp(at: SctpEndpoint): number {
+  const fd = socketFor(at);
+  try {
+    // What is left of old associations is no obstacle; another server is.
+    setOption(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    bindTo(fd, at);
+  } catch (error) {
     closeSync(fd);
-    throw new Error(`SCTP port ${to.port} on ${to.address} cannot be had`);
+    throw error;
   }
   return fd;
 }
 
-/** Opens an association. @throws Error when the kernel has no SCTP. */
-export async function connectSctp(to: SctpEndpoint, timeoutMs: number): Promise<SctpConnection> {
+/**
+ * Opens an association.
+ * @param from the one address to use; without it the peer is told of all addresses of this namespace and tries them, which
+ *   no translation on the way survives. @default all
+ * @throws Error when the kernel has no SCTP or the address is not ours.
+ */
+export async function connectSctp(to: SctpEndpoint, timeoutMs: number, from?: IpAddress): Promise<SctpConnection> {
   const fd = socketFor(to);
-  const { level, option } = RECEIVE_ERRORS[familyOf(to.address)];
-  setOption(fd, level, option, 1);
-  setOption(fd, IPPROTO_SCTP, SCTP_RTOINFO, 0, INITIAL_RTO_MS, 0, INITIAL_RTO_MS);
-  const connection = await established(fd, to, timeoutMs);
-  if (connection.kind !== "open") closeSync(fd);
-  return connection;
+  let connection: SctpConnection | undefined;
+  try {
+    const { level, option } = RECEIVE_ERRORS[familyOf(to.address)];
+    setOption(fd, level, option, 1);
+    setOption(fd, IPPROTO_SCTP, SCTP_RTOINFO, 0, INITIAL_RTO_MS, 0, INITIAL_RTO_MS);
+    if (from !== undefined) bindTo(fd, { address: from, port: 0 });
+    connection = await established(fd, to, timeoutMs);
+    return connection;
+  } finally {
+    if (connection?.kind !== "open") closeSync(fd);
+  }
+}
+
+function bindTo(fd: number, at: SctpEndpoint): void {
+  const address = socketAddress(at);
+  if (libc().bind(fd, address, address.length) < 0) {
+    throw new Error(`SCTP port ${at.port} on ${at.address} cannot be had`);
+  }
 }
 
 async function established(fd: number, to: SctpEndpoint, timeoutMs: number): Promise<SctpConnection> {
@@ -81,7 +102,8 @@ async function established(fd: number, to: SctpEndpoint, timeoutMs: number): Pro
   const connect = () => calls.connect(fd, address, address.length);
   if (connect() >= 0) return { kind: "open", fd };
   const started = reliableErrno(calls, connect);
-  if (started !== EALREADY && started !== EISCONN) return { kind: "failed", detail: errnoName(started) };
+  // Asking again begins anew where the first attempt was refused already.
+  if (!UNDER_WAY.includes(started)) return { kind: "failed", detail: errnoName(started) };
   // Waiting in `connect` itself would not end with an ICMP error.
   const waiting = Buffer.from(new Int32Array([fd, POLLOUT]).buffer);
   if ((await calls.poll(waiting, 1, timeoutMs)) === 0) return { kind: "timeout" };
