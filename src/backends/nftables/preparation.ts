@@ -40,6 +40,8 @@ export async function prepareChains(
   for (let start = 0; start < absent.length; start += portsAtOnce) {
     const draft = new TransactionDraft();
     if (content === undefined) draft.add("table", { kind: "add-table", comment: TABLE_COMMENT });
+    // The kernel looks for a set along all that were made before it: those that are needed most come first.
+    for (const set of plan.sets) if (!content?.sets.has(set.name)) draft.add("add-sets", { kind: "add-set", set });
     for (const [owner, { setObjects, chainObjects }] of absent.slice(start, start + portsAtOnce)) {
       for (const set of setObjects) draft.add("add-sets", { kind: "add-set", set }, owner);
       for (const chain of chainObjects) draft.writeChain(chain, "absent", owner);
