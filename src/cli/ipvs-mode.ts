@@ -4,7 +4,7 @@
  */
 import { IpvsBackend } from "../backends/ipvs/backend.ts";
 import { cleanUpIpvs } from "../backends/ipvs/cleanup.ts";
-import { setSysctls, setTimeouts } from "../backends/ipvs/node-settings.ts";
+import { setIpvsSysctls, setSysctls, setTimeouts } from "../backends/ipvs/node-settings.ts";
 import { probeScheduler } from "../backends/ipvs/scheduler-probe.ts";
 import type { Ipset } from "../kernel/ipset/ipset.ts";
 import { openIpset } from "../kernel/ipset/netlink-ipset.ts";
@@ -30,6 +30,7 @@ interface Shared {
   readonly ipset: Ipset;
   readonly links: Links;
   readonly scheduler: string;
+  readonly restoreSettings: () => Promise<void>;
 }
 
 let shared: Promise<Shared> | undefined;
@@ -38,17 +39,29 @@ let shared: Promise<Shared> | undefined;
 async function prepareNode({ config, log }: BackendContext): Promise<Shared> {
   const { scheduler, strictARP, tcpTimeoutMs, tcpFinTimeoutMs, udpTimeoutMs } = config.ipvs;
   if (scheduler === "") log.info("IPVS scheduler not specified, use rr by default");
-  const parts = await openKernel(scheduler === "" ? DEFAULT_SCHEDULER : scheduler, log);
-  const kernelVersion = parseKernelVersion(await kernelRelease());
-  await setSysctls(fileSysctls(), { strictARP, kernelVersion }, log);
+  const kernel = await openKernel(scheduler === "" ? DEFAULT_SCHEDULER : scheduler, log);
+  const sysctls = fileSysctls();
+  const settings = { strictARP, kernelVersion: parseKernelVersion(await kernelRelease()) };
+  await setSysctls(sysctls, settings, log);
   const [tcp = 0, tcpFin = 0, udp = 0] = [tcpTimeoutMs, tcpFinTimeoutMs, udpTimeoutMs].map(wholeSeconds);
-  if (tcp + tcpFin + udp > 0) await setTimeouts(parts.ipvs, { tcp, tcpFin, udp }, log);
-  return parts;
+  const timeouts = async (): Promise<void> => {
+    if (tcp + tcpFin + udp > 0) await setTimeouts(kernel.ipvs, { tcp, tcpFin, udp }, log);
+  };
+  await timeouts();
+  return {
+    ...kernel,
+    async restoreSettings() {
+      // Whatever is asked of IPVS loads its module, if need be.
+      await kernel.ipvs.timeouts();
+      await setIpvsSysctls(sysctls, settings, silentLogger);
+      await timeouts();
+    },
+  };
 }
 
 const wholeSeconds = (ms: number): number => Math.floor(ms / 1000);
 
-async function openKernel(scheduler: string, log: Logger): Promise<Shared> {
+async function openKernel(scheduler: string, log: Logger): Promise<Omit<Shared, "restoreSettings">> {
   try {
     const ipvs = await openIpvs({ log });
     const ipset = openIpset();

@@ -41,6 +41,8 @@ export interface IpvsBackendOptions {
   readonly nodePortAddresses: NodePortAddresses;
   /** `ipvs.excludeCIDRs`: virtual servers there are never deleted. */
   readonly excludeCIDRs: readonly Cidr[];
+  /** Sets again what is lost with the module of IPVS: its parameters and timeouts. Asked with every full sync. */
+  readonly restoreSettings: () => Promise<void>;
   readonly metrics: IpvsMetrics;
   /** `syncPeriod`: how often the kernel is compared with what is wanted. */
   readonly verifyPeriodMs: number;
@@ -147,6 +149,7 @@ export class IpvsBackend implements Backend {
     const { links } = this.#options;
     await links.ensureDummy(DUMMY_DEVICE);
     await this.#sets.ensure();
+    await this.#restoreSettings();
     const node = await this.#readNode(signal);
     const facts: PlanFacts = { zone: input.zone, nodeAddresses: node.nodeAddresses, nodePortIPs: node.nodePortIPs };
     const wanted = new WantedState();
@@ -187,6 +190,14 @@ export class IpvsBackend implements Backend {
     const port = services.get(key);
     if (port === undefined) put("", undefined);
     else put(port.name.service, planServicePort(port, endpoints.get(key) ?? [], this.#options.config, facts));
+  }
+
+  async #restoreSettings(): Promise<void> {
+    try {
+      await this.#options.restoreSettings();
+    } catch (error) {
+      this.#options.log.error("The parameters of IPVS may not be what they were set to at the start", error);
+    }
   }
 
   async #readNode(signal: AbortSignal): Promise<NodeAddressFacts> {

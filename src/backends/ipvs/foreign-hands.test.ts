@@ -88,7 +88,9 @@ test("the module is unloaded: the sync says so, and the state is back with the m
   model.setEndpoints(PLAIN, [remote("10.1.1.8")]);
   await assert.rejects(model.rig.sync(), /the module ip_vs is gone/);
   model.rig.node.ipvs.load();
+  const { settingsRestored } = model.rig;
   await healed(model.rig);
+  assert.equal(model.rig.settingsRestored, settingsRestored + 1, "parameters are lost with the module");
 });
 
 test("the dummy device is deleted: it is back at once, with its addresses", async (t) => {

@@ -14,9 +14,39 @@ export interface NodeSettings {
   readonly kernelVersion: KernelVersion | undefined;
 }
 
+type WantedSysctl = readonly [name: string, value: number];
+
 /** Writes what differs. The parameters of IPVS exist once its module is loaded. Throws an Error that names the parameter. */
 export async function setSysctls(sysctls: Sysctls, settings: NodeSettings, log: Logger): Promise<void> {
-  for (const [name, value] of wantedSysctls(settings, log)) {
+  await setIpvsSysctls(sysctls, settings, log);
+  const { strictARP } = settings;
+  await write(sysctls, [["net/ipv4/ip_forward", 1], ...(strictARP ? STRICT_ARP : [])], log);
+}
+
+const STRICT_ARP: readonly WantedSysctl[] = [
+  ["net/ipv4/conf/all/arp_ignore", 1],
+  ["net/ipv4/conf/all/arp_announce", 2],
+];
+
+/** The part that is lost with the module. */
+export async function setIpvsSysctls(
+  sysctls: Sysctls,
+  { kernelVersion }: Pick<NodeSettings, "kernelVersion">,
+  log: Logger,
+): Promise<void> {
+  const wanted: WantedSysctl[] = [["net/ipv4/vs/conntrack", 1]];
+  if (kernelVersion !== undefined && !isAtLeast(kernelVersion, CONN_REUSE_KERNELS.first)) {
+    const found = `${kernelVersion.major}.${kernelVersion.minor}`;
+    log.error(`Can't set sysctl ${CONN_REUSE_MODE}`, new Error(`it needs kernel 4.1 or later, this is ${found}`));
+  } else if (kernelVersion !== undefined && !isAtLeast(kernelVersion, CONN_REUSE_KERNELS.fixed)) {
+    wanted.push([CONN_REUSE_MODE, 0]);
+  }
+  wanted.push(["net/ipv4/vs/expire_nodest_conn", 1], ["net/ipv4/vs/expire_quiescent_template", 1]);
+  await write(sysctls, wanted, log);
+}
+
+async function write(sysctls: Sysctls, wanted: readonly WantedSysctl[], log: Logger): Promise<void> {
+  for (const [name, value] of wanted) {
     try {
       const before = await sysctls.read(name);
       if (before === value) continue;
@@ -27,20 +57,6 @@ export async function setSysctls(sysctls: Sysctls, settings: NodeSettings, log: 
       throw new Error(`can't set sysctl ${name} to ${value}: ${reason}`, { cause: error });
     }
   }
-}
-
-function wantedSysctls({ strictARP, kernelVersion }: NodeSettings, log: Logger): [name: string, value: number][] {
-  const wanted: [string, number][] = [["net/ipv4/vs/conntrack", 1]];
-  if (kernelVersion !== undefined && !isAtLeast(kernelVersion, CONN_REUSE_KERNELS.first)) {
-    const found = `${kernelVersion.major}.${kernelVersion.minor}`;
-    log.error(`Can't set sysctl ${CONN_REUSE_MODE}`, new Error(`it needs kernel 4.1 or later, this is ${found}`));
-  } else if (kernelVersion !== undefined && !isAtLeast(kernelVersion, CONN_REUSE_KERNELS.fixed)) {
-    wanted.push([CONN_REUSE_MODE, 0]);
-  }
-  wanted.push(["net/ipv4/vs/expire_nodest_conn", 1], ["net/ipv4/vs/expire_quiescent_template", 1]);
-  wanted.push(["net/ipv4/ip_forward", 1]);
-  if (strictARP) wanted.push(["net/ipv4/conf/all/arp_ignore", 1], ["net/ipv4/conf/all/arp_announce", 2]);
-  return wanted;
 }
 
 /** Sets the timeouts that are given (0 keeps what there is) and not in force already. A failure is logged only. */

@@ -18,7 +18,7 @@ import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 /** A pod that starts or ends makes several announcements in a row, and our own changes of IPv6 addresses are announced, too. */
 const SETTLE_MS = 1000;
 /** Verification takes at most this share of the time, however large the cluster: it waits so many times as long as it took. */
-const VERIFY_REST = 100;
+const VERIFY_REST = 20;
 
 export interface WatchOptions {
   readonly config: Pick<PlanConfig, "family">;

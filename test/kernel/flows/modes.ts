@@ -92,7 +92,7 @@ async function ipvsState(daemon: ProxyDaemon): Promise<string> {
     canonicalIptables(ipv6),
     sortedLines((await output("ipset", "list", "-o", "save")).replace(/ (?:initval|bucketsize) \S+/g, "")),
     // The last two columns count connections.
-    canonicalServers(await output("cat", "/proc/net/ip_vs")),
+    canonicalServers(await output("sh", "-c", "cat /proc/net/ip_vs 2>&1 || true")),
     sortedLines(addresses.join("\n").replace(/^\d+:|(?:valid|preferred)_lft .*/gm, "")),
   ].join("\n");
 }

@@ -115,13 +115,15 @@ describe("foreign hands", () => {
     // Nobody may put anything back meanwhile.
     process.kill(daemon.pid ?? 0, "SIGSTOP");
     await flushIpvs(node);
+    const loaded = () => readFileSync("/proc/modules", "utf8").match(/^(?:ip_vs|ip_vs_\w+|xt_ipvs)(?= )/gm) ?? [];
     const unload = () => {
-      const loaded = readFileSync("/proc/modules", "utf8").match(/^(?:ip_vs_\w+|xt_ipvs)(?= )/gm) ?? [];
-      return spawnSync("modprobe", ["-r", ...loaded, "ip_vs"]).status === 0;
+      spawnSync("modprobe", ["-r", ...loaded()]);
+      return loaded().length === 0;
     };
     await daemon.until("the module to go", unload);
     process.kill(daemon.pid ?? 0, "SIGCONT");
     await healed(daemon, before);
+    assert.equal((await node.exec(["sysctl", "-n", "net.ipv4.vs.conntrack"])).stdout, "1\n");
   });
 
   test("an IP set of another type is named in the health answer; the rest works, and heals", async (t) => {

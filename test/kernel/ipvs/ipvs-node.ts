@@ -44,7 +44,10 @@ export async function addVirtualServer(node: NetworkNamespace, address: string, 
   await node.exec([process.execPath, PROGRAM, "add", address, `${port}`, "wlc"]);
 }
 
-/** Virtual servers as `TCP 10.96.0.1:80 rr`, each followed by its real servers as `10.180.0.1:8080 1` (the weight). IPv4. */
+/**
+ * Virtual servers as `TCP 10.96.0.1:80 rr`, each followed by its real servers in order, as `10.180.0.1:8080 1` (the weight).
+ * IPv4.
+ */
 export async function virtualServers(node: NetworkNamespace): Promise<string[]> {
   const { stdout } = await node.exec(["cat", "/proc/net/ip_vs"]);
   const text = (hex: string) => {
@@ -52,14 +55,14 @@ export async function virtualServers(node: NetworkNamespace): Promise<string[]> 
     const octets = (address.match(/../g) ?? []).map((octet) => Number.parseInt(octet, 16));
     return `${octets.join(".")}:${Number.parseInt(port, 16)}`;
   };
-  const found: string[] = [];
+  const found: string[][] = [];
   for (const line of stdout.split("\n")) {
     const [, protocol, server, scheduler] = /^(TCP|UDP|SCTP) +([0-9A-F]{8}:[0-9A-F]{4}) (\S+)/.exec(line) ?? [];
-    if (server !== undefined) found.push(`${protocol} ${text(server)} ${scheduler}`);
+    if (server !== undefined) found.push([`${protocol} ${text(server)} ${scheduler}`]);
     const [, real, weight] = /^ +-> ([0-9A-F]{8}:[0-9A-F]{4}) +Masq +(\d+)/.exec(line) ?? [];
-    if (real !== undefined) found[found.length - 1] += ` ${text(real)} ${weight}`;
+    if (real !== undefined) found.at(-1)?.push(`${text(real)} ${weight}`);
   }
-  return found.sort();
+  return found.map(([server, ...reals]) => [server, ...reals.sort()].join(" ")).sort();
 }
 
 /** Addresses of kube-ipvs0, IPv4; none without the device. */

@@ -47,6 +47,8 @@ export class BackendRig {
   readonly clock = new FakeClock();
   readonly log: LogLine[] = [];
   readonly metrics = { restoreFailures: 0 };
+  /** How often the node's parameters were set again. */
+  settingsRestored = 0;
   zone: string | undefined;
   /** How often the backend said that something was lost, and that the node has changed. */
   readonly asked = { repairs: 0, syncs: 0 };
@@ -92,6 +94,7 @@ export class BackendRig {
       iptables,
       nodePortAddresses: nodePortAddresses(this.#family, configured),
       excludeCIDRs: excludeCIDRs as readonly Cidr[], // the tests write canonical ones
+      restoreSettings: async () => void this.settingsRestored++,
       metrics: { restoreFailures: { inc: () => void this.metrics.restoreFailures++ } },
       verifyPeriodMs: VERIFY_PERIOD_MS,
       clock: this.clock,

@@ -1,0 +1,81 @@
+/**
+ * A node changes to the ipvs mode and away from it, in place: the next daemon leaves its own things only, and those exactly
+ * as on a node that never was in another mode.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { NetworkNamespace } from "../../src/demo/network-namespace.ts";
+import { traitsOf } from "../kernel/flows/modes.ts";
+import { ProxyDaemon } from "../support/proxy-daemon.ts";
+import { canonicalIptables } from "./canonical-iptables.ts";
+import { caseFile, caseState, SERVICE_CIDR_OBJECT } from "./conformance-case.ts";
+import { conformanceNode } from "./conformance-node.ts";
+
+const CASE = "dual-stack";
+const IPTABLES_CONFIG: Readonly<Record<string, unknown>> = JSON.parse(caseFile(CASE, "iptables/config.yaml"));
+
+type Mode = "iptables" | "nftables" | "userspace" | "ipvs";
+
+/** The chain that the kubelet shares is never deleted, and jumps that come back later stand before those to it. */
+function ownLines(saved: string): string[] {
+  const lines = canonicalIptables(saved).split("\n");
+  return lines.filter((line) => line.includes("KUBE-") && !line.includes("KUBE-FIREWALL"));
+}
+
+interface Left {
+  readonly iptables: readonly string[];
+  readonly nftables: string;
+  /** Virtual servers, sets and the device, without the rules. */
+  readonly ipvs: string;
+}
+
+/** Runs a daemon to its first sync and stops it. @returns what is in the kernel then. */
+async function after(mode: Mode, node: NetworkNamespace): Promise<Left> {
+  const { node: nodeObject, services, slices } = caseState(CASE);
+  const { mode: _, ...config } = IPTABLES_CONFIG;
+  const daemon = await ProxyDaemon.start(node, {
+    config: { ...config, mode },
+    hostnameOverride: "node-a",
+    objects: [nodeObject, SERVICE_CIDR_OBJECT, ...services, ...slices],
+  });
+  try {
+    // A sync is over when its clean-up is.
+    await daemon.stop();
+    const saved = await Promise.all([daemon.saved("iptables-save"), daemon.saved("ip6tables-save")]);
+    const { stdout: nftables } = await node.exec(["nft", "list", "tables"]);
+    const everything = await traitsOf.ipvs.rules(daemon);
+    const rules = saved.map(canonicalIptables).join("\n");
+    assert.ok(everything.startsWith(rules));
+    return {
+      iptables: saved.flatMap(ownLines),
+      nftables: nftables
+        .split("\n")
+        .filter((line) => line.includes("kube-proxy"))
+        .join("\n"),
+      ipvs: everything.slice(rules.length).trim(),
+    };
+  } finally {
+    await daemon.dispose();
+  }
+}
+
+test("to the ipvs mode and away from it", async (t) => {
+  const [fresh, node] = await Promise.all([conformanceNode("fresh"), conformanceNode("switch")]);
+  t.after(() => Promise.all([fresh.remove(), node.remove()]));
+  const ipvs = await after("ipvs", fresh);
+  assert.equal(ipvs.nftables, "");
+  assert.match(ipvs.ipvs, /kube-ipvs0/);
+  assert.match(ipvs.ipvs, /^TCP/m);
+
+  for (const other of ["iptables", "nftables", "userspace"] as const) {
+    const before = await after(other, node);
+    assert.equal(before.ipvs, "", `what ipvs leaves in ${other} mode`);
+    assert.ok(!before.iptables.some((line) => /match-set|IPVS/.test(line)), `rules of ipvs in ${other} mode`);
+    if (other !== "nftables") assert.ok(before.iptables.length > 0);
+    else assert.deepEqual(before.iptables, []);
+    const back = await after("ipvs", node);
+    assert.deepEqual([...back.iptables].sort(), [...ipvs.iptables].sort(), `after ${other}`);
+    assert.equal(back.nftables, "", `after ${other}`);
+    assert.equal(back.ipvs, ipvs.ipvs, `after ${other}`);
+  }
+});
