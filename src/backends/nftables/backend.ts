@@ -35,7 +35,7 @@ import { TableState } from "./table-state.ts";
 /** How often a full sync starts again because somebody else changed the ruleset while it was being worked out. */
 const MAX_CONFLICTS = 5;
 
-const PORTS_AT_ONCE = 1000;
+const PORTS_AT_ONCE = 500;
 
 /** The measurements of this mode (reference nftables.md §12), one family. */
 export interface NftablesMetrics {
@@ -54,7 +54,7 @@ export interface NftablesBackendOptions {
   readonly log: Logger;
   /** Monotonic. @default performance.now */
   readonly nowMs?: () => number;
-  /** Of more new service ports the chains are made in portions of so many, before anything leads to them. @default 1000 */
+  /** Of more new service ports the chains are made in portions of so many at most, before anything leads to them. @default 500 */
   readonly portsAtOnce?: number;
 }
 

@@ -11,9 +11,16 @@ import { isAttributable } from "./piecemeal.ts";
 import type { DesiredPort } from "./port-objects.ts";
 import { hasOurShape, type WantedTable } from "./reconcile.ts";
 
+/**
+ * How long a portion should take the kernel, which on many machines gives the processor to nobody else meanwhile, not even
+ * to this process's health checks.
+ */
+const PORTION_MS = 20;
+const LEAST_PORTION = 8;
+
 export interface PreparationOptions extends DifferenceOptions {
   readonly commit: (draft: TransactionDraft) => Promise<void>;
-  /** No more service ports are made in one transaction, and for no more nothing is prepared. */
+  /** No more service ports than this are made in one transaction, and when no more are missing nothing is prepared. */
   readonly portsAtOnce: number;
 }
 
@@ -37,20 +44,25 @@ export async function prepareChains(
     if (slice.isOver()) await slice.next(signal);
   }
   if (absent.length <= portsAtOnce) return false;
-  for (let start = 0; start < absent.length; start += portsAtOnce) {
+  let size = portsAtOnce;
+  for (let start = 0; start < absent.length; ) {
     const draft = new TransactionDraft();
     if (content === undefined) draft.add("table", { kind: "add-table", comment: TABLE_COMMENT });
     // The kernel looks for a set along all that were made before it: those that are needed most come first.
     for (const set of plan.sets) if (!content?.sets.has(set.name)) draft.add("add-sets", { kind: "add-set", set });
-    for (const [owner, { setObjects, chainObjects }] of absent.slice(start, start + portsAtOnce)) {
+    for (const [owner, { setObjects, chainObjects }] of absent.slice(start, start + size)) {
       for (const set of setObjects) draft.add("add-sets", { kind: "add-set", set }, owner);
       for (const chain of chainObjects) draft.writeChain(chain, "absent", owner);
     }
+    start += size;
+    const startMs = performance.now();
     try {
       await commit(draft);
     } catch (error) {
       if (!isAttributable(error)) throw error;
     }
+    const fitting = Math.round((size * PORTION_MS) / (performance.now() - startMs));
+    size = Math.min(Math.max(fitting, LEAST_PORTION), portsAtOnce);
     if (slice.isOver()) await slice.next(signal);
     signal.throwIfAborted();
   }
