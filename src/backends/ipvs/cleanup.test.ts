@@ -45,11 +45,15 @@ test("virtual servers, sets and rules of others stay", async () => {
   const { node, tables } = await dualStackNode();
   const scheduler = { scheduler: "rr", flags: 0, timeoutSeconds: 0 } as const;
   const foreign = { address: ip("192.168.0.2"), protocol: "TCP", port: 443, ...scheduler } as const;
-  await node.ipvs.apply([{ kind: "add-virtual-server", virtualServer: foreign }]);
+  // A port that is one of our node ports, at an address that is not the node's.
+  const elsewhere = { ...foreign, address: ip("203.0.113.9"), port: 30080 };
+  for (const virtualServer of [foreign, elsewhere]) {
+    await node.ipvs.apply([{ kind: "add-virtual-server", virtualServer }]);
+  }
   await node.ipset.ensure({ name: "mine", type: "hash:ip", family: "IPv4" });
   await tables[0].restore(["*filter\n-A INPUT -s 10.0.0.1 -j DROP\nCOMMIT\n"]);
   assert.ok(await cleanUpIpvs(optionsFor(node, tables)));
-  assert.deepEqual(await node.ipvs.virtualServers("IPv4"), [foreign]);
+  assert.deepEqual(await node.ipvs.virtualServers("IPv4"), [foreign, elsewhere]);
   assert.deepEqual(
     (await node.ipset.sets()).map(({ name }) => name),
     ["mine"],

@@ -81,6 +81,9 @@ test("the module is unloaded: the sync says so, and the state is back with the m
   await model.rig.clock.advance(VERIFY_PERIOD_MS);
   assert.ok(model.rig.asked.repairs > 0, "nobody noticed");
   await assert.rejects(model.rig.sync(), /the module ip_vs is gone/);
+  const { repairs } = model.rig.asked;
+  await model.rig.clock.advance(2 * VERIFY_PERIOD_MS);
+  assert.equal(model.rig.asked.repairs, repairs, "what is known to be wrong is not found again");
   assert.deepEqual(
     (await model.rig.node.links.addresses("IPv4")).filter(({ link }) => link === "kube-ipvs0").length,
     2,
@@ -193,14 +196,36 @@ for (const [what, damage] of [
   });
 }
 
-test("a verification gives way to a sync", async (t) => {
+test("a verification that takes long gives way to a sync", async (t) => {
   const model = twoServices();
   t.after(() => model.rig.close());
   await model.rig.sync();
   model.rig.watch();
-  await model.rig.node.ipvs.flush();
-  const verification = model.rig.clock.advance(VERIFY_PERIOD_MS);
+  const { ipset } = model.rig.node;
+  const members = ipset.members.bind(ipset);
+  ipset.members = (_, signal) =>
+    new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
+  await model.rig.clock.advance(VERIFY_PERIOD_MS);
+  ipset.members = members;
   model.set(port("late", "10.96.0.3"));
-  await Promise.all([verification, model.rig.sync()]);
-  assert.deepEqual(model.rig.logged("error"), []);
+  assert.deepEqual((await model.rig.sync()).failures, []);
+  assert.deepEqual([model.rig.logged("error"), model.rig.asked.repairs], [[], 0]);
+});
+
+test("what somebody else has deleted before us is deleted", async () => {
+  const model = twoServices();
+  await model.rig.sync();
+  await model.rig.node.ipvs.apply([{ kind: "delete-virtual-server", virtualServer: remoteServer("10.96.0.1") }]);
+  model.delete(PLAIN);
+  assert.deepEqual((await model.rig.sync()).failures, []);
+  assert.deepEqual(await model.rig.node.state(), await model.rig.fromNothing());
+});
+
+test("a set that somebody has destroyed is made again when it is needed", async () => {
+  const model = twoServices();
+  await model.rig.sync();
+  await model.rig.node.ipset.destroy("KUBE-NODE-PORT-SCTP-HASH");
+  model.set(port("late", "10.96.0.3", { protocol: "SCTP", nodePort: 30080 }));
+  assert.deepEqual((await model.rig.sync()).failures, []);
+  assert.deepEqual(await model.rig.node.state(), await model.rig.fromNothing());
 });

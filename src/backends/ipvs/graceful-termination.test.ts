@@ -165,3 +165,14 @@ test("one that cannot be removed is tried again", async (t) => {
   await rig.clock.advance(MINUTE_MS);
   assert.deepEqual(await realServers(), ["10.1.1.5:8080 weight 1"]);
 });
+
+for (const protocol of ["UDP", "SCTP"] as const) {
+  test(`a full sync, too, removes a ${protocol} endpoint whatever connections it has`, async (t) => {
+    const { model, service, rig, realServers } = await withConnections(protocol);
+    t.after(() => rig.close());
+    model.setEndpoints(service, [FIRST]);
+    await rig.restart();
+    await rig.sync();
+    assert.deepEqual(await realServers(), ["10.1.1.5:8080 weight 1"]);
+  });
+}
