@@ -15,8 +15,9 @@ import { hasOurShape, type WantedTable } from "./reconcile.ts";
  * How long a portion should take the kernel, which on many machines gives the processor to nobody else meanwhile, not even
  * to this process's health checks.
  */
-const PORTION_MS = 20;
-const LEAST_PORTION = 8;
+const PORTION_MS = 25;
+/** The kernel goes through all chains for every commit: with fewer, that would be most of the work in a large table. */
+const LEAST_PORTION = 32;
 
 export interface PreparationOptions extends DifferenceOptions {
   readonly commit: (draft: TransactionDraft) => Promise<void>;
