@@ -115,18 +115,14 @@ const barredBy =
 
 /** The pods that a client meets in turn at these addresses of the sticky service. */
 async function podsMet(
-  mode: Mode,
   { probers }: FlowNetwork,
   from: Position,
+  addresses: readonly Destination[],
   protocol: Protocol,
   family: Family,
 ): Promise<string[]> {
   const met: string[] = [];
-  // The node's own address differs by destination, so that it is another client there.
-  const addresses: readonly Destination[] = from === "node" ? ["cluster IP"] : DESTINATIONS;
-  const hasExternalIPs = from === "off-node client" || !traitsOf[mode].carriesTraffic;
   for (const to of addresses) {
-    if (to === "external IP" && !hasExternalIPs) continue;
     const target = addressOf(services.sticky.number, to, protocol, family);
     const answers = await probers[from].connect({ ...target, count: 6, sequential: true, timeoutMs: 8000 });
     met.push(...answers.map((answer) => (answer.ok ? answer.pod : answer.error)));
@@ -134,9 +130,24 @@ async function podsMet(
   return met;
 }
 
+/** Groups of addresses at which a client meets the same pod. */
+function stickyAddresses(mode: Mode, from: Position): readonly (readonly Destination[])[] {
+  const { carriesTraffic, hasVirtualServers } = traitsOf[mode];
+  // Each virtual server has a memory of its own.
+  if (hasVirtualServers === true) return DESTINATIONS.map((to) => [to]);
+  // The node's own address differs by destination, so that it is another client there.
+  if (from === "node") return [["cluster IP"]];
+  const hasExternalIPs = from === "off-node client" || !carriesTraffic;
+  return [DESTINATIONS.filter((to) => to !== "external IP" || hasExternalIPs)];
+}
+
 async function affinity(mode: Mode, network: FlowNetwork): Promise<void> {
   const clients = (["pod", "endpoint pod", "node", "off-node client"] as const).flatMap((from) =>
-    protocolsOf(mode).flatMap((protocol) => FAMILIES.map((family) => podsMet(mode, network, from, protocol, family))),
+    stickyAddresses(mode, from).flatMap((addresses) =>
+      protocolsOf(mode).flatMap((protocol) =>
+        FAMILIES.map((family) => podsMet(network, from, addresses, protocol, family)),
+      ),
+    ),
   );
   const used = (await Promise.all(clients)).map((pods) => [...new Set(pods)]);
   for (const pods of used) assert.equal(pods.length, 1, `one client met ${pods.join(" and ")}`);
@@ -218,7 +229,7 @@ async function localhostFromOutside({ topology, probers }: FlowNetwork): Promise
 }
 
 function registerTests(t: TestContext, network: FlowNetwork, mode: Mode): Promise<void>[] {
-  const { carriesTraffic } = traitsOf[mode];
+  const { carriesTraffic, hasVirtualServers = false } = traitsOf[mode];
   const check = (title: string, ...work: (() => Promise<void>)[]) =>
     t.test(title, async () => {
       await Promise.all(work.map((run) => run()));
@@ -262,9 +273,9 @@ function registerTests(t: TestContext, network: FlowNetwork, mode: Mode): Promis
         ]
       : [
           check(
-            "a Local service falls back to the node's terminating pod for the outside only",
+            `a Local service falls back to the node's terminating pod${hasVirtualServers ? "" : " for the outside only"}`,
             cell("draining-here", "load balancer", outside, keptBy(outside, "local-1")),
-            cell("draining-here", "load balancer", "pod", keptBy("pod", "remote-1")),
+            cell("draining-here", "load balancer", "pod", keptBy("pod", hasVirtualServers ? "local-1" : "remote-1")),
             inside("draining-here", "remote-1"),
           ),
           check(

@@ -4,11 +4,12 @@ import { createInterface, type Interface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import type { BackendAnswer } from "../../../src/demo/messages.ts";
 import type { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
+import { PATIENCE } from "../../support/patience.ts";
 import type { Address } from "./asking.ts";
 
 const PROGRAM = fileURLToPath(new URL("held-connection-process.ts", import.meta.url));
 /** For a test that hangs; the namespace ends it otherwise. */
-const LIMIT_MS = 120_000;
+const LIMIT_MS = 120_000 * PATIENCE;
 
 export class HeldConnection {
   readonly #child: ChildProcess;

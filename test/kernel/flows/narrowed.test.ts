@@ -22,7 +22,8 @@ const nodePortAddresses = ["10.200.0.0/24", "10.201.0.0/24", "fd00:200::/64", "f
 
 /** The Local policy holds for the outside, where the mode heeds it. */
 function podsFor(mode: Mode, from: Position): readonly ServingPod[] {
-  const isLocalOnly = from === "off-node client" && !traitsOf[mode].carriesTraffic;
+  const { carriesTraffic, hasVirtualServers = false } = traitsOf[mode];
+  const isLocalOnly = hasVirtualServers || (from === "off-node client" && !carriesTraffic);
   return isLocalOnly ? ["local-1"] : ["local-1", "remote-1"];
 }
 
@@ -38,10 +39,14 @@ async function expectNodePort(
   for (const family of FAMILIES) {
     const address = bareAddress(family === "IPv4" ? at.ipv4 : at.ipv6);
     const pods = podsFor(mode, from);
+    // What the node sends to an address of its own comes from there.
+    const ownPeers = new Map(pods.map((pod): [ServingPod, string] => [pod, address]));
     const expected: Expected =
       wanted === "refused"
         ? { kind: "refused" }
-        : answersOf(pods, from !== "node" && !traitsOf[mode].carriesTraffic, from, family);
+        : from === "node" && traitsOf[mode].hasVirtualServers === true
+          ? { kind: "answers", peers: ownPeers }
+          : answersOf(pods, from !== "node" && !traitsOf[mode].carriesTraffic, from, family);
     for (const protocol of protocolsOf(mode)) {
       const isLost = wanted === "served" && from === "node" && at !== nodeA.lan && losesOwnDatagrams(mode, protocol);
       const difference = await differenceFrom(isLost ? { kind: "nothing" } : expected, probers[from], {
