@@ -2,14 +2,21 @@
 import type { Logger } from "../logging/logger.ts";
 import type { FrontEndIndex } from "../model/front-ends.ts";
 import type { SyncInput } from "../sync/backend.ts";
+import { TimeSlice } from "../sync/time-slice.ts";
 
-/** Brings the index up to date with the ports that changed, and warns of every conflict that one of them is part of. */
-export function noteFrontEnds(
+/**
+ * Brings the index up to date with the ports that changed, and warns of every conflict that one of them is part of. Rejects
+ * with the signal's reason when it aborts.
+ */
+export async function noteFrontEnds(
   frontEnds: FrontEndIndex,
   { changedPorts, services }: Pick<SyncInput, "changedPorts" | "services">,
   log: Logger,
-): void {
+  signal: AbortSignal,
+): Promise<void> {
+  const slice = new TimeSlice();
   for (const key of changedPorts) {
+    if (slice.isOver()) await slice.next(signal);
     frontEnds.set(key, services.get(key));
     for (const { frontEnd, claimants } of frontEnds.conflictsOf(key)) {
       log.warn("Several service ports claim the same address; the first by name answers", {

@@ -125,7 +125,7 @@ export class IpvsBackend implements Backend {
   }
 
   async #sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
-    noteFrontEnds(this.#frontEnds, input, this.#options.log);
+    await noteFrontEnds(this.#frontEnds, input, this.#options.log, signal);
     const failures = new SyncFailures(input);
     const facts = input.isFullSync ? undefined : this.#facts;
     // Whatever is thrown from here on, nothing is known of the kernel until a full sync has looked.

@@ -52,7 +52,10 @@ export class VirtualServers {
       else if (!this.isExcluded(virtualServer)) difference.add(key, undefined, { virtualServer, realServers: [] });
       if (slice.isOver()) await slice.next(signal);
     }
-    for (const key of unmet) difference.add(key, wanted.get(key), undefined);
+    for (const key of unmet) {
+      difference.add(key, wanted.get(key), undefined);
+      if (slice.isOver()) await slice.next(signal);
+    }
     return difference;
   }
 
@@ -155,7 +158,11 @@ export class VirtualServers {
   async #carryOut(steps: ReadonlyMap<string, VirtualServerStep>, signal: AbortSignal): Promise<VirtualServerFailures> {
     const { ipvs, graceful } = this.#options;
     const operations: IpvsOperation[] = [];
-    for (const step of steps.values()) for (const operation of step.operations) operations.push(operation);
+    const slice = new TimeSlice();
+    for (const step of steps.values()) {
+      for (const operation of step.operations) operations.push(operation);
+      if (slice.isOver()) await slice.next(signal);
+    }
     const refused = operations.length === 0 ? [] : await ipvs.apply(operations, signal);
     const failures: VirtualServerFailures = new Map();
     for (const failure of refused) {
