@@ -7,18 +7,23 @@ import { TimeSlice } from "../sync/time-slice.ts";
 /**
  * Brings the index up to date with the ports that changed, and warns of every conflict that one of them is part of. Rejects
  * with the signal's reason when it aborts.
+ *
+ * @returns whether any of them was part of a conflict, or is now.
  */
 export async function noteFrontEnds(
   frontEnds: FrontEndIndex,
   { changedPorts, services }: Pick<SyncInput, "changedPorts" | "services">,
   log: Logger,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<boolean> {
+  let isConflicted = false;
   const slice = new TimeSlice();
   for (const key of changedPorts) {
     if (slice.isOver()) await slice.next(signal);
+    isConflicted ||= frontEnds.conflictsOf(key).length > 0;
     frontEnds.set(key, services.get(key));
     for (const { frontEnd, claimants } of frontEnds.conflictsOf(key)) {
+      isConflicted = true;
       log.warn("Several service ports claim the same address; the first by name answers", {
         frontEnd,
         claimants: claimants.join(", "),
@@ -26,4 +31,5 @@ export async function noteFrontEnds(
       });
     }
   }
+  return isConflicted;
 }

@@ -11,6 +11,7 @@ import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { Backend, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { TimeSlice } from "../../sync/time-slice.ts";
+import { noteFrontEnds } from "../front-end-conflicts.ts";
 import { isServiceChain } from "./chain-names.ts";
 import { ensureJumps } from "./ensure-jumps.ts";
 import { applyHalving } from "./halving.ts";
@@ -101,7 +102,8 @@ export class IptablesBackend implements Backend {
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     this.#isLargeCluster = input.endpointCount > (this.#options.largeClusterEndpoints ?? LARGE_CLUSTER_ENDPOINTS);
-    const conflicted = this.#updateFrontEnds(input);
+    // The order of rules decides then, and must not depend on history.
+    const conflicted = await noteFrontEnds(this.#frontEnds, input, this.#options.log, signal);
     const mayBePartial = !input.isFullSync && this.#staticText !== undefined && !conflicted && !this.#hasRefusedRival();
     if (mayBePartial) {
       const outcome = await this.#partialSync(input);
@@ -112,26 +114,6 @@ export class IptablesBackend implements Backend {
 
   async monitor(onLost: () => void, signal: AbortSignal): Promise<void> {
     await this.#options.monitor(() => this.#isIntact(), onLost, signal);
-  }
-
-  /** Keeps the index of front ends; true when a changed port shares one, for then the order of rules decides. */
-  #updateFrontEnds(input: SyncInput): boolean {
-    let conflicted = false;
-    for (const key of input.changedPorts) {
-      const port = input.services.get(key);
-      conflicted ||= this.#frontEnds.conflictsOf(key).length > 0;
-      this.#frontEnds.set(key, port);
-      for (const { frontEnd, claimants } of this.#frontEnds.conflictsOf(key)) {
-        conflicted = true;
-        const [winner] = claimants;
-        this.#options.log.warn("Several service ports claim the same address; the first by name answers", {
-          frontEnd,
-          claimants: claimants.join(", "),
-          winner,
-        });
-      }
-    }
-    return conflicted;
   }
 
   /** A refused port stands behind the others; once accepted it must be where the order of all ports wants it. */

@@ -16,6 +16,7 @@ import type { ServicePort } from "../../model/service-port.ts";
 import { type Cidr, familyOf, parseCidr } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { TimeSlice } from "../../sync/time-slice.ts";
+import { noteFrontEnds } from "../front-end-conflicts.ts";
 import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
 import type { DifferenceOptions } from "./element-difference.ts";
@@ -91,7 +92,7 @@ export class NftablesBackend implements Backend {
     // Taken before anything is waited for: ports that others damage from now on are not among the changed ones.
     const damaged = this.#damaged;
     this.#damaged = new Set();
-    await this.#reportConflicts(input, signal);
+    await noteFrontEnds(this.#frontEnds, input, this.#options.log, signal);
     try {
       await this.#committer.deletePostponed();
       const facts = input.isFullSync ? undefined : this.#facts;
@@ -131,22 +132,6 @@ export class NftablesBackend implements Backend {
     }
     this.#damaged = new Set([...this.#damaged, ...damage.names]);
     onLost({ ports: damage.ports });
-  }
-
-  async #reportConflicts(input: SyncInput, signal: AbortSignal): Promise<void> {
-    const slice = new TimeSlice();
-    for (const key of input.changedPorts) {
-      this.#frontEnds.set(key, input.services.get(key));
-      for (const { frontEnd, claimants } of this.#frontEnds.conflictsOf(key)) {
-        const [winner] = claimants;
-        this.#options.log.warn("Several service ports claim the same address; the first by name answers", {
-          frontEnd,
-          claimants: claimants.join(", "),
-          winner,
-        });
-      }
-      if (slice.isOver()) await slice.next(signal);
-    }
   }
 
   #plan(port: ServicePort, input: SyncInput, facts: PlanFacts): DesiredPort {
