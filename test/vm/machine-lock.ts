@@ -21,10 +21,14 @@ const HOLDER = 'echo "$1" > "$2"; echo locked; exec cat';
 /**
  * Waits for its turn.
  * @param onWait told once, with the PID of the process that is ahead.
+ * @param home where the lock is, the same for all who share the machine.
  * @throws Error when the turn does not come within `timeoutMs`, or without the program `flock` (package util-linux).
  */
-export async function lockMachine(timeoutMs: number, onWait: (holder: string) => void): Promise<MachineLock> {
-  const home = join(tmpdir(), `kpts-vm-${userInfo().uid}`);
+export async function lockMachine(
+  timeoutMs: number,
+  onWait: (holder: string) => void,
+  home = join(tmpdir(), `kpts-vm-${userInfo().uid}`),
+): Promise<MachineLock> {
   mkdirSync(home, { recursive: true });
   const holderFile = join(home, "holder");
   const command = ["sh", "-c", HOLDER, "holder", String(process.pid), holderFile];
