@@ -4,6 +4,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { ownCpuMs } from "./processor-time.ts";
 
 const POLLER = fileURLToPath(new URL("./health-poller.ts", import.meta.url));
 
@@ -11,7 +12,12 @@ export interface HealthLatency<T> {
   readonly result: T;
   readonly maxMs: number;
   readonly requests: number;
+  /** The longest that this thread worked at a stretch, in processor time: what does not depend on other processes. */
+  readonly longestTurnMs: number;
 }
+
+/** How often the thread's processor time is looked at. */
+const LOOK_MS = 1;
 
 /** Runs the work while another process asks for `/healthz` again and again. */
 export async function withHealthLatency<T>(work: () => Promise<T>): Promise<HealthLatency<T>> {
@@ -22,10 +28,17 @@ export async function withHealthLatency<T>(work: () => Promise<T>): Promise<Heal
   const lines = createInterface({ input: poller.stdout })[Symbol.asyncIterator]();
   try {
     await lines.next();
-    const result = await work();
+    let longestTurnMs = 0;
+    let lastMs = ownCpuMs();
+    const looking = setInterval(() => {
+      const nowMs = ownCpuMs();
+      longestTurnMs = Math.max(longestTurnMs, nowMs - lastMs);
+      lastMs = nowMs;
+    }, LOOK_MS);
+    const result = await work().finally(() => clearInterval(looking));
     poller.stdin.end();
     const { maxMs, requests } = JSON.parse((await lines.next()).value ?? "");
-    return { result, maxMs, requests };
+    return { result, maxMs, requests, longestTurnMs };
   } finally {
     poller.kill();
     server.closeAllConnections();

@@ -32,6 +32,8 @@ export interface LoadFigures {
   /** Longest that a health request took meanwhile, and how many there were. */
   readonly healthMaxMs: number;
   readonly healthRequests: number;
+  /** Longest that the event loop did not turn, in processor time: without waiting for a processor. */
+  readonly longestTurnMs: number;
   /** Resident before the backend had done anything (the program and the model), at most, and afterwards. */
   readonly modelMb: number;
   readonly peakMb: number;

@@ -65,6 +65,7 @@ export function nftablesTable(results: readonly NftablesFigures[]): string {
     return upstreamLoad.loadMs === undefined ? CUT_OFF : ms(upstreamLoad.loadMs);
   });
   row("  slowest health request meanwhile", ({ load }) => `${ms(load.healthMaxMs)} of ${load.healthRequests}`);
+  row("  longest turn of the event loop, processor time", ({ load }) => ms(load.longestTurnMs));
   row("restart with nothing changed", ({ load }) => ms(load.restartMs));
   row("  transactions", ({ load }) => String(load.restartWrites));
   row("resident MB: before, peak, settled", ({ load: { modelMb, peakMb, settledMb } }) =>

@@ -33,6 +33,7 @@ async function measureLoad(subject: NftSubject, { services }: NftablesTask): Pro
     loadMs: health.result,
     healthMaxMs: health.maxMs,
     healthRequests: health.requests,
+    longestTurnMs: health.longestTurnMs,
     modelMb,
     peakMb,
     settledMb,

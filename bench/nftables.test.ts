@@ -24,6 +24,7 @@ const LOAD = {
   loadMs: 100,
   healthMaxMs: 10,
   healthRequests: 1,
+  longestTurnMs: 5,
   peakMb: 3,
   settledMb: 2,
   modelMb: 1,
