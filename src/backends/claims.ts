@@ -26,6 +26,14 @@ export class Claims<T> {
     return this.#claims.keys();
   }
 
+  /** What shall be at each key, in the same order. */
+  *winners(): Iterable<Claim<T>> {
+    for (const claims of this.#claims.values()) {
+      const [winner] = listOf(claims);
+      if (winner !== undefined) yield winner;
+    }
+  }
+
   has(key: string): boolean {
     return this.#claims.has(key);
   }

@@ -50,7 +50,7 @@ export function planIpvs(
     wanted.put(key, port.name.service, planServicePort(port, state.endpoints.get(key) ?? [], config, factsOf(node)));
   }
   return {
-    addresses: ([...wanted.addresses.keys()] as IpAddress[]).sort(), // the keys are addresses
+    addresses: Array.from(wanted.addresses.winners(), ({ value }) => value).sort(),
     sets: SET_IDS.map((id) => ({
       definition: setDefinition(id, family),
       entries: [...wanted.entries(id).keys()].sort(),

@@ -23,9 +23,9 @@ export class DummyAddresses {
 
   /** @param bound what is on the device. */
   compareAll(wanted: Claims<IpAddress>, bound: ReadonlySet<IpAddress>): AddressDifference {
-    const bind = [...wanted.keys()].map((key) => wanted.get(key)).filter((address) => address !== undefined);
+    const all = Array.from(wanted.winners(), ({ value }) => value);
     return {
-      bind: bind.filter((address) => !bound.has(address)),
+      bind: all.filter((address) => !bound.has(address)),
       unbind: [...bound].filter((address) => !wanted.has(address)),
     };
   }

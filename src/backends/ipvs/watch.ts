@@ -103,7 +103,7 @@ export class Watch {
     const facts = watched.facts();
     if (facts === undefined) return;
     const found = nodeAddressFacts(await links.addresses(this.#family), nodePortAddresses);
-    const missing = [...watched.wantedAddresses().keys()].filter((key) => !found.bound.has(key as IpAddress)); // keys are addresses
+    const missing = [...watched.wantedAddresses().winners()].filter(({ value }) => !found.bound.has(value));
     if (missing.length > 0) {
       const isGone = (await links.link(DUMMY_DEVICE)) === undefined;
       log.warn(`Somebody else removed ${isGone ? "the device" : "addresses from"} ${DUMMY_DEVICE}; repairing it`, {

@@ -1,9 +1,6 @@
-/**
- * Who wants which element of the shared sets and maps. Several service ports may claim one key: all ports of a Service share
- * its cluster IP, and external IPs may be shared by anybody. The first claimant by name decides the verdict, so that the
- * outcome never depends on history.
- */
+/** Who wants which element of the shared sets and maps: all ports of a Service share its cluster IP, for one. */
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
+import { Claims } from "../claims.ts";
 import { type ElementChange, sameElement } from "./element-changes.ts";
 import type { SharedElement } from "./plan-service-port.ts";
 
@@ -14,20 +11,16 @@ export interface Claim {
 }
 
 export class ElementClaims {
-  // Almost every key has one claimant: it stands alone then, in a list otherwise (sorted by owner).
-  readonly #sets = new Map<string, Map<string, Claim | readonly Claim[]>>();
+  readonly #sets = new Map<string, Claims<NftElement>>();
 
   /** All elements that shall be in a set, with whom they are for. */
   *wanted(set: string): Iterable<Claim> {
-    for (const claims of this.#sets.get(set)?.values() ?? []) {
-      const winner = winnerOf(claims);
-      if (winner !== undefined) yield winner;
-    }
+    for (const { owner, value: element } of this.#sets.get(set)?.winners() ?? []) yield { owner, element };
   }
 
   /** What shall be at a key of a set. */
   wantedAt(set: string, key: string): NftElement | undefined {
-    return winnerOf(this.#sets.get(set)?.get(key))?.element;
+    return this.#sets.get(set)?.get(key);
   }
 
   /**
@@ -36,59 +29,29 @@ export class ElementClaims {
    * @returns the keys at which the kernel must change.
    */
   replace(owner: string, before: readonly SharedElement[], after: readonly SharedElement[]): ElementChange[] {
-    const touched = new Map<string, { set: string; key: string; before: NftElement | undefined }>();
-    const touch = (set: string, key: string) => {
-      const id = `${set} ${key}`;
-      if (!touched.has(id)) touched.set(id, { set, key, before: this.wantedAt(set, key) });
-    };
-    for (const { set, element } of before) {
-      const key = elementKey(element.key);
-      touch(set, key);
-      this.#remove(set, key, owner);
-    }
-    for (const { set, element } of after) {
-      const key = elementKey(element.key);
-      touch(set, key);
-      this.#add(set, key, { owner, element });
-    }
     const changes: ElementChange[] = [];
-    for (const { set, key, before: old } of touched.values()) {
-      const now = this.wantedAt(set, key);
-      if (!sameElement(old, now)) changes.push({ set, before: old, after: now });
+    for (const set of new Set([...before, ...after].map((shared) => shared.set))) {
+      const claims = this.#claimsOf(set);
+      const touched = new Map<string, NftElement | undefined>();
+      claims.replace(owner, elementsOf(set, before), elementsOf(set, after), touched);
+      for (const [key, old] of touched) {
+        const now = claims.get(key);
+        if (!sameElement(old, now)) changes.push({ set, before: old, after: now });
+      }
     }
     return changes;
   }
 
-  #add(set: string, key: string, claim: Claim): void {
+  #claimsOf(set: string): Claims<NftElement> {
     let claims = this.#sets.get(set);
     if (claims === undefined) {
-      claims = new Map();
+      claims = new Claims();
       this.#sets.set(set, claims);
     }
-    const present = claims.get(key);
-    if (present === undefined) claims.set(key, claim);
-    else claims.set(key, [...listOf(present).filter(({ owner }) => owner !== claim.owner), claim].sort(byOwner));
-  }
-
-  #remove(set: string, key: string, owner: string): void {
-    const claims = this.#sets.get(set);
-    const present = claims?.get(key);
-    if (claims === undefined || present === undefined) return;
-    const rest = listOf(present).filter((claim) => claim.owner !== owner);
-    const [only] = rest;
-    if (only === undefined) claims.delete(key);
-    else claims.set(key, rest.length === 1 ? only : rest);
+    return claims;
   }
 }
 
-function listOf(claims: Claim | readonly Claim[]): readonly Claim[] {
-  return "owner" in claims ? [claims] : claims;
-}
-
-function winnerOf(claims: Claim | readonly Claim[] | undefined): Claim | undefined {
-  return claims === undefined ? undefined : listOf(claims)[0];
-}
-
-function byOwner(a: Claim, b: Claim): number {
-  return a.owner < b.owner ? -1 : a.owner > b.owner ? 1 : 0;
+function* elementsOf(set: string, shared: readonly SharedElement[]): Iterable<readonly [string, NftElement]> {
+  for (const { set: itsSet, element } of shared) if (itsSet === set) yield [elementKey(element.key), element];
 }
