@@ -19,13 +19,18 @@ function ip(text: string): IpAddress {
 
 /** Answers everybody with the address that it sees. */
 async function serve(t: TestContext, address: IpAddress): Promise<void> {
+  const accepted: Socket[] = [];
   const server = createServer((socket) => {
+    accepted.push(socket);
     socket.on("error", () => {});
     socket.once("data", () => socket.end(socket.remoteAddress ?? "nobody"));
   });
   server.listen({ fd: bindSctp({ address, port: PORT }) });
   await once(server, "listening");
-  t.after(() => server.close());
+  t.after(() => {
+    server.close();
+    for (const socket of accepted) socket.destroy();
+  });
 }
 
 async function ask(address: IpAddress, from?: IpAddress): Promise<string> {
@@ -35,7 +40,6 @@ async function ask(address: IpAddress, from?: IpAddress): Promise<string> {
   socket.write("?");
   let text = "";
   for await (const chunk of socket) text += String(chunk);
-  socket.resetAndDestroy();
   return text;
 }
 
