@@ -11,7 +11,7 @@ import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { FrontEndIndex } from "../../model/front-ends.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
-import type { Cidr } from "../../net/ip.ts";
+import type { Cidr, IpAddress } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import type { Clock } from "../../sync/clock.ts";
 import { TimeSlice } from "../../sync/time-slice.ts";
@@ -61,6 +61,12 @@ interface Difference {
   readonly sets: SetDifference;
   readonly virtualServers: VirtualServerDifference;
   readonly addresses: AddressDifference;
+}
+
+/** The node's addresses, as a sync finds them. */
+interface NodeState extends NodeAddressFacts {
+  /** Destinations of the routes to the node itself. */
+  readonly routed: ReadonlySet<IpAddress>;
 }
 
 const RULES = "iptables rules of the ipvs mode";
@@ -200,16 +206,18 @@ export class IpvsBackend implements Backend {
     }
   }
 
-  async #readNode(signal: AbortSignal): Promise<NodeAddressFacts> {
+  async #readNode(signal: AbortSignal): Promise<NodeState> {
     const { links, nodePortAddresses } = this.#options;
-    return nodeAddressFacts(await links.addresses(this.family, signal), nodePortAddresses);
+    const facts = nodeAddressFacts(await links.addresses(this.family, signal), nodePortAddresses);
+    const routes = await links.localRoutes(this.family, signal);
+    return { ...facts, routed: new Set(routes.map(({ address }) => address)) };
   }
 
-  async #compareAll({ bound }: NodeAddressFacts, signal: AbortSignal): Promise<Difference> {
+  async #compareAll({ bound, routed }: NodeState, signal: AbortSignal): Promise<Difference> {
     return {
       sets: await this.#sets.compareAll(this.#wanted, signal),
       virtualServers: await this.#virtualServers.compareAll(this.#wanted.virtualServers, signal),
-      addresses: this.#addresses.compareAll(this.#wanted.addresses, bound),
+      addresses: this.#addresses.compareAll(this.#wanted.addresses, bound, routed),
     };
   }
 
@@ -294,7 +302,7 @@ export class IpvsBackend implements Backend {
     const damage = {
       virtualServers: changed.length + virtualServers.deletions.size,
       setEntries: sets.additions.length + sets.deletions.length,
-      addresses: addresses.bind.length + addresses.unbind.length,
+      addresses: addresses.bind.length + addresses.rebind.length + addresses.unbind.length,
       rules: Number(rules.differs || rules.lacksJumps),
     };
     return Object.values(damage).some((count) => count > 0) ? damage : undefined;

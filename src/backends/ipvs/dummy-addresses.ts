@@ -6,6 +6,8 @@ import { DUMMY_DEVICE } from "./names.ts";
 
 export interface AddressDifference {
   readonly bind: readonly IpAddress[];
+  /** On the device, but not the node's: somebody has removed their routes, which come back with the address only. */
+  readonly rebind: readonly IpAddress[];
   readonly unbind: readonly IpAddress[];
 }
 
@@ -14,6 +16,8 @@ export type AddressFailures = ReadonlyMap<IpAddress, string>;
 
 export class DummyAddresses {
   readonly #links: Links;
+  /** Bound anew, and not seen with a route since: where that does not help, it is not done again and again. */
+  readonly #rebound = new Set<IpAddress>();
   /** Refused in the last sync. */
   #doubtful: ReadonlySet<IpAddress> = new Set();
 
@@ -21,11 +25,17 @@ export class DummyAddresses {
     this.#links = links;
   }
 
-  /** @param bound what is on the device. */
-  compareAll(wanted: Claims<IpAddress>, bound: ReadonlySet<IpAddress>): AddressDifference {
+  /** @param bound what is on the device. @param routed what the node takes for its own. */
+  compareAll(
+    wanted: Claims<IpAddress>,
+    bound: ReadonlySet<IpAddress>,
+    routed: ReadonlySet<IpAddress>,
+  ): AddressDifference {
     const all = Array.from(wanted.winners(), ({ value }) => value);
+    for (const address of this.#rebound) if (routed.has(address)) this.#rebound.delete(address);
     return {
       bind: all.filter((address) => !bound.has(address)),
+      rebind: all.filter((address) => bound.has(address) && !routed.has(address) && !this.#rebound.has(address)),
       unbind: [...bound].filter((address) => !wanted.has(address)),
     };
   }
@@ -40,15 +50,18 @@ export class DummyAddresses {
       if (before !== undefined && after === undefined && !this.#doubtful.has(before)) unbind.push(before);
     }
     for (const address of this.#doubtful) (wanted.has(address) ? bind : unbind).push(address);
-    return { bind, unbind };
+    return { bind, rebind: [], unbind };
   }
 
   /** Adds addresses, and the device should it be gone. */
-  async bind({ bind }: Pick<AddressDifference, "bind">): Promise<AddressFailures> {
-    let failures = bind.length === 0 ? [] : await this.#links.addAddresses(DUMMY_DEVICE, bind);
+  async bind({ bind, rebind }: Pick<AddressDifference, "bind" | "rebind">): Promise<AddressFailures> {
+    const add = [...rebind, ...bind];
+    if (rebind.length > 0) await this.#links.removeAddresses(DUMMY_DEVICE, rebind);
+    for (const address of rebind) this.#rebound.add(address);
+    let failures = add.length === 0 ? [] : await this.#links.addAddresses(DUMMY_DEVICE, add);
     if (failures.some(({ code }) => code === "ENODEV")) {
       await this.#links.ensureDummy(DUMMY_DEVICE);
-      failures = await this.#links.addAddresses(DUMMY_DEVICE, bind);
+      failures = await this.#links.addAddresses(DUMMY_DEVICE, add);
     }
     this.#doubtful = new Set(failures.map(({ address }) => address));
     return new Map(failures.map(({ address, message }) => [address, message]));

@@ -161,6 +161,7 @@ for (const [what, damage] of [
       return node.ipvs.apply([{ kind: "add-virtual-server", virtualServer }]);
     },
   ],
+  ["the route of an address", async (node: MemoryNode) => node.links.removeForeignRoute("kube-ipvs0", ip("10.96.0.1"))],
   ["the members of a set", (node: MemoryNode) => node.ipset.flush("KUBE-CLUSTER-IP")],
   [
     "the sets, after the rules",
@@ -195,6 +196,20 @@ for (const [what, damage] of [
     await healed(model.rig);
   });
 }
+
+test("where an address bound anew has no route either, that is not tried again and again", async (t) => {
+  const model = twoServices();
+  t.after(() => model.rig.close());
+  await model.rig.sync();
+  model.rig.watch();
+  const { links } = model.rig.node;
+  links.localRoutes = async () => [];
+  await model.rig.clock.advance(VERIFY_PERIOD_MS);
+  assert.equal(model.rig.asked.repairs, 1);
+  await model.rig.sync();
+  await model.rig.clock.advance(5 * VERIFY_PERIOD_MS);
+  assert.equal(model.rig.asked.repairs, 1);
+});
 
 test("a verification that takes long gives way to a sync", async (t) => {
   const model = twoServices();

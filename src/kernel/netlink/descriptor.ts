@@ -22,6 +22,7 @@ const SOL_NETLINK = 270;
 const NETLINK_ADD_MEMBERSHIP = 1;
 const NETLINK_CAP_ACK = 10;
 const NETLINK_EXT_ACK = 11;
+const NETLINK_GET_STRICT_CHK = 12;
 const EFD_FLAGS = 0o2000000 | 0o4000;
 const POLLIN = 1;
 /** u16 family · u16 padding · u32 port · u32 groups */
@@ -39,6 +40,8 @@ export interface DescriptorOptions {
   readonly groups?: readonly number[];
   /** Size of the receive buffer in bytes; the system's default when absent. */
   readonly receiveBufferBytes?: number;
+  /** Dumps of rtnetlink leave out what their request does not ask for (from Linux 4.20 on). @default false */
+  readonly filtersDumps?: boolean;
 }
 
 export class NetlinkDescriptor {
@@ -79,6 +82,7 @@ export class NetlinkDescriptor {
       if (bind() < 0) throw systemError("bind", reliableErrno(this.#libc, bind));
       this.#setOption(SOL_NETLINK, NETLINK_CAP_ACK, 1);
       this.#setOption(SOL_NETLINK, NETLINK_EXT_ACK, 1);
+      if (options.filtersDumps === true) this.#setOption(SOL_NETLINK, NETLINK_GET_STRICT_CHK, 1);
       if (options.receiveBufferBytes !== undefined) this.#growReceiveBuffer(options.receiveBufferBytes);
       for (const group of options.groups ?? []) {
         const join = (): number => (this.#setOption(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, group) ? 0 : -1);

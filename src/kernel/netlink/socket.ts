@@ -20,6 +20,8 @@ export interface NetlinkOptions {
   readonly sendBufferBytes?: number;
   /** Size of the receive buffer; the system's default when absent. */
   readonly receiveBufferBytes?: number;
+  /** See `DescriptorOptions`. */
+  readonly filtersDumps?: boolean;
   /** Closes the socket when aborted. */
   readonly signal?: AbortSignal;
 }
@@ -173,11 +175,11 @@ export class NetlinkSocket implements AsyncDisposable {
   }
 
   #openDescriptor(): NetlinkDescriptor {
-    const { receiveBufferBytes, sendBufferBytes } = this.#options;
-    const descriptor = new NetlinkDescriptor(
-      this.#protocol,
-      receiveBufferBytes === undefined ? {} : { receiveBufferBytes },
-    );
+    const { receiveBufferBytes, sendBufferBytes, filtersDumps = false } = this.#options;
+    const descriptor = new NetlinkDescriptor(this.#protocol, {
+      filtersDumps,
+      ...(receiveBufferBytes === undefined ? {} : { receiveBufferBytes }),
+    });
     if (sendBufferBytes !== undefined) descriptor.reserveSend(sendBufferBytes);
     this.#portIds.push(descriptor.portId);
     if (this.#portIds.length > REMEMBERED_PORTS) this.#portIds.shift();

@@ -22,6 +22,7 @@ linksContract({
         deleteLink: async (name) => links.deleteForeignLink(name),
         addAddress: async (link, address, prefixLength) => links.addForeignAddress(link, address, prefixLength),
         removeAddress: async (link, address) => links.removeForeignAddress(link, address),
+        removeRoute: async (link, address) => links.removeForeignRoute(link, address),
       },
     };
   },
@@ -89,6 +90,10 @@ inNetns(import.meta.url, { name: "links", timeoutMs: 180_000 }, () => {
           },
           async removeAddress(link, address) {
             ip("address", "delete", `${address}/32`, "dev", link);
+          },
+          async removeRoute(link, address) {
+            const family = address.includes(":") ? "-6" : "-4";
+            ip(family, "route", "delete", "local", address, "dev", link, "table", "local");
           },
         },
       };

@@ -4,7 +4,7 @@
  */
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 
-/** An address on a device. */
+/** An address on a device, or the destination of a route to it. */
 export interface LinkAddress {
   readonly address: IpAddress;
   readonly prefixLength: number;
@@ -41,6 +41,11 @@ export interface Links {
   deleteDummy(name: string): Promise<void>;
   /** Every address of the family, on all devices, up or down. */
   addresses(family: IpFamily, signal?: AbortSignal): Promise<readonly LinkAddress[]>;
+  /**
+   * Routes to the node itself (type `local`, table `local`): destinations and the devices that they lead to. The kernel makes
+   * one for each address that a device gets; an address whose route somebody has removed is not the node's own any more.
+   */
+  localRoutes(family: IpFamily, signal?: AbortSignal): Promise<readonly LinkAddress[]>;
   /** Adds them as /32 or /128, many to a system call; an address that the device has is no failure. */
   addAddresses(link: string, addresses: readonly IpAddress[]): Promise<readonly LinkAddressFailure[]>;
   /** Removes them; an address that the device lacks is no failure. */

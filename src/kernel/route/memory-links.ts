@@ -21,6 +21,8 @@ export interface MemoryLinksOptions {
 interface Device {
   readonly description: LinkDescription;
   readonly addresses: Map<string, LinkAddress>;
+  /** Addresses whose route to the node itself somebody has removed; keys as in `addresses`. */
+  readonly unrouted: Set<string>;
 }
 
 export class MemoryLinks implements Links {
@@ -76,6 +78,12 @@ export class MemoryLinks implements Links {
     this.#announce(link);
   }
 
+  /** Another program removes the route of an address to the node itself. */
+  removeForeignRoute(link: string, address: IpAddress): void {
+    const device = this.#devices.get(link);
+    for (const [key, found] of device?.addresses ?? []) if (found.address === address) device?.unrouted.add(key);
+  }
+
   /** Announcements were lost. */
   loseAnnouncements(): void {
     this.#announce(undefined);
@@ -113,6 +121,17 @@ export class MemoryLinks implements Links {
     return all.filter(({ address }) => familyOf(address) === family);
   }
 
+  async localRoutes(family: IpFamily, signal?: AbortSignal): Promise<readonly LinkAddress[]> {
+    signal?.throwIfAborted();
+    this.#messages++;
+    const all = [...this.#devices.values()].flatMap(({ addresses, unrouted }) =>
+      [...addresses].flatMap(([key, found]) => (unrouted.has(key) ? [] : [found])),
+    );
+    return all
+      .filter(({ address }) => familyOf(address) === family)
+      .map((found) => ({ ...found, prefixLength: family === "IPv4" ? 32 : 128 }));
+  }
+
   async addAddresses(link: string, addresses: readonly IpAddress[]): Promise<readonly LinkAddressFailure[]> {
     return this.#change("add", link, addresses, (device, address, prefixLength) => {
       device.addresses.set(`${address}/${prefixLength}`, { address, prefixLength, link });
@@ -122,6 +141,7 @@ export class MemoryLinks implements Links {
   async removeAddresses(link: string, addresses: readonly IpAddress[]): Promise<readonly LinkAddressFailure[]> {
     return this.#change("remove", link, addresses, (device, address, prefixLength) => {
       device.addresses.delete(`${address}/${prefixLength}`);
+      device.unrouted.delete(`${address}/${prefixLength}`);
     });
   }
 
@@ -136,7 +156,7 @@ export class MemoryLinks implements Links {
 
   #create(name: string, kind: string | undefined, isUp: boolean): void {
     const description = { name, index: this.#nextIndex++, kind, isUp };
-    this.#devices.set(name, { description, addresses: new Map() });
+    this.#devices.set(name, { description, addresses: new Map(), unrouted: new Set() });
   }
 
   #change(

@@ -16,12 +16,14 @@ import {
   RTNLGRP_LINK,
   readAddress,
   readLink,
+  readLocalRoute,
   writeAddress,
   writeAddressDump,
   writeDummyCreate,
   writeLinkDelete,
   writeLinkDump,
   writeLinkGet,
+  writeLocalRouteDump,
 } from "./rtnetlink.ts";
 
 /** A node with many pods and addresses answers in large datagrams. */
@@ -35,7 +37,8 @@ export interface NetlinkLinks extends Links, AsyncDisposable {}
 
 /** Methods throw a NetlinkError when the kernel refuses (`EPERM`). */
 export function openLinks(): NetlinkLinks {
-  return new RtnetlinkLinks(NetlinkSocket.open(NETLINK_ROUTE, { receiveBufferBytes: RECEIVE_BUFFER_BYTES }));
+  const options = { receiveBufferBytes: RECEIVE_BUFFER_BYTES, filtersDumps: true };
+  return new RtnetlinkLinks(NetlinkSocket.open(NETLINK_ROUTE, options));
 }
 
 class RtnetlinkLinks implements NetlinkLinks {
@@ -85,24 +88,12 @@ class RtnetlinkLinks implements NetlinkLinks {
     }
   }
 
-  async addresses(family: IpFamily, signal?: AbortSignal): Promise<readonly LinkAddress[]> {
-    const names = await this.#linkNames(signal);
-    let found: AddressMessage[] = [];
-    await this.#dump(
-      (messages) => writeAddressDump(messages, family),
-      () => {
-        found = [];
-      },
-      (reply) => {
-        const message = readAddress(reply);
-        if (message !== undefined) found.push(message);
-      },
-      signal,
-    );
-    return found.flatMap(({ address, prefixLength, index }) => {
-      const link = names.get(index);
-      return link === undefined ? [] : [{ address, prefixLength, link }];
-    });
+  addresses(family: IpFamily, signal?: AbortSignal): Promise<readonly LinkAddress[]> {
+    return this.#listed((messages) => writeAddressDump(messages, family), readAddress, signal);
+  }
+
+  localRoutes(family: IpFamily, signal?: AbortSignal): Promise<readonly LinkAddress[]> {
+    return this.#listed((messages) => writeLocalRouteDump(messages, family), readLocalRoute, signal);
   }
 
   addAddresses(link: string, addresses: readonly IpAddress[]): Promise<readonly LinkAddressFailure[]> {
@@ -156,6 +147,31 @@ class RtnetlinkLinks implements NetlinkLinks {
     if (this.#socket.hasPort(reply.portId)) return;
     const address = readAddress(reply);
     if (address !== undefined) onChange(names.get(address.index));
+  }
+
+  /** What a dump lists, with the names of devices. */
+  async #listed(
+    write: (messages: MessageBuffer) => void,
+    read: (reply: Reply) => AddressMessage | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<readonly LinkAddress[]> {
+    const names = await this.#linkNames(signal);
+    let found: AddressMessage[] = [];
+    await this.#dump(
+      write,
+      () => {
+        found = [];
+      },
+      (reply) => {
+        const message = read(reply);
+        if (message !== undefined) found.push(message);
+      },
+      signal,
+    );
+    return found.flatMap(({ address, prefixLength, index }) => {
+      const link = names.get(index);
+      return link === undefined ? [] : [{ address, prefixLength, link }];
+    });
   }
 
   /** Throws when the device is something else. */

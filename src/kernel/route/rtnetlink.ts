@@ -1,4 +1,4 @@
-/** rtnetlink messages: devices and addresses, in the kernel's numbers (linux/rtnetlink.h, if_link.h, if_addr.h). */
+/** rtnetlink messages: devices, addresses and routes, in the kernel's numbers (linux/rtnetlink.h, if_link.h, if_addr.h). */
 import { familyOf, type IpAddress, type IpFamily, ipBytes, ipFromBytes } from "../../net/ip.ts";
 import { attributes, binary, u32host, zstring } from "../netlink/attributes.ts";
 import {
@@ -20,6 +20,8 @@ const RTM_GETLINK = 18;
 const RTM_NEWADDR = 20;
 const RTM_DELADDR = 21;
 const RTM_GETADDR = 22;
+const RTM_NEWROUTE = 24;
+const RTM_GETROUTE = 26;
 
 /** Multicast groups. */
 export const RTNLGRP_LINK = 1;
@@ -33,6 +35,10 @@ const RTEXT_FILTER_SKIP_STATS = 8;
 const IFINFOMSG_BYTES = 16;
 /** u8 family · u8 prefix length · u8 flags · u8 scope · u32 interface index */
 const IFADDRMSG_BYTES = 8;
+/** u8 family · u8 destination's length · u8 source's length · u8 tos · u8 table · u8 protocol · u8 scope · u8 type · u32 flags */
+const RTMSG_BYTES = 12;
+const RT_TABLE_LOCAL = 255;
+const RTN_LOCAL = 2;
 
 const linkInfo = attributes({ kind: [1, zstring] });
 const linkAttributes = attributes({
@@ -42,6 +48,7 @@ const linkAttributes = attributes({
   extendedMask: [29, u32host],
 });
 const interfaceAddress = attributes({ address: [1, binary], local: [2, binary] });
+const routeAttributes = attributes({ destination: [1, binary], outputInterface: [4, u32host] });
 
 /** Asks for one device by its name (ENODEV: there is none). */
 export function writeLinkGet(messages: MessageBuffer, name: string): void {
@@ -72,6 +79,22 @@ export function writeLinkDelete(messages: MessageBuffer, index: number): void {
 /** Asks for all addresses of a family. */
 export function writeAddressDump(messages: MessageBuffer, family: IpFamily): void {
   beginAddress(messages, RTM_GETADDR, NLM_F_DUMP, family, 0, 0);
+  messages.end();
+}
+
+/** Asks for all routes to the node itself. Without `filtersDumps` the kernel answers with routes to elsewhere, too. */
+export function writeLocalRouteDump(messages: MessageBuffer, family: IpFamily): void {
+  messages.begin(RTM_GETROUTE, NLM_F_DUMP);
+  const { out } = messages;
+  out.u8(family === "IPv4" ? AF_INET : AF_INET6);
+  out.u8(0);
+  out.u8(0);
+  out.u8(0);
+  out.u8(RT_TABLE_LOCAL);
+  out.u8(0);
+  out.u8(0);
+  out.u8(RTN_LOCAL);
+  out.u32(0);
   messages.end();
 }
 
@@ -124,7 +147,7 @@ export function readLink({ type, input, start, end }: Reply): LinkMessage | unde
   return { name, index, kind: info?.kind, isUp: (flags & IFF_UP) !== 0, isDeleted: type === RTM_DELLINK };
 }
 
-/** What a message says about an address. */
+/** What a message says about an address, or about the destination of a route. */
 export interface AddressMessage {
   readonly address: IpAddress;
   readonly prefixLength: number;
@@ -144,5 +167,20 @@ export function readAddress({ type, input, start, end }: Reply): AddressMessage 
     address: ipFromBytes(own),
     prefixLength: input.view.getUint8(start + 1),
     index: input.view.getUint32(start + 4, HOST_IS_LITTLE_ENDIAN),
+  };
+}
+
+/** What a message says about a route to the node itself; `undefined` for other routes and other things. Throws `malformed`. */
+export function readLocalRoute({ type, input, start, end }: Reply): AddressMessage | undefined {
+  if (type !== RTM_NEWROUTE) return undefined;
+  if (end - start < RTMSG_BYTES) throw malformed("no rtmsg", input.bytes, start);
+  if (input.view.getUint8(start + 4) !== RT_TABLE_LOCAL || input.view.getUint8(start + 7) !== RTN_LOCAL)
+    return undefined;
+  const { destination, outputInterface } = routeAttributes.read(input, start + RTMSG_BYTES, end);
+  if (destination?.length !== 4 && destination?.length !== 16) return undefined;
+  return {
+    address: ipFromBytes(destination),
+    prefixLength: input.view.getUint8(start + 1),
+    index: outputInterface ?? 0,
   };
 }

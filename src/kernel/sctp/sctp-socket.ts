@@ -3,6 +3,7 @@
  * like TCP's, so `node:net` takes over the descriptor: a server listens on it, a socket reads and writes.
  */
 import { closeSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
 import { familyOf, type IpAddress } from "../../net/ip.ts";
 import { errnoName } from "../netlink/errors.ts";
 import { libc, reliableErrno } from "../netlink/libc.ts";
@@ -26,6 +27,7 @@ const SCTP_RTOINFO = 0;
  * sent the socket is busy, and hears no ICMP error.
  */
 const INITIAL_RTO_MS = 250;
+const LOOK_MS = 5;
 /** struct pollfd: s32 descriptor · s16 events · s16 what happened. */
 const POLLOUT = 4;
 const ECONNREFUSED = 111;
@@ -105,11 +107,22 @@ async function established(fd: number, to: SctpEndpoint, timeoutMs: number): Pro
   // Asking again begins anew where the first attempt was refused already.
   if (!UNDER_WAY.includes(started)) return { kind: "failed", detail: errnoName(started) };
   // Waiting in `connect` itself would not end with an ICMP error.
-  const waiting = Buffer.from(new Int32Array([fd, POLLOUT]).buffer);
-  if ((await calls.poll(waiting, 1, timeoutMs)) === 0) return { kind: "timeout" };
+  if (!(await becomesWritable(fd, timeoutMs))) return { kind: "timeout" };
   const cause = pendingError(fd);
   if (cause === 0) return { kind: "open", fd };
   return cause === ECONNREFUSED ? { kind: "refused" } : { kind: "failed", detail: errnoName(cause) };
+}
+
+/** Looks again and again: waiting would take one of few worker threads for every association. */
+async function becomesWritable(fd: number, timeoutMs: number): Promise<boolean> {
+  const asked = Buffer.from(new Int32Array([fd, POLLOUT]).buffer);
+  const end = performance.now() + timeoutMs;
+  // A pending signal makes it fail.
+  while (libc().pollNow(asked, 1) <= 0) {
+    if (performance.now() > end) return false;
+    await sleep(LOOK_MS);
+  }
+  return true;
 }
 
 function openSocket(family: "IPv4" | "IPv6"): number {

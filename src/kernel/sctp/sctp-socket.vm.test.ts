@@ -76,6 +76,16 @@ inNetns(import.meta.url, { name: "sctp" }, () => {
     }
   });
 
+  test("hundreds at once, those that nobody answers among them", async (t) => {
+    await serve(t, ip("127.0.0.1"));
+    execFileSync("iptables", ["-A", "INPUT", "-p", "sctp", "--dport", "12", "-j", "DROP"]);
+    const silent = Array.from({ length: 200 }, () => connectSctp({ address: ip("127.0.0.1"), port: 12 }, 3000));
+    const answers = await Promise.all(Array.from({ length: 100 }, () => ask(ip("127.0.0.1"))));
+    assert.deepEqual(new Set(answers), new Set(["127.0.0.1"]));
+    const results = await Promise.all(silent);
+    assert.ok(results.every(({ kind }) => kind === "timeout"));
+  });
+
   test("without a route it fails at once, in words", async () => {
     const result = await connectSctp({ address: ip("192.0.2.1"), port: PORT }, LIMIT_MS);
     assert.deepEqual(result, { kind: "failed", detail: "ENETUNREACH" });

@@ -5,6 +5,7 @@
 import { canonicalIptables } from "../../conformance/canonical-iptables.ts";
 import { canonicalNftables } from "../../conformance/canonical-nftables.ts";
 import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
+import { listing } from "../ipvs/ipvs-node.ts";
 import { PROTOCOLS, type Protocol } from "./cluster-objects.ts";
 
 const ALL_MODES = ["iptables", "nftables", "userspace", "ipvs"] as const;
@@ -91,22 +92,9 @@ async function ipvsState(daemon: ProxyDaemon): Promise<string> {
     canonicalIptables(ipv4),
     canonicalIptables(ipv6),
     sortedLines((await output("ipset", "list", "-o", "save")).replace(/ (?:initval|bucketsize) \S+/g, "")),
-    // The last two columns count connections.
-    canonicalServers(await output("sh", "-c", "cat /proc/net/ip_vs 2>&1 || true")),
+    await listing(namespace),
     sortedLines(addresses.join("\n").replace(/^\d+:|(?:valid|preferred)_lft .*/gm, "")),
   ].join("\n");
-}
-
-/** Real servers stand in the order in which they came, below their virtual server. */
-function canonicalServers(listing: string): string {
-  const servers = listing.split(/\n(?=(?:TCP|UDP|SCTP) )/).slice(1);
-  return servers
-    .map((server) => {
-      const [head = "", ...reals] = server.trimEnd().split("\n");
-      return [head.trimEnd(), ...reals.map((real) => real.replace(/(?:\s+\d+){2}\s*$/, "")).sort()].join("\n");
-    })
-    .sort()
-    .join("\n");
 }
 
 function sortedLines(text: string): string {

@@ -78,6 +78,16 @@ async function assertAlive(held: readonly HeldConnection[]): Promise<void> {
     assert.match(pod, /^(local|remote)-1$/);
 }
 
+/** Says which lines only one of them has: the whole is long. */
+function assertEqualRules(actual: string, expected: string, when: string): void {
+  const [found, wanted] = [actual.split("\n"), expected.split("\n")];
+  const [isThere, isWanted] = [new Set(found), new Set(wanted)];
+  const added = found.filter((line) => !isWanted.has(line));
+  const lost = wanted.filter((line) => !isThere.has(line));
+  assert.deepEqual({ added, lost }, { added: [], lost: [] }, when);
+  assert.equal(actual, expected, when);
+}
+
 async function killAndRestart(network: FlowNetwork, mode: Mode): Promise<void> {
   const { daemon } = network;
   const rules = traitsOf[mode].rules;
@@ -87,12 +97,12 @@ async function killAndRestart(network: FlowNetwork, mode: Mode): Promise<void> {
   const stopAsking = askSteadily(network);
   assert.equal(await daemon.stop("SIGKILL"), "SIGKILL");
   await sleep(100);
-  assert.equal(await rules(daemon), before, "rules right after the kill");
+  assertEqualRules(await rules(daemon), before, "rules right after the kill");
   await assertAlive(usedWhileDown);
   const startedAt = Date.now();
   daemon.spawn();
   await daemon.synced(startedAt);
-  assert.equal(await rules(daemon), before, "rules after the restart");
+  assertEqualRules(await rules(daemon), before, "rules after the restart");
   await assertAlive(usedAfterwards);
   assert.deepEqual(await stopAsking(), []);
 }
@@ -106,7 +116,7 @@ async function takeOver(network: FlowNetwork, mode: Mode): Promise<void> {
   const startedAt = Date.now();
   daemon.spawn();
   await daemon.synced(startedAt);
-  assert.equal(await rules(daemon), before, "rules after the restart");
+  assertEqualRules(await rules(daemon), before, "rules after the restart");
   const expected = (family: Family) => answersOf(["local-1", "remote-1"], false, "pod", family);
   const differences = FAMILIES.flatMap((family) =>
     protocolsOf(mode).map((protocol) =>
@@ -143,7 +153,7 @@ async function killAtAnyMoment(network: FlowNetwork, mode: Mode): Promise<void> 
   const startedAt = Date.now();
   daemon.spawn();
   await daemon.synced(startedAt);
-  assert.equal(await rules(daemon), expected, `killed ${moments.join(", ")} ms after each start or change`);
+  assertEqualRules(await rules(daemon), expected, `killed ${moments.join(", ")} ms after each start or change`);
   await assertAlive(held);
   assert.deepEqual(await stopAsking(), [], `killed ${moments.join(", ")} ms after each start or change`);
 }
@@ -172,7 +182,7 @@ async function killInFirstStart(t: TestContext, mode: Mode): Promise<void> {
   for (const daemon of [undisturbed, victim]) daemon.spawn();
   await Promise.all([undisturbed.synced(), victim.synced()]);
   const { rules } = traitsOf[mode];
-  assert.equal(await rules(victim), await rules(undisturbed), `killed ${moments.join(", ")} ms after each start`);
+  assertEqualRules(await rules(victim), await rules(undisturbed), `killed ${moments.join(", ")} ms after each start`);
 }
 
 for (const mode of MODES) {

@@ -76,6 +76,13 @@ describe("foreign hands", () => {
     await node.configure(["addr del 10.96.0.1/32 dev kube-ipvs0"]);
     await healed(daemon, before);
 
+    const routes = async () =>
+      (await node.exec(["ip", "-4", "route", "show", "table", "local", "dev", "kube-ipvs0"])).stdout.split("\n").sort();
+    const routesBefore = await routes();
+    assert.equal(routesBefore.filter((line) => line.startsWith("local 10.96.0.")).length, 2);
+    await node.configure(["route flush table local dev kube-ipvs0"]);
+    await daemon.until("the routes to come back", async () => (await routes()).join() === routesBefore.join());
+
     await flushIpvs(node);
     await healed(daemon, before);
     assert.match(daemon.log, /"Somebody else changed what the ipvs mode has in the kernel; repairing it"/);

@@ -23,6 +23,8 @@ export interface NodeState {
   readonly sets: Readonly<Record<string, readonly string[]>>;
   /** On kube-ipvs0, sorted; undefined without the device. */
   readonly addresses: readonly string[] | undefined;
+  /** Destinations of the routes to the node itself that lead to kube-ipvs0, sorted. */
+  readonly routes: readonly string[];
   /** Text of iptables-save. */
   readonly nat: string;
   readonly filter: string;
@@ -45,10 +47,12 @@ export async function readNodeState(kernel: IpvsKernel, family: IpFamily): Promi
   }
   const hasDevice = (await links.link(DUMMY_DEVICE)) !== undefined;
   const bound = (await links.addresses(family)).filter(({ link }) => link === DUMMY_DEVICE);
+  const routes = (await links.localRoutes(family)).filter(({ link }) => link === DUMMY_DEVICE);
   return {
     virtualServers: sorted(virtualServers),
     sets: sorted(sets),
     addresses: hasDevice ? bound.map(({ address }) => address as string).sort() : undefined,
+    routes: routes.map(({ address }) => address as string).sort(),
     nat: await iptables.save("nat"),
     filter: await iptables.save("filter"),
   };

@@ -12,6 +12,8 @@ export interface ForeignLinks {
   readonly deleteLink: (name: string) => Promise<void>;
   readonly addAddress: (link: string, address: IpAddress, prefixLength: number) => Promise<void>;
   readonly removeAddress: (link: string, address: IpAddress) => Promise<void>;
+  /** Removes the route of an address to the node itself. */
+  readonly removeRoute: (link: string, address: IpAddress) => Promise<void>;
 }
 
 /** A namespace with a loopback device. */
@@ -162,6 +164,43 @@ function addressTests(open: Open): void {
     assert.deepEqual(await on(links, DEVICE), [...many].sort());
     assert.deepEqual(await links.removeAddresses(DEVICE, many.slice(1)), []);
     assert.deepEqual(await on(links, DEVICE), ["10.97.0.0"]);
+  });
+
+  test("an address comes with a route to the node itself, and is not the node's without it", async (t) => {
+    const { links, foreign } = await open(t);
+    await links.ensureDummy(DEVICE);
+    await links.addAddresses(DEVICE, [A, B, A6]);
+    const routes = async (family: IpFamily) =>
+      (await links.localRoutes(family))
+        .filter(({ link }) => link === DEVICE)
+        .sort((a, b) => (a.address < b.address ? -1 : 1));
+    const routeTo = (address: IpAddress, prefixLength: number) => ({ address, prefixLength, link: DEVICE });
+    assert.deepEqual(await routes("IPv4"), [routeTo(A, 32), routeTo(B, 32)]);
+    assert.deepEqual(await routes("IPv6"), [routeTo(A6, 128)]);
+    for (const address of [A, A6]) await foreign.removeRoute(DEVICE, address);
+    assert.deepEqual(await routes("IPv4"), [routeTo(B, 32)]);
+    assert.deepEqual(await routes("IPv6"), []);
+    assert.deepEqual(await on(links, DEVICE), [A, B], "the address stays");
+    await links.addAddresses(DEVICE, [A, A6]);
+    assert.deepEqual(await routes("IPv4"), [routeTo(B, 32)], "adding an address that is there brings no route");
+    await links.removeAddresses(DEVICE, [A, A6]);
+    await links.addAddresses(DEVICE, [A, A6]);
+    assert.deepEqual(await routes("IPv4"), [routeTo(A, 32), routeTo(B, 32)]);
+    assert.deepEqual(await routes("IPv6"), [routeTo(A6, 128)]);
+    await links.removeAddresses(DEVICE, [A, B]);
+    assert.deepEqual(await routes("IPv4"), []);
+  });
+
+  test("routes to elsewhere are not listed", async (t) => {
+    const { links, foreign } = await open(t);
+    await foreign.addLink("other");
+    await foreign.addAddress("other", C, 24);
+    const found = await links.localRoutes("IPv4");
+    assert.deepEqual(
+      found.filter(({ link }) => link === "other"),
+      [{ address: C, prefixLength: 32, link: "other" }],
+    );
+    await assert.rejects(links.localRoutes("IPv4", AbortSignal.abort(new Error("stop"))), /stop/);
   });
 
   test("an aborted signal stops the listing", async (t) => {
