@@ -5,6 +5,9 @@
 import { relative } from "node:path";
 import { stripVTControlCharacters, styleText } from "node:util";
 
+/** What node:test says at the end of every file. */
+const TOTALS = /^(?:tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) [\d.]+$/;
+
 const indent = (text) => text.replace(/^/gm, "    ");
 
 function causeOf(error) {
@@ -45,6 +48,8 @@ export default async function* report(source) {
     } else if (type === "test:pass" && data.skip !== undefined) {
       const reason = typeof data.skip === "string" ? `: ${data.skip}` : "";
       yield `${styleText("yellow", "-")} ${file}: ${titleOf(paths.get(key) ?? [], data)} skipped${reason}\n`;
+    } else if (type === "test:diagnostic" && !TOTALS.test(data.message)) {
+      yield `${indent(data.message)}\n`;
     } else if (type === "test:summary" && data.file !== undefined && data.success) {
       const { passed, skipped } = data.counts;
       const more = skipped > 0 ? `, ${skipped} skipped` : "";

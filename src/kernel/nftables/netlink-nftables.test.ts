@@ -242,13 +242,13 @@ inNetns(import.meta.url, { name: "nftnetlink" }, () => {
         await work().then(() => console.log("accepted"), (error) => console.log(error.code, error.message));
       }
       await ruleset.close();`;
-    const { stdout, stderr } = spawnSync(
+    const { stdout, stderr, signal } = spawnSync(
       "setpriv",
       ["--bounding-set=-net_admin", process.execPath, "--input-type=module", "-e", script],
       { encoding: "utf8" },
     );
     const lines = stdout.trim().split("\n");
-    assert.equal(lines.length, 2, stderr);
+    assert.equal(lines.length, 2, `${signal ?? ""}${stdout}${stderr}`);
     for (const line of lines) assert.match(line, /^denied .*EPERM.*run as root or with CAP_NET_ADMIN$/);
   });
 });

@@ -107,7 +107,11 @@ function withoutProxyPorts(saved: string): string {
   return `${lines.split("\n").sort().join("\n")}\n`;
 }
 
+/** Modes that another kernel asks over the other protocols: `KPTS_SCTP_ONLY=iptables,nftables`. */
+const SCTP_ONLY = process.env.KPTS_SCTP_ONLY?.split(",") ?? [];
+
 /** What the mode serves of the protocols that can be asked. */
 export function protocolsOf(mode: Mode): readonly Protocol[] {
+  if (SCTP_ONLY.includes(mode)) return ["SCTP"];
   return traitsOf[mode].carriesTraffic ? PROTOCOLS.filter((protocol) => protocol !== "SCTP") : PROTOCOLS;
 }
