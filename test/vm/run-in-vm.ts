@@ -8,13 +8,16 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { ensureMachineFiles, initialFileSystem, shellLine } from "./machine-files.ts";
 import { lockMachine } from "./machine-lock.ts";
+import { writeStrippedSources } from "./stripped-sources.ts";
 
 /** The folder of the whole project. */
 export const CHECKOUT = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "");
 const CACHE = join(CHECKOUT, ".cache/vm");
+const SOURCES = join(CACHE, "sources");
+const PRELOAD = join(CHECKOUT, "test/vm/guest/load-stripped-sources.mjs");
 const MEMORY = "2048M";
 /** Where Debian's releases have it. */
 const VIRTIOFSD = ["/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd"];
@@ -66,6 +69,7 @@ export async function runInVm(job: VmJob): Promise<VmResult> {
   );
   try {
     const files = ensureMachineFiles(CACHE);
+    writeStrippedSources(CHECKOUT, SOURCES);
     const initrd = join(lock.folder, "initrd");
     writeFileSync(initrd, initialFileSystem(files, { checkout: CHECKOUT, command: commandOf(job) }));
     return await boot(lock.folder, ["-kernel", files.kernel, "-initrd", initrd], job);
@@ -81,7 +85,9 @@ function commandOf({ argv = ["node", "--test"], files = [], env = {} }: VmJob): 
     HOME: "/root",
     LANG: "C.UTF-8",
     KPTS_VM: "1",
-    // Reading TypeScript is most of what a short program does here.
+    KPTS_VM_CHECKOUT: CHECKOUT,
+    KPTS_VM_SOURCES: SOURCES,
+    NODE_OPTIONS: `--import ${pathToFileURL(PRELOAD)}`,
     NODE_COMPILE_CACHE: "/tmp/node-compile-cache",
     ...env,
   };

@@ -56,18 +56,10 @@ class FileTimes {
   }
 }
 
-/** Node.js was seen to crash so twice in hundreds of runs on emulated processors, and never on real ones: it runs once more. */
-const CRASH = /SIGSEGV|segfault at/;
-
-/** Runs files in a new machine. @param onFile told each file's results when the next one begins, or at the end. */
-async function runFiles(
-  t: TestContext,
-  files: readonly string[],
-  onFile: (results: readonly InnerResult[]) => void,
-): Promise<void> {
+test("in the virtual machine", { skip: vmSkip() }, async (t) => {
+  const reported: Promise<void>[] = [];
   const seen = new Set<string>();
   const times = new FileTimes();
-  let ofFile: InnerResult[] = [];
   let line = "";
   const { status, output, durationMs } = await runInVm({
     argv: ["node", RUNNER, CONCURRENCY, JSON.stringify(names)],
@@ -78,35 +70,15 @@ async function runFiles(
       const lines = (line + text).split("\n");
       line = lines.pop() ?? "";
       for (const result of lines.map(parseResultLine).filter((found) => found !== undefined)) {
-        if (ofFile.length > 0 && ofFile[0]?.file !== result.file) {
-          onFile(ofFile);
-          ofFile = [];
-        }
-        times.note(result.file);
-        ofFile.push(result);
         seen.add(result.file);
+        times.note(result.file);
+        if (!HAS_IT.test(result.reason ?? "")) reported.push(report(t, result));
       }
     },
   });
-  if (ofFile.length > 0) onFile(ofFile);
+  await Promise.all(reported);
   t.diagnostic(`the machine ran for ${Math.round(durationMs / 1000)} s: ${times}`);
   const tail = output.slice(-4000);
   assert.ok(status === 0 || status === 1, `the machine did not come to the end of the tests:\n${tail}`);
   if (names.length === 0) assert.deepEqual([...seen].sort(), [...files].sort(), `files without a test:\n${tail}`);
-}
-
-test("in the virtual machine", { skip: vmSkip() }, async (t) => {
-  const reported: Promise<void>[] = [];
-  const again = new Set<string>();
-  const reportAll = (results: readonly InnerResult[]): void => {
-    for (const result of results) if (!HAS_IT.test(result.reason ?? "")) reported.push(report(t, result));
-  };
-  await runFiles(t, files, (ofFile) => {
-    const crashed = ofFile.find(({ outcome, reason }) => outcome === "failed" && CRASH.test(reason ?? ""));
-    if (crashed === undefined) return reportAll(ofFile);
-    again.add(crashed.file);
-    t.diagnostic(`${crashed.file} runs once more: Node.js crashed in ${crashed.title}\n${crashed.reason}`);
-  });
-  if (again.size > 0) await runFiles(t, [...again], reportAll);
-  await Promise.all(reported);
 });

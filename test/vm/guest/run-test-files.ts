@@ -2,7 +2,6 @@
  * `node run-test-files.ts CONCURRENCY NAMES FILE…`, inside the virtual machine: runs the files, of them the tests with these
  * NAMES (a JSON list of regular expressions) if there are any, and prints a line for each.
  */
-import { spawnSync } from "node:child_process";
 import { relative } from "node:path";
 import { run } from "node:test";
 import { type InnerResult, resultLine } from "../inner-result.ts";
@@ -39,20 +38,9 @@ function failureType(error: unknown): unknown {
 
 function errorText(error: Error): string {
   const cause = error.cause ?? error;
-  return cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);
-}
-
-let complaintsSeen = 0;
-
-/** What the kernel has said since the last call about processes that it ended. */
-function kernelComplaints(): string {
-  const { stdout } = spawnSync("dmesg", ["--notime"], { encoding: "utf8" });
-  const all = stdout
-    .split("\n")
-    .filter((line) => /segfault|general protection|trap |Out of memory|oom-kill/.test(line));
-  const news = all.slice(complaintsSeen);
-  complaintsSeen = all.length;
-  return news.length === 0 ? "" : `\nthe kernel said:\n${news.join("\n")}`;
+  const text = cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);
+  const end = "signal" in error ? (error.signal ?? ("exitCode" in error ? error.exitCode : undefined)) : undefined;
+  return end === undefined ? text : `${text} (the process ended with ${end})`;
 }
 
 function report(event: TestEvent, failed: boolean): void {
@@ -64,7 +52,7 @@ function report(event: TestEvent, failed: boolean): void {
   const path = (openNames.get(file) ?? []).slice(0, nesting);
   const outcome = failed ? "failed" : skip !== undefined ? "skipped" : "passed";
   const said = failed && noise.has(file) ? `\nthe file printed:\n${noise.get(file)}` : "";
-  const reason = failed && details.error !== undefined ? errorText(details.error) + said + kernelComplaints() : skip;
+  const reason = failed && details.error !== undefined ? errorText(details.error) + said : skip;
   const result: InnerResult = {
     file: relative(process.cwd(), file),
     title: [...path, name].join(" › "),
