@@ -9,7 +9,7 @@ import type { Prober } from "./prober-process.ts";
  * the first: the kernel drops an ICMPv6 error for a socket that is just being connected. Silence is waited for briefly,
  * and anything heard within that time tells it apart.
  */
-const timeoutMs = { answer: 2500, refused: 2500, closed: 2500, dropped: 500 } as const;
+const timeoutMs = { answer: 5000, refused: 5000, closed: 5000, dropped: 500 } as const;
 
 export interface CellResult {
   readonly judgement: Judgement;

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { HOST_MODES } from "../../test/support/host-modes.ts";
 import { kernelSkip } from "../../test/support/topology.ts";
 import { missingForMode } from "./kernel-capabilities.ts";
 import { demoModes, isDemoMode } from "./modes.ts";
@@ -31,7 +32,8 @@ function namespacesOf({ pid }: Outcome): string[] {
   return readdirSync("/run/netns").filter((name) => name.startsWith(`kpts-demo-${pid}.`));
 }
 
-for (const mode of Object.keys(demoModes).filter(isDemoMode)) {
+const modes = Object.keys(demoModes).filter((mode) => !HOST_MODES.includes(mode));
+for (const mode of modes.filter(isDemoMode)) {
   const missing = await missingForMode(mode);
   test(`${mode}: every request of the examples meets what it must, and nothing is left`, {
     skip: missing.length > 0 ? missing.join("; ") : kernelSkip,

@@ -58,6 +58,9 @@ export function blocksOf(view: ClusterView, traits: ModeTraits): Block[] {
   return [...blocks.values()];
 }
 
+/** Cells that are asked for at a time. With more, the clients of a slow machine would take for lost what only waits its turn. */
+const AT_ONCE = 8;
+
 /** What a pass needs. */
 export interface PassDeps {
   readonly view: ClusterView;
@@ -73,9 +76,11 @@ export interface PassDeps {
  * pending. Rejects when a client has ended.
  */
 export async function runPass(blocks: readonly Block[], deps: PassDeps): Promise<void> {
-  await Promise.all(
-    blocks.flatMap((block) => sequencesOf(block).map((sequence) => runSequence(block, sequence, deps))),
-  );
+  const waiting = blocks.flatMap((block) => sequencesOf(block).map((asks) => ({ block, asks }))).values();
+  const work = async (): Promise<void> => {
+    for (const { block, asks } of waiting) await runSequence(block, asks, deps);
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
 }
 
 interface Ask {

@@ -4,6 +4,7 @@ import { globSync } from "node:fs";
 /** In every run: what no other kernel here can do (IPVS, dummy devices, SCTP), and what only this kernel may answer otherwise. */
 const USUAL = [
   "{src,test}/**/*.vm.test.ts",
+  "src/demo/run-demo.test.ts",
   "src/kernel/ipset/ipset.test.ts",
   "src/kernel/ipvs/netlink-ipvs.test.ts",
   "src/kernel/nftables/netlink-nftables.test.ts",

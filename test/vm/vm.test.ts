@@ -17,8 +17,7 @@ const CONCURRENCY = "1";
 const isUsual = !isFull && process.env.KPTS_MODES === undefined && process.env.KPTS_VM_FILES === undefined;
 const FLOW_ENVIRONMENT: Readonly<Record<string, string>> = {
   KPTS_MODES: process.env.KPTS_MODES ?? "iptables,nftables,ipvs",
-  // The host's own kernel sees these modes over TCP and UDP in the same run.
-  ...(isUsual && { KPTS_SCTP_ONLY: "iptables,nftables" }),
+  ...(isUsual && { KPTS_HOST_MODES: "iptables,nftables,userspace" }),
 };
 
 function listFrom(name: string): string[] | undefined {

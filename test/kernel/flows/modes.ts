@@ -4,6 +4,7 @@
  */
 import { canonicalIptables } from "../../conformance/canonical-iptables.ts";
 import { canonicalNftables } from "../../conformance/canonical-nftables.ts";
+import { HOST_MODES } from "../../support/host-modes.ts";
 import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
 import { listing } from "../ipvs/ipvs-node.ts";
 import { PROTOCOLS, type Protocol } from "./cluster-objects.ts";
@@ -107,11 +108,8 @@ function withoutProxyPorts(saved: string): string {
   return `${lines.split("\n").sort().join("\n")}\n`;
 }
 
-/** Modes that another kernel asks over the other protocols: `KPTS_SCTP_ONLY=iptables,nftables`. */
-const SCTP_ONLY = process.env.KPTS_SCTP_ONLY?.split(",") ?? [];
-
 /** What the mode serves of the protocols that can be asked. */
 export function protocolsOf(mode: Mode): readonly Protocol[] {
-  if (SCTP_ONLY.includes(mode)) return ["SCTP"];
+  if (HOST_MODES.includes(mode)) return ["SCTP"];
   return traitsOf[mode].carriesTraffic ? PROTOCOLS.filter((protocol) => protocol !== "SCTP") : PROTOCOLS;
 }
