@@ -27,6 +27,7 @@ const SCTP_RTOINFO = 0;
  * sent the socket is busy, and hears no ICMP error.
  */
 const INITIAL_RTO_MS = 250;
+/** How often an association under way is looked at. */
 const LOOK_MS = 5;
 /** struct pollfd: s32 descriptor · s16 events · s16 what happened. */
 const POLLOUT = 4;

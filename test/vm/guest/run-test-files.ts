@@ -10,6 +10,12 @@ import { type InnerResult, resultLine } from "../inner-result.ts";
 const FILE_LIMIT_MS = 900_000;
 const NOISE_KEPT = 4000;
 
+/** Of a file whose process failed it says how that ended. */
+interface TestError extends Error {
+  readonly exitCode?: number | null;
+  readonly signal?: string | null;
+}
+
 /** What the events say, of which @types/node knows only a part. */
 interface TestEvent {
   readonly name: string;
@@ -20,7 +26,7 @@ interface TestEvent {
   readonly entryFile?: string | undefined;
   readonly skip?: string | boolean | undefined;
   readonly todo?: string | boolean | undefined;
-  readonly details: { readonly duration_ms: number; readonly type?: string | undefined; readonly error?: Error };
+  readonly details: { readonly duration_ms: number; readonly type?: string | undefined; readonly error?: TestError };
 }
 
 const [concurrency, names = "[]", ...files] = process.argv.slice(2);
@@ -36,11 +42,11 @@ function failureType(error: unknown): unknown {
   return error instanceof Error && "failureType" in error ? error.failureType : undefined;
 }
 
-function errorText(error: Error): string {
+function errorText(error: TestError): string {
   const cause = error.cause ?? error;
   const text = cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);
-  const end = "signal" in error ? (error.signal ?? ("exitCode" in error ? error.exitCode : undefined)) : undefined;
-  return end === undefined ? text : `${text} (the process ended with ${end})`;
+  const end = error.signal ?? error.exitCode;
+  return end === undefined || end === null ? text : `${text} (the process ended with ${end})`;
 }
 
 function report(event: TestEvent, failed: boolean): void {
