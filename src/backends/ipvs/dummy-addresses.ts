@@ -1,6 +1,6 @@
 /** The addresses of one family on kube-ipvs0: where they differ from what is wanted, and how that is ended. */
 import type { Links } from "../../kernel/route/links.ts";
-import type { IpAddress } from "../../net/ip.ts";
+import { familyOf, type IpAddress } from "../../net/ip.ts";
 import type { Claims, Touched } from "../claims.ts";
 import { DUMMY_DEVICE } from "./names.ts";
 
@@ -16,8 +16,8 @@ export type AddressFailures = ReadonlyMap<IpAddress, string>;
 
 export class DummyAddresses {
   readonly #links: Links;
-  /** Bound anew, and not seen with a route since: where that does not help, it is not done again and again. */
-  readonly #rebound = new Set<IpAddress>();
+  /** Bound anew, and without a route all the same: where that does not help, it is not done again and again. */
+  readonly #unroutable = new Set<IpAddress>();
   /** Refused in the last sync. */
   #doubtful: ReadonlySet<IpAddress> = new Set();
 
@@ -32,10 +32,10 @@ export class DummyAddresses {
     routed: ReadonlySet<IpAddress>,
   ): AddressDifference {
     const all = Array.from(wanted.winners(), ({ value }) => value);
-    for (const address of this.#rebound) if (routed.has(address)) this.#rebound.delete(address);
+    for (const address of this.#unroutable) if (routed.has(address)) this.#unroutable.delete(address);
     return {
       bind: all.filter((address) => !bound.has(address)),
-      rebind: all.filter((address) => bound.has(address) && !routed.has(address) && !this.#rebound.has(address)),
+      rebind: all.filter((address) => bound.has(address) && !routed.has(address) && !this.#unroutable.has(address)),
       unbind: [...bound].filter((address) => !wanted.has(address)),
     };
   }
@@ -57,14 +57,21 @@ export class DummyAddresses {
   async bind({ bind, rebind }: Pick<AddressDifference, "bind" | "rebind">): Promise<AddressFailures> {
     const add = [...rebind, ...bind];
     if (rebind.length > 0) await this.#links.removeAddresses(DUMMY_DEVICE, rebind);
-    for (const address of rebind) this.#rebound.add(address);
     let failures = add.length === 0 ? [] : await this.#links.addAddresses(DUMMY_DEVICE, add);
     if (failures.some(({ code }) => code === "ENODEV")) {
       await this.#links.ensureDummy(DUMMY_DEVICE);
       failures = await this.#links.addAddresses(DUMMY_DEVICE, add);
     }
+    await this.#noteUnroutable(rebind);
     this.#doubtful = new Set(failures.map(({ address }) => address));
     return new Map(failures.map(({ address, message }) => [address, message]));
+  }
+
+  async #noteUnroutable(rebound: readonly IpAddress[]): Promise<void> {
+    const [first] = rebound;
+    if (first === undefined) return;
+    const routed = new Set((await this.#links.localRoutes(familyOf(first))).map(({ address }) => address));
+    for (const address of rebound) if (!routed.has(address)) this.#unroutable.add(address);
   }
 
   /** Removes addresses. Comes after {@link DummyAddresses.bind}. */

@@ -197,6 +197,20 @@ for (const [what, damage] of [
   });
 }
 
+test("a route that is removed again right after its address was bound anew comes back, too", async (t) => {
+  const model = twoServices();
+  t.after(() => model.rig.close());
+  await model.rig.sync();
+  model.rig.watch();
+  const { links } = model.rig.node;
+  for (const repairs of [1, 2]) {
+    links.removeForeignRoute("kube-ipvs0", ip("10.96.0.1"));
+    await model.rig.clock.advance(VERIFY_PERIOD_MS);
+    assert.equal(model.rig.asked.repairs, repairs);
+    await healed(model.rig);
+  }
+});
+
 test("where an address bound anew has no route either, that is not tried again and again", async (t) => {
   const model = twoServices();
   t.after(() => model.rig.close());
