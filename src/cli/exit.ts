@@ -5,15 +5,16 @@ export const EXIT_SUCCESS = 0;
 export const EXIT_FAILURE = 1;
 
 /**
- * A command line that cannot be used. It is printed as `Error: …` on standard error, after the usage text and a blank
- * line when `showUsage` is set; nothing is logged, because logging is not set up yet.
+ * A command line that cannot be used. It is printed as `Error: …` on standard error, with the hint, if there is one, in a
+ * line after it; nothing is logged, because logging is not set up yet.
  */
 export class UsageError extends Error {
   override readonly name = "UsageError";
-  readonly showUsage: boolean;
-  constructor(message: string, showUsage: boolean) {
+  /** What to type instead. */
+  readonly hint: string | undefined;
+  constructor(message: string, hint?: string) {
     super(message);
-    this.showUsage = showUsage;
+    this.hint = hint;
   }
 }
 

@@ -1,4 +1,4 @@
-/** The texts of `--help` and of the usage block that stands before command-line errors. Pure. Reference server.md §2. */
+/** The text of `--help`. Pure. Reference server.md §2. */
 import { findGate } from "../config/feature-gates.ts";
 import { KNOWN_GATES } from "../config/known-feature-gates.ts";
 import type { AnyFlag } from "./flags-definition.ts";
@@ -14,8 +14,8 @@ const USAGE = `Usage:
   kube-proxy render [flags]          print the rules for a folder of manifests; needs no root rights (extension)
   kube-proxy demo [flags]            run a throw-away node with services on this machine (extension)`;
 
-/** The usage block: how the program is called, and every flag. */
-export function usageText(): string {
+/** How the program is called, and every flag. */
+function usageText(): string {
   return `${USAGE}\n\nFlags:\n${visibleFlags().map(flagText).join("\n")}\n`;
 }
 

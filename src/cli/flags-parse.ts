@@ -7,6 +7,7 @@ import { quoteGo } from "../config/go-text.ts";
 import { UsageError } from "./exit.ts";
 import type { AnyFlag, Flag } from "./flags-definition.ts";
 import { FLAGS } from "./flags-table.ts";
+import { flagHint } from "./subcommand-options.ts";
 
 /** The flags that were given. */
 export interface FlagValues {
@@ -47,7 +48,7 @@ const byShorthand: ReadonlyMap<string, Found> = new Map(
 /**
  * Reads the arguments after the program's name.
  *
- * @throws {@link UsageError} (with usage) for an unknown flag, a missing or a wrong value.
+ * @throws {@link UsageError} (with a hint) for an unknown flag, a missing or a wrong value.
  */
 export function parseFlags(args: readonly string[]): ParsedFlags {
   const texts = new Map<AnyFlag, string[]>();
@@ -88,8 +89,10 @@ export function parseFlags(args: readonly string[]): ParsedFlags {
 type Set = (found: Found, text: string) => void;
 type NextText = (missing: string) => string;
 
-function fail(message: string): never {
-  throw new UsageError(message, true);
+/** Upstream prints all flags before such an error, which then is hard to find; one line after it says as much. */
+function fail(message: string, given = ""): never {
+  const names = FLAGS.filter(({ deprecated }) => deprecated === undefined).map(({ name }) => name);
+  throw new UsageError(message, flagHint("kube-proxy", given, names));
 }
 
 function setLong(arg: string, set: Set, nextText: NextText): void {
@@ -98,7 +101,7 @@ function setLong(arg: string, set: Set, nextText: NextText): void {
   const equals = body.indexOf("=");
   const name = equals < 0 ? body : body.slice(0, equals);
   const found = byName.get(name.replaceAll("_", "-"));
-  if (found === undefined) fail(`unknown flag: --${name}`);
+  if (found === undefined) fail(`unknown flag: --${name}`, `--${name}`);
   if (equals >= 0) set(found, body.slice(equals + 1));
   else set(found, found.flag.bareText ?? nextText(`flag needs an argument: ${arg}`));
 }

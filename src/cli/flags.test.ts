@@ -76,7 +76,7 @@ describe("parseCommandLine: forms", () => {
     assert.equal(run("", "").kind, "run");
     const extra = refusal("", "extra", "--", "-v");
     assert.equal(extra.message, '"kube-proxy" does not take any arguments, got ["" "extra" "-v"]');
-    assert.equal(extra.showUsage, false);
+    assert.equal(extra.hint, undefined);
     assert.equal(refusal("help").message, '"kube-proxy" does not take any arguments, got ["help"]');
     assert.equal(refusal("-").message, '"kube-proxy" does not take any arguments, got ["-"]');
   });
@@ -92,7 +92,7 @@ describe("parseCommandLine: forms", () => {
 });
 
 describe("parseCommandLine: errors", () => {
-  it("have upstream's words and the usage text", () => {
+  it("have upstream's words, and a line that says where to look", () => {
     const cases: readonly (readonly [readonly string[], string])[] = [
       [["--bogus=1"], "unknown flag: --bogus"],
       [["--bo_gus"], "unknown flag: --bo_gus"],
@@ -158,13 +158,22 @@ describe("parseCommandLine: errors", () => {
     ];
     for (const [args, message] of cases) {
       const error = refusal(...args);
-      assert.deepEqual([error.message, error.showUsage], [message, true], args.join(" "));
+      assert.equal(error.message, message, args.join(" "));
+      assert.match(error.hint ?? "", /^(Did you mean --[a-z-]+\? Otherwise s|S)ee 'kube-proxy --help'\.$/);
     }
+  });
+
+  it("say which flag was probably meant", () => {
+    const meant = (flag: string) => /--[a-z-]+/.exec(refusal(flag).hint?.split("?")[0] ?? "")?.[0];
+    assert.equal(meant("--clean"), "--cleanup");
+    assert.equal(meant("--proxy_mod=nftables"), "--proxy-mode");
+    assert.equal(meant("--hostname-overide=a"), "--hostname-override");
+    assert.equal(refusal("--telepathy").hint, "See 'kube-proxy --help'.");
   });
 
   it("come before help and version", () => {
     assert.equal(refusal("--help", "--bogus").message, "unknown flag: --bogus");
-    assert.equal(refusal("--version", "extra").showUsage, false);
+    assert.equal(refusal("--version", "extra").hint, undefined);
   });
 });
 

@@ -23,14 +23,14 @@ export type CommandLine =
  *
  * @param args without node and the program's own path.
  * @returns a text to print on standard output and status 0 (`--help`, `--version`), or the flags of a run.
- * @throws {@link UsageError} for unknown flags, wrong values (both with usage) and positional arguments (without).
+ * @throws {@link UsageError} for unknown flags and wrong values (both with a hint), and for positional arguments.
  */
 export function parseCommandLine(args: readonly string[]): CommandLine {
   const { values, positional, deprecations: stderrLines } = parseFlags(args);
   if (values.get(HELP)) return { kind: "print", text: helpText(), stderrLines };
   if (positional.some((arg) => arg !== "")) {
     const got = `[${positional.map(quoteGo).join(" ")}]`;
-    throw new UsageError(`"kube-proxy" does not take any arguments, got ${got}`, false);
+    throw new UsageError(`"kube-proxy" does not take any arguments, got ${got}`);
   }
   const { gitVersion, print } = values.get(VERSION);
   if (print === "raw") return { kind: "print", text: `${rawVersionLine(buildInfo(gitVersion))}\n`, stderrLines };

@@ -33,7 +33,6 @@ try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {
   if (!(error instanceof UsageError)) throw error;
-  const usage = error.showUsage ? `${(await import("./flags-help.ts")).usageText()}\n` : "";
-  output.err(`${usage}Error: ${error.message}\n`);
+  output.err(`Error: ${error.message}\n${error.hint === undefined ? "" : `${error.hint}\n`}`);
   process.exitCode = EXIT_FAILURE;
 }

@@ -3,7 +3,6 @@
  * output depends on the input alone, so it can be compared in CI.
  */
 import { readFile } from "node:fs/promises";
-import { parseArgs } from "node:util";
 import { type ClusterRecords, formatManifestProblem, readManifests } from "../cluster/manifests/index.ts";
 import type { KubeProxyConfig, ProxyMode } from "../config/config.ts";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../config/defaults.ts";
@@ -11,6 +10,7 @@ import { checkConfig } from "../config/validate.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
+import { parseOptions } from "./subcommand-options.ts";
 
 export const RENDER_USAGE = `Usage: kube-proxy render -f DIR|FILE [options]
 
@@ -76,7 +76,7 @@ async function readCluster(path: string): Promise<ClusterRecords> {
   try {
     return await readManifests(path);
   } catch (error) {
-    throw new UsageError(`cannot read the manifests in ${path}: ${messageOf(error)}`, false);
+    throw new UsageError(`cannot read the manifests in ${path}: ${messageOf(error)}`);
   }
 }
 
@@ -87,33 +87,23 @@ function messageOf(error: unknown): string {
 const FAMILIES: Readonly<Record<string, IpFamily>> = { ipv4: "IPv4", ipv6: "IPv6" };
 
 function readOptions(argv: readonly string[]): RenderOptions | "help" {
-  const parse = () =>
-    parseArgs({
-      args: [...argv],
-      options: {
-        filename: { type: "string", short: "f", multiple: true },
-        mode: { type: "string" },
-        family: { type: "string", default: "ipv4" },
-        config: { type: "string" },
-        "hostname-override": { type: "string", default: "" },
-        output: { type: "string", short: "o", default: "text" },
-        help: { type: "boolean", short: "h" },
-      },
-    });
-  let values: ReturnType<typeof parse>["values"];
-  try {
-    ({ values } = parse());
-  } catch (error) {
-    throw new UsageError(messageOf(error), false);
-  }
+  const values = parseOptions("kube-proxy render", argv, {
+    filename: { type: "string", short: "f", multiple: true },
+    mode: { type: "string" },
+    family: { type: "string", default: "ipv4" },
+    config: { type: "string" },
+    "hostname-override": { type: "string", default: "" },
+    output: { type: "string", short: "o", default: "text" },
+    help: { type: "boolean", short: "h" },
+  });
   if (values.help === true) return "help";
   const family = FAMILIES[values.family.toLowerCase()];
-  if (family === undefined) throw new UsageError(`--family must be ipv4 or ipv6, got "${values.family}"`, false);
+  if (family === undefined) throw new UsageError(`--family must be ipv4 or ipv6, got "${values.family}"`);
   const form = OUTPUT_FORMS.find((name) => name === values.output);
   if (form === undefined) {
-    throw new UsageError(`--output must be ${OUTPUT_FORMS.join(", ")}, got "${values.output}"`, false);
+    throw new UsageError(`--output must be ${OUTPUT_FORMS.join(", ")}, got "${values.output}"`);
   }
-  if (values.filename === undefined) throw new UsageError("render needs manifests: -f DIR or -f FILE", false);
+  if (values.filename === undefined) throw new UsageError("render needs manifests: -f DIR or -f FILE");
   return {
     paths: values.filename,
     mode: values.mode,
@@ -129,7 +119,7 @@ async function readConfig({ configFile, mode, hostnameOverride }: RenderOptions)
   const chosen = mode === undefined ? document : { ...document, mode };
   const draft = applyPlatformDefaults(resolveDocument(chosen));
   const checked = checkConfig(hostnameOverride === "" ? draft : { ...draft, hostnameOverride });
-  if (!checked.ok) throw new UsageError(`the configuration cannot be used: ${checked.message}`, false);
+  if (!checked.ok) throw new UsageError(`the configuration cannot be used: ${checked.message}`);
   return checked.config;
 }
 
@@ -138,7 +128,7 @@ async function readDocument(file: string): Promise<typeof EMPTY_DOCUMENT> {
   try {
     return decodeConfiguration(await readFile(file, "utf8")).document;
   } catch (error) {
-    throw new UsageError(`cannot use the configuration ${file}: ${messageOf(error)}`, false);
+    throw new UsageError(`cannot use the configuration ${file}: ${messageOf(error)}`);
   }
 }
 
@@ -155,7 +145,7 @@ type Renderer = (node: OfflineNode, config: KubeProxyConfig, form: OutputForm) =
 function rendererOf(mode: ProxyMode, form: OutputForm): Renderer {
   const { forms, render: renderMode } = RENDERERS[mode];
   if (!forms.includes(form)) {
-    throw new UsageError(`mode ${mode} has no output "${form}": use --output ${forms.join(", ")}`, false);
+    throw new UsageError(`mode ${mode} has no output "${form}": use --output ${forms.join(", ")}`);
   }
   return renderMode;
 }
@@ -239,6 +229,6 @@ function planOrRefuse<T>(plan: () => T): T {
   try {
     return plan();
   } catch (error) {
-    throw new UsageError(messageOf(error), false);
+    throw new UsageError(messageOf(error));
   }
 }

@@ -25,3 +25,8 @@ test("unknown options and stray words are refused", () => {
   for (const argv of [["--ounce"], ["word"], ["--mode"]])
     assert.equal(parseDemoArguments(argv).kind, "error", argv.join());
 });
+
+test("a flag that does not exist is answered with the one that was probably meant", () => {
+  const message = "unknown flag: --manifest\nDid you mean --manifests? Otherwise see 'npm start -- --help'.";
+  assert.deepEqual(parseDemoArguments(["--manifest", "x.yaml"]), { kind: "error", message });
+});

@@ -1,5 +1,6 @@
 /** The demo's command line. */
-import { parseArgs } from "node:util";
+import { UsageError } from "../cli/exit.ts";
+import { parseOptions } from "../cli/subcommand-options.ts";
 import { type DemoMode, demoModes, isDemoMode } from "./modes.ts";
 
 export interface DemoOptions {
@@ -31,25 +32,26 @@ Usage: npm start -- [options]        or: bin/kube-proxy demo [options]
 
 /** Reads the demo's arguments. Pure. */
 export function parseDemoArguments(argv: readonly string[]): ParsedArguments {
-  let values: { once?: boolean; help?: boolean; mode?: string; manifests?: string };
   try {
-    ({ values } = parseArgs({
-      args: [...argv],
-      options: {
-        once: { type: "boolean" },
-        mode: { type: "string" },
-        manifests: { type: "string" },
-        help: { type: "boolean", short: "h" },
-      },
-    }));
+    return readArguments(argv);
   } catch (error) {
-    return { kind: "error", message: `${error instanceof Error ? error.message : error}\nTry --help.` };
+    if (!(error instanceof UsageError)) throw error;
+    return { kind: "error", message: error.hint === undefined ? error.message : `${error.message}\n${error.hint}` };
   }
+}
+
+function readArguments(argv: readonly string[]): ParsedArguments {
+  const values = parseOptions("npm start --", argv, {
+    once: { type: "boolean" },
+    mode: { type: "string" },
+    manifests: { type: "string" },
+    help: { type: "boolean", short: "h" },
+  });
   if (values.help === true) return { kind: "help" };
   const { mode = "iptables" } = values;
   if (!isDemoMode(mode)) {
     const known = upstreamModes.includes(mode) ? "does not exist in this version yet" : "is no proxy mode";
-    return { kind: "error", message: `--mode ${mode} ${known}; there is: ${Object.keys(demoModes).join(", ")}` };
+    throw new UsageError(`--mode ${mode} ${known}; there is: ${Object.keys(demoModes).join(", ")}`);
   }
   return { kind: "run", options: { once: values.once ?? false, mode, manifests: values.manifests } };
 }

@@ -43,8 +43,8 @@ describe("the command line", { concurrency: 2 }, () => {
     }
   });
 
-  test("an unknown flag, a bad value and an argument too many end with status 1 and the reason last", async () => {
-    const cases: readonly (readonly [args: readonly string[], last: string])[] = [
+  test("an unknown flag, a bad value and an argument too many end with status 1, the reason and a hint", async () => {
+    const cases: readonly (readonly [args: readonly string[], first: string])[] = [
       [["--bogus"], "Error: unknown flag: --bogus"],
       [["-x"], "Error: unknown shorthand flag: 'x' in -x"],
       [["--config"], "Error: flag needs an argument: --config"],
@@ -52,11 +52,15 @@ describe("the command line", { concurrency: 2 }, () => {
         ["--cleanup=maybe"],
         'Error: invalid argument "maybe" for "--cleanup" flag: strconv.ParseBool: parsing "maybe": invalid syntax',
       ],
+      [["render", "--familly=ipv4"], "Error: unknown flag: --familly"],
+      [["demo", "--manifest=x"], "demo: unknown flag: --manifest"],
       [["surprise"], 'Error: "kube-proxy" does not take any arguments, got ["surprise"]'],
     ];
-    for (const [args, last] of cases) {
+    for (const [args, first] of cases) {
       const { status, stdout, stderr } = await runKubeProxy(args);
-      assert.deepEqual([status, stdout, stderr.trimEnd().split("\n").at(-1)], [1, "", last], args.join(" "));
+      const [line, hint = "", ...rest] = stderr.trimEnd().split("\n");
+      assert.deepEqual([status, stdout, line, rest], [1, "", first, []], args.join(" "));
+      assert.match(hint, args[0] === "surprise" ? /^$/ : /ee '[a-z -]+ --help'\.$/, args.join(" "));
     }
   });
 
