@@ -7,13 +7,7 @@ import { describe, type TestContext, test } from "node:test";
 import { render } from "../../src/cli/render.ts";
 import { canonicalNftText } from "../conformance/canonical-nft-text.ts";
 import { canonicalNftables } from "../conformance/canonical-nftables.ts";
-import {
-  CAPTURED_BEFORE_IPV6,
-  caseFile,
-  caseNames,
-  caseState,
-  SERVICE_CIDR_OBJECT,
-} from "../conformance/conformance-case.ts";
+import { caseFile, caseNames, caseState, SERVICE_CIDR_OBJECT } from "../conformance/conformance-case.ts";
 
 async function rendered(t: TestContext, name: string, ...options: string[]): Promise<string> {
   const folder = mkdtempSync(join(tmpdir(), "kpts-render-"));
@@ -33,7 +27,7 @@ async function rendered(t: TestContext, name: string, ...options: string[]): Pro
 describe("every case is rendered as nft lists it", () => {
   for (const name of caseNames()) {
     test(name, async (t) => {
-      const families = CAPTURED_BEFORE_IPV6.has(name) ? ["ipv4"] : ["ipv4", "ipv6"];
+      const families = ["ipv4", "ipv6"];
       const render = (form: string) =>
         Promise.all(families.map((family) => rendered(t, name, "--family", family, "-o", form)));
       const text = (await render("text")).join("");

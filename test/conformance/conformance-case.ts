@@ -22,14 +22,6 @@ import type { IpFamily } from "../../src/net/ip.ts";
 
 const CASES = new URL("cases/", import.meta.url);
 
-/**
- * Cases whose dumps were taken before upstream's first IPv6 sync had ended. In random-001, ip6tables.txt has the filter
- * jumps (rows 1 to 9 of iptables.md §2) but not the nat jumps (rows 10 to 12) nor the chain KUBE-FIREWALL, which no
- * finished sync can leave out, and nft.json has no ip6 table at all although its IPv6 services are like the others'.
- * Their IPv6 dumps prove nothing; the IPv4 ones count.
- */
-export const CAPTURED_BEFORE_IPV6: ReadonlySet<string> = new Set(["random-001"]);
-
 /** The captured cluster's; API servers make this object from their flags, so it is not among the case's. */
 export const SERVICE_CIDR_OBJECT = {
   apiVersion: "networking.k8s.io/v1",

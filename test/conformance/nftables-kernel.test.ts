@@ -15,7 +15,7 @@ import { familyOf, type IpFamily } from "../../src/net/ip.ts";
 import { inNetns } from "../support/in-netns.ts";
 import { canonicalNftText } from "./canonical-nft-text.ts";
 import { canonicalNftables } from "./canonical-nftables.ts";
-import { CAPTURED_BEFORE_IPV6, caseFile, caseModel, caseNames } from "./conformance-case.ts";
+import { caseFile, caseModel, caseNames } from "./conformance-case.ts";
 import { ip } from "./example-clusters.ts";
 import { rawTable } from "./raw-nftables.ts";
 
@@ -76,7 +76,7 @@ inNetns(import.meta.url, { name: "nftconf", timeoutMs: 180_000 }, () => {
       execFileSync("nft", ["-f", "-"], { input: caseFile(name, "nftables/nft.txt") });
       const upstream = await raw();
       flush();
-      const families: IpFamily[] = CAPTURED_BEFORE_IPV6.has(name) ? ["IPv4"] : ["IPv4", "IPv6"];
+      const families: IpFamily[] = ["IPv4", "IPv6"];
       const backends = families.map((family) => backendOf(name, family, ruleset));
       for (const { sync } of backends) assert.deepEqual((await sync()).failures, []);
       const ours = await raw();
