@@ -3,10 +3,11 @@
  * machine's own Node.js (18 or newer) before anything is installed, so it has no dependencies; the command itself runs
  * on the pinned Node.js of node_modules.
  */
-import { spawn, spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { constants } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { build } from "./build.mjs";
 import { ensureNodePackages } from "./node-packages.mjs";
 import { ensureSystemTools } from "./system-tools.mjs";
 
@@ -19,14 +20,6 @@ const entries = {
   bench: { script: "bench/run.ts", args: [], mustBuild: false },
   soak: { script: "test/apiserver/soak.ts", args: [], mustBuild: true },
 };
-
-function build(node) {
-  const result = spawnSync(node, [join(root, "node_modules/typescript/bin/tsc"), "-p", "tsconfig.build.json"], {
-    cwd: root,
-    stdio: ["ignore", 2, "inherit"],
-  });
-  return result.status === 0;
-}
 
 /** Runs the command as a shell would: forwards signals, hands on the exit status. */
 function runCommand(file, args) {

@@ -3,22 +3,17 @@
  * are installed. Without them (`npm ci --omit=dev`) there is nothing to do: bin/kube-proxy then runs src/, whose types
  * Node.js strips.
  */
-import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { build } from "./build.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 // The compiler alone does not tell: it is also an optional peer of a package that the program needs.
 const needed = ["typescript/bin/tsc", "@types/node/package.json"].map((path) => join(root, "node_modules", path));
 
 if (needed.every(existsSync)) {
-  const [compiler] = needed;
-  const result = spawnSync(process.execPath, [compiler, "-p", "tsconfig.build.json"], {
-    cwd: root,
-    stdio: ["ignore", 2, "inherit"],
-  });
-  process.exitCode = result.status ?? 1;
+  process.exitCode = build() ? 0 : 1;
 } else {
   console.error("not built, for the development packages are not installed: bin/kube-proxy runs the sources");
 }

@@ -6,6 +6,7 @@ import type { KubeProxyConfig } from "../config/config.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { MetricFamilies } from "../server/metric-families.ts";
 import type { Clock } from "../sync/clock.ts";
+import { programIdentity, userAgentProduct } from "./program-identity.ts";
 
 export interface ClusterConnectionOptions {
   readonly config: KubeProxyConfig;
@@ -52,7 +53,8 @@ export async function connectCluster(options: ClusterConnectionOptions): Promise
   const { kubeconfig, qps, burst } = config.clientConnection;
   const clientConfig = await loadClientConfig({ kubeconfig, master, log });
   const observer = createRestMetrics(families, clock);
-  const client = createApiClient({ config: clientConfig, qps, burst, version, clock, log, observer });
+  const product = userAgentProduct(programIdentity());
+  const client = createApiClient({ config: clientConfig, qps, burst, version, product, clock, log, observer });
   return {
     source: createApiSource({
       transport: client.newTransport(),

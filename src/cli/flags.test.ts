@@ -179,17 +179,18 @@ describe("parseCommandLine: errors", () => {
 
 describe("parseCommandLine: help and version", () => {
   it("prints the version in both forms", () => {
-    assert.equal(printed("--version"), "Kubernetes v1.36.2\n");
-    assert.equal(printed("--version=true"), "Kubernetes v1.36.2\n");
+    const own = /^Kubernetes v1\.36\.2\nkube-proxy-ts \S+ \(commit [0-9a-f]{40}, Node\.js v\S+\)\n$/;
+    assert.match(printed("--version"), own);
+    assert.match(printed("--version=true"), own);
     const start =
       'version.Info{Major:"1", Minor:"36", EmulationMajor:"", EmulationMinor:"", MinCompatibilityMajor:"", MinCompatibilityMinor:"", GitVersion:"v1.36.2", GitCommit:"';
     assert.ok(printed("--version=raw").startsWith(start));
-    assert.match(printed("--version=raw"), /Platform:"linux\/[a-z0-9]+"\}\n$/);
+    assert.match(printed("--version=raw"), /Platform:"linux\/[a-z0-9]+"\}\nkube-proxy-ts .*\n$/);
   });
 
   it("reports another suffix of the version when asked to", () => {
     assert.equal(run("--version=v1.36.2-acme.1").gitVersion, "v1.36.2-acme.1");
-    assert.equal(printed("--version=v1.36.2+x", "--version"), "Kubernetes v1.36.2+x\n");
+    assert.match(printed("--version=v1.36.2+x", "--version"), /^Kubernetes v1\.36\.2\+x\n/);
     assert.equal(run("--version=false").gitVersion, "v1.36.2");
   });
 

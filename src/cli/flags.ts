@@ -6,7 +6,7 @@ import { UsageError } from "./exit.ts";
 import { helpText } from "./flags-help.ts";
 import { type FlagValues, parseFlags } from "./flags-parse.ts";
 import { HELP, VERSION } from "./flags-process.ts";
-import { buildInfo, rawVersionLine, versionLine } from "./version.ts";
+import { buildInfo, rawVersionText, versionText } from "./version.ts";
 
 /** What a command line asks for. `stderrLines` are printed first, on standard error. */
 export type CommandLine =
@@ -33,7 +33,7 @@ export function parseCommandLine(args: readonly string[]): CommandLine {
     throw new UsageError(`"kube-proxy" does not take any arguments, got ${got}`);
   }
   const { gitVersion, print } = values.get(VERSION);
-  if (print === "raw") return { kind: "print", text: `${rawVersionLine(buildInfo(gitVersion))}\n`, stderrLines };
-  if (print === "short") return { kind: "print", text: `${versionLine(gitVersion)}\n`, stderrLines };
+  if (print === "raw") return { kind: "print", text: rawVersionText(buildInfo(gitVersion)), stderrLines };
+  if (print === "short") return { kind: "print", text: versionText(gitVersion), stderrLines };
   return { kind: "run", flags: values, gitVersion, stderrLines };
 }

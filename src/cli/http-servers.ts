@@ -11,6 +11,7 @@ import { startMetricsServer } from "../server/metrics-server.ts";
 import type { ProxyHealth } from "../server/proxy-health.ts";
 import type { Clock } from "../sync/clock.ts";
 import { nodeEvent } from "./node-events.ts";
+import { identityLine, programIdentity } from "./program-identity.ts";
 
 /** How long the end of the program waits for the event that says why. */
 const LAST_EVENT_LIMIT_MS = 2_000;
@@ -53,6 +54,7 @@ export function startHealth(context: HttpServersContext): HttpEndpoint | undefin
 /** Starts `/metrics` and its neighbours, as far as the configuration and the feature gates allow them. */
 export function startMetrics(context: MetricsServerContext): HttpEndpoint | undefined {
   const { config, gates, metrics } = context;
+  const implementation = identityLine(programIdentity());
   return startMetricsServer({
     ...listening(context),
     address: config.metricsBindAddress,
@@ -60,7 +62,7 @@ export function startMetrics(context: MetricsServerContext): HttpEndpoint | unde
     mode: config.mode,
     configz: toV1Alpha1(config),
     ...(gates.isEnabled("ComponentFlagz") ? { flags: context.flags } : {}),
-    ...(gates.isEnabled("ComponentStatusz") ? { version: context.version } : {}),
+    ...(gates.isEnabled("ComponentStatusz") ? { status: { version: context.version, implementation } } : {}),
     ...(config.enableProfiling ? { setVerbosity: context.setVerbosity } : {}),
     onHardFail: (reason) => void failHard(context, "FailedToStartMetricServer", reason),
   });

@@ -8,6 +8,7 @@ import { createLogger, type RootLogger } from "../logging/create-logger.ts";
 import { CommandError, EXIT_FAILURE, EXIT_SUCCESS } from "./exit.ts";
 import { parseCommandLine } from "./flags.ts";
 import { type CompletedOptions, completeOptions, requireConfig, requireLogging } from "./flags-complete.ts";
+import { programIdentity } from "./program-identity.ts";
 import { loadAllModes } from "./proxy-modes.ts";
 import type { Output } from "./render.ts";
 import { KEEPS_RULES, type StopPolicy, stopPolicyOf } from "./stop-policy.ts";
@@ -25,12 +26,15 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
   const stop = stopSignal(() => ({ log, policy }));
   try {
     const options = await completeOptions(command.flags, { readFile: (path) => readFile(path, "utf8") });
+    // Notices about the configuration come before there is a configured logger; the program's name comes before all.
+    if (options.notices.length > 0) introduce(log);
     for (const { level, message, facts } of options.notices) {
       if (level === "warning") log.warn(message, facts);
       else log.info(message, facts);
     }
     requireLogging(options);
     log = configuredLogger(options);
+    if (options.notices.length === 0) introduce(log);
     for (const [name, value] of options.flagSnapshot) log.v(1, `FLAG: --${name}=${JSON.stringify(value)}`);
     const config = requireConfig(options);
     policy = stopPolicyOf(config);
@@ -39,6 +43,11 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
     log.error("command failed", error instanceof CommandError ? new Error(error.message) : error);
     return EXIT_FAILURE;
   }
+}
+
+function introduce(log: RootLogger): void {
+  const { name, version, commit, node } = programIdentity();
+  log.info(`Starting ${name}`, { version, commit, node });
 }
 
 function configuredLogger({ config: { logging } }: CompletedOptions): RootLogger {

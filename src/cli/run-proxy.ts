@@ -33,6 +33,7 @@ import { startHealth, startMetrics } from "./http-servers.ts";
 import { collectWhenIdle } from "./idle-memory.ts";
 import { nodeEvent, serviceHealthFailure } from "./node-events.ts";
 import { type NodeSetup, setUpNode } from "./node-setup.ts";
+import { programIdentity } from "./program-identity.ts";
 import { IMPLEMENTED_MODES, loadProxyMode, type ProxyModeFactory } from "./proxy-modes.ts";
 import { buildInfo } from "./version.ts";
 
@@ -274,7 +275,7 @@ async function serve(context: ServeContext): Promise<void> {
   const { config, gates, log, metrics, proxiers, fatal, ended, nodeName } = context;
   log.info("Version info", { version: context.version });
   log.info("Runtime settings", { node: process.version, execArgv: process.execArgv.join(" ") });
-  metrics.setBuildInfo(buildInfo(context.version));
+  metrics.setBuildInfo(buildInfo(context.version), programIdentity());
   metrics.setFeatures(gates.list().map(featureState));
   await applyOomScore(config.oomScoreAdj, { log });
   const metricsServer = startMetrics(context);

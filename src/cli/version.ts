@@ -5,6 +5,7 @@
  */
 import { quoteGo } from "../config/go-text.ts";
 import type { BuildInfo } from "../server/metrics.ts";
+import { identityLine, programIdentity } from "./program-identity.ts";
 
 /** The Kubernetes release whose kube-proxy this program replaces. */
 export const KUBERNETES_VERSION = "v1.36.2";
@@ -32,13 +33,13 @@ export function buildInfo(gitVersion: string = KUBERNETES_VERSION): BuildInfo {
   };
 }
 
-/** The line of `--version`. Pure. */
-export function versionLine(gitVersion: string = KUBERNETES_VERSION): string {
-  return `Kubernetes ${gitVersion}`;
+/** What `--version` prints: upstream's line first, for scripts that read it, then who this really is. */
+export function versionText(gitVersion: string = KUBERNETES_VERSION): string {
+  return `Kubernetes ${gitVersion}\n${identityLine(programIdentity())}\n`;
 }
 
-/** The line of `--version=raw`, in the style of a Go struct. */
-export function rawVersionLine(info: BuildInfo): string {
+/** What `--version=raw` prints: first a line in the style of a Go struct. */
+export function rawVersionText(info: BuildInfo): string {
   const fields: readonly (readonly [string, string])[] = [
     ["Major", info.major],
     ["Minor", info.minor],
@@ -54,5 +55,6 @@ export function rawVersionLine(info: BuildInfo): string {
     ["Compiler", info.compiler],
     ["Platform", info.platform],
   ];
-  return `version.Info{${fields.map(([name, value]) => `${name}:${quoteGo(value)}`).join(", ")}}`;
+  const facts = fields.map(([name, value]) => `${name}:${quoteGo(value)}`).join(", ");
+  return `version.Info{${facts}}\n${identityLine(programIdentity())}\n`;
 }

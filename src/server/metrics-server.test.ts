@@ -42,7 +42,7 @@ before(async () => {
       ["v", "2"],
       ["bind-address", "0.0.0.0"],
     ]),
-    version: "v1.36.2",
+    status: { version: "v1.36.2", implementation: "kube-proxy-ts 1.2.3 (commit unknown)" },
     setVerbosity: (level) => levels.push(level),
   });
   barePort = await start({});
@@ -162,6 +162,7 @@ test("statusz tells versions, uptime and paths; the older version warns; plain J
   assert.match(text, /^\nkube-proxy statusz\n/);
   assert.match(text, /\nUp(:|: |=| )\d+ hr \d\d min \d\d sec\n/);
   assert.match(text, /\nBinary version(:|: |=| )1\.36\.2\nEmulation version(:|: |=| )1\.36\n/);
+  assert.match(text, /\nImplementation(:|: |=| )kube-proxy-ts 1\.2\.3 \(commit unknown\)\n/);
   assert.match(text, /\nPaths(:|: |=| )\/configz \/flagz \/healthz \/metrics \/proxyMode\n$/);
   const old = await get("/statusz", {
     headers: { Accept: "application/json;v=v1alpha1;g=config.k8s.io;as=Statusz" },

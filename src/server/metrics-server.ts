@@ -22,8 +22,13 @@ export interface MetricsServerOptions {
   readonly configz: Readonly<Record<string, unknown>>;
   /** Every registered flag and its value, for /flagz; absent: no such page (gate ComponentFlagz). */
   readonly flags?: ReadonlyMap<string, string>;
-  /** `v1.36.2`, for /statusz; absent: no such page (gate ComponentStatusz). */
-  readonly version?: string;
+  /** For /statusz; absent: no such page (gate ComponentStatusz). */
+  readonly status?: {
+    /** `v1.36.2`. */
+    readonly version: string;
+    /** Name, version and commit of this program. */
+    readonly implementation: string;
+  };
   /** Changes the log verbosity; absent: no /debug pages, profiles included (`enableProfiling`). */
   readonly setVerbosity?: (level: number) => void;
   readonly log: Logger;
@@ -54,7 +59,7 @@ function versions(gitVersion: string): { readonly binaryVersion: string; readonl
 }
 
 function metricsRoutes(options: MetricsServerOptions): Readonly<Record<string, HttpHandler>> {
-  const { families, clock, flags, version, setVerbosity } = options;
+  const { families, clock, flags, status, setVerbosity } = options;
   const slis = createSliMetrics();
   const startSeconds = processStartSeconds();
   const configz = JSON.stringify({ "kubeproxy.config.k8s.io": options.configz });
@@ -84,9 +89,16 @@ function metricsRoutes(options: MetricsServerOptions): Readonly<Record<string, H
     Object.assign(routes, profilingPages());
   }
   if (flags !== undefined) routes["/flagz"] = zPage(flagzPage(flags));
-  if (version !== undefined) {
+  if (status !== undefined) {
+    const { version, implementation } = status;
     const paths = ["/configz", ...(flags === undefined ? [] : ["/flagz"]), "/healthz", "/metrics", "/proxyMode"];
-    const facts = { startMs: startSeconds * 1000, nowMs: () => clock.now(), paths, ...versions(version) };
+    const facts = {
+      startMs: startSeconds * 1000,
+      nowMs: () => clock.now(),
+      paths,
+      implementation,
+      ...versions(version),
+    };
     routes["/statusz"] = zPage(statuszPage(facts));
   }
   return routes;

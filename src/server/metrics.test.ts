@@ -190,7 +190,8 @@ test("nfacct counters are read at each scrape and left out when they cannot be r
 
 test("build info and feature gates are gauges with their labels", async () => {
   const metrics = createMetrics();
-  metrics.setBuildInfo({
+  const program = { version: "1.2.3", commit: "def", node: "v24.21.0" };
+  const release = {
     major: "1",
     minor: "36",
     gitVersion: "v1.36.2",
@@ -200,7 +201,8 @@ test("build info and feature gates are gauges with their labels", async () => {
     goVersion: "node24.21.0",
     compiler: "v8",
     platform: "linux/amd64",
-  });
+  };
+  metrics.setBuildInfo(release, program);
   metrics.setFeatures([
     { name: "NFTablesProxyMode", stage: "", isEnabled: true },
     { name: "NativeHistograms", stage: "ALPHA", isEnabled: false },
@@ -211,6 +213,10 @@ test("build info and feature gates are gauges with their labels", async () => {
   assert.equal(build?.labels.git_version, "v1.36.2");
   assert.equal(build?.labels.go_version, "node24.21.0");
   assert.match(build?.labels.platform ?? "", /^linux\/(amd64|arm64)$/);
+  assert.deepEqual(
+    only(families, "kubeproxy_ts_build_info").samples.map(({ labels, value }) => [labels, value]),
+    [[program, 1]],
+  );
   assert.deepEqual(
     only(families, "kubernetes_feature_enabled").samples.map(({ labels, value }) => [labels, value]),
     [

@@ -32,6 +32,14 @@ export interface BuildInfo {
   readonly platform: string;
 }
 
+/** The facts of `kubeproxy_ts_build_info`: what really runs here. */
+export interface ProgramFacts {
+  readonly version: string;
+  readonly commit: string;
+  /** Version of Node.js. */
+  readonly node: string;
+}
+
 /** A feature gate as the metrics show it. */
 export interface FeatureState {
   readonly name: string;
@@ -53,7 +61,7 @@ export interface ProxyMetrics {
   countHealthz(status: 200 | 503): void;
   /** Counts an answer of /livez. */
   countLivez(status: 200 | 503): void;
-  setBuildInfo(info: BuildInfo): void;
+  setBuildInfo(info: BuildInfo, program: ProgramFacts): void;
   setFeatures(features: Iterable<FeatureState>): void;
   /** For families that belong to one room alone. */
   readonly families: MetricFamilies;
@@ -108,6 +116,12 @@ export function createMetrics(families: MetricFamilies = createFamilies()): Prox
       "platform",
     ],
   });
+  const programInfo = families.gauge({
+    name: "kubeproxy_ts_build_info",
+    help: "Constant 1, labelled with the version and commit of this program and of its Node.js.",
+    stability: "none",
+    labels: ["version", "commit", "node"],
+  });
   const featureEnabled = families.gauge({
     name: "kubernetes_feature_enabled",
     help: "Whether a feature gate is on (1) or off (0), with its stage.",
@@ -134,7 +148,8 @@ export function createMetrics(families: MetricFamilies = createFamilies()): Prox
     collectNfacct: (read, log) => defineNfacctMetrics(families, read, log),
     countHealthz: (status) => healthz.inc({ code: status }),
     countLivez: (status) => livez.inc({ code: status }),
-    setBuildInfo(info) {
+    setBuildInfo(info, { version, commit, node }) {
+      programInfo.set({ version, commit, node }, 1);
       buildInfo.set(
         {
           major: info.major,

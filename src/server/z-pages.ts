@@ -93,6 +93,8 @@ export interface StatuszFacts {
   readonly binaryVersion: string;
   /** `1.36`. */
   readonly emulationVersion: string;
+  /** What really runs here: name, version, commit. */
+  readonly implementation: string;
   /** First segments of the paths that are served, sorted. */
   readonly paths: readonly string[];
 }
@@ -109,6 +111,7 @@ export function statuszPage(facts: StatuszFacts): ZPage {
       ["Go version", runtime],
       ["Binary version", facts.binaryVersion],
       ["Emulation version", facts.emulationVersion],
+      ["Implementation", facts.implementation],
       ["Paths", facts.paths.join(" ")],
     ],
     members: () => ({
@@ -118,6 +121,7 @@ export function statuszPage(facts: StatuszFacts): ZPage {
       binaryVersion: facts.binaryVersion,
       emulationVersion: facts.emulationVersion,
       paths: facts.paths,
+      implementation: facts.implementation,
     }),
   };
 }

@@ -47,7 +47,11 @@ inNetns(import.meta.url, { name: "apidaemon", timeoutMs: 180_000 }, () => {
     await daemon.until("the event", () => eventsOf(server).size > 0);
     const event = eventsOf(server).get("Starting");
     assert.deepEqual(event?.regarding, { apiVersion: "v1", kind: "Node", name: "node-a" });
+    const agent = /^kube-proxy\/v1\.36\.2 \(linux\/\w+\) kubernetes\/unknown kube-proxy-ts\/[\d.]+ \([0-9a-f]{40}\)$/;
+    assert.match(String(server.seen("watch", "services")[0]?.headers["user-agent"]), agent);
+    assert.match(daemon.log.split("\n")[0] ?? "", /"Starting kube-proxy-ts" version=/);
     const metrics = await (await fetch("http://127.0.0.1:10249/metrics")).text();
+    assert.match(metrics, /^kubeproxy_ts_build_info\{version="[\d.]+",commit="[0-9a-f]{40}",node="v[\d.]+"\} 1$/m);
     assert.match(metrics, /^rest_client_requests_total\{code="200",method="GET",host="127\.0\.0\.1:\d+"\} 4$/m);
 
     const before = rules();

@@ -71,6 +71,7 @@ export async function startSource(t: Lifetime, options: StartOptions = {}): Prom
     qps: -1,
     burst: 0,
     version: "v1.36.2",
+    product: "kube-proxy-ts/1.2.3 (abc)",
     clock,
     log,
   });

@@ -3,6 +3,7 @@
  * node is touched.
  */
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,17 +11,37 @@ import { describe, test } from "node:test";
 import { caseState } from "../conformance/conformance-case.ts";
 import { runKubeProxy } from "./run-kube-proxy.ts";
 
+const VERSION: string = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")).version;
+
 const folder = mkdtempSync(join(tmpdir(), "kpts-cli-"));
 process.on("exit", () => rmSync(folder, { recursive: true }));
 
 describe("the command line", { concurrency: 2 }, () => {
-  test("--version and its forms print one line and end with status 0", async () => {
+  test("--version prints upstream's line and then who this is, with the commit of the checkout", async () => {
+    const head = execFileSync("git", ["rev-parse", "HEAD"], { cwd: import.meta.dirname, encoding: "utf8" }).trim();
+    const own = `kube-proxy-ts ${VERSION} (commit ${head}, Node.js ${process.version})\n`;
     for (const flag of ["--version", "--version=true"]) {
-      assert.deepEqual(await runKubeProxy([flag]), { status: 0, stdout: "Kubernetes v1.36.2\n", stderr: "" });
+      assert.deepEqual(await runKubeProxy([flag]), { status: 0, stdout: `Kubernetes v1.36.2\n${own}`, stderr: "" });
     }
     const raw = await runKubeProxy(["--version=raw"]);
     assert.equal(raw.status, 0);
-    assert.match(raw.stdout, /^version\.Info\{Major:"1", Minor:"36", .*GitVersion:"v1\.36\.2", .*\}\n$/);
+    assert.match(raw.stdout, /^version\.Info\{Major:"1", Minor:"36", .*GitVersion:"v1\.36\.2", .*\}\n/);
+    assert.ok(raw.stdout.endsWith(`}\n${own}`), raw.stdout);
+  });
+
+  test("the first line of the log is this program's name, version and commit, in the format of the log", async () => {
+    const config = (name: string, text: string) => {
+      const head = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
+      writeFileSync(join(folder, name), head + text);
+      return ["--config", join(folder, name), "--write-config-to=/dev/null"];
+    };
+    const first = async (args: readonly string[]) => (await runKubeProxy(args)).stderr.split("\n")[0] ?? "";
+    const text = / "Starting kube-proxy-ts" version="\d+\.\d+\.\d+" commit="[0-9a-f]{40}" node="v\d+\..*"$/;
+    assert.match(await first(config("plain.yaml", "")), text);
+    assert.match(await first(config("unknown-field.yaml", "surprise: 1\n")), text);
+    const json: unknown = JSON.parse(await first(config("json.yaml", "mode: nftables\nlogging: { format: json }\n")));
+    assert.equal(Object(json).msg, "Starting kube-proxy-ts");
+    assert.equal(Object(json).version, VERSION);
   });
 
   test("a version that is not this one's is refused", async () => {

@@ -41,14 +41,17 @@ export interface Image {
   remove(): Promise<void>;
 }
 
+/** What the image under test is told to be built from. */
+export const IMAGE_COMMIT = "0123456789abcdef0123456789abcdef01234567";
+
 /** Builds the image of this checkout. */
 export async function buildImage(): Promise<Image> {
   mkdirSync(CACHE, { recursive: true });
   const { base, build } = await ensureLocalBases({ checkout: CHECKOUT, cache: CACHE, buildah });
   const name = `localhost/kube-proxy-ts:${process.pid}`;
-  const bases = ["--build-arg", `BASE=${base}`, "--build-arg", `BUILD_BASE=${build}`];
+  const args = [`BASE=${base}`, `BUILD_BASE=${build}`, `COMMIT=${IMAGE_COMMIT}`].flatMap((arg) => ["--build-arg", arg]);
   const file = join(CHECKOUT, "deploy/image/Containerfile");
-  await buildah("build", "--isolation", "chroot", "--pull-never", ...bases, "-f", file, "-t", name, CHECKOUT);
+  await buildah("build", "--isolation", "chroot", "--pull-never", ...args, "-f", file, "-t", name, CHECKOUT);
   const container = (await buildah("from", name)).trim();
   const inspected = JSON.parse(await buildah("inspect", "--type", "image", name));
   return {

@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { type Dirent, lstatSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { type Dirent, lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -14,10 +14,11 @@ import { NetworkNamespace } from "../../src/demo/network-namespace.ts";
 import { POD_TOKEN } from "../apiserver/api-daemon.ts";
 import { CONFIG_CONF, kubeconfigConf } from "../apiserver/kubeadm-files.ts";
 import { ImageDaemon } from "./image-daemon.ts";
-import { buildImage, type Image, imageSkip, inContainer } from "./image-under-test.ts";
+import { buildImage, IMAGE_COMMIT, type Image, imageSkip, inContainer } from "./image-under-test.ts";
 
 const CLUSTER = fileURLToPath(new URL("./cluster-process.ts", import.meta.url));
 const EXAMPLES = fileURLToPath(new URL("../../examples", import.meta.url));
+const VERSION: string = JSON.parse(readFileSync(join(EXAMPLES, "../package.json"), "utf8")).version;
 const SIZE_LIMIT_BYTES = 170e6;
 /** Conntrack limits are the whole machine's, and read-only in a namespace of its own: leave them alone. */
 const CONFIG = CONFIG_CONF.replace("maxPerCore: null", "maxPerCore: 0")
@@ -55,7 +56,19 @@ describe("the image", { skip: imageSkip() }, () => {
 
   test("starts as kubeadm's DaemonSet starts it", async () => {
     assert.deepEqual(image.config.Entrypoint, ["/usr/local/bin/kube-proxy"]);
-    assert.equal(await image.run("/usr/local/bin/kube-proxy", "--version"), "Kubernetes v1.36.2\n");
+    const words = (await image.run("/usr/local/bin/kube-proxy", "--version")).split("\n");
+    assert.equal(words[0], "Kubernetes v1.36.2");
+    assert.ok(words[1]?.startsWith(`kube-proxy-ts ${VERSION} (commit ${IMAGE_COMMIT}, Node.js v`), words[1]);
+    assert.deepEqual(image.config.Labels, {
+      "org.opencontainers.image.title": "kube-proxy-ts",
+      "org.opencontainers.image.description": "A drop-in replacement for kube-proxy, in TypeScript",
+      "org.opencontainers.image.version": VERSION,
+      "org.opencontainers.image.revision": IMAGE_COMMIT,
+      "org.opencontainers.image.licenses": "Apache-2.0",
+      ...Object.fromEntries(
+        Object.entries(Object(image.config.Labels)).filter(([name]) => name.startsWith("io.buildah.")),
+      ),
+    });
     const unknownKind = image.run("/bin/sh", "-c", "IPTABLES_BACKEND=other kube-proxy --version");
     await assert.rejects(unknownKind, /IPTABLES_BACKEND is "other": it must be nft or legacy, or not set/);
   });

@@ -14,6 +14,8 @@ export interface ApiClientOptions {
   readonly burst: number;
   /** `v1.36.2`; part of the User-Agent. */
   readonly version: string;
+  /** What follows in the User-Agent: this program's own name, version and commit. */
+  readonly product: string;
   readonly clock: Clock;
   readonly log: Logger;
   readonly observer?: RestObserver & ExecPluginObserver;
@@ -30,7 +32,7 @@ export interface ApiClient {
  * @throws ClientConfigError when certificates inside of the configuration cannot be read.
  */
 export function createApiClient(options: ApiClientOptions): ApiClient {
-  const { config, qps, burst, version, clock, log, observer } = options;
+  const { config, qps, burst, version, product, clock, log, observer } = options;
   const identity = createIdentity({ config, clock, log, observer });
   const limiter = new RateLimiter({ qps, burst, clock });
   return {
@@ -39,15 +41,16 @@ export function createApiClient(options: ApiClientOptions): ApiClient {
         config,
         identity,
         limiter,
-        userAgent: userAgent(version),
+        userAgent: userAgent(version, product),
         clock,
         ...(observer === undefined ? {} : { observer }),
       }),
   };
 }
 
-/** What upstream's client calls itself, with the commit that this program does not have. */
-function userAgent(version: string): string {
+/** What upstream's client calls itself, with the commit that this program does not have, and then what it is. */
+function userAgent(version: string, product: string): string {
   const architectures: Readonly<Record<string, string>> = { x64: "amd64", ia32: "386" };
-  return `kube-proxy/${version} (${process.platform}/${architectures[process.arch] ?? process.arch}) kubernetes/unknown`;
+  const platform = `${process.platform}/${architectures[process.arch] ?? process.arch}`;
+  return `kube-proxy/${version} (${platform}) kubernetes/unknown ${product}`;
 }

@@ -1,0 +1,45 @@
+/**
+ * `node scripts/build.mjs [--anew]`: compiles src/ to dist/ and notes there which commit it was made from, for what has no
+ * .git beside it: the image and the npm package. `--anew` empties dist/ first, so that nothing of an older build is packed.
+ */
+import { spawnSync } from "node:child_process";
+import { rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+
+/** Compiles with the given Node.js. @returns whether it worked; what is wrong has been printed on standard error. */
+export function build(node = process.execPath) {
+  const compiler = join(root, "node_modules/typescript/bin/tsc");
+  const { status } = spawnSync(node, [compiler, "-p", "tsconfig.build.json"], {
+    cwd: root,
+    stdio: ["ignore", 2, "inherit"],
+  });
+  if (status !== 0) return false;
+  writeFileSync(join(root, "dist/build-info.json"), `${JSON.stringify({ commit: commit() })}\n`);
+  return true;
+}
+
+/** COMMIT of the environment where there is no checkout (the image is built without .git), else what git says. */
+function commit() {
+  const given = process.env.COMMIT?.trim();
+  if (given) return given;
+  const head = git("rev-parse", "HEAD");
+  if (head === undefined || git("rev-parse", "--show-cdup") !== "") return "unknown";
+  return git("status", "--porcelain") === "" ? head : `${head}-dirty`;
+}
+
+function git(...args) {
+  const { status, stdout } = spawnSync("git", args, {
+    cwd: root,
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  return status === 0 ? stdout.trim() : undefined;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  if (process.argv.includes("--anew")) rmSync(join(root, "dist"), { recursive: true, force: true });
+  process.exitCode = build() ? 0 : 1;
+}

@@ -1,0 +1,97 @@
+/**
+ * Who this program is, beside the kube-proxy release whose place it takes: its own version, and the commit it was built
+ * from.
+ */
+import { readFileSync, statSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+export interface ProgramIdentity {
+  readonly name: "kube-proxy-ts";
+  /** The version in package.json. */
+  readonly version: string;
+  /** 40 hexadecimal digits, with `-dirty` after them when sources had been changed; `unknown` when nothing tells. */
+  readonly commit: string;
+  /** The version of Node.js that runs it, `v24.21.0`. */
+  readonly node: string;
+}
+
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+const COMMIT = /^[0-9a-f]{7,64}(-dirty)?$/;
+const UNKNOWN = "unknown";
+
+let known: ProgramIdentity | undefined;
+
+/** The identity of the running program; read from its files once. */
+export function programIdentity(): ProgramIdentity {
+  known ??= readIdentity(ROOT);
+  return known;
+}
+
+/**
+ * Reads the identity of the program in a folder: a git checkout says its commit itself, anything else has it from the
+ * build (scripts/build.mjs).
+ */
+export function readIdentity(root: string): ProgramIdentity {
+  const version = textField(join(root, "package.json"), "version") ?? UNKNOWN;
+  const commit = checkedOutCommit(root) ?? textField(join(root, "dist/build-info.json"), "commit") ?? UNKNOWN;
+  return { name: "kube-proxy-ts", version, commit: COMMIT.test(commit) ? commit : UNKNOWN, node: process.version };
+}
+
+/** `kube-proxy-ts 0.1.0 (commit 0123…, Node.js v24.21.0)`. Pure. */
+export function identityLine({ name, version, commit, node }: ProgramIdentity): string {
+  return `${name} ${version} (commit ${commit}, Node.js ${node})`;
+}
+
+/** What follows upstream's words in the User-Agent: `kube-proxy-ts/0.1.0 (0123…)`. Pure. */
+export function userAgentProduct({ name, version, commit }: ProgramIdentity): string {
+  return `${name}/${version} (${commit})`;
+}
+
+function textField(path: string, name: string): string | undefined {
+  try {
+    const value: unknown = JSON.parse(readFileSync(path, "utf8"));
+    const field = Object.entries(value ?? {}).find(([key]) => key === name)?.[1];
+    return typeof field === "string" ? field : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The commit that HEAD of a checkout (or of a linked worktree) leads to, without the program git. */
+function checkedOutCommit(root: string): string | undefined {
+  try {
+    const marker = join(root, ".git");
+    const folder = statSync(marker).isDirectory() ? marker : resolve(root, line(marker).replace(/^gitdir: /, ""));
+    const head = line(join(folder, "HEAD"));
+    if (!head.startsWith("ref: ")) return head;
+    return referredCommit(folder, head.slice("ref: ".length));
+  } catch {
+    return undefined;
+  }
+}
+
+function referredCommit(folder: string, reference: string): string | undefined {
+  for (const place of [folder, commonFolder(folder)]) {
+    try {
+      return line(join(place, reference));
+    } catch {
+      // Not there: it may be in the other place, or packed.
+    }
+  }
+  const packed = readFileSync(join(commonFolder(folder), "packed-refs"), "utf8").split("\n");
+  return packed.find((entry) => entry.endsWith(` ${reference}`))?.split(" ")[0];
+}
+
+/** Where a linked worktree keeps what it shares with the others. */
+function commonFolder(folder: string): string {
+  try {
+    return resolve(folder, line(join(folder, "commondir")));
+  } catch {
+    return folder;
+  }
+}
+
+function line(path: string): string {
+  return readFileSync(path, "utf8").trim();
+}
