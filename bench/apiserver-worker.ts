@@ -8,6 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { signalChild } from "../src/kernel/child-process.ts";
 import { kubeconfigConf } from "../test/apiserver/kubeadm-files.ts";
 import type { ServerCommand, ServerReport, ServerTask } from "./api-server-process.ts";
 import type { SourceReport, SourceTask } from "./api-source-process.ts";
@@ -170,7 +171,7 @@ async function run(task: ApiServerTask, folder: string): Promise<ApiServerFigure
     const stream = await measure(daemon, server, task);
     await sleep(task.settleSeconds * 1000);
     const afterStream = figuresOf(pid);
-    daemon.child.kill("SIGKILL");
+    signalChild(daemon.child, "SIGKILL");
     const source = await measureSource(server, task);
     return {
       mode,
@@ -189,7 +190,7 @@ async function run(task: ApiServerTask, folder: string): Promise<ApiServerFigure
       source,
     };
   } finally {
-    daemon.child.kill("SIGKILL");
+    signalChild(daemon.child, "SIGKILL");
     server.stop();
   }
 }

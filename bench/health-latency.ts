@@ -4,6 +4,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { signalChild } from "../src/kernel/child-process.ts";
 import { ownCpuMs } from "./processor-time.ts";
 
 const POLLER = fileURLToPath(new URL("./health-poller.ts", import.meta.url));
@@ -40,7 +41,7 @@ export async function withHealthLatency<T>(work: () => Promise<T>): Promise<Heal
     const { maxMs, requests } = JSON.parse((await lines.next()).value ?? "");
     return { result, maxMs, requests, longestTurnMs };
   } finally {
-    poller.kill();
+    signalChild(poller);
     server.closeAllConnections();
     server.close();
   }

@@ -10,6 +10,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { NetworkNamespace } from "../src/demo/network-namespace.ts";
 import { newRunName } from "../src/demo/run-name.ts";
+import { signalChild } from "../src/kernel/child-process.ts";
 import { ProxyDaemon } from "../test/support/proxy-daemon.ts";
 import { atExit } from "./at-exit.ts";
 import { benchService } from "./cluster.ts";
@@ -77,7 +78,7 @@ async function ended(child: ChildProcess): Promise<void> {
 function startServer(server: NetworkNamespace): () => void {
   const script = `require("node:net").createServer((socket) => socket.end()).listen(${SERVER_PORT}, "0.0.0.0")`;
   const child = server.spawn([process.execPath, "-e", script], { stdio: "ignore" });
-  return () => void child.kill();
+  return () => void signalChild(child);
 }
 
 /** Makes services known, one after the other. `add` resolves with the time just before. */

@@ -24,13 +24,15 @@ const entries = {
 /** Runs the command as a shell would: forwards signals, hands on the exit status. */
 function runCommand(file, args) {
   const child = spawn(file, args, { stdio: "inherit" });
+  // A child that could not be started must not be signalled: it has no number of its own.
+  const signal = (name) => child.pid !== undefined && child.kill(name);
   // The terminal sends Ctrl-C to the child as well; it decides when the end is.
   process.on("SIGINT", () => {});
-  process.on("SIGTERM", () => child.kill("SIGTERM"));
-  process.on("SIGHUP", () => child.kill("SIGHUP"));
+  process.on("SIGTERM", () => signal("SIGTERM"));
+  process.on("SIGHUP", () => signal("SIGHUP"));
   // npm ends only the shell between itself and this process, which then has another parent.
   const parent = process.ppid;
-  setInterval(() => process.ppid === parent || child.kill("SIGTERM"), 250).unref();
+  setInterval(() => process.ppid === parent || signal("SIGTERM"), 250).unref();
   child.on("error", (error) => {
     console.error(`${file}: ${error.message}`);
     process.exit(1);
@@ -49,7 +51,7 @@ try {
   ensureSystemTools(command);
   if (!build(node) && entry.mustBuild) throw new Error("the build failed: see the errors above");
   process.chdir(root);
-  runCommand(node, [join(root, entry.script), ...entry.args, ...rest]);
+  runCommand(node, ["--disable-sigusr1", join(root, entry.script), ...entry.args, ...rest]);
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
   process.exit(1);

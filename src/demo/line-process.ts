@@ -2,6 +2,7 @@
 import type { ChildProcess } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { ignorePipeErrors } from "../kernel/child-process.ts";
 import type { NetworkNamespace } from "./network-namespace.ts";
 
 interface Waiting {
@@ -27,15 +28,18 @@ export class LineProcess {
     const extension = import.meta.url.endsWith(".ts") ? "ts" : "js";
     const file = fileURLToPath(new URL(`./${program}.${extension}`, import.meta.url));
     this.#title = `${program} in ${namespace.name}`;
-    this.#child = namespace.spawn([process.execPath, file, ...args], { stdio: ["pipe", "pipe", "pipe"] });
+    this.#child = namespace.spawn([process.execPath, "--disable-sigusr1", file, ...args], {
+      stdio: ["pipe", "pipe", "pipe"],
+    });
     this.#child.stderr?.setEncoding("utf8").on("data", (text: string) => {
       this.#errorText = (this.#errorText + text).slice(-2000);
     });
-    this.#child.stdin?.on("error", () => {});
+    ignorePipeErrors(this.#child);
     this.#child.on("error", (error) => this.#end(error.message));
     this.#child.on("close", (code, signal) => this.#end(`ended with ${signal ?? `status ${code}`} ${this.#errorText}`));
-    if (this.#child.stdout !== null) {
-      createInterface({ input: this.#child.stdout }).on("line", (line) => this.#receive(line));
+    const { pid, stdout } = this.#child;
+    if (pid !== undefined && stdout !== null) {
+      createInterface({ input: stdout }).on("line", (line) => this.#receive(line));
     }
   }
 

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { signalChild } from "../kernel/child-process.ts";
 import type { DemoMode } from "./modes.ts";
 import type { NetworkNamespace } from "./network-namespace.ts";
 import type { Prober } from "./prober-process.ts";
@@ -141,10 +142,10 @@ export class ProxyProcess {
   async stop(): Promise<void> {
     this.#isStopping = true;
     if (this.#ended === undefined) {
-      this.#child.kill("SIGTERM");
+      signalChild(this.#child, "SIGTERM");
       const deadline = Date.now() + 2000;
       while (this.#ended === undefined && Date.now() < deadline) await sleep(10);
-      if (this.#ended === undefined) this.#child.kill("SIGKILL");
+      if (this.#ended === undefined) signalChild(this.#child, "SIGKILL");
     }
     await rm(this.#folder, { recursive: true, force: true });
   }

@@ -1,5 +1,6 @@
 /** Runs the `ip` tool (and others) for the topology: argument array in, text out. No shell. */
 import { spawn } from "node:child_process";
+import { ignorePipeErrors, signalChild } from "../kernel/child-process.ts";
 
 /** What a command printed. */
 export interface CommandResult {
@@ -37,7 +38,12 @@ export function runCommand(argv: readonly [string, ...string[]], options: Comman
   const [file, ...args] = argv;
   const command = argv.join(" ");
   return new Promise((resolve, reject) => {
-    const child = spawn(file, args, { stdio: ["pipe", "pipe", "pipe"], timeout: timeoutMs, killSignal: "SIGKILL" });
+    const child = spawn(file, args, { stdio: ["pipe", "pipe", "pipe"] });
+    // A command that ends without reading its input closes the pipe; its exit status tells more than EPIPE.
+    ignorePipeErrors(child);
+    child.on("error", (cause) => reject(new CommandError(command, -1, cause.message, { cause })));
+    if (child.pid === undefined) return;
+    const limit = setTimeout(() => signalChild(child, "SIGKILL"), timeoutMs);
     let stdout = "";
     let stderr = "";
     child.stdout.setEncoding("utf8").on("data", (text: string) => {
@@ -46,14 +52,12 @@ export function runCommand(argv: readonly [string, ...string[]], options: Comman
     child.stderr.setEncoding("utf8").on("data", (text: string) => {
       stderr += text;
     });
-    child.on("error", (cause) => reject(new CommandError(command, -1, cause.message, { cause })));
+    child.on("exit", () => clearTimeout(limit));
     child.on("close", (code) => {
       const status = code ?? -1;
       if (status === 0 || (allowFailure && code !== null)) resolve({ status, stdout, stderr });
       else reject(new CommandError(command, status, code === null ? `killed; ${stderr}` : stderr));
     });
-    // A command that ends without reading its input closes the pipe; its exit status tells more than EPIPE.
-    child.stdin.on("error", () => {});
     child.stdin.end(input);
   });
 }

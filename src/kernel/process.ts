@@ -5,6 +5,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import type { Writable } from "node:stream";
+import { ignorePipeErrors, signalChild } from "./child-process.ts";
 
 export interface ExecOptions {
   /** Text chunks for standard input, written in order. Without it the tool reads end of file at once. */
@@ -71,15 +72,18 @@ export const execProcess: Exec = async (file, args, options = {}) => {
   options.signal?.throwIfAborted();
   const env: NodeJS.ProcessEnv = { ...process.env, ...options.env };
   env.PATH = withSystemDirectories(env.PATH);
-  const child = spawn(file, args, { env, stdio: "pipe", windowsHide: true });
+  const child = start(file, args, env);
+  ignorePipeErrors(child);
   const stdout = collect(child, "stdout");
   const stderr = collect(child, "stderr");
   const ended = new Promise<readonly [number | null, NodeJS.Signals | null]>((resolve, reject) => {
     child.once("error", (error) => reject(startError(file, error)));
     child.once("close", (status, signal) => resolve([status, signal]));
   });
+  // Its error is on the way; there is nothing to feed, to kill or to wait for.
+  if (child.pid === undefined) await ended;
   let timedOut = false;
-  const kill = (): void => void child.kill("SIGKILL");
+  const kill = (): void => void signalChild(child, "SIGKILL");
   const timer =
     options.timeoutMs === undefined
       ? undefined
@@ -111,6 +115,15 @@ export const execProcess: Exec = async (file, args, options = {}) => {
   }
 };
 
+/** Most reasons not to start come as an event of the child; a few, such as a lack of memory, are thrown. */
+function start(file: string, args: readonly string[], env: NodeJS.ProcessEnv): ChildProcess {
+  try {
+    return spawn(file, args, { env, stdio: "pipe", windowsHide: true });
+  } catch (error) {
+    throw startError(file, error instanceof Error ? error : new Error(String(error)));
+  }
+}
+
 function startError(file: string, error: Error): ExecError {
   const isMissing = "code" in error && error.code === "ENOENT";
   return isMissing
@@ -134,8 +147,6 @@ const WRITE_SIZE = 64 * 1024;
  */
 async function feed(pipe: Writable | null, chunks: Iterable<string> | undefined): Promise<undefined> {
   if (pipe === null) return undefined;
-  // EPIPE: the tool died early; what matters is its status.
-  pipe.on("error", () => {});
   for (const text of batches(chunks ?? [])) {
     if (pipe.destroyed) return undefined;
     if (pipe.write(text)) await new Promise((resolve) => setImmediate(resolve));

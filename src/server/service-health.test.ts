@@ -3,6 +3,7 @@ import { spawn } from "node:child_process";
 import { Agent } from "node:http";
 import { connect, createServer } from "node:net";
 import { afterEach, beforeEach, test } from "node:test";
+import { signalChild } from "../kernel/child-process.ts";
 import { parseIpAddress } from "../net/ip.ts";
 import type { ServiceHealthPorts } from "../sync/observers.ts";
 import { createServiceHealth, type ServiceHealthOptions } from "./service-health.ts";
@@ -199,7 +200,7 @@ test("a process that closed its servers ends, even with clients connected", CLOS
     });
     console.log("ready");`;
   const child = spawn(process.execPath, ["--input-type=module", "-e", script], { stdio: ["pipe", "pipe", "inherit"] });
-  context.after(() => child.kill("SIGKILL"));
+  context.after(() => signalChild(child, "SIGKILL"));
   await new Promise((resolve) => child.stdout.once("data", resolve));
   const agent = new Agent({ keepAlive: true });
   await ask(port, "/", { agent });

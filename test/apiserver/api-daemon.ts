@@ -7,6 +7,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { signalChild } from "../../src/kernel/child-process.ts";
 import { node, service, serviceCidr, slice } from "./example-objects.ts";
 import { CONFIG_CONF, kubeconfigConf } from "./kubeadm-files.ts";
 import { RESOURCE_TYPES } from "./resource-types.ts";
@@ -125,7 +126,7 @@ export class ApiDaemon {
 
   /** Ends it at once and removes its files. */
   async dispose(): Promise<void> {
-    this.child.kill("SIGKILL");
+    signalChild(this.child, "SIGKILL");
     await until("the end", () => this.child.exitCode !== null || this.child.signalCode !== null);
     rmSync(this.folder, { recursive: true });
   }

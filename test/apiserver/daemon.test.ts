@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { createServer } from "node:net";
 import { type TestContext, test } from "node:test";
+import { signalChild } from "../../src/kernel/child-process.ts";
 import { inNetns } from "../support/in-netns.ts";
 import { type ApiDaemon, SOURCES, startApiDaemon, startClusterServer } from "./api-daemon.ts";
 import { node, service, slice } from "./example-objects.ts";
@@ -60,7 +61,7 @@ inNetns(import.meta.url, { name: "apidaemon", timeoutMs: 180_000 }, () => {
     server.delete("services", service(1));
     await untilRules(daemon, /^(?![\s\S]*10\.135\.1\.1)/);
     assert.match(before, /10\.96\.0\.1\/32/);
-    daemon.child.kill("SIGTERM");
+    signalChild(daemon.child, "SIGTERM");
     assert.equal(await daemon.ended(4_000), 0);
     assert.equal(server.connections, 0);
   });

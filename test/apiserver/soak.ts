@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { atExit } from "../../bench/at-exit.ts";
 import { withNamespace } from "../../bench/namespace.ts";
+import { signalChild } from "../../src/kernel/child-process.ts";
 import { judgeSoak, median } from "./soak-judgement.ts";
 import { type Recovery, recoverFromEach, type SoakReport, soak } from "./soak-run.ts";
 
@@ -41,7 +42,7 @@ async function inNamespace(): Promise<number> {
       stdio: "inherit",
       env: { ...process.env, [IN_NAMESPACE]: name },
     });
-    const forget = atExit(() => void child.kill("SIGKILL"));
+    const forget = atExit(() => void signalChild(child, "SIGKILL"));
     const status = await new Promise<number>((resolve, reject) => {
       child.on("error", reject);
       child.on("close", (code) => resolve(code ?? 1));

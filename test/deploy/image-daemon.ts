@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NetworkNamespace } from "../../src/demo/network-namespace.ts";
 import { startProber } from "../../src/demo/prober-process.ts";
+import { signalChild } from "../../src/kernel/child-process.ts";
 import { type ContainerMounts, type Image, inContainer } from "./image-under-test.ts";
 
 /** Generous: two noisy cores. */
@@ -54,12 +55,13 @@ export class ImageDaemon {
     if (pid === undefined) throw new Error("it could not be started");
     // `unshare` waits for the one process that it has started.
     const child = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim();
+    if (!/^[1-9]\d*$/.test(child)) throw new Error(`expected one process under ${pid}, got "${child}"`);
     process.kill(Number(child), "SIGTERM");
     return await this.#ended;
   }
 
   dispose(): void {
-    this.#child.kill("SIGKILL");
+    signalChild(this.#child, "SIGKILL");
     this.#prober.close();
   }
 }

@@ -11,6 +11,7 @@ import { createInterface } from "node:readline";
 import { after, before, describe, type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { NetworkNamespace } from "../../src/demo/network-namespace.ts";
+import { signalChild } from "../../src/kernel/child-process.ts";
 import { POD_TOKEN } from "../apiserver/api-daemon.ts";
 import { CONFIG_CONF, kubeconfigConf } from "../apiserver/kubeadm-files.ts";
 import { ImageDaemon } from "./image-daemon.ts";
@@ -124,7 +125,7 @@ describe("the image", { skip: imageSkip() }, () => {
   test("in the place of kubeadm's image, with kubeadm's files, it programs what the API server has", async (t) => {
     const namespace = await node(t);
     const cluster = namespace.spawn([process.execPath, CLUSTER], { stdio: ["pipe", "pipe", "inherit"] });
-    t.after(() => cluster.kill());
+    t.after(() => signalChild(cluster));
     assert.ok(cluster.stdout !== null);
     const [line = ""] = await once(createInterface(cluster.stdout), "line");
     const { url, ca }: { readonly url: string; readonly ca: string } = JSON.parse(String(line));

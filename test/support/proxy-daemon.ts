@@ -10,6 +10,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { NetworkNamespace } from "../../src/demo/network-namespace.ts";
 import { type Prober, startProber } from "../../src/demo/prober-process.ts";
+import { signalChild } from "../../src/kernel/child-process.ts";
 import { PATIENCE } from "./patience.ts";
 
 const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
@@ -161,7 +162,7 @@ export class ProxyDaemon {
 
   /** Sends a signal and waits for the end, as {@link ProxyDaemon.ended} does. */
   async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<number | NodeJS.Signals | null> {
-    this.#child?.kill(signal);
+    if (this.#child !== undefined) signalChild(this.#child, signal);
     return await this.ended();
   }
 

@@ -7,6 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { ProbeAnswer } from "../../src/demo/messages.ts";
 import { removeLeftoverNamespaces } from "../../src/demo/network-namespace.ts";
+import { signalChild } from "../../src/kernel/child-process.ts";
 import { addServingPod, kernelSkip, probersFor, topologyFor } from "./topology.ts";
 
 const local = { name: "local-pod", node: "node-a", ipv4: "10.180.0.10", ipv6: "fd00:10:180::10" };
@@ -93,7 +94,7 @@ test("what a killed run left, processes included, is removed by the next", { ski
   const [text] = (await once(victim.stdout, "data")) as [Buffer];
   const [name = "", sleeper = ""] = text.toString().trim().split(" ");
   assert.ok(existsSync(`/run/netns/${name}-node-a`));
-  victim.kill("SIGKILL");
+  signalChild(victim, "SIGKILL");
   await once(victim, "exit");
   removeLeftoverNamespaces();
   assert.equal(existsSync(`/run/netns/${name}-node-a`), false);

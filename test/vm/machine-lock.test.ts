@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { signalChild } from "../../src/kernel/child-process.ts";
 import { lockMachine } from "./machine-lock.ts";
 
 const LIMIT_MS = 60_000;
@@ -42,7 +43,7 @@ test("a process that is killed leaves no lock", async (t) => {
     stdio: ["ignore", "pipe", "inherit"],
   });
   await once(victim.stdout, "data");
-  victim.kill("SIGKILL");
+  signalChild(victim, "SIGKILL");
   (await lockMachine(LIMIT_MS, () => {}, home)).release();
 });
 

@@ -6,6 +6,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
+import { signalChild } from "../../src/kernel/child-process.ts";
 
 /** What the lock protects. */
 export interface MachineLock {
@@ -34,7 +35,7 @@ export async function lockMachine(
   const command = ["sh", "-c", HOLDER, "holder", String(process.pid), holderFile];
   const child = spawn("flock", [join(home, "lock"), ...command], { stdio: ["pipe", "pipe", "inherit"] });
   const notice = setTimeout(() => onWait(readOrEmpty(holderFile)), 1_000);
-  const limit = setTimeout(() => child.kill("SIGKILL"), timeoutMs);
+  const limit = setTimeout(() => signalChild(child, "SIGKILL"), timeoutMs);
   try {
     await firstOutput(
       child,

@@ -9,6 +9,7 @@ import { delimiter, join } from "node:path";
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import { signalChild } from "../../src/kernel/child-process.ts";
 import { ensureMachineFiles, initialFileSystem, shellLine } from "./machine-files.ts";
 import { lockMachine } from "./machine-lock.ts";
 import { writeStrippedSources } from "./stripped-sources.ts";
@@ -110,7 +111,7 @@ async function boot(folder: string, kernel: readonly string[], job: VmJob): Prom
   let timedOut = false;
   const limit = setTimeout(() => {
     timedOut = true;
-    machine.kill("SIGKILL");
+    signalChild(machine, "SIGKILL");
   }, limitMs);
   let output = "";
   let complaints = "";
@@ -125,7 +126,7 @@ async function boot(folder: string, kernel: readonly string[], job: VmJob): Prom
     await ended;
   } finally {
     clearTimeout(limit);
-    share.kill("SIGKILL");
+    signalChild(share, "SIGKILL");
   }
   const status = readFile(join(folder, "status")).trim();
   const durationMs = performance.now() - started;
@@ -148,7 +149,7 @@ async function shareFiles(socket: string): Promise<ChildProcess> {
   const end = Date.now() + SOCKET_LIMIT_MS;
   while (!existsSync(socket)) {
     if (share.exitCode !== null || Date.now() > end) {
-      share.kill("SIGKILL");
+      signalChild(share, "SIGKILL");
       throw new Error(`${program} did not start: ${complaints}`);
     }
     await sleep(10);

@@ -9,6 +9,7 @@ import { type TestContext, test } from "node:test";
 import { netnsFor, netnsSkip } from "../../../test/support/netns.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import type { IpFamily } from "../../net/ip.ts";
+import { signalChild } from "../child-process.ts";
 import { type Exec, ExecError, type ExecResult } from "../process.ts";
 import { binariesOf, createIptables, isIptablesPresent } from "./exec-iptables.ts";
 import { type Iptables, IptablesRestoreError } from "./iptables.ts";
@@ -293,7 +294,7 @@ test("while another program holds the xtables lock, legacy commands say so", { s
     createIptables({ family: "IPv4", exec, log: silentLogger, binaries: binariesOf("IPv4", "legacy") });
   const [a, b, c] = await Promise.all([create(), create(), create()]);
   const holder = spawn("flock", ["--no-fork", lockPath, "sh", "-c", "echo held; exec sleep 60"], { stdio: "pipe" });
-  t.after(() => holder.kill("SIGKILL"));
+  t.after(() => signalChild(holder, "SIGKILL"));
   await once(holder.stdout, "data");
   const [presence, restored, created] = await Promise.allSettled([
     a.chainPresence("nat", "OUTPUT"),

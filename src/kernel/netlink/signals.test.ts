@@ -3,6 +3,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { signalChild } from "../child-process.ts";
 
 // Every iptables process that ends is a SIGCHLD. A poll that a signal cuts short must not be taken for "there is
 // something to read": the read would then wait for ever, and the whole program with it.
@@ -20,7 +21,7 @@ test("signals while looking for an answer do not block the process", async () =>
   const ended = once(child, "exit");
   await once(child.stdout, "data");
   while (child.exitCode === null && child.signalCode === null) {
-    for (let count = 0; count < 500; count++) child.kill("SIGUSR2");
+    for (let count = 0; count < 500; count++) signalChild(child, "SIGUSR2");
     await new Promise((resolve) => setImmediate(resolve));
   }
   assert.deepEqual(await ended, [0, null]);

@@ -6,6 +6,7 @@ import type { Socket } from "node:net";
 import { describe, it, type TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { signalChild } from "../child-process.ts";
 import { DescriptorBudget, shareOfRelays } from "./descriptor-budget.ts";
 import type { Destination } from "./relay.ts";
 import type { Command, Report } from "./testing/limited-relay.ts";
@@ -25,7 +26,7 @@ class LimitedRelay {
     const script = `ulimit -n ${LIMIT}; exec "$0" "$@"`;
     const args = ["-c", script, process.execPath, program, String(server.port)];
     this.#child = spawn("sh", args, { stdio: ["ignore", "inherit", "inherit", "ipc"] });
-    t.after(() => this.#child.kill());
+    t.after(() => signalChild(this.#child));
   }
 
   tell(command: Command): void {

@@ -2,6 +2,7 @@
 import type { ChildProcess } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
+import { signalChild } from "../../../src/kernel/child-process.ts";
 
 export interface Commit {
   /** A line for each object added or deleted, as nft prints it. */
@@ -43,7 +44,7 @@ export class NftMonitor {
   }
 
   stop(): void {
-    this.#child.kill();
+    signalChild(this.#child);
   }
 
   #onText(text: string): void {

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import type { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
+import { signalChild } from "../../../src/kernel/child-process.ts";
 import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
 import { kernelSkip } from "../../support/topology.ts";
 import { traitsOf } from "../flows/modes.ts";
@@ -207,7 +208,7 @@ describe("nftables mode: other programs on the node", { skip: kernelSkip, timeou
     await daemon.stop();
     await node.exec(["nft", "add table ip theirs; add chain ip theirs c"]);
     const busy = node.spawn(["sh", "-c", "while nft flush chain ip theirs c; do :; done"], { stdio: "ignore" });
-    t.after(() => busy.kill());
+    t.after(() => signalChild(busy));
     daemon.spawn();
     const startMs = Date.now();
     await daemon.synced(startMs);

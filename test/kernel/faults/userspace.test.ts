@@ -4,6 +4,7 @@ import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { describe, test } from "node:test";
 import type { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
+import { signalChild } from "../../../src/kernel/child-process.ts";
 import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
 import { kernelSkip } from "../../support/topology.ts";
 import { faultNode, nodeObject, prepareDaemon, served, service, slice, startDaemon } from "./fault-node.ts";
@@ -98,7 +99,7 @@ describe("userspace mode: faults", { concurrency: 2, skip: kernelSkip, timeout: 
     );
     assert.notEqual(await proxyPort(daemon, "10.96.0.1"), undefined);
     assert.doesNotMatch(await daemon.saved("iptables-save"), /--dport 30080/);
-    child.kill("SIGKILL");
+    signalChild(child, "SIGKILL");
     await daemon.until("the node port is served", async () =>
       / --dport 30080 /.test(await daemon.saved("iptables-save")),
     );

@@ -3,6 +3,7 @@ import type { ChildProcess } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import type { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
+import { signalChild } from "../../../src/kernel/child-process.ts";
 
 const PROGRAM = fileURLToPath(new URL("stream-process.ts", import.meta.url));
 const PATIENCE_MS = 15_000;
@@ -54,7 +55,7 @@ export class ByteStream {
 
   /** Ends this side at once. */
   kill(): void {
-    this.#child.kill("SIGKILL");
+    signalChild(this.#child, "SIGKILL");
   }
 
   #until(what: string, condition: () => boolean): Promise<void> {

@@ -120,7 +120,9 @@ describe("foreign hands", () => {
     const { node, daemon } = await ipvsNode(t, { objects: served("web", 1) });
     const before = await state(daemon);
     // Nobody may put anything back meanwhile.
-    process.kill(daemon.pid ?? 0, "SIGSTOP");
+    const { pid } = daemon;
+    assert.ok(pid !== undefined, "the daemon runs");
+    process.kill(pid, "SIGSTOP");
     await flushIpvs(node);
     const loaded = () => readFileSync("/proc/modules", "utf8").match(/^(?:ip_vs|ip_vs_\w+|xt_ipvs)(?= )/gm) ?? [];
     const unload = () => {
@@ -128,7 +130,7 @@ describe("foreign hands", () => {
       return loaded().length === 0;
     };
     await daemon.until("the module to go", unload);
-    process.kill(daemon.pid ?? 0, "SIGCONT");
+    process.kill(pid, "SIGCONT");
     await healed(daemon, before);
     assert.equal((await node.exec(["sysctl", "-n", "net.ipv4.vs.conntrack"])).stdout, "1\n");
   });
