@@ -19,6 +19,7 @@ export function benchService(index: number): ServiceRecord {
   return {
     namespace: `team-${index % 97}`,
     name: `service-${index}`,
+    uid: "",
     type: "ClusterIP",
     clusterIP,
     clusterIPs: [clusterIP],

@@ -55,17 +55,22 @@ export async function connectCluster(options: ClusterConnectionOptions): Promise
   const observer = createRestMetrics(families, clock);
   const product = userAgentProduct(programIdentity());
   const client = createApiClient({ config: clientConfig, qps, burst, version, product, clock, log, observer });
-  return {
-    source: createApiSource({
-      transport: client.newTransport(),
-      nodeName,
-      resyncPeriodMs: config.configSyncPeriodMs,
-      wanted,
-      streamsLists: options.streamsLists,
-      onProblem: options.onWatchProblem,
-      clock,
-      log,
-    }),
-    events: createEventRecorder({ transport: client.newTransport(), hostname: hostname(), clock, log }),
-  };
+  const source = createApiSource({
+    transport: client.newTransport(),
+    nodeName,
+    resyncPeriodMs: config.configSyncPeriodMs,
+    wanted,
+    streamsLists: options.streamsLists,
+    onProblem: options.onWatchProblem,
+    clock,
+    log,
+  });
+  const events = createEventRecorder({
+    transport: client.newTransport(),
+    hostname: hostname(),
+    uidOf: (subject) => source.uidOf(subject),
+    clock,
+    log,
+  });
+  return { source, events };
 }

@@ -1,12 +1,12 @@
 /** The events that operators find on the Node and on Services (reference server.md §13). Pure. */
 import type { EventFacts } from "../cluster/apiserver/event-object.ts";
 
-/** An event about this node's start; `note` is the error's text, empty when all is well. */
+/** An event about this node's start; `note` says what was started, or is the error's text. */
 export function nodeEvent(
   nodeName: string,
   type: "Normal" | "Warning",
   reason: "Starting" | "IPVSDeprecation" | "FailedToStartProxierHealthcheck" | "FailedToStartMetricServer",
-  note = "",
+  note: string,
 ): EventFacts {
   return {
     regarding: { apiVersion: "v1", kind: "Node", name: nodeName },
@@ -21,7 +21,7 @@ export function nodeEvent(
 export function serviceHealthFailure(nodeName: string, service: string, port: number, error: Error): EventFacts {
   const [namespace = "", name = ""] = service.split("/");
   return {
-    regarding: { apiVersion: "v1", kind: "Service", namespace, name, uid: service },
+    regarding: { apiVersion: "v1", kind: "Service", namespace, name },
     type: "Warning",
     reason: "FailedToStartServiceHealthcheck",
     action: "Listen",

@@ -234,6 +234,7 @@ async function createProxier(context: ProxierContext, family: IpFamily, shared: 
       log.error("Failed to start healthcheck", error, { node: nodeName, service, port });
       context.events.record(serviceHealthFailure(nodeName, service, port, error));
     },
+    onFailures: (failures) => health.setPortFailures(family, failures),
   });
   const proxier = new Proxier({
     nodeName,
@@ -282,11 +283,17 @@ async function serve(context: ServeContext): Promise<void> {
   context.watch?.updated.then((message) => fatal(new Error(message)), fatal);
   const dispatcher = new DualStackDispatcher({ proxiers: proxiers.map(({ proxier }) => proxier), nodeName, log });
   context.sink.attach(dispatcher);
-  context.events.record(nodeEvent(nodeName, "Normal", "Starting"));
+  context.events.record(nodeEvent(nodeName, "Normal", "Starting", startNote(config.mode)));
   await dispatcher.run(ended);
   await Promise.all(proxiers.map(({ backend }) => backend.close?.()));
   await Promise.all(proxiers.map(({ serviceHealth }) => serviceHealth.close()));
   await Promise.all([context.healthServer?.closed, metricsServer?.closed]);
+}
+
+/** Both names are in it: the program's own, and the one that people look for. */
+function startNote(mode: string): string {
+  const { name, version } = programIdentity();
+  return `Starting kube-proxy (${name} ${version}) in ${mode} mode`;
 }
 
 const STAGES = { Alpha: "ALPHA", Beta: "BETA", GA: "", Deprecated: "DEPRECATED" } as const;

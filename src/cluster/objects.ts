@@ -34,6 +34,8 @@ export interface LoadBalancerIngress {
 
 /** What the proxy needs of a core/v1 Service. */
 export interface ServiceRecord extends ObjectKey {
+  /** Empty in most manifests. */
+  readonly uid: string;
   readonly type: "ClusterIP" | "NodePort" | "LoadBalancer" | "ExternalName" | "";
   /** Empty when not allocated; `None` when headless. */
   readonly clusterIP: string;

@@ -135,6 +135,18 @@ test("refused parts are named after everything else, per family, until they are 
   assert.doesNotMatch(healthAnswer(health.verdict(), false).body, /failures/);
 });
 
+test("a health-check port that is taken is named beside the rules that are refused, until it can be had", () => {
+  const { health } = setUp();
+  health.setPortFailures("IPv6", [{ subject: "health-check port 31234 of ns/s", reason: "EADDRINUSE" }]);
+  health.setFailures("IPv6", []);
+  assert.deepEqual(health.verdict().failures, [
+    { ipFamily: "IPv6", subject: "health-check port 31234 of ns/s", reason: "EADDRINUSE" },
+  ]);
+  assert.equal(health.isHealthy(), true);
+  health.setPortFailures("IPv6", []);
+  assert.deepEqual(health.verdict().failures, []);
+});
+
 test("a resource that cannot be watched is named until it can, and changes no verdict", () => {
   const { health } = setUp();
   health.updated("IPv4");

@@ -20,7 +20,7 @@ export interface FamilyHealth {
   readonly isHealthy: boolean;
 }
 
-/** A part of the rules that the kernel refuses, or a resource that cannot be watched. Retried all the time. */
+/** A part of the rules that the kernel refuses, a health-check port that is taken, or a resource that cannot be watched. Retried all the time. */
 export interface StandingFailure extends SyncFailure {
   /** Absent for what is not about one family. */
   readonly ipFamily?: IpFamily;
@@ -44,16 +44,21 @@ interface FamilyState {
   /** Monotonic time of the oldest request that no sync has satisfied. */
   oldestPendingMs: number | undefined;
   failures: readonly StandingFailure[];
+  portFailures: readonly StandingFailure[];
 }
 
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+
+function ofFamily(family: IpFamily, failures: readonly SyncFailure[]): readonly StandingFailure[] {
+  return failures.map(({ subject, reason }) => ({ ipFamily: family, subject, reason }));
+}
 
 export class ProxyHealth implements HealthReporter {
   readonly #clock: Clock;
   readonly #timeoutMs: number;
   readonly #states: Readonly<Record<IpFamily, FamilyState>> = {
-    IPv4: { lastUpdatedMs: undefined, oldestPendingMs: undefined, failures: [] },
-    IPv6: { lastUpdatedMs: undefined, oldestPendingMs: undefined, failures: [] },
+    IPv4: { lastUpdatedMs: undefined, oldestPendingMs: undefined, failures: [], portFailures: [] },
+    IPv6: { lastUpdatedMs: undefined, oldestPendingMs: undefined, failures: [], portFailures: [] },
   };
   readonly #watchFailures = new Map<string, string>();
   #isNodeEligible = false;
@@ -81,7 +86,12 @@ export class ProxyHealth implements HealthReporter {
 
   /** Replaces what is known to be refused for one family; an empty list when all is in the kernel. */
   setFailures(family: IpFamily, failures: readonly SyncFailure[]): void {
-    this.#states[family].failures = failures.map(({ subject, reason }) => ({ ipFamily: family, subject, reason }));
+    this.#states[family].failures = ofFamily(family, failures);
+  }
+
+  /** Replaces what is known of one family's health-check ports that cannot be had. */
+  setPortFailures(family: IpFamily, failures: readonly SyncFailure[]): void {
+    this.#states[family].portFailures = ofFamily(family, failures);
   }
 
   /**
@@ -111,7 +121,7 @@ export class ProxyHealth implements HealthReporter {
       isNodeEligible: this.#isNodeEligible,
       families,
       failures: [
-        ...FAMILIES.flatMap((family) => this.#states[family].failures),
+        ...FAMILIES.flatMap((family) => [...this.#states[family].failures, ...this.#states[family].portFailures]),
         ...Array.from(this.#watchFailures, ([resource, reason]) => ({ subject: `watch of ${resource}`, reason })),
       ],
     };

@@ -5,6 +5,7 @@ import { connect, createServer } from "node:net";
 import { afterEach, beforeEach, test } from "node:test";
 import { signalChild } from "../kernel/child-process.ts";
 import { parseIpAddress } from "../net/ip.ts";
+import type { SyncFailure } from "../sync/backend.ts";
 import type { ServiceHealthPorts } from "../sync/observers.ts";
 import { createServiceHealth, type ServiceHealthOptions } from "./service-health.ts";
 import { ask, freePort } from "./testing/http-client.ts";
@@ -129,13 +130,19 @@ test("when one address cannot be had the service has none, it is told, and the n
   const blocker = createServer();
   await new Promise<void>((resolve) => blocker.listen({ host: "127.0.0.3", port }, resolve));
   const failures: string[] = [];
+  const standing: (readonly SyncFailure[])[] = [];
   const health = manager({
+    onFailures: (now) => standing.push(now),
     addresses: ["127.0.0.2", "127.0.0.3"].map((text) => parseIpAddress(text) ?? assert.fail()),
     onListenFailure: (service, failedPort, error) => failures.push(`${service} ${failedPort} ${error.message}`),
   });
   const other = await freePort();
   await health.syncServices(ports({ "ns/s": port, "ns/other": other }));
   assert.equal(failures.length, 1);
+  assert.deepEqual(
+    standing.at(-1)?.map(({ subject }) => subject),
+    [`health-check port ${port} of ns/s`],
+  );
   assert.match(failures[0] ?? "", new RegExp(`^ns/s ${port} listen EADDRINUSE`));
   assert.equal(await isRefused(port, "127.0.0.2"), true);
   assert.equal((await ask(other, "/", { host: "127.0.0.2" })).status, 503, "the other service is served");
@@ -143,6 +150,7 @@ test("when one address cannot be had the service has none, it is told, and the n
   await health.syncServices(ports({ "ns/s": port, "ns/other": other }));
   assert.equal((await ask(port, "/", { host: "127.0.0.2" })).status, 503);
   assert.equal(failures.length, 1);
+  assert.deepEqual(standing.at(-1), []);
 });
 
 test("overlapping syncs end in the state of the last one", async () => {

@@ -8,6 +8,7 @@ import { createServer as createHttpServer, type IncomingMessage, type ServerResp
 import { createServer, type Server, type Socket } from "node:net";
 import type { Logger } from "../logging/logger.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
+import type { SyncFailure } from "../sync/backend.ts";
 import type { ServiceHealthPorts } from "../sync/observers.ts";
 import { JSON_TYPE, reply } from "./http-reply.ts";
 
@@ -25,6 +26,8 @@ export interface ServiceHealthOptions {
   readonly log: Logger;
   /** Told of each service whose port could not be opened, to log it; it is tried again at the next sync. */
   onListenFailure(service: string, port: number, error: Error): void;
+  /** Told after each sync which ports are not open; an empty list when all are. */
+  onFailures?(failures: readonly SyncFailure[]): void;
 }
 
 interface Entry {
@@ -132,6 +135,7 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
       entries.delete(service);
       drain(entry);
     }
+    const failures: SyncFailure[] = [];
     for (const [service, port] of ports) {
       if (entries.has(service)) continue;
       // Closed while we waited for another listener: open nothing more.
@@ -143,8 +147,10 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
       } catch (error) {
         const failure = error instanceof Error ? error : new Error(String(error));
         options.onListenFailure(service, port, failure);
+        failures.push({ subject: `health-check port ${port} of ${service}`, reason: failure.message });
       }
     }
+    options.onFailures?.(failures);
   }
 
   /** One reconciliation at a time, in the order asked for. */

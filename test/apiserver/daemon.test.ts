@@ -27,6 +27,13 @@ function eventsOf(server: TestApiServer): ReadonlyMap<unknown, Readonly<Record<s
   return new Map([...server.store.objects("events").values()].map(({ object }) => [object.reason, object]));
 }
 
+/** The UID that the server has given to an object. */
+function uidOf(server: TestApiServer, plural: "nodes" | "services", key: string): string {
+  const uid = server.store.objects(plural).get(key)?.object.metadata.uid;
+  assert.ok(uid !== undefined, key);
+  return uid;
+}
+
 /** Occupies a port of all addresses until the test ends. */
 async function occupy(t: TestContext, port: number): Promise<void> {
   const blocker = createServer();
@@ -47,7 +54,13 @@ inNetns(import.meta.url, { name: "apidaemon", timeoutMs: 180_000 }, () => {
     assert.doesNotMatch(daemon.log, /Failed to watch/);
     await daemon.until("the event", () => eventsOf(server).size > 0);
     const event = eventsOf(server).get("Starting");
-    assert.deepEqual(event?.regarding, { apiVersion: "v1", kind: "Node", name: "node-a" });
+    assert.deepEqual(event?.regarding, {
+      apiVersion: "v1",
+      kind: "Node",
+      name: "node-a",
+      uid: uidOf(server, "nodes", "node-a"),
+    });
+    assert.match(String(event?.note), /^Starting kube-proxy \(kube-proxy-ts [\d.]+\) in iptables mode$/);
     const agent = /^kube-proxy\/v1\.36\.2 \(linux\/\w+\) kubernetes\/unknown kube-proxy-ts\/[\d.]+ \([0-9a-f]{40}\)$/;
     assert.match(String(server.seen("watch", "services")[0]?.headers["user-agent"]), agent);
     assert.match(daemon.log.split("\n")[0] ?? "", /"Starting kube-proxy-ts" version=/);
@@ -116,7 +129,13 @@ inNetns(import.meta.url, { name: "apidaemon", timeoutMs: 180_000 }, () => {
     assert.deepEqual(
       [regarding, action, type],
       [
-        { apiVersion: "v1", kind: "Service", namespace: "default", name: "svc-1", uid: "default/svc-1" },
+        {
+          apiVersion: "v1",
+          kind: "Service",
+          namespace: "default",
+          name: "svc-1",
+          uid: uidOf(server, "services", "default/svc-1"),
+        },
         "Listen",
         "Warning",
       ],
@@ -127,6 +146,12 @@ inNetns(import.meta.url, { name: "apidaemon", timeoutMs: 180_000 }, () => {
     );
     server.put("endpointslices", slice(1, 2, 3));
     await daemon.until("the series", () => event()?.series !== undefined);
+    const failures = async () => Object(await (await fetch("http://127.0.0.1:10256/healthz")).json()).failures;
+    const [failure] = await failures();
+    assert.deepEqual([failure.ipFamily, failure.subject], ["IPv4", "health-check port 31234 of default/svc-1"]);
+    assert.match(failure.reason, /EADDRINUSE/);
+    server.put("services", service(1));
+    await daemon.until("no failures", async () => (await failures()) === undefined);
   });
 
   test("feature gates take pages away, and profiling adds some", async (t) => {

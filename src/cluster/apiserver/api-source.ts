@@ -1,7 +1,8 @@
 /** The API server as a source of cluster objects. */
 import type { Logger } from "../../logging/logger.ts";
 import type { Clock } from "../../sync/clock.ts";
-import type { ObjectKind, ObjectSink, ObjectSource } from "../object-source.ts";
+import type { ObjectKind, ObjectKinds, ObjectSink, ObjectSource } from "../object-source.ts";
+import type { EventSubject } from "./event-object.ts";
 import { Reflector, type ReflectorTimes } from "./reflector.ts";
 import { CLUSTER_RESOURCES, nodeResource, type WatchedResource } from "./resources.ts";
 import type { Transport } from "./transport.ts";
@@ -26,15 +27,32 @@ export interface ApiSourceOptions {
   readonly random?: () => number;
 }
 
+/** The source, and what events need to know of its objects. */
+export interface ApiSource extends ObjectSource {
+  /** The UID of an object as last delivered; undefined when it is not known. */
+  uidOf(subject: EventSubject): string | undefined;
+}
+
+/** What has been delivered of a kind, by `namespace/name` or name. */
+type Records = Map<ObjectKind, (key: string) => ObjectKinds[ObjectKind] | undefined>;
+
 /**
  * Makes the source. Its `run` rejects at the start when the files that the configuration names cannot be used (a
  * ClientConfigError), and later only when a receiver of events throws; everything else is waited out.
  */
-export function createApiSource(options: ApiSourceOptions): ObjectSource {
-  return { run: (sink, signal) => run(options, sink, signal) };
+export function createApiSource(options: ApiSourceOptions): ApiSource {
+  const records: Records = new Map();
+  return {
+    run: (sink, signal) => run(options, records, sink, signal),
+    uidOf({ kind, namespace, name }) {
+      const key = namespace === undefined ? name : `${namespace}/${name}`;
+      const record = records.get(kind === "Node" ? "nodes" : "services")?.(key);
+      return record !== undefined && "uid" in record && record.uid !== "" ? record.uid : undefined;
+    },
+  };
 }
 
-async function run(options: ApiSourceOptions, sink: ObjectSink, signal: AbortSignal): Promise<void> {
+async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink, signal: AbortSignal): Promise<void> {
   const { transport, nodeName, wanted } = options;
   await transport.checkFiles();
   if (signal.aborted) return;
@@ -42,7 +60,7 @@ async function run(options: ApiSourceOptions, sink: ObjectSink, signal: AbortSig
   const ended = AbortSignal.any([signal, failed.signal]);
   const reflect = async <K extends ObjectKind>(resource: WatchedResource<K>): Promise<void> => {
     try {
-      await follow(resource, options, sink, ended);
+      await follow(resource, options, records, sink, ended);
     } catch (error) {
       failed.abort();
       throw error;
@@ -67,6 +85,7 @@ async function run(options: ApiSourceOptions, sink: ObjectSink, signal: AbortSig
 async function follow<K extends ObjectKind>(
   resource: WatchedResource<K>,
   options: ApiSourceOptions,
+  records: Records,
   sink: ObjectSink,
   signal: AbortSignal,
 ): Promise<void> {
@@ -92,5 +111,6 @@ async function follow<K extends ObjectKind>(
     ...(times === undefined ? {} : { times }),
     ...(random === undefined ? {} : { random }),
   });
+  records.set(resource.kind, (key) => reflector.record(key));
   await reflector.run(signal);
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../sync/testing/fake-clock.ts";
 import { ApiError } from "./api-error.ts";
-import type { EventFacts } from "./event-object.ts";
+import type { EventFacts, EventSubject } from "./event-object.ts";
 import { createEventRecorder } from "./events.ts";
 import { recordingLog } from "./testing/recording-log.ts";
 import type { ApiRequest, ApiResponse } from "./transport.ts";
@@ -24,7 +24,10 @@ interface Sent {
 }
 
 /** A recorder whose requests are answered by `answer`, which may throw. */
-function setUp(answer: (request: Sent, count: number) => void = () => {}) {
+function setUp(
+  answer: (request: Sent, count: number) => void = () => {},
+  uidOf: (subject: EventSubject) => string | undefined = () => undefined,
+) {
   const clock = new FakeClock(Date.UTC(2026, 0, 2, 3, 4, 5));
   const log = recordingLog();
   const sent: Sent[] = [];
@@ -35,7 +38,14 @@ function setUp(answer: (request: Sent, count: number) => void = () => {}) {
     answer(current, sent.length);
     return Promise.resolve({ contentType: "application/json", body: (async function* () {})() });
   };
-  const recorder = createEventRecorder({ transport: { send }, hostname: "host.example", clock, log, random: () => 0 });
+  const recorder = createEventRecorder({
+    transport: { send },
+    hostname: "host.example",
+    uidOf,
+    clock,
+    log,
+    random: () => 0,
+  });
   const stop = new AbortController();
   const start = () => recorder.run(stop.signal);
   return { clock, log, sent, recorder, start, stop };
@@ -62,7 +72,7 @@ test("an event becomes the object that upstream writes", async () => {
     reportingInstance: "kube-proxy-host.example",
     action: "StartKubeProxy",
     reason: "Starting",
-    regarding: { apiVersion: "v1", kind: "Node", name: "node-a" },
+    regarding: { apiVersion: "v1", kind: "Node", name: "node-a", uid: "node-a" },
     type: "Normal",
   });
   stop.abort();
@@ -155,10 +165,29 @@ test("a thousand events wait at most, and long notes are cut to what the API tak
 test("an event about a Service goes into its namespace", async () => {
   const { clock, sent, recorder, start } = setUp();
   void start();
-  const regarding = { apiVersion: "v1", kind: "Service", namespace: "prod", name: "web", uid: "prod/web" } as const;
+  const regarding = { apiVersion: "v1", kind: "Service", namespace: "prod", name: "web" } as const;
   recorder.record({ ...STARTING, regarding });
   await clock.settle();
   assert.equal(sent[0]?.path, "/apis/events.k8s.io/v1/namespaces/prod/events");
+  assert.deepEqual(sent[0]?.object.regarding, regarding);
+});
+
+test("an event has the UID of its object; an object that was made again has events of its own", async () => {
+  const uids = new Map([["web", "uid-1"]]);
+  const { clock, sent, recorder, start } = setUp(undefined, ({ name }) => uids.get(name));
+  void start();
+  const regarding = { apiVersion: "v1", kind: "Service", namespace: "prod", name: "web" } as const;
+  recorder.record({ ...STARTING, regarding });
+  uids.set("web", "uid-2");
+  recorder.record({ ...STARTING, regarding });
+  await clock.settle();
+  assert.deepEqual(
+    sent.map(({ method, object }) => [method, Object(object.regarding).uid]),
+    [
+      ["POST", "uid-1"],
+      ["POST", "uid-2"],
+    ],
+  );
 });
 
 test("whoever waits for what was recorded is told when it was sent, or given up", async () => {

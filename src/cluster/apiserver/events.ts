@@ -9,6 +9,7 @@ import {
   type EventFacts,
   type EventIdentity,
   type EventSeries,
+  type EventSubject,
   eventNamespace,
   eventObject,
   REPORTING_CONTROLLER,
@@ -40,6 +41,8 @@ export interface EventRecorderOptions {
   readonly transport: Pick<Transport, "send">;
   /** The host's own name, not `hostnameOverride`. */
   readonly hostname: string;
+  /** The UID of what an event is about; `kubectl describe` finds events by it. @default unknown */
+  readonly uidOf?: (subject: EventSubject) => string | undefined;
   readonly clock: Clock;
   readonly log: Logger;
   /** Numbers from 0 up to 1. @default Math.random */
@@ -78,8 +81,9 @@ class Recorder implements EventRecorder {
     this.#refreshedAtMs = options.clock.monotonicMs();
   }
 
-  record(facts: EventFacts): void {
+  record(event: EventFacts): void {
     const { clock } = this.#options;
+    const facts = { ...event, regarding: this.#identified(event.regarding) };
     const nowMs = clock.now();
     const seenAtMs = clock.monotonicMs();
     const key = JSON.stringify(facts);
@@ -122,6 +126,12 @@ class Recorder implements EventRecorder {
   idle(): Promise<void> {
     if (this.#queue.length === 0 && !this.#isDelivering) return Promise.resolve();
     return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  /** With its UID. For a Node that is not known yet its name stands in, as kubelet's events have it: kubectl looks for both. */
+  #identified(subject: EventSubject): EventSubject {
+    const uid = this.#options.uidOf?.(subject) ?? (subject.kind === "Node" ? subject.name : undefined);
+    return uid === undefined ? subject : { ...subject, uid };
   }
 
   #newIdentity({ regarding }: EventFacts, nowMs: number): EventIdentity {

@@ -48,6 +48,11 @@ export class ObjectCache<K extends ObjectKind> {
     return this.#entries.size;
   }
 
+  /** @param key `namespace/name`, or the name. */
+  record(key: string): ObjectKinds[K] | undefined {
+    return this.#entries.get(key)?.record;
+  }
+
   /** A list begins; one that was not ended is forgotten. */
   beginList(): void {
     this.#generation++;

@@ -5,7 +5,7 @@
  */
 import type { Logger } from "../../logging/logger.ts";
 import type { Clock, Timer } from "../../sync/clock.ts";
-import type { ObjectKind, ObjectSink } from "../object-source.ts";
+import type { ObjectKind, ObjectKinds, ObjectSink } from "../object-source.ts";
 import { ApiError, type ApiErrorCode, isApiError } from "./api-error.ts";
 import { Backoff } from "./backoff.ts";
 import { FailureLog, type OnProblem } from "./failure-log.ts";
@@ -105,6 +105,11 @@ export class Reflector<K extends ObjectKind> {
     this.#cache = new ObjectCache(resource, sink, log);
     this.#failures = new FailureLog(log, clock, onProblem);
     this.#backoff = new Backoff(clock, random);
+  }
+
+  /** The object as last delivered. @param key `namespace/name`, or the name. */
+  record(key: string): ObjectKinds[K] | undefined {
+    return this.#cache.record(key);
   }
 
   /** Runs until the signal aborts; rejects only when a receiver of events throws. */

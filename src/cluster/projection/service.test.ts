@@ -37,6 +37,7 @@ test("a minimal manifest gets the API server's defaults", () => {
   assert.deepEqual(record, {
     namespace: "default",
     name: "web",
+    uid: "",
     type: "ClusterIP",
     clusterIP: "10.96.0.1",
     clusterIPs: ["10.96.0.1"],

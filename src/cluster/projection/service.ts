@@ -45,6 +45,7 @@ export function projectService(raw: unknown): Projection<ServiceRecord> {
   const record: ServiceRecord = {
     namespace: readNamespace(found, metadata),
     name: readName(found, metadata, "label"),
+    uid: stringField(found, metadata.uid, "metadata.uid"),
     type,
     clusterIP: addresses.clusterIP,
     clusterIPs: addresses.clusterIPs,

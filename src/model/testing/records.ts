@@ -10,6 +10,7 @@ export function makeService(overrides: Partial<ServiceRecord> = {}): ServiceReco
   return {
     namespace: "ns1",
     name: "svc1",
+    uid: "",
     type: "ClusterIP",
     clusterIP: "172.16.0.1",
     clusterIPs: ["172.16.0.1"],
