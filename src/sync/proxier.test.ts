@@ -337,6 +337,16 @@ describe("proxier: parts that the kernel refuses", () => {
     assert.equal(bench.health.isPending, false);
   });
 
+  it("names all rules when none could be programmed, until a sync succeeds", async () => {
+    const bench = new ProxierBench();
+    bench.backend.script = (call) => (call === 1 ? { error: new Error("the table is somebody else's") } : {});
+    await bench.start();
+    const failure = { subject: "iptables rules", reason: "the table is somebody else's" };
+    assert.deepEqual(bench.failures, [[failure]]);
+    await bench.clock.advance(30_000);
+    assert.deepEqual(bench.failures, [[failure], []]);
+  });
+
   it("does what follows the rules for the parts that are programmed", async () => {
     const bench = await start();
     assert.deepEqual(bench.serviceHealth.calls, [

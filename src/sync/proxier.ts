@@ -41,7 +41,10 @@ export interface ProxierOptions {
   readonly allowExternalIPs: boolean;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Told what the kernel refused, after every sync that left such parts, and once with nothing when all are gone. */
+  /**
+   * Told what the kernel refused, after every sync that left such parts or could program nothing, and once with nothing
+   * when all are gone.
+   */
   readonly onFailures?: (failures: readonly SyncFailure[]) => void;
 }
 
@@ -53,7 +56,7 @@ export interface ProxierStatus {
   readonly needsFullSync: boolean;
   /** The last sync did not bring the kernel to the wanted state. */
   readonly isFailing: boolean;
-  /** Refused by the kernel in the last sync that reached it. */
+  /** Refused by the kernel in the last sync; a single entry for all rules when it could not program anything. */
   readonly failures: readonly SyncFailure[];
 }
 
@@ -351,9 +354,18 @@ export class Proxier {
     }
   }
 
+  /** Nothing could be programmed, or nothing is known of what was: that concerns no part but all. */
+  #noteTotalFailure(error: unknown): void {
+    const { backend, onFailures } = this.#options;
+    const reason = error instanceof Error ? error.message : String(error);
+    this.#failures = [{ subject: `${backend.mode} rules`, reason }];
+    onFailures?.(this.#failures);
+  }
+
   #reportFailure(error: unknown): void {
     const { health, periods } = this.#options;
     this.#isFailing = true;
+    if (!(error instanceof IncompleteSyncError)) this.#noteTotalFailure(error);
     // Also syncs that nobody queued must show, or health would stay good for ever.
     health.queuedUpdate(this.family);
     this.#log.error("Sync failed", error, { retryingTime: formatMs(Math.min(periods.syncMs, this.#fullMs)) });

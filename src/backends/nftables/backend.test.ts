@@ -295,6 +295,53 @@ test("a watch that broke off is followed by a full sync when it goes on", async 
   await assert.rejects(watching, { message: "no buffer space" });
 });
 
+test("a policy that others changed is changed back where it is, and is seen after a restart, too", async () => {
+  const { rig } = await modelWithA();
+  const before = rig.list();
+  const hook = { type: "filter", hook: "forward", priority: 0 } as const;
+  await foreignInMemory(rig.kernel.connectAnother(), { kind: "drop-policy", chain: "filter-forward", hook });
+  assert.deepEqual(rig.lost, [undefined]);
+  assert.deepEqual(await texts(rig), ["add-chain filter-forward"]);
+  assert.deepEqual(rig.list(), before);
+  rig.close();
+  await foreignInMemory(rig.kernel.connectAnother(), { kind: "drop-policy", chain: "filter-forward", hook });
+  rig.restart();
+  assert.deepEqual(await texts(rig), ["add-chain filter-forward"]);
+});
+
+test("a table that was switched off is switched on once its rules are right", async () => {
+  const { rig } = await modelWithA();
+  const before = rig.list();
+  const foreign = rig.kernel.connectAnother();
+  await foreignInMemory(foreign, { kind: "flush-chain", chain: CHAIN });
+  await foreignInMemory(foreign, { kind: "switch-off" });
+  assert.deepEqual(await texts(rig), [`add-rule ${CHAIN}`, "add-table"]);
+  assert.deepEqual(rig.list(), before);
+  assert.equal((await foreign.read())?.isDormant, false);
+});
+
+test("an element that catches everything is removed", async () => {
+  const { rig } = await modelWithA();
+  const noEndpoints = SHARED_SETS.find(({ name }) => name === "no-endpoint-services") ?? assert.fail();
+  await foreignInMemory(rig.kernel.connectAnother(), { kind: "add-element", set: noEndpoints, key: [] });
+  assert.deepEqual(await texts(rig), ["delete-elements no-endpoint-services "]);
+});
+
+test("a chain of a service at a hook calls for the table to be made again", async () => {
+  const { rig } = await modelWithA();
+  const before = sorted(rig.list());
+  const foreign = rig.kernel.connectAnother();
+  const serviceIPs = SHARED_SETS.find(({ name }) => name === "service-ips") ?? assert.fail();
+  await foreign.transact([
+    { kind: "delete-elements", set: serviceIPs, keys: [[ip("10.96.0.1"), "tcp", 80]] },
+    { kind: "flush-chain", chain: CHAIN },
+    { kind: "delete-chain", chain: CHAIN },
+    { kind: "add-chain", chain: { name: CHAIN, hook: { type: "filter", hook: "forward", priority: 5 } } },
+  ]);
+  assert.deepEqual((await texts(rig)).slice(0, 2), ["delete-table", "add-table"]);
+  assert.deepEqual(sorted(rig.list()), before);
+});
+
 test("the table of another version is replaced", async () => {
   const { rig } = await modelWithA();
   const before = rig.list();

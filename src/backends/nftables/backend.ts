@@ -9,6 +9,7 @@ import {
   type NftForeignChange,
   type NftTableContent,
 } from "../../kernel/nftables/nftables.ts";
+import type { NftFamily } from "../../kernel/nftables/ruleset.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { FrontEndIndex } from "../../model/front-ends.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
@@ -22,15 +23,16 @@ import { TransactionDraft } from "./draft.ts";
 import type { DifferenceOptions } from "./element-difference.ts";
 import { assessDamage, someNames } from "./foreign-damage.ts";
 import { type KeptPortHint, keptPorts } from "./kept-ports.ts";
-import { isAffinitySet, isServiceChain } from "./names.ts";
+import { isAffinitySet, isServiceChain, TABLE, TABLE_COMMENT } from "./names.ts";
 import { applyPiecemeal, isAttributable, type PortChange } from "./piecemeal.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
 import { planStatic } from "./plan-static.ts";
 import { type DesiredPort, desiredPort, type InstalledPort } from "./port-objects.ts";
 import { prepareChains } from "./preparation.ts";
-import { hasOurShape, type ReconcileOptions, type Reconciliation, reconcile, type WantedTable } from "./reconcile.ts";
+import { type ReconcileOptions, type Reconciliation, reconcile, type WantedTable } from "./reconcile.ts";
 import { repairShared } from "./repair.ts";
+import { hasOurShape } from "./table-shape.ts";
 import { TableState } from "./table-state.ts";
 
 /** How often a full sync starts again because somebody else changed the ruleset while it was being worked out. */
@@ -211,17 +213,33 @@ export class NftablesBackend implements Backend {
     const whole = await reconcile(content, wanted, options);
     try {
       await this.#committer.commit(whole.draft, content?.generation);
+      await this.#wake(content);
       this.#state = whole.state;
       this.#refused = new Map();
       return;
     } catch (error) {
+      if (content?.hasOtherFlags === true && error instanceof NftError && error.code === "denied") {
+        throw new NftError("denied", ownedTable(this.#options.nft.family), error.operation, { cause: error });
+      }
       if (!isAttributable(error)) throw error;
       this.#options.log.error("nftables full sync was refused, looking for the service port that is at fault", error);
     }
     const { base, changes } = await this.#setAside(whole, content, wanted, input, options);
     await this.#committer.commit(base.draft, content?.generation);
+    await this.#wake(content);
     this.#state = base.state;
     await this.#applyPiecemeal(changes, input, signal);
+  }
+
+  /**
+   * Switches a table on again that was switched off. Comes after the rules are right, because the kernel does not take
+   * this and changes of base chains in one transaction.
+   */
+  async #wake(content: NftTableContent | undefined): Promise<void> {
+    if (content?.isDormant !== true) return;
+    const draft = new TransactionDraft();
+    draft.add("table", { kind: "add-table", comment: TABLE_COMMENT });
+    await this.#committer.commit(draft);
   }
 
   /** Reads the table, and once more when many chains were made that were missing. */
@@ -301,6 +319,11 @@ export class NftablesBackend implements Backend {
       serviceCIDRs: cidrs.filter((cidr) => familyOf(cidr) === this.family).sort(),
     };
   }
+}
+
+function ownedTable(family: NftFamily): string {
+  const name = `table ${family} ${TABLE}`;
+  return `nftables: ${name} belongs to another process (flag owner), and the kernel lets nobody else change it: end that process`;
 }
 
 /** Whether a chain or set belongs to a service port. */

@@ -43,8 +43,9 @@ export function assessDamage(
       names.add(name);
     }
   }
-  // What looks like ours and belongs to nobody must go.
-  return ofServices.size > 0 ? { kind: "total" } : { kind: "known", ports, names };
+  // What looks like ours and belongs to nobody must go; and what was made again may be of another kind.
+  const isOfAnyKind = [...names].some((name) => change.defined.has(name));
+  return ofServices.size > 0 || isOfAnyKind ? { kind: "total" } : { kind: "known", ports, names };
 }
 
 const LOGGED_NAMES = 10;

@@ -9,7 +9,8 @@ import type { DifferenceOptions } from "./element-difference.ts";
 import { TABLE_COMMENT } from "./names.ts";
 import { isAttributable } from "./piecemeal.ts";
 import type { DesiredPort } from "./port-objects.ts";
-import { hasOurShape, type WantedTable } from "./reconcile.ts";
+import type { WantedTable } from "./reconcile.ts";
+import { hasOurShape } from "./table-shape.ts";
 
 /**
  * How long a portion should take the kernel, which on many machines gives the processor to nobody else meanwhile, not even

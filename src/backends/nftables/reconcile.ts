@@ -3,13 +3,14 @@
  * whatever others have put into the table under names that are not ours, stay. No I/O.
  */
 import type { NftTableContent } from "../../kernel/nftables/nftables.ts";
-import type { NftHook } from "../../kernel/nftables/ruleset.ts";
+import type { NftChain } from "../../kernel/nftables/ruleset.ts";
 import { type ChainPresence, TransactionDraft } from "./draft.ts";
 import { changeElements, type DifferenceOptions } from "./element-difference.ts";
 import { isAffinitySet, isServiceChain, SETS, TABLE_COMMENT } from "./names.ts";
 import type { PlanFacts } from "./plan-options.ts";
 import { SHARED_SETS, type StaticPlan } from "./plan-static.ts";
 import { chainDigest, type DesiredPort, digestOf, type InstalledPort, installedPort } from "./port-objects.ts";
+import { hasOurShape } from "./table-shape.ts";
 import { TableState } from "./table-state.ts";
 
 /** What shall be in the table. A service port is in `ports` or in `kept`. */
@@ -52,6 +53,8 @@ export async function reconcile(
   }
   for (const chain of plan.chains) {
     chains.add(chain.name);
+    const { rules: _rules, ...head } = chain;
+    if (hasOtherPolicy(usable, chain)) draft.add("add-chains", { kind: "add-chain", chain: head });
     const presence = presenceOf(usable, chain.name, digestOf(chain));
     if (presence !== undefined) draft.writeChain(chain, presence);
   }
@@ -110,20 +113,8 @@ function fixedElements({ nodePortIPs }: PlanFacts) {
   return nodePortIPs.ips.map((ip) => ({ set: SETS.nodePortIPs, element: { key: [ip] } }));
 }
 
-/** A table whose fixed parts are of another kind (an old version's, somebody else's) cannot be changed into ours. */
-export function hasOurShape(content: NftTableContent, plan: StaticPlan): boolean {
-  for (const { name, hook } of plan.chains) {
-    const present = content.chains.get(name);
-    if (present !== undefined && !sameHook(present.hook, hook)) return false;
-  }
-  for (const set of SHARED_SETS) {
-    const present = content.sets.get(set.name);
-    if (present === undefined) continue;
-    if (present.isMap !== set.isMap || present.key?.join() !== set.key.join()) return false;
-  }
-  return true;
-}
-
-function sameHook(a: NftHook | undefined, b: NftHook | undefined): boolean {
-  return a?.type === b?.type && a?.hook === b?.hook && a?.priority === b?.priority;
+/** A base chain that drops what its rules leave, or the other way round: that can be changed where it is. */
+function hasOtherPolicy(content: NftTableContent | undefined, { name, hook }: NftChain): boolean {
+  const present = content?.chains.get(name)?.hook;
+  return present !== undefined && present !== "other" && present.policy !== hook?.policy;
 }

@@ -190,6 +190,8 @@ export class MemoryNftKernel {
     const { chains, sets } = this.#table;
     return {
       generation: this.#generation,
+      isDormant: this.#table.isDormant,
+      hasOtherFlags: false,
       chains: new Map(
         Array.from(chains, ([name, { hook, rules }]) => [
           name,
@@ -238,16 +240,21 @@ export class MemoryNftKernel {
 function changeOf(operations: readonly NftOperation[], by: MemoryProgram): NftForeignChange {
   const chains = new Set<string>();
   const sets = new Set<string>();
+  const defined = new Set<string>();
   let isTotal = false;
   for (const operation of operations) {
     switch (operation.kind) {
       case "add-table":
-        break;
       case "delete-table":
         isTotal = true;
         break;
       case "add-chain":
         chains.add(operation.chain.name);
+        defined.add(operation.chain.name);
+        break;
+      case "add-set":
+        sets.add(operation.set.name);
+        defined.add(operation.set.name);
         break;
       case "flush-chain":
       case "delete-chain":
@@ -261,5 +268,5 @@ function changeOf(operations: readonly NftOperation[], by: MemoryProgram): NftFo
         sets.add(operation.set.name);
     }
   }
-  return { chains, sets, isTotal, by: { pid: by.pid, name: by.name } };
+  return { chains, sets, defined, isTotal, by: { pid: by.pid, name: by.name } };
 }

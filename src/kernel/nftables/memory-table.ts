@@ -24,7 +24,7 @@ export interface MemoryRule {
 
 export interface MemoryChain {
   readonly name: string;
-  readonly hook: NftHook | undefined;
+  hook: NftHook | undefined;
   readonly comment: string | undefined;
   readonly rules: MemoryRule[];
   /** Rules and elements that go here. */
@@ -45,6 +45,7 @@ type Undo = () => void;
 export class MemoryTable {
   exists = false;
   comment = "";
+  isDormant = false;
   chains = new Map<string, MemoryChain>();
   sets = new Map<string, MemorySet>();
   readonly #undo: Undo[] = [];
@@ -63,6 +64,7 @@ export class MemoryTable {
     };
     if (operation.kind === "add-table") {
       if (!this.exists) this.#change(() => this.#swap(true, operation.comment));
+      this.#setDormant(operation.isDormant ?? false);
       return;
     }
     if (!this.exists) refuse("not_found", "there is no table");
@@ -126,9 +128,20 @@ export class MemoryTable {
   }
 
   #swap(exists: boolean, comment: string): Undo {
-    const before = { exists: this.exists, comment: this.comment, chains: this.chains, sets: this.sets };
-    Object.assign(this, { exists, comment, chains: new Map(), sets: new Map() });
+    const { exists: existed, comment: said, isDormant, chains, sets } = this;
+    const before = { exists: existed, comment: said, isDormant, chains, sets };
+    Object.assign(this, { exists, comment, isDormant: false, chains: new Map(), sets: new Map() });
     return () => void Object.assign(this, before);
+  }
+
+  #setDormant(isDormant: boolean): void {
+    this.#change(() => {
+      const before = this.isDormant;
+      this.isDormant = isDormant;
+      return () => {
+        this.isDormant = before;
+      };
+    });
   }
 
   #chain(name: string, refuse: Refuse): MemoryChain {
@@ -149,6 +162,12 @@ export class MemoryTable {
       if (known?.hook !== hook.hook || known.priority !== hook.priority) {
         refuse("unsupported", `${name} is at another hook or priority`);
       }
+      this.#change(() => {
+        present.hook = hook;
+        return () => {
+          present.hook = known;
+        };
+      });
       return;
     }
     this.#change(() => {
@@ -242,7 +261,7 @@ export class MemoryTable {
     const { set, elements } = target;
     const { key, verdict } = element;
     const id = elementKey(key);
-    if (key.length !== set.key.length) refuse("failed", `${id} is no key of ${set.name}`);
+    if (key.length !== set.key.length && key.length !== 0) refuse("failed", `${id} is no key of ${set.name}`);
     if (set.isMap !== (verdict !== undefined))
       refuse("failed", `${set.name} { ${id} }: a map needs verdicts, a set none`);
     if (verdict !== undefined) this.#checkVerdict(verdict, refuse);

@@ -8,9 +8,11 @@ import {
   NFT_GOTO,
   NFT_JUMP,
   NFT_SET_ANONYMOUS,
+  NFT_SET_ELEM_CATCHALL,
   NFT_SET_EVAL,
   NFT_SET_MAP,
   NFT_SET_TIMEOUT,
+  NFT_TABLE_F_DORMANT,
   NFT_TYPES,
 } from "../netlink/nftables/constants.ts";
 import type { NftVerdictData } from "../netlink/nftables/data.ts";
@@ -19,18 +21,15 @@ import type { NftChainHeadObject, NftElementObject, NftSetHead } from "../netlin
 import { commentOf, originOf } from "../netlink/nftables/userdata.ts";
 import { digestOfOrigin } from "./netlink-origin.ts";
 import { decodeKey, type FamilyLayout, keyTypesOf } from "./netlink-values.ts";
-import type { NftChainContent, NftSetContent } from "./nftables.ts";
+import type { NftChainContent, NftSetContent, NftTableContent } from "./nftables.ts";
 import type { NftElement, NftHook, NftKeyType, NftVerdict } from "./ruleset.ts";
 
 /** What a table holds, but for the generation. */
-export interface TableObjects {
-  readonly chains: ReadonlyMap<string, NftChainContent>;
-  readonly sets: ReadonlyMap<string, NftSetContent>;
-}
+export type TableObjects = Omit<NftTableContent, "generation">;
 
 const OBJECTS_PER_LOOK = 128;
-/** A table that is switched off. */
-const NFT_TABLE_F_DORMANT = 1;
+/** What the kernel lets a set grow to that packets fill. */
+const DYNAMIC_SET_SIZE = 65_535;
 
 /**
  * Reads a table piece by piece; undefined when there is none. It may have changed meanwhile: compare generations.
@@ -45,9 +44,8 @@ export async function readTable(
   const { nfproto } = layout;
   const found = (await client.tables(nfproto)).find(({ name }) => name === table);
   if (found === undefined) return undefined;
-  // A table that is switched off hooks nothing, whatever its chains say.
-  const isActive = ((found.flags ?? 0) & NFT_TABLE_F_DORMANT) === 0;
-  const chains = new Map<string, { hook: NftHook | undefined; ruleDigests: (string | undefined)[] }>();
+  const { flags: tableFlags = 0 } = found;
+  const chains = new Map<string, { hook: NftChainContent["hook"]; ruleDigests: (string | undefined)[] }>();
   const slice = new EventLoopSlice();
   let looks = 0;
   const breathe = () => (++looks % OBJECTS_PER_LOOK === 0 ? slice.breathe() : undefined);
@@ -55,7 +53,7 @@ export async function readTable(
     if (chain.name === undefined) continue;
     const pause = breathe();
     if (pause !== undefined) await pause;
-    chains.set(chain.name, { hook: isActive ? hookOf(chain) : undefined, ruleDigests: [] });
+    chains.set(chain.name, { hook: hookOf(chain), ruleDigests: [] });
   }
   for (const { chain, userdata } of await client.ruleHeads(nfproto, table)) {
     const pause = breathe();
@@ -77,7 +75,12 @@ export async function readTable(
       elements,
     });
   }
-  return { chains, sets };
+  return {
+    isDormant: (tableFlags & NFT_TABLE_F_DORMANT) !== 0,
+    hasOtherFlags: (tableFlags & ~NFT_TABLE_F_DORMANT) !== 0,
+    chains,
+    sets,
+  };
 }
 
 /** Names a set with keys of these types. */
@@ -108,27 +111,37 @@ const HOOK_NAMES: ReadonlyMap<number, NftHook["hook"]> = new Map(
   (Object.keys(NF_INET_HOOKS) as NftHook["hook"][]).map((name) => [NF_INET_HOOKS[name], name]), // the table's own keys
 );
 
-/** Undefined also for what is no hook of ours: another type, or one that drops what the rules leave. */
-function hookOf({ type, hook, policy }: NftChainHeadObject): NftHook | undefined {
-  const name = HOOK_NAMES.get(hook?.hooknum ?? -1);
-  if (name === undefined || (type !== "filter" && type !== "nat") || policy !== NF_ACCEPT) return undefined;
-  return { type, hook: name, priority: hook?.priority ?? 0 };
+function hookOf({ type, hook, policy }: NftChainHeadObject): NftChainContent["hook"] {
+  if (hook === undefined) return undefined;
+  const name = HOOK_NAMES.get(hook.hooknum ?? -1);
+  if (name === undefined || (type !== "filter" && type !== "nat")) return "other";
+  const known: NftHook = { type, hook: name, priority: hook.priority ?? 0 };
+  return policy === NF_ACCEPT ? known : { ...known, policy: "drop" };
 }
 
-/** Undefined for sets of other types, and for those of other kinds (intervals, values that are no verdicts). */
-function keyOf({ flags = 0, keyType = 0, dataType }: NftSetHead, layout: FamilyLayout): NftKeyType[] | undefined {
-  if ((flags & ~(NFT_SET_MAP | NFT_SET_TIMEOUT | NFT_SET_EVAL)) !== 0) return undefined;
-  if ((flags & NFT_SET_MAP) !== 0 && dataType !== NFT_TYPES.verdict) return undefined;
+/**
+ * Undefined for sets of other types, and for those of other kinds: intervals, values that are no verdicts, a size at which
+ * elements are refused, elements that expire or that count or limit.
+ */
+function keyOf(set: NftSetHead, layout: FamilyLayout): NftKeyType[] | undefined {
+  const { flags = 0, keyType = 0, dataType, timeout, policy = 0, description, expression, expressions } = set;
+  const isDynamic = flags === (NFT_SET_TIMEOUT | NFT_SET_EVAL) && timeout !== undefined;
+  if (flags !== 0 && flags !== NFT_SET_MAP && !isDynamic) return undefined;
+  if (flags === NFT_SET_MAP && dataType !== NFT_TYPES.verdict) return undefined;
+  const { size = 0 } = description ?? {};
+  if (size !== 0 && !(isDynamic && size === DYNAMIC_SET_SIZE)) return undefined;
+  if (policy !== 0 || expression !== undefined || expressions !== undefined) return undefined;
   return keyTypesOf(keyType, layout);
 }
 
 /** Undefined for what is no such element at all. */
 function elementOf(
-  { key: data, data: value, userdata }: NftElementObject,
+  { key: data, data: value, flags = 0, userdata }: NftElementObject,
   key: readonly NftKeyType[],
   layout: FamilyLayout,
 ): NftElement | undefined {
-  const values = data?.value && decodeKey(key, data.value, layout);
+  const isCatchAll = (flags & NFT_SET_ELEM_CATCHALL) !== 0;
+  const values = isCatchAll ? [] : data?.value && decodeKey(key, data.value, layout);
   if (values === undefined) return undefined;
   const verdict = value?.verdict && verdictOf(value.verdict);
   const comment = commentOf(userdata);

@@ -182,19 +182,34 @@ inNetns(import.meta.url, { name: "nftnetlink" }, () => {
   });
 
   describe("what is not ours is not taken for it", () => {
-    test("a table that was switched off hooks nothing", async (t) => {
+    test("a table that was switched off says so", async (t) => {
       const { ours } = open(t);
       await ours.transact(EXAMPLE);
-      assert.deepEqual((await ours.read())?.chains.get("out")?.hook, OUTPUT);
+      assert.equal((await ours.read())?.isDormant, false);
       nft(`add table ip ${TABLE} { flags dormant ; }\n`);
-      assert.equal((await ours.read())?.chains.get("out")?.hook, undefined);
+      const content = await ours.read();
+      assert.deepEqual([content?.isDormant, content?.hasOtherFlags], [true, false]);
+      await ours.transact([{ kind: "add-table", comment: "" }]);
+      assert.doesNotMatch(list(), /dormant/);
     });
 
-    test("nor does a chain that drops what it lets through otherwise", async (t) => {
+    test("a chain that drops what its rules leave says so, one of another type is of no kind of ours", async (t) => {
       const { ours } = open(t);
       await ours.transact(EXAMPLE);
-      nft(`chain ip ${TABLE} out { policy drop ; }\n`);
-      assert.equal((await ours.read())?.chains.get("out")?.hook, undefined);
+      nft(`chain ip ${TABLE} out { policy drop ; }\nadd chain ip ${TABLE} r { type route hook output priority 0 ; }\n`);
+      const chains = (await ours.read())?.chains;
+      assert.deepEqual(chains?.get("out")?.hook, { ...OUTPUT, policy: "drop" });
+      assert.equal(chains?.get("r")?.hook, "other");
+    });
+
+    test("a set that is bounded, or whose elements expire, count or limit, has no key of ours", async (t) => {
+      const { ours } = open(t);
+      await ours.transact(EXAMPLE);
+      const sets = ["size 7 ;", "flags timeout ;", "timeout 5s ;", "policy memory ;", "counter ;", "flags constant ;"];
+      nft(sets.map((more, n) => `add set ip ${TABLE} s${n} { type ipv4_addr ; ${more} }\n`).join(""));
+      const content = await ours.read();
+      for (const [n, more] of sets.entries()) assert.deepEqual(content?.sets.get(`s${n}`)?.key, undefined, more);
+      assert.deepEqual(content?.sets.get(ADDRESSES.name)?.key, ["address"]);
     });
 
     test("sets of other kinds have no key of ours, elements of others keep their bytes", async (t) => {

@@ -11,6 +11,7 @@ import {
   NFT_JUMP,
   NFT_SET_ANONYMOUS,
   NFT_SET_CONSTANT,
+  NFT_SET_ELEM_CATCHALL,
   NFT_SET_ELEM_INTERVAL_END,
   NFT_SET_EVAL,
   NFT_SET_INTERVAL,
@@ -28,7 +29,7 @@ import {
   setUserdata,
 } from "../netlink/nftables/userdata.ts";
 import { addressBytes, encodeKey, type FamilyLayout, keyBytes, keyTypeId, putAddress } from "./netlink-values.ts";
-import type { NftElement, NftSet, NftTarget, NftVerdict } from "./ruleset.ts";
+import type { NftElement, NftSet, NftTarget, NftValue, NftVerdict } from "./ruleset.ts";
 
 /** A verdict in a register. */
 export function verdictData(verdict: NftVerdict): NftVerdictData {
@@ -64,10 +65,15 @@ export function setObject(set: NftSet, layout: FamilyLayout): NftSetObject {
   };
 }
 
+/** An element of a named set by its key. @throws RangeError when the key does not fit. */
+export function keyObject(set: NftSet, key: readonly NftValue[], layout: FamilyLayout): NftElementObject {
+  return key.length === 0 ? { flags: NFT_SET_ELEM_CATCHALL } : { key: { value: encodeKey(set.key, key, layout) } };
+}
+
 /** An element of a named set. @throws RangeError when the key does not fit. */
 export function elementObject(set: NftSet, element: NftElement, layout: FamilyLayout): NftElementObject {
   return {
-    key: { value: encodeKey(set.key, element.key, layout) },
+    ...keyObject(set, element.key, layout),
     data: element.verdict && { verdict: verdictData(element.verdict) },
     userdata: element.comment === undefined ? undefined : commentUserdata(element.comment),
   };

@@ -5,13 +5,13 @@
 
 import { EventLoopSlice } from "../event-loop-slice.ts";
 import { NftBatch } from "../netlink/nftables/batch.ts";
-import { NF_INET_HOOKS } from "../netlink/nftables/constants.ts";
+import { NF_ACCEPT, NF_DROP, NF_INET_HOOKS, NFT_TABLE_F_DORMANT } from "../netlink/nftables/constants.ts";
 import type { NftElementObject } from "../netlink/nftables/objects.ts";
 import { commentUserdata, ruleUserdata } from "../netlink/nftables/userdata.ts";
 import { ruleExpressions } from "./netlink-expressions.ts";
 import { originOfDigest } from "./netlink-origin.ts";
-import { elementObject, setObject } from "./netlink-sets.ts";
-import { encodeKey, type FamilyLayout } from "./netlink-values.ts";
+import { elementObject, keyObject, setObject } from "./netlink-sets.ts";
+import type { FamilyLayout } from "./netlink-values.ts";
 import { type NftChainHead, NftError, type NftOperation } from "./nftables.ts";
 import { ruleDigest } from "./rule-digest.ts";
 import type { NftRule } from "./ruleset.ts";
@@ -103,7 +103,11 @@ class OperationEncoder {
     const table = this.#table;
     switch (operation.kind) {
       case "add-table":
-        this.#batch.add("table", { name: table, flags: 0, userdata: commentUserdata(operation.comment) });
+        this.#batch.add("table", {
+          name: table,
+          flags: operation.isDormant === true ? NFT_TABLE_F_DORMANT : 0,
+          userdata: commentUserdata(operation.comment),
+        });
         return;
       case "delete-table":
         this.#batch.delete("table", { name: table });
@@ -146,9 +150,7 @@ class OperationEncoder {
         const { set, keys } = operation;
         for (let start = 0; start < keys.length; start += ELEMENTS_PER_LOOK) {
           const part = keys.slice(start, start + ELEMENTS_PER_LOOK);
-          const items = part.map(
-            (key): NftElementObject => ({ key: { value: encodeKey(set.key, key, this.#layout) } }),
-          );
+          const items = part.map((key): NftElementObject => keyObject(set, key, this.#layout));
           this.#batch.deleteElements(table, set.name, items);
           yield;
         }
@@ -160,7 +162,11 @@ class OperationEncoder {
     this.#batch.add("chain", {
       table: this.#table,
       name,
-      ...(hook && { type: hook.type, hook: { hooknum: NF_INET_HOOKS[hook.hook], priority: hook.priority } }),
+      ...(hook && {
+        type: hook.type,
+        hook: { hooknum: NF_INET_HOOKS[hook.hook], priority: hook.priority },
+        policy: hook.policy === "drop" ? NF_DROP : NF_ACCEPT,
+      }),
       ...(comment === undefined ? {} : { userdata: commentUserdata(comment) }),
     });
   }

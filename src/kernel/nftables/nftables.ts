@@ -9,8 +9,10 @@ export type NftChainHead = Omit<NftChain, "rules">;
 
 /** One step of a transaction. Adding what exists is no error, as long as it is the same kind of thing. */
 export type NftOperation =
-  | { readonly kind: "add-table"; readonly comment: string }
+  /** A table that is there and dormant works from then on, unless the operation is to make it dormant. */
+  | { readonly kind: "add-table"; readonly comment: string; readonly isDormant?: boolean }
   | { readonly kind: "delete-table" }
+  /** A base chain that is there gets the policy. */
   | { readonly kind: "add-chain"; readonly chain: NftChainHead }
   | { readonly kind: "flush-chain"; readonly chain: string }
   /** The chain must be empty and nothing may refer to it any more. */
@@ -26,14 +28,14 @@ export type NftOperation =
 
 /** What the kernel holds of a chain. A rule that this program wrote is known by its digest; a foreign one has none. */
 export interface NftChainContent {
-  /** Undefined for a regular chain. */
-  readonly hook: NftHook | undefined;
+  /** Undefined for a regular chain; "other" for a base chain of a kind that this program never makes. */
+  readonly hook: NftHook | "other" | undefined;
   readonly ruleDigests: readonly (string | undefined)[];
 }
 
 /** What the kernel holds of a set. Elements that packets made are left out (`timeoutSeconds` sets). */
 export interface NftSetContent {
-  /** Undefined when it is not made of types that this program uses. */
+  /** Undefined when it is not made of types that this program uses, or has properties that it never gives (a size, …). */
   readonly key: readonly NftKeyType[] | undefined;
   readonly isMap: boolean;
   readonly timeoutSeconds: number | undefined;
@@ -44,6 +46,10 @@ export interface NftSetContent {
 export interface NftTableContent {
   /** Generation of the ruleset that this was read in. */
   readonly generation: number;
+  /** Whether it is switched off: nothing in it is in force. */
+  readonly isDormant: boolean;
+  /** Whether it has flags that this program never gives, such as those of a table that belongs to one process. */
+  readonly hasOtherFlags: boolean;
   readonly chains: ReadonlyMap<string, NftChainContent>;
   readonly sets: ReadonlyMap<string, NftSetContent>;
 }
@@ -54,7 +60,9 @@ export interface NftForeignChange {
   readonly chains: ReadonlySet<string>;
   /** Sets that were touched; elements are not listed. */
   readonly sets: ReadonlySet<string>;
-  /** The table itself was deleted, or notifications were lost: anything may have changed. */
+  /** Those among the chains and sets that were made or defined again: they may be of another kind now. */
+  readonly defined: ReadonlySet<string>;
+  /** The table itself was changed or deleted, or notifications were lost: anything may have changed. */
   readonly isTotal: boolean;
   /** The process that did it, where the kernel says so. */
   readonly by: { readonly pid: number; readonly name: string } | undefined;

@@ -69,7 +69,7 @@ function verdictJson(verdict: NftVerdict): Json {
 /** A chain without its rules. Pure. */
 export function chainJson({ family, table }: TableName, chain: NftChain): Json {
   const { hook } = chain;
-  const base = hook && { type: hook.type, hook: hook.hook, prio: hook.priority, policy: "accept" };
+  const base = hook && { type: hook.type, hook: hook.hook, prio: hook.priority, policy: hook.policy ?? "accept" };
   return { chain: { family, table, name: chain.name, ...base } };
 }
 

@@ -38,6 +38,7 @@ interface Watcher extends WatchedTable {
   readonly fail: (error: unknown) => void;
   chains: Set<string>;
   sets: Set<string>;
+  defined: Set<string>;
   isTotal: boolean;
   /** Generation of the last foreign change that was told. */
   touchedAt: number | undefined;
@@ -99,6 +100,7 @@ export class RulesetMonitor {
         fail,
         chains: new Set(),
         sets: new Set(),
+        defined: new Set(),
         isTotal: false,
         touchedAt: undefined,
       };
@@ -235,18 +237,25 @@ function hasNews({ chains, sets, isTotal }: Watcher): boolean {
   return isTotal || chains.size > 0 || sets.size > 0;
 }
 
-function note(watcher: Watcher, { kind, name }: Announcement): void {
-  if (kind === "chain" && name !== undefined) watcher.chains.add(name);
-  else if (kind === "set" && name !== undefined && !name.startsWith(ANONYMOUS)) watcher.sets.add(name);
-  else if (kind === "table") watcher.isTotal = true;
+function note(watcher: Watcher, { kind, name, isDefinition }: Announcement): void {
+  if (kind === "table") watcher.isTotal = true;
+  if (name === undefined || name.startsWith(ANONYMOUS)) return;
+  if (kind === "chain") watcher.chains.add(name);
+  else if (kind === "set") watcher.sets.add(name);
+  if (isDefinition) watcher.defined.add(name);
 }
 
 function tell(watcher: Watcher, generation: number, by: NftForeignChange["by"]): void {
-  const { chains, sets, isTotal } = watcher;
+  const { chains, sets, defined, isTotal } = watcher;
   watcher.touchedAt = generation;
   watcher.chains = new Set();
   watcher.sets = new Set();
+  watcher.defined = new Set();
   watcher.isTotal = false;
   // With the table goes everything in it: too much to name.
-  watcher.onChange(isTotal ? { chains: NOTHING, sets: NOTHING, isTotal, by } : { chains, sets, isTotal, by });
+  watcher.onChange(
+    isTotal
+      ? { chains: NOTHING, sets: NOTHING, defined: NOTHING, isTotal, by }
+      : { chains, sets, defined, isTotal, by },
+  );
 }

@@ -77,7 +77,7 @@ function durationText(seconds: number): string {
 function chainText({ name, hook, comment, rules }: NftChain, family: NftFamily): string {
   return block(`chain ${name}`, [
     comment === undefined ? undefined : `comment ${quoted(comment)}`,
-    hook && `type ${hook.type} hook ${hook.hook} priority ${priorityText(hook)}; policy accept;`,
+    hook && `type ${hook.type} hook ${hook.hook} priority ${priorityText(hook)}; policy ${hook.policy ?? "accept"};`,
     ...rules.map((rule) => ruleText(rule, family)),
   ]);
 }

@@ -73,6 +73,8 @@ export interface NftHook {
   readonly type: "filter" | "nat";
   readonly hook: "prerouting" | "input" | "forward" | "output" | "postrouting";
   readonly priority: number;
+  /** What becomes of packets that the rules leave. @default "accept" */
+  readonly policy?: "drop";
 }
 
 export interface NftChain {
@@ -86,6 +88,7 @@ export interface NftChain {
 export type NftValue = IpAddress | NftProtocol | number;
 
 export interface NftElement {
+  /** Empty: the element that catches all keys that are not in the set. */
   readonly key: readonly NftValue[];
   /** Maps only. */
   readonly verdict?: NftVerdict;

@@ -45,6 +45,8 @@ interface Damage {
   readonly lost: RegExp;
   /** Objects that the repair may touch at most; a rule that is replaced counts twice. */
   readonly touched: number;
+  /** Transactions that repair it. @default 1 */
+  readonly batches?: number;
 }
 
 const AT = "ip kube-proxy";
@@ -127,6 +129,110 @@ const DAMAGES: readonly Damage[] = [
     touched: 8,
   },
   {
+    name: "a base chain is made to drop what its rules leave",
+    commands: () => [`chain ${AT} filter-forward { policy drop; }`],
+    lost: /chains="filter-forward"/,
+    touched: 1,
+  },
+  {
+    name: "the table is switched off",
+    commands: () => [`add table ${AT} { flags dormant; }`],
+    lost: /wholeTable=true/,
+    touched: 1,
+  },
+  {
+    name: "the table is made again, switched off, with a base chain that drops",
+    commands: () => [
+      `delete table ${AT}`,
+      `add table ${AT} { flags dormant; }`,
+      `add chain ${AT} filter-forward { type filter hook forward priority 0; policy drop; }`,
+    ],
+    lost: /wholeTable=true/,
+    touched: Number.POSITIVE_INFINITY,
+    batches: 2,
+  },
+  ...[
+    "type nat hook output priority -90",
+    "type filter hook output priority -100",
+    "type nat hook input priority 100",
+  ].map(
+    (kind): Damage => ({
+      name: `a base chain becomes one of ${kind}`,
+      commands: () => [`delete chain ${AT} nat-output`, `add chain ${AT} nat-output { ${kind}; }`],
+      lost: /chains="nat-output"/,
+      touched: Number.POSITIVE_INFINITY,
+    }),
+  ),
+  {
+    name: "a base chain becomes a regular one",
+    commands: () => [`delete chain ${AT} nat-postrouting`, `add chain ${AT} nat-postrouting`],
+    lost: /chains="nat-postrouting"/,
+    touched: Number.POSITIVE_INFINITY,
+  },
+  {
+    name: "a fixed chain becomes a base chain that drops",
+    commands: () => [
+      `flush chain ${AT} nat-postrouting`,
+      `flush chain ${AT} masquerading`,
+      `delete chain ${AT} masquerading`,
+      `add chain ${AT} masquerading { type filter hook forward priority 5; policy drop; }`,
+    ],
+    lost: /chains="(nat-postrouting, masquerading|masquerading, nat-postrouting)"/,
+    touched: Number.POSITIVE_INFINITY,
+  },
+  {
+    name: "a chain of a service becomes a base chain that drops",
+    commands: (listed) => {
+      const chain = chainOf(listed, "service", "plain-1");
+      return [
+        `delete element ${AT} service-ips { 10.96.0.1 . tcp . 80 }`,
+        `flush chain ${AT} ${chain}`,
+        `delete chain ${AT} ${chain}`,
+        `add chain ${AT} ${chain} { type filter hook forward priority 5; policy drop; }`,
+      ];
+    },
+    lost: /chains="service-\S+-ns\/plain-1\/tcp\/http"/,
+    touched: Number.POSITIVE_INFINITY,
+  },
+  {
+    name: "an element that catches everything is added to a map",
+    commands: () => [`add element ${AT} no-endpoint-services { * : drop }`],
+    lost: /sets="no-endpoint-services"/,
+    touched: 1,
+  },
+  ...["size 2;", "timeout 1h;", "flags timeout;", "policy memory;", "counter;"].map(
+    (more): Damage => ({
+      name: `a set is made again, with ${more}`,
+      commands: () => [
+        `flush chain ${AT} services; flush chain ${AT} cluster-ips-check`,
+        `delete set ${AT} cluster-ips`,
+        `add set ${AT} cluster-ips { type ipv4_addr; ${more} }`,
+      ],
+      lost: /sets="cluster-ips"/,
+      touched: Number.POSITIVE_INFINITY,
+    }),
+  ),
+  {
+    name: "a map is made again, of other keys",
+    commands: () => [
+      `flush chain ${AT} firewall-check; delete map ${AT} firewall-ips`,
+      `add map ${AT} firewall-ips { type ipv4_addr : verdict; }`,
+    ],
+    lost: /sets="firewall-ips"/,
+    touched: Number.POSITIVE_INFINITY,
+  },
+  {
+    name: "the affinity of an endpoint is made again as a set of another kind",
+    commands: (listed) => [
+      `flush chain ${AT} ${chainOf(listed, "service", "sticky")}`,
+      `flush chain ${AT} ${chainOf(listed, "endpoint", "sticky")}`,
+      `delete set ${AT} ${chainOf(listed, "affinity", "sticky")}`,
+      `add set ${AT} ${chainOf(listed, "affinity", "sticky")} { type ipv4_addr; }`,
+    ],
+    lost: /sets="affinity-\S+-ns\/sticky\/tcp\/http__10\.180\.0\.21\/8080"/,
+    touched: Number.POSITIVE_INFINITY,
+  },
+  {
     name: "the table is deleted",
     commands: () => [`delete table ${AT}`],
     lost: /wholeTable=true/,
@@ -135,7 +241,10 @@ const DAMAGES: readonly Damage[] = [
 ];
 
 async function startNftables(t: TestContext, node: NetworkNamespace): Promise<ProxyDaemon> {
-  return await startDaemon(t, node, { objects: [nodeObject, ...objects], config: { mode: "nftables" } });
+  return await startDaemon(t, node, {
+    objects: [nodeObject, ...objects],
+    config: { mode: "nftables", nftables: { syncPeriod: "1s" } },
+  });
 }
 
 describe("nftables mode: other programs on the node", { skip: kernelSkip, timeout: 120_000 }, () => {
@@ -146,7 +255,7 @@ describe("nftables mode: other programs on the node", { skip: kernelSkip, timeou
     const expected = await rules();
     const monitor = await NftMonitor.start(node);
     t.after(() => monitor.stop());
-    for (const { name, commands, lost, touched } of DAMAGES) {
+    for (const { name, commands, lost, touched, batches = 1 } of DAMAGES) {
       await t.test(name, async () => {
         const { stdout: listed } = await node.exec(["nft", "list", "table", "ip", "kube-proxy"]);
         const repairs = (await daemon.metric(REPAIRS)) ?? 0;
@@ -159,10 +268,10 @@ describe("nftables mode: other programs on the node", { skip: kernelSkip, timeou
         assert.match(warning, new RegExp(WARNING));
         assert.match(warning, lost);
         assert.match(warning, /process="nft"/);
-        await daemon.until("its announcement", () => monitor.commits.length >= seen + 2);
+        await daemon.until("its announcement", () => monitor.commits.length >= seen + 1 + batches);
         const [theirs, ...ours] = monitor.commits.slice(seen);
         assert.match(theirs?.by ?? "", /nft/);
-        assert.equal(ours.length, 1, "one batch repairs it");
+        assert.equal(ours.length, batches, `${batches} batches repair it`);
         const objectsTouched = ours.flatMap(({ changes }) => changes);
         assert.ok(objectsTouched.length <= touched, `${touched} changes expected:\n${objectsTouched.join("\n")}`);
       });
@@ -190,6 +299,27 @@ describe("nftables mode: other programs on the node", { skip: kernelSkip, timeou
       daemon.writeObjects([nodeObject, ...left, ...served("late", number)]);
       await daemon.until("the sync", async () => (await list()).includes(`10.96.0.${number} `));
     }
+  });
+
+  test("a table that belongs to another process is named as failing, and made again when that ends", async (t) => {
+    const node = await faultNode(t);
+    const daemon = await startNftables(t, node);
+    const rules = () => traitsOf.nftables.rules(daemon);
+    const expected = await rules();
+    const owner = node.spawn(["nft", "-i"], { stdio: ["pipe", "ignore", "ignore"] });
+    t.after(() => owner.kill());
+    owner.stdin?.write(`delete table ${AT}; add table ${AT} { flags owner; }\n`);
+    await daemon.until("the failure in /healthz", async () => {
+      const { body } = await daemon.fetch("http://127.0.0.1:10256/healthz");
+      const { failures = [] } = JSON.parse(body) as { readonly failures?: readonly { readonly reason: string }[] };
+      return failures.some(({ reason }) => reason.includes("table ip kube-proxy belongs to another process"));
+    });
+    owner.stdin?.end();
+    await daemon.until("the repair", async () => (await rules()) === expected);
+    await daemon.until("health", async () => {
+      const { status, body } = await daemon.fetch("http://127.0.0.1:10256/healthz");
+      return status === 200 && !body.includes("failures");
+    });
   });
 
   test("without CAP_NET_ADMIN it does not start, and says what it needs", async (t) => {

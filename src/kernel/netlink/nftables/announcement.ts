@@ -11,6 +11,8 @@ export interface Announcement {
   readonly kind: "table" | "chain" | "set" | "other";
   /** Of the chain or set. */
   readonly name: string | undefined;
+  /** Whether the chain or set itself was made or defined again. */
+  readonly isDefinition: boolean;
 }
 
 /** NFTA_TABLE_NAME, NFTA_CHAIN_TABLE, …: the same number in all messages. */
@@ -39,5 +41,7 @@ export function announcedObject(reply: Reply): Announcement {
     if (type === TABLE) table = zstring.read(input, from, to);
     else if (type === nameAttribute) name = zstring.read(input, from, to);
   });
-  return { family, table, kind, name };
+  const message = reply.type & 0xff;
+  const isDefinition = message === nft.NFT_MSG_NEWCHAIN || message === nft.NFT_MSG_NEWSET;
+  return { family, table, kind, name, isDefinition };
 }

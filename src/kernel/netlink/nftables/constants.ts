@@ -18,6 +18,9 @@ export const NFT_MSG_DELSETELEM = 14;
 export const NFT_MSG_NEWGEN = 15;
 export const NFT_MSG_GETGEN = 16;
 
+/** A table that is switched off. */
+export const NFT_TABLE_F_DORMANT = 0x1;
+
 /** Multicast group of changes to the ruleset. */
 export const NFNLGRP_NFTABLES = 7;
 
@@ -45,6 +48,8 @@ export const NFT_SET_TIMEOUT = 0x10;
 export const NFT_SET_EVAL = 0x20;
 
 export const NFT_SET_ELEM_INTERVAL_END = 0x1;
+/** Stands for all keys that are not in the set; has no key itself. */
+export const NFT_SET_ELEM_CATCHALL = 0x2;
 
 export const NFT_META_MARK = 3;
 export const NFT_META_IIFNAME = 6;

@@ -65,6 +65,11 @@ export const setHead = attributes({
   keyType: [4, u32be],
   dataType: [6, u32be],
   timeout: [11, u64be],
+  policy: [8, u32be],
+  description: [9, attributes({ size: [1, u32be] })],
+  /** Expressions that each element gets, undecoded. */
+  expression: [17, binary],
+  expressions: [18, binary],
 });
 
 /** A rule without what it does. */

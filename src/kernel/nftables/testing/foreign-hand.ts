@@ -1,6 +1,6 @@
 /** What another program does to the table in tests: on a kernel in memory, or on a real one with the `nft` program. */
 import type { Nftables, NftOperation } from "../nftables.ts";
-import type { NftFamily, NftRule, NftSet, NftValue } from "../ruleset.ts";
+import type { NftFamily, NftHook, NftRule, NftSet, NftValue } from "../ruleset.ts";
 
 export type ForeignCommand =
   | { readonly kind: "delete-table" }
@@ -10,8 +10,13 @@ export type ForeignCommand =
   | { readonly kind: "add-rule"; readonly chain: string }
   /** A rule that jumps to another chain; the chain is made if need be. */
   | { readonly kind: "add-jump"; readonly chain: string; readonly to: string }
+  /** Makes the table if need be. */
+  | { readonly kind: "switch-off" }
+  /** The policy of a base chain, which is made if need be. */
+  | { readonly kind: "drop-policy"; readonly chain: string; readonly hook: NftHook }
   | { readonly kind: "delete-set"; readonly set: NftSet }
   | { readonly kind: "delete-element"; readonly set: NftSet; readonly key: readonly NftValue[] }
+  /** An empty key: the element that catches all. */
   | { readonly kind: "add-element"; readonly set: NftSet; readonly key: readonly NftValue[] };
 
 /** Does it with a handle of another program's on a kernel in memory. */
@@ -29,6 +34,10 @@ function operationsOf(command: ForeignCommand): NftOperation[] {
       return ruleIn(command.chain, { statements: [{ kind: "verdict", verdict: { kind: "drop" } }] });
     case "add-jump":
       return ruleIn(command.chain, { statements: [{ kind: "verdict", verdict: { kind: "jump", chain: command.to } }] });
+    case "switch-off":
+      return [{ kind: "add-table", comment: "", isDormant: true }];
+    case "drop-policy":
+      return [{ kind: "add-chain", chain: { name: command.chain, hook: { ...command.hook, policy: "drop" } } }];
     case "delete-set":
       return [{ kind: "delete-set", set: command.set.name }];
     case "delete-element":
@@ -63,13 +72,20 @@ export function foreignNftText(family: NftFamily, table: string, command: Foreig
       return `add chain ${at(command.chain)}\nadd rule ${at(command.chain)} drop\n`;
     case "add-jump":
       return `add chain ${at(command.chain)}\nadd rule ${at(command.chain)} jump ${command.to}\n`;
+    case "switch-off":
+      return `add table ${family} ${table} { flags dormant ; }\n`;
+    case "drop-policy": {
+      const { type, hook, priority } = command.hook;
+      const what = `type ${type} hook ${hook} priority ${priority} ; policy drop ;`;
+      return `add chain ${at(command.chain)} { ${what} }\n`;
+    }
     case "delete-set":
       return `delete ${command.set.isMap ? "map" : "set"} ${at(command.set.name)}\n`;
     case "delete-element":
       return `delete element ${at(command.set.name)} { ${command.key.join(" . ")} }\n`;
     case "add-element": {
       const verdict = command.set.isMap ? " : drop" : "";
-      return `add element ${at(command.set.name)} { ${command.key.join(" . ")}${verdict} }\n`;
+      return `add element ${at(command.set.name)} { ${command.key.join(" . ") || "*"}${verdict} }\n`;
     }
   }
 }

@@ -140,7 +140,7 @@ const REFUSED: readonly (readonly [
   ["flushing a missing set", ["not_found"], [{ kind: "flush-set", set: { ...CLUSTER_IPS, name: "gone" } }]],
   ["a set with the name of one of other keys", ["exists"], [addSet({ ...CLUSTER_IPS, key: ["port"] })]],
   ["a map with the name of a set", ["exists"], [addSet({ ...CLUSTER_IPS, isMap: true })]],
-  ["a base chain with the name of a regular one", ["exists"], [addChain(A, PREROUTING)]],
+  ["a base chain with the name of a regular one", ["exists", "unsupported"], [addChain(A, PREROUTING)]],
   [
     "a base chain at another hook",
     ["unsupported", "exists"],
@@ -313,6 +313,42 @@ export function nftablesContract({ name, open, skip }: NftablesSubject): void {
       assert.deepEqual(await contentOf(nft), before);
     });
 
+    test("a base chain gets its policy by being added again", async (t) => {
+      const { nft, foreign } = await example(t);
+      const before = await contentOf(nft);
+      const hook: NftHook = { ...PREROUTING, policy: "drop" };
+      await foreign({ kind: "drop-policy", chain: "nat-prerouting", hook: PREROUTING });
+      assert.deepEqual((await nft.read())?.chains.get("nat-prerouting")?.hook, hook);
+      await nft.transact([addChain("nat-prerouting", PREROUTING)]);
+      assert.deepEqual(await contentOf(nft), before);
+      await nft.transact([addChain("nat-prerouting", hook)]);
+      assert.deepEqual((await nft.read())?.chains.get("nat-prerouting")?.hook, hook);
+    });
+
+    test("a table that was switched off is switched on by being added again", async (t) => {
+      const { nft, foreign } = await example(t);
+      await foreign({ kind: "switch-off" });
+      assert.equal((await nft.read())?.isDormant, true);
+      await nft.transact([addChain("x"), addChain("late", { ...PREROUTING, priority: 7 })]);
+      await nft.transact([addTable]);
+      const content = await nft.read();
+      assert.deepEqual([content?.isDormant, content?.hasOtherFlags], [false, false]);
+      assert.deepEqual(content?.chains.get("nat-prerouting")?.hook, PREROUTING);
+    });
+
+    test("an element that catches all keys is read and deleted as one without a key", async (t) => {
+      const { nft, foreign } = await example(t);
+      const before = await contentOf(nft);
+      const all: NftElement = { key: [], verdict: { kind: "drop" } };
+      await foreign({ kind: "add-element", set: SERVICE_IPS, key: [] });
+      const elements = await nft.readElements(SERVICE_IPS);
+      assert.deepEqual(elements?.map(elementText).sort(), [all, frontEnd(goto(A))].map(elementText).sort());
+      await nft.transact([deleteElements(SERVICE_IPS, all)]);
+      assert.deepEqual(await contentOf(nft), before);
+      await nft.transact([addElements(NODE_PORTS, all)]);
+      assert.deepEqual((await nft.readElements(NODE_PORTS))?.map(elementText), [elementText(all)]);
+    });
+
     test("an element gets another verdict by deleting it first", async (t) => {
       const { nft } = await example(t);
       const element = frontEnd(goto(B), "10.96.0.1", "moved");
@@ -454,7 +490,17 @@ export function nftablesContract({ name, open, skip }: NftablesSubject): void {
         assert.equal(change.isTotal, false);
         assert.ok((change.by?.pid ?? 0) > 0);
         assert.equal(change.by?.name, "nft");
+        assert.deepEqual([...change.defined], []);
       }
+    });
+
+    test("tells chains and sets that may be of another kind from those whose content changed", async (t) => {
+      const rig = await example(t);
+      const { changes, until } = await watched(t, rig);
+      await rig.foreign({ kind: "drop-policy", chain: "nat-prerouting", hook: PREROUTING });
+      await until(() => changes.some(({ defined }) => defined.has("nat-prerouting")), "a policy");
+      await rig.foreign({ kind: "switch-off" });
+      await until(() => changes.some(({ isTotal }) => isTotal), "a table that is switched off");
     });
 
     test("tells that the table is gone", async (t) => {
