@@ -341,7 +341,7 @@ describe("proxier: parts that the kernel refuses", () => {
     const bench = new ProxierBench();
     bench.backend.script = (call) => (call === 1 ? { error: new Error("the table is somebody else's") } : {});
     await bench.start();
-    const failure = { subject: "iptables rules", reason: "the table is somebody else's" };
+    const failure = { subject: "fake rules", reason: "the table is somebody else's" };
     assert.deepEqual(bench.failures, [[failure]]);
     await bench.clock.advance(30_000);
     assert.deepEqual(bench.failures, [[failure], []]);
