@@ -1,5 +1,5 @@
 /** What the bench of the API server as a source measures in one mode. */
-import type { ProxyMode } from "../src/config/config.ts";
+import type { ProxyMode } from "../src/dataplane/registry.ts";
 
 export interface ApiServerTask {
   readonly mode: ProxyMode;

@@ -246,8 +246,8 @@ describe("completeOptions and feature gates", () => {
 
 describe("the shortest time between two syncs", () => {
   const shortest = async (args: readonly string[], file?: string) => {
-    const { config, isMinSyncPeriodSet } = await complete(args, file);
-    return shortestSyncPeriodMs(config, isMinSyncPeriodSet);
+    const options = await complete(args, file);
+    return shortestSyncPeriodMs(requireConfig(options), options.isMinSyncPeriodSet);
   };
   it("is what the user chose, upstream's default included", async () => {
     const file = "mode: nftables\nnftables: {minSyncPeriod: 1s}\n";

@@ -10,8 +10,8 @@ import { joinErrors } from "../config/go-text.ts";
 import { checkConfig } from "../config/validate.ts";
 import { loggingErrors } from "../config/validate-logging.ts";
 import { CommandError } from "./exit.ts";
-import { IPTABLES_MIN_SYNC_PERIOD } from "./flags-kernel.ts";
 import { LOGGING_FLAGS } from "./flags-logging.ts";
+import { minSyncPeriodFlag } from "./flags-modes.ts";
 import {
   DETECT_LOCAL_MODE,
   HEALTHZ_BIND_ADDRESS,
@@ -73,7 +73,7 @@ export async function completeOptions(flags: FlagValues, deps: CompleteDeps): Pr
   const configFile = flags.get(CONFIG);
   const { config: merged, isMinSyncPeriodSet } =
     configFile === ""
-      ? { config: configFromFlags(flags), isMinSyncPeriodSet: flags.isGiven(IPTABLES_MIN_SYNC_PERIOD) }
+      ? { config: configFromFlags(flags), isMinSyncPeriodSet: isMinSyncPeriodGiven(flags) }
       : await configFromFile(configFile, flags, deps, notices);
   if (merged.mode === "") notices.push({ level: "info", message: "Using iptables proxy", facts: {} });
   const config = overrideHostname(applyPlatformDefaults(merged), flags);
@@ -133,6 +133,11 @@ function configFromFlags(flags: FlagValues): DraftConfig {
     healthzBindAddress: withDeprecatedPort(config.healthzBindAddress, flags.get(HEALTHZ_PORT_FLAG)),
     metricsBindAddress: withDeprecatedPort(config.metricsBindAddress, flags.get(METRICS_PORT_FLAG)),
   };
+}
+
+function isMinSyncPeriodGiven(flags: FlagValues): boolean {
+  const flag = minSyncPeriodFlag(flags.get(PROXY_MODE));
+  return flag !== undefined && flags.isGiven(flag);
 }
 
 function withDeprecatedPort(address: string, port: number): string {

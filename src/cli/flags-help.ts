@@ -1,7 +1,7 @@
 /** The text of `--help`. Pure. Reference server.md §2. */
 import { findGate } from "../config/feature-gates.ts";
+import type { AnyFlag } from "../config/flag.ts";
 import { KNOWN_GATES } from "../config/known-feature-gates.ts";
-import type { AnyFlag } from "./flags-definition.ts";
 import { FLAGS } from "./flags-table.ts";
 
 const SYNOPSIS = `kube-proxy makes the Services of a Kubernetes cluster reachable from this node and its pods. It watches Services and

@@ -1,9 +1,9 @@
 /** The flags of the logging section; they win over the configuration file. Reference server.md §2.2, §2.3. */
 import type { DraftConfig, LoggingConfig, LogOutput } from "../config/config.ts";
 import { durationToMs } from "../config/duration.ts";
+import { type AnyFlag, flag } from "../config/flag.ts";
+import { boolType, durationType, quantityType, stringType, verbosityType, vmoduleType } from "../config/flag-types.ts";
 import { ZERO_QUANTITY } from "../config/quantity.ts";
-import { type AnyFlag, flag } from "./flags-definition.ts";
-import { boolType, durationType, quantityType, stringType, verbosityType, vmoduleType } from "./flags-types.ts";
 
 const withLogging = (config: DraftConfig, change: Partial<LoggingConfig>): DraftConfig => ({
   ...config,

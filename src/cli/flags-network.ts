@@ -1,7 +1,7 @@
 /** The flags of addresses, of the proxy mode and of local-traffic detection. Reference server.md §2.2. */
 import type { DetectLocalConfig, DraftConfig } from "../config/config.ts";
-import { type AnyFlag, flag } from "./flags-definition.ts";
-import { boolType, int32Type, ipPortType, ipType, stringListType, stringType } from "./flags-types.ts";
+import { type AnyFlag, flag } from "../config/flag.ts";
+import { boolType, int32Type, ipPortType, ipType, stringListType, stringType } from "../config/flag-types.ts";
 
 const withDetectLocal = (config: DraftConfig, change: Partial<DetectLocalConfig>): DraftConfig => ({
   ...config,

@@ -3,9 +3,10 @@
  * two options, does not know flags whose value is optional but only after `=`, and has its own error texts. Pure.
  * Reference server.md §2.1.
  */
+
+import type { AnyFlag, Flag } from "../config/flag.ts";
 import { quoteGo } from "../config/go-text.ts";
 import { UsageError } from "./exit.ts";
-import type { AnyFlag, Flag } from "./flags-definition.ts";
 import { FLAGS } from "./flags-table.ts";
 import { flagHint } from "./subcommand-options.ts";
 

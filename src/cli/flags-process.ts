@@ -1,9 +1,17 @@
 /** The flags of what the process does, where it finds the cluster, and how it talks to it. Reference server.md §2.2. */
 import type { ClientConnection, DraftConfig } from "../config/config.ts";
 import { durationToMs } from "../config/duration.ts";
+import { type AnyFlag, flag } from "../config/flag.ts";
+import {
+  boolType,
+  durationType,
+  type FlagType,
+  float32Type,
+  gatesType,
+  int32Type,
+  stringType,
+} from "../config/flag-types.ts";
 import { parsed, parseGoBool, quoteGo, refused } from "../config/go-text.ts";
-import { type AnyFlag, flag } from "./flags-definition.ts";
-import { boolType, durationType, type FlagType, float32Type, gatesType, int32Type, stringType } from "./flags-types.ts";
 import { KUBERNETES_VERSION } from "./version.ts";
 
 const withClient = (config: DraftConfig, change: Partial<ClientConnection>): DraftConfig => ({

@@ -1,10 +1,15 @@
 /** All flags of `kube-proxy`, sorted by name as help and snapshots show them. Reference server.md §2.2. */
-import type { AnyFlag } from "./flags-definition.ts";
+import type { AnyFlag } from "../config/flag.ts";
 import { KERNEL_FLAGS } from "./flags-kernel.ts";
 import { LOGGING_FLAGS } from "./flags-logging.ts";
+import { MODE_FLAGS } from "./flags-modes.ts";
 import { NETWORK_FLAGS } from "./flags-network.ts";
 import { PROCESS_FLAGS } from "./flags-process.ts";
 
-export const FLAGS: readonly AnyFlag[] = [...KERNEL_FLAGS, ...LOGGING_FLAGS, ...NETWORK_FLAGS, ...PROCESS_FLAGS].sort(
-  (a, b) => (a.name < b.name ? -1 : 1),
-);
+export const FLAGS: readonly AnyFlag[] = [
+  ...KERNEL_FLAGS,
+  ...LOGGING_FLAGS,
+  ...MODE_FLAGS,
+  ...NETWORK_FLAGS,
+  ...PROCESS_FLAGS,
+].sort((a, b) => (a.name < b.name ? -1 : 1));

@@ -6,8 +6,7 @@ import { checkConfig } from "../config/validate.ts";
 import { type Logger, silentLogger } from "../logging/logger.ts";
 import { ip } from "../model/testing/records.ts";
 import type { IpFamily } from "../net/ip.ts";
-import { setUpNode } from "./node-setup.ts";
-import type { ProxyModeFactory } from "./proxy-modes.ts";
+import { type ModeSupport, setUpNode } from "./node-setup.ts";
 
 function config(overrides: Partial<KubeProxyConfig> = {}): KubeProxyConfig {
   const checked = checkConfig({ ...applyPlatformDefaults(resolveDocument(EMPTY_DOCUMENT)), ...overrides });
@@ -16,15 +15,11 @@ function config(overrides: Partial<KubeProxyConfig> = {}): KubeProxyConfig {
 }
 
 /** A mode that serves these families only; IPv6 is left out where the answer would depend on this machine. */
-function modeFor(...families: readonly IpFamily[]): ProxyModeFactory {
+function modeFor(...families: readonly IpFamily[]): ModeSupport {
   return {
-    startMessage: "Using no Proxier",
     unavailableText: "nothing is available on this host ",
     unsupported: async (family) =>
       families.includes(family) ? undefined : { message: "No support for family", error: `${family} is missing` },
-    createBackend: () => Promise.reject(new Error("not asked for")),
-    isReplacedBy: () => false,
-    cleanUp: async () => true,
   };
 }
 

@@ -4,13 +4,14 @@
  */
 import type { KubeProxyConfig } from "../config/config.ts";
 import { familyCheck, fatalFamilyText, INCOMPLETE_CONFIG_MESSAGE, softCheck } from "../config/soft-checks.ts";
+import type { ModeRuntime } from "../dataplane/dataplane.ts";
+import type { RegisteredMode } from "../dataplane/registry.ts";
 import { isIpv6Supported } from "../kernel/ipv6-support.ts";
 import type { Logger } from "../logging/logger.ts";
 import { effectiveNodeAddresses, expandPrimary, type NodeAddresses } from "../model/node-identity.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { isLoopback } from "../net/ip.ts";
 import type { NodeFacts } from "../sync/node-manager.ts";
-import type { ProxyModeFactory } from "./proxy-modes.ts";
 
 /** The node as the proxiers are built for it. */
 export interface NodeSetup {
@@ -22,11 +23,14 @@ export interface NodeSetup {
   readonly families: readonly IpFamily[];
 }
 
+/** What the node must know of the mode that will run on it. */
+export type ModeSupport = Pick<ModeRuntime, "unsupported"> & Pick<RegisteredMode, "unavailableText">;
+
 /** Settles the node. @throws Error when the primary family cannot be served or the configuration cannot work. */
 export async function setUpNode(
   config: KubeProxyConfig,
   node: NodeFacts,
-  mode: ProxyModeFactory,
+  mode: ModeSupport,
   log: Logger,
 ): Promise<NodeSetup> {
   const addresses = effectiveNodeAddresses(node.nodeIPs, config.bindAddress);
@@ -55,7 +59,7 @@ export async function setUpNode(
   return { addresses, podCIDRs: node.podCIDRs, nodePortAddresses, families };
 }
 
-async function supportedFamilies(mode: ProxyModeFactory, config: KubeProxyConfig, log: Logger): Promise<IpFamily[]> {
+async function supportedFamilies(mode: ModeSupport, config: KubeProxyConfig, log: Logger): Promise<IpFamily[]> {
   const families: IpFamily[] = [];
   const reasons: string[] = [];
   for (const family of ["IPv4", "IPv6"] as const) {

@@ -4,14 +4,14 @@
  */
 import { readFile, writeFile } from "node:fs/promises";
 import type { KubeProxyConfig } from "../config/config.ts";
+import { modeNamed, modesInCleanUpOrder } from "../dataplane/registry.ts";
+import { KEEPS_RULES, type StopPolicy } from "../dataplane/stop-policy.ts";
 import { createLogger, type RootLogger } from "../logging/create-logger.ts";
 import { CommandError, EXIT_FAILURE, EXIT_SUCCESS } from "./exit.ts";
 import { parseCommandLine } from "./flags.ts";
 import { type CompletedOptions, completeOptions, requireConfig, requireLogging } from "./flags-complete.ts";
 import { programIdentity } from "./program-identity.ts";
-import { loadAllModes } from "./proxy-modes.ts";
 import type { Output } from "./render.ts";
-import { KEEPS_RULES, type StopPolicy, stopPolicyOf } from "./stop-policy.ts";
 
 /** Runs the command. @returns the exit status. @throws UsageError for a command line that cannot be read. */
 export async function proxyCommand(argv: readonly string[], output: Output): Promise<number> {
@@ -37,7 +37,7 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
     if (options.notices.length === 0) introduce(log);
     for (const [name, value] of options.flagSnapshot) log.v(1, `FLAG: --${name}=${JSON.stringify(value)}`);
     const config = requireConfig(options);
-    policy = stopPolicyOf(config);
+    policy = modeNamed(config.mode).stopPolicy?.(config) ?? KEEPS_RULES;
     return await act(config, options, { version: command.gitVersion, log, stop });
   } catch (error) {
     log.error("command failed", error instanceof CommandError ? new Error(error.message) : error);
@@ -100,7 +100,9 @@ async function act(
 
 async function cleanUp(log: RootLogger): Promise<number> {
   let succeeded = true;
-  for (const [, mode] of await loadAllModes()) succeeded = (await mode.cleanUp(log)) && succeeded;
+  for (const mode of modesInCleanUpOrder()) {
+    succeeded = (await (await mode.loadRuntime()).cleanUp(log)) && succeeded;
+  }
   if (succeeded) return EXIT_SUCCESS;
   throw new CommandError("encountered an error while tearing down rules");
 }

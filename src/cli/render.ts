@@ -4,10 +4,12 @@
  */
 import { readFile } from "node:fs/promises";
 import { type ClusterRecords, formatManifestProblem, readManifests } from "../cluster/manifests/index.ts";
-import type { KubeProxyConfig, ProxyMode } from "../config/config.ts";
+import type { KubeProxyConfig } from "../config/config.ts";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../config/defaults.ts";
 import { checkConfig } from "../config/validate.ts";
-import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
+import type { ModeRenderer } from "../dataplane/dataplane.ts";
+import { MODES, modeNamed, type ProxyMode } from "../dataplane/registry.ts";
+import { offlineNode } from "../inspect/offline-node.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { parseOptions } from "./subcommand-options.ts";
@@ -17,7 +19,7 @@ export const RENDER_USAGE = `Usage: kube-proxy render -f DIR|FILE [options]
 Prints the rules that the node service proxy would program for these manifests. Needs neither root nor a kernel.
 
   -f, --filename DIR|FILE      manifests: Services, EndpointSlices, Nodes (repeatable)
-      --mode MODE              iptables, nftables, ipvs or userspace (default: the configuration's mode)
+      --mode MODE              ${MODES.map(({ name }) => name).join(", ")} (default: the configuration's mode)
       --family ipv4|ipv6       address family (default ipv4)
       --config FILE            KubeProxyConfiguration to render with
       --hostname-override NAME the node to render for (default: the only Node in the manifests, else this host)
@@ -31,8 +33,8 @@ Prints the rules that the node service proxy would program for these manifests. 
 Exit status: 0; 1 when a document could not be used (the others are rendered) or the command line is wrong.
 `;
 
-const OUTPUT_FORMS = ["text", "json", "netlink", "ip", "ipset", "ipvsadm", "iptables"] as const;
-type OutputForm = (typeof OUTPUT_FORMS)[number];
+/** The forms of all modes. */
+const OUTPUT_FORMS: readonly string[] = [...new Set(MODES.flatMap(({ renderForms }) => renderForms))];
 
 interface RenderOptions {
   readonly paths: readonly string[];
@@ -40,7 +42,7 @@ interface RenderOptions {
   readonly family: IpFamily;
   readonly configFile: string | undefined;
   readonly hostnameOverride: string;
-  readonly output: OutputForm;
+  readonly output: string;
 }
 
 /** Where a command writes. */
@@ -66,9 +68,14 @@ export async function render(argv: readonly string[], output: Output): Promise<n
     nodes: clusters.flatMap(({ nodes }) => nodes),
     serviceCIDRs: clusters.flatMap(({ serviceCIDRs }) => serviceCIDRs),
   };
-  const renderer = rendererOf(config.mode, options.output);
+  const renderer = await rendererOf(config.mode, options.output);
   const node = offlineNode(cluster, config, options.family, (message) => output.err(`warning: ${message}\n`));
-  output.out(await renderer(node, config, options.output));
+  try {
+    output.out(await renderer(node, config, options.output));
+  } catch (error) {
+    // What a configuration does not allow is the user's to mend.
+    throw new UsageError(messageOf(error));
+  }
   return problems.some(({ severity }) => severity === "error") ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
@@ -99,8 +106,8 @@ function readOptions(argv: readonly string[]): RenderOptions | "help" {
   if (values.help === true) return "help";
   const family = FAMILIES[values.family.toLowerCase()];
   if (family === undefined) throw new UsageError(`--family must be ipv4 or ipv6, got "${values.family}"`);
-  const form = OUTPUT_FORMS.find((name) => name === values.output);
-  if (form === undefined) {
+  const form = values.output;
+  if (!OUTPUT_FORMS.includes(form)) {
     throw new UsageError(`--output must be ${OUTPUT_FORMS.join(", ")}, got "${values.output}"`);
   }
   if (values.filename === undefined) throw new UsageError("render needs manifests: -f DIR or -f FILE");
@@ -132,103 +139,9 @@ async function readDocument(file: string): Promise<typeof EMPTY_DOCUMENT> {
   }
 }
 
-/** Per mode: the forms of output, the first being the default. */
-const RENDERERS: Readonly<Record<ProxyMode, { readonly forms: readonly OutputForm[]; readonly render: Renderer }>> = {
-  iptables: { forms: ["text", "json"], render: renderIptables },
-  nftables: { forms: ["text", "json", "netlink"], render: renderNftables },
-  ipvs: { forms: ["text", "json", "ip", "ipset", "ipvsadm", "iptables"], render: renderIpvs },
-  userspace: { forms: ["text", "json"], render: renderUserspace },
-};
-
-type Renderer = (node: OfflineNode, config: KubeProxyConfig, form: OutputForm) => Promise<string>;
-
-function rendererOf(mode: ProxyMode, form: OutputForm): Renderer {
-  const { forms, render: renderMode } = RENDERERS[mode];
-  if (!forms.includes(form)) {
-    throw new UsageError(`mode ${mode} has no output "${form}": use --output ${forms.join(", ")}`);
-  }
-  return renderMode;
-}
-
-async function renderIptables(node: OfflineNode, config: KubeProxyConfig, form: OutputForm): Promise<string> {
-  const { planData, planIptables, restoreInput } = await import("../inspect/iptables-plan.ts");
-  const { family, nodePortAddresses } = node;
-  const plan = planIptables(
-    node.state,
-    {
-      family,
-      nodeName: node.name,
-      nodeIP: node.nodeIP,
-      masqueradeMark: 2 ** config.iptables.masqueradeBit,
-      masqueradeAll: config.masqueradeAll,
-      detector: node.detector,
-      localhostNodePorts: family === "IPv4" && config.iptables.localhostNodePorts && nodePortAddresses.containsLoopback,
-      hasRandomFully: true,
-      conntrackLiberal: config.conntrack.tcpBeLiberal,
-    },
-    {
-      zone: node.zone,
-      nodePortIPs: node.nodePortIPs,
-      counters: { ctStateInvalid: true, localhostNodePorts: true },
-    },
-  );
-  if (form === "text") return restoreInput(plan);
-  return `${JSON.stringify({ mode: config.mode, family, node: node.name, ...planData(plan) }, undefined, 2)}\n`;
-}
-
-async function renderNftables(node: OfflineNode, config: KubeProxyConfig, form: OutputForm): Promise<string> {
-  const { libnftablesJson, messageDump, planNftables } = await import("../inspect/nftables-plan.ts");
-  const { tableText } = await import("../kernel/nftables/ruleset-text.ts");
-  const masqueradeMark = 2 ** config.nftables.masqueradeBit;
-  const plan = await planNftables(node, { masqueradeAll: config.masqueradeAll, masqueradeMark });
-  switch (form) {
-    case "text":
-      return tableText(plan.table);
-    case "json":
-      return `${JSON.stringify(libnftablesJson(plan), undefined, 2)}\n`;
-    default:
-      return await messageDump(plan);
-  }
-}
-
-async function renderIpvs(node: OfflineNode, config: KubeProxyConfig, form: OutputForm): Promise<string> {
-  const { allInputs, ipInput, ipsetInput, iptablesInput, ipvsadmInput, planData, planIpvs } = await import(
-    "../inspect/ipvs-plan.ts"
-  );
-  const { family } = node;
-  const plan = planIpvs(node, {
-    masqueradeAll: config.masqueradeAll,
-    masqueradeMark: 2 ** config.iptables.masqueradeBit,
-    scheduler: config.ipvs.scheduler || "rr",
-  });
-  switch (form) {
-    case "ip":
-      return ipInput(plan);
-    case "ipset":
-      return ipsetInput(plan);
-    case "ipvsadm":
-      return ipvsadmInput(plan);
-    case "iptables":
-      return iptablesInput(plan);
-    case "json":
-      return `${JSON.stringify({ mode: config.mode, family, node: node.name, ...planData(plan) }, undefined, 2)}\n`;
-    default:
-      return allInputs(plan, family === "IPv4" ? "iptables-restore" : "ip6tables-restore");
-  }
-}
-
-async function renderUserspace(node: OfflineNode, config: KubeProxyConfig, form: OutputForm): Promise<string> {
-  const { planData, planUserspace, restoreInput } = await import("../inspect/userspace-plan.ts");
-  const plan = planOrRefuse(() => planUserspace(node, config));
-  if (form === "text") return restoreInput(plan);
-  return `${JSON.stringify({ mode: config.mode, family: node.family, node: node.name, ...planData(plan) }, undefined, 2)}\n`;
-}
-
-/** What a configuration does not allow is the user's to mend. */
-function planOrRefuse<T>(plan: () => T): T {
-  try {
-    return plan();
-  } catch (error) {
-    throw new UsageError(messageOf(error));
-  }
+/** Loads the mode's renderer. @throws UsageError for a form that the mode does not have. */
+async function rendererOf(name: ProxyMode, form: string): Promise<ModeRenderer> {
+  const mode = modeNamed(name);
+  if (mode.renderForms.includes(form)) return await mode.loadRenderer();
+  throw new UsageError(`mode ${name} has no output "${form}": use --output ${mode.renderForms.join(", ")}`);
 }

@@ -7,6 +7,8 @@ import type { EventRecorder } from "../cluster/apiserver/events.ts";
 import { type KubeProxyConfig, shortestSyncPeriodMs } from "../config/config.ts";
 import { type FeatureGates, type GateState, setFeatureGates } from "../config/feature-gates.ts";
 import { type ConfigFileWatch, watchConfigFile } from "../config/watch-config-file.ts";
+import type { ModeRuntime, OpenMode } from "../dataplane/dataplane.ts";
+import { modeNamed, modesReplacedBy, type RegisteredMode } from "../dataplane/registry.ts";
 import { memoryConntrack } from "../kernel/conntrack/memory-conntrack.ts";
 import { openConntrack } from "../kernel/conntrack/netlink-conntrack.ts";
 import { tuneConntrack } from "../kernel/conntrack/tuning.ts";
@@ -34,7 +36,6 @@ import { collectWhenIdle } from "./idle-memory.ts";
 import { nodeEvent, serviceHealthFailure } from "./node-events.ts";
 import { type NodeSetup, setUpNode } from "./node-setup.ts";
 import { programIdentity } from "./program-identity.ts";
-import { IMPLEMENTED_MODES, loadProxyMode, type ProxyModeFactory } from "./proxy-modes.ts";
 import { buildInfo } from "./version.ts";
 
 /** What the command line adds to the configuration. */
@@ -69,8 +70,9 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
   const ended = AbortSignal.any([signal, stop.signal]);
   try {
     const gates = gatesOf(config);
-    const mode = await loadProxyMode(config.mode);
-    await cleanUpOtherModes(config, log);
+    const mode = modeNamed(config.mode);
+    const runtime = await mode.loadRuntime();
+    await cleanUpOtherModes(mode, log);
     const nodeName = nodeNameFrom(config.hostnameOverride, hostname());
     const clock = systemClock;
     const nodes = new NodeManager({
@@ -102,10 +104,11 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     // Already while the Node is waited for, which may take for ever: here one can see why.
     const sendingEvents = options.initOnly ? undefined : events.run(ended);
     const healthServer = options.initOnly ? undefined : startHealth(base);
-    const setup = await setUpNode(config, await startNode(nodes, ended), mode, log);
+    const setup = await setUpNode(config, await startNode(nodes, ended), { ...mode, ...runtime }, log);
     if (usesNetfilter(mode, config)) await tuneConntrack(config.conntrack, { log });
-    const context: ProxierContext = { ...base, mode, setup };
-    const proxiers = await createProxiers(context);
+    const context: ProxierContext = { ...base, mode, setup, conntrack: conntrackFor(mode, config) };
+    const openMode = await openModeOn(context, runtime);
+    const proxiers = await createProxiers(context, openMode);
     if (options.initOnly) {
       for (const ipFamily of setup.families) log.info("System initialized and --init-only specified", { ipFamily });
       stop.abort(new Finished());
@@ -113,7 +116,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
       return;
     }
     const collecting = collectWhenIdle({ clock, log }, ended);
-    await serve({ ...context, proxiers, watch, sink, healthServer });
+    await serve({ ...context, openMode, proxiers, watch, sink, healthServer });
     await Promise.all([running, sendingEvents, collecting]);
   } finally {
     watch?.close();
@@ -149,18 +152,16 @@ function nodeHealth(health: ProxyHealth): NodeSink {
 }
 
 /** Rules of a mode that ran here before must not stay beside ours; failures only log (reference server.md §11). */
-async function cleanUpOtherModes(config: KubeProxyConfig, log: Logger): Promise<void> {
-  for (const other of IMPLEMENTED_MODES) {
-    const { isReplacedBy, cleanUp } = await loadProxyMode(other);
-    if (isReplacedBy(config.mode)) await cleanUp(log);
-  }
+async function cleanUpOtherModes(mode: RegisteredMode, log: Logger): Promise<void> {
+  for (const other of modesReplacedBy(mode)) await (await other.loadRuntime()).cleanUp(log);
 }
 
 interface ProxierContext extends RunOptions {
-  readonly mode: ProxyModeFactory;
+  readonly mode: RegisteredMode;
   readonly gates: FeatureGates;
   readonly nodeName: string;
   readonly setup: NodeSetup;
+  readonly conntrack: ConntrackTable;
   readonly health: ProxyHealth;
   readonly metrics: ProxyMetrics;
   readonly clock: Clock;
@@ -169,8 +170,25 @@ interface ProxierContext extends RunOptions {
   readonly ended: AbortSignal;
 }
 
-function usesNetfilter(mode: ProxyModeFactory, config: KubeProxyConfig): boolean {
+function usesNetfilter(mode: RegisteredMode, config: KubeProxyConfig): boolean {
   return mode.usesNetfilter?.(config) ?? true;
+}
+
+function conntrackFor(mode: RegisteredMode, config: KubeProxyConfig): ConntrackTable {
+  return usesNetfilter(mode, config) ? openConntrack() : memoryConntrack();
+}
+
+/** Says which mode it is, and takes what its families share. */
+async function openModeOn(context: ProxierContext, runtime: ModeRuntime): Promise<OpenMode> {
+  const { mode, log, config, nodeName, conntrack, clock } = context;
+  log.info(mode.startMessage);
+  if (mode.deprecation !== undefined) {
+    const { message, reason } = mode.deprecation;
+    log.error(message, undefined);
+    context.events.record(nodeEvent(nodeName, "Warning", reason, message));
+  }
+  const { families } = context.setup;
+  return await runtime.open({ config, nodeName, families, metrics: context.metrics.families, conntrack, clock, log });
 }
 
 interface FamilyProxier {
@@ -179,29 +197,13 @@ interface FamilyProxier {
   readonly serviceHealth: ServiceHealthPorts;
 }
 
-async function createProxiers(context: ProxierContext): Promise<readonly FamilyProxier[]> {
-  const { mode, log } = context;
-  log.info(mode.startMessage);
-  if (mode.deprecation !== undefined) {
-    const { message, reason } = mode.deprecation;
-    log.error(message, undefined);
-    context.events.record(nodeEvent(context.nodeName, "Warning", reason, message));
-  }
-  const allowExternalIPs = context.gates.isEnabled("AllowServiceExternalIPs");
-  const conntrack = usesNetfilter(mode, context.config) ? openConntrack() : memoryConntrack();
+async function createProxiers(context: ProxierContext, openMode: OpenMode): Promise<readonly FamilyProxier[]> {
   const proxiers: FamilyProxier[] = [];
-  for (const family of context.setup.families) {
-    proxiers.push(await createProxier(context, family, { conntrack, allowExternalIPs }));
-  }
+  for (const family of context.setup.families) proxiers.push(await createProxier(context, family, openMode));
   return proxiers;
 }
 
-interface SharedParts {
-  readonly conntrack: ConntrackTable;
-  readonly allowExternalIPs: boolean;
-}
-
-async function createProxier(context: ProxierContext, family: IpFamily, shared: SharedParts): Promise<FamilyProxier> {
+async function createProxier(context: ProxierContext, family: IpFamily, openMode: OpenMode): Promise<FamilyProxier> {
   const { config, setup, health, metrics, clock, nodeName } = context;
   const log = context.log.with({ ipFamily: family });
   const { detector, reason } = detectorFor(family, {
@@ -213,18 +215,8 @@ async function createProxier(context: ProxierContext, family: IpFamily, shared: 
   });
   if (reason !== undefined && family === setup.addresses.primaryFamily) log.info(reason.message, reason.facts);
   const addresses = nodePortAddresses(family, setup.nodePortAddresses);
-  const backend = await context.mode.createBackend({
-    config,
-    family,
-    nodeName,
-    nodeIP: setup.addresses.ips[family],
-    detector,
-    nodePortAddresses: addresses,
-    metrics,
-    conntrack: shared.conntrack,
-    clock,
-    log,
-  });
+  const nodeIP = setup.addresses.ips[family];
+  const backend = await openMode.backendFor({ family, nodeIP, detector, nodePortAddresses: addresses, log });
   const serviceHealth = createServiceHealth({
     family,
     addresses: await listenAddresses(addresses, log),
@@ -242,9 +234,9 @@ async function createProxier(context: ProxierContext, family: IpFamily, shared: 
     metrics: metrics.syncMetrics(family),
     health,
     serviceHealth,
-    conntrack: shared.conntrack,
+    conntrack: context.conntrack,
     periods: { minMs: shortestSyncPeriodMs(config, context.isMinSyncPeriodSet), syncMs: config.syncPeriodMs },
-    allowExternalIPs: shared.allowExternalIPs,
+    allowExternalIPs: context.gates.isEnabled("AllowServiceExternalIPs"),
     clock,
     log: context.log,
     onFailures: (failures) => health.setFailures(family, failures),
@@ -265,6 +257,7 @@ async function listenAddresses(addresses: ReturnType<typeof nodePortAddresses>, 
 }
 
 interface ServeContext extends ProxierContext {
+  readonly openMode: OpenMode;
   readonly proxiers: readonly FamilyProxier[];
   readonly watch: ConfigFileWatch | undefined;
   readonly sink: DeferredSink;
@@ -286,6 +279,7 @@ async function serve(context: ServeContext): Promise<void> {
   context.events.record(nodeEvent(nodeName, "Normal", "Starting", startNote(config.mode)));
   await dispatcher.run(ended);
   await Promise.all(proxiers.map(({ backend }) => backend.close?.()));
+  await context.openMode.close();
   await Promise.all(proxiers.map(({ serviceHealth }) => serviceHealth.close()));
   await Promise.all([context.healthServer?.closed, metricsServer?.closed]);
 }

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { CONFIG_CONF } from "../../test/apiserver/kubeadm-files.ts";
-import { activeMasqueradeBit } from "./config.ts";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "./defaults.ts";
 import { decodeConfiguration } from "./v1alpha1-decode.ts";
 
@@ -51,16 +50,16 @@ describe("defaults", () => {
       "nftables: {syncPeriod: 7s, minSyncPeriod: 8s, masqueradeAll: false, masqueradeBit: 9}\n";
     const seen = (mode: string, body = sections) => {
       const config = resolve(`mode: ${mode}\n${body}`);
-      return [config.syncPeriodMs, config.minSyncPeriodMs, config.masqueradeAll, activeMasqueradeBit(config)];
+      return [config.syncPeriodMs, config.minSyncPeriodMs, config.masqueradeAll];
     };
-    assert.deepEqual(seen('""'), [2000, 3000, true, 4]);
-    assert.deepEqual(seen("iptables"), [2000, 3000, true, 4]);
-    assert.deepEqual(seen("kernelspace"), [2000, 3000, true, 4]);
-    assert.deepEqual(seen("ipvs"), [5000, 6000, true, 4]);
-    assert.deepEqual(seen("nftables"), [7000, 8000, false, 9]);
-    assert.deepEqual(seen("ipvs", ""), [30_000, 0, false, 14]);
-    assert.deepEqual(seen("nftables", ""), [30_000, 1000, false, 14]);
-    assert.deepEqual(seen("iptables", "iptables: {minSyncPeriod: 0s}"), [30_000, 1000, false, 14]);
+    assert.deepEqual(seen('""'), [2000, 3000, true]);
+    assert.deepEqual(seen("iptables"), [2000, 3000, true]);
+    assert.deepEqual(seen("kernelspace"), [2000, 3000, true]);
+    assert.deepEqual(seen("ipvs"), [5000, 6000, true]);
+    assert.deepEqual(seen("nftables"), [7000, 8000, false]);
+    assert.deepEqual(seen("ipvs", ""), [30_000, 0, false]);
+    assert.deepEqual(seen("nftables", ""), [30_000, 1000, false]);
+    assert.deepEqual(seen("iptables", "iptables: {minSyncPeriod: 0s}"), [30_000, 1000, false]);
   });
 
   it("leave explicit zeroes of pointer fields in force", () => {

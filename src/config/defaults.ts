@@ -3,19 +3,14 @@
  * that has a default; only the fields that upstream keeps as pointers can be set to zero. Pure.
  * Reference server.md §3.1–3.3, core.md §17.
  */
+import { DEFAULT_MODE, findMode, isProxyMode, MODES } from "../dataplane/registry.ts";
 import { familyOf, parseIpAddress } from "../net/ip.ts";
 import { appendPortIfNeeded } from "./bind-address.ts";
-import {
-  API_VERSION,
-  type DraftConfig,
-  KIND,
-  type LoggingConfig,
-  NODE_PORT_ADDRESSES_PRIMARY,
-  type UserspaceConfig,
-} from "./config.ts";
+import { API_VERSION, type DraftConfig, KIND, type LoggingConfig, type ModeSections } from "./config.ts";
 import { durationToMs } from "./duration.ts";
 import { ZERO_QUANTITY } from "./quantity.ts";
-import type { ConfigurationDocument } from "./v1alpha1-schema.ts";
+import { emptySection, type SectionFields } from "./section-fields.ts";
+import type { ConfigurationDocument, ModeSectionDocuments } from "./v1alpha1-document.ts";
 
 const SECOND_MS = 1000;
 const HOUR_MS = 3600 * SECOND_MS;
@@ -23,18 +18,7 @@ const HOUR_MS = 3600 * SECOND_MS;
 export const HEALTHZ_PORT = 10256;
 export const METRICS_PORT = 10249;
 const SYNC_PERIOD_MS = 30 * SECOND_MS;
-const MIN_SYNC_PERIOD_MS = SECOND_MS;
-const MASQUERADE_BIT = 14;
 
-/** v1.25's, and for the fields that it did not have, ours. */
-export const USERSPACE_DEFAULTS: UserspaceConfig = {
-  portRange: "",
-  udpIdleTimeoutMs: 250,
-  rules: "iptables",
-  drainTimeoutMs: 10 * SECOND_MS,
-};
-
-const NO_PERIODS = { syncPeriod: 0n, minSyncPeriod: 0n };
 const NO_OUTPUT = { splitStream: false, infoBufferSize: ZERO_QUANTITY };
 
 /**
@@ -61,18 +45,7 @@ export const EMPTY_DOCUMENT: ConfigurationDocument = {
   enableProfiling: false,
   showHiddenMetricsForVersion: "",
   mode: "",
-  iptables: { ...NO_PERIODS, masqueradeAll: false },
-  ipvs: {
-    ...NO_PERIODS,
-    scheduler: "",
-    excludeCIDRs: [],
-    strictARP: false,
-    tcpTimeout: 0n,
-    tcpFinTimeout: 0n,
-    udpTimeout: 0n,
-  },
-  nftables: { ...NO_PERIODS, masqueradeAll: false },
-  userspace: { rules: "" },
+  ...emptySections(),
   winkernel: {
     networkName: "",
     sourceVip: "",
@@ -93,7 +66,7 @@ export const EMPTY_DOCUMENT: ConfigurationDocument = {
 
 /** Applies the defaults to a document and merges its mode sections into one set of values. Pure. */
 export function resolveDocument(document: ConfigurationDocument): DraftConfig {
-  const { clientConnection, conntrack, detectLocal, ipvs, mode } = document;
+  const { clientConnection, conntrack, detectLocal, mode } = document;
   const bindAddress = document.bindAddress || "0.0.0.0";
   const anyHost = wildcardsFor(bindAddress);
   return {
@@ -114,21 +87,8 @@ export function resolveDocument(document: ConfigurationDocument): DraftConfig {
     showHiddenMetricsForVersion: document.showHiddenMetricsForVersion,
     mode,
     ...periods(document),
-    masqueradeAll: mode === "nftables" ? document.nftables.masqueradeAll : document.iptables.masqueradeAll,
-    iptables: {
-      masqueradeBit: document.iptables.masqueradeBit ?? MASQUERADE_BIT,
-      localhostNodePorts: document.iptables.localhostNodePorts ?? true,
-    },
-    ipvs: {
-      scheduler: ipvs.scheduler,
-      excludeCIDRs: ipvs.excludeCIDRs,
-      strictARP: ipvs.strictARP,
-      tcpTimeoutMs: durationToMs(ipvs.tcpTimeout),
-      tcpFinTimeoutMs: durationToMs(ipvs.tcpFinTimeout),
-      udpTimeoutMs: durationToMs(ipvs.udpTimeout),
-    },
-    nftables: { masqueradeBit: document.nftables.masqueradeBit ?? MASQUERADE_BIT },
-    userspace: resolveUserspace(document),
+    masqueradeAll: (masqueradeAllOf(document, mode) ?? masqueradeAllOf(document, DEFAULT_MODE.name)) === true,
+    ...resolveSections(document),
     winkernel: document.winkernel,
     detectLocalMode: document.detectLocalMode,
     detectLocal: { ...detectLocal, clusterCIDRs: document.clusterCIDR === "" ? [] : document.clusterCIDR.split(",") },
@@ -156,30 +116,50 @@ function wildcardsFor(bindAddress: string): { readonly healthz: string; readonly
     : { healthz: "::", metrics: "::1" };
 }
 
-/** The section of the document whose periods its mode uses; 0 is "not set". Pure. */
-export function periodsOf(document: ConfigurationDocument): typeof NO_PERIODS {
-  const { mode } = document;
-  return mode === "ipvs" || mode === "nftables" ? document[mode] : document.iptables;
+/** The two periods of a section, nanoseconds; 0 is "not set". */
+interface PeriodsDocument {
+  readonly syncPeriod: bigint;
+  readonly minSyncPeriod: bigint;
 }
 
-/** The periods of the section that the document's mode uses; ipvs alone has no default for the shorter one. */
+/** The section of a mode as decoded, whichever fields it has; undefined for a mode that does not exist. */
+function sectionOf(document: ConfigurationDocument, mode: string): Readonly<Record<string, unknown>> | undefined {
+  return isProxyMode(mode) ? { ...document[mode] } : undefined;
+}
+
+function masqueradeAllOf(document: ConfigurationDocument, mode: string): unknown {
+  return sectionOf(document, mode)?.masqueradeAll;
+}
+
+/** The periods that the document's mode uses: those of its section, or of iptables' where it has none. Pure. */
+export function periodsOf(document: ConfigurationDocument): PeriodsDocument {
+  const { syncPeriod, minSyncPeriod } = sectionOf(document, document.mode) ?? {};
+  if (typeof syncPeriod === "bigint" && typeof minSyncPeriod === "bigint") return { syncPeriod, minSyncPeriod };
+  return document[DEFAULT_MODE.name];
+}
+
 function periods(document: ConfigurationDocument): Pick<DraftConfig, "syncPeriodMs" | "minSyncPeriodMs"> {
-  const { mode } = document;
-  const section = periodsOf(document);
+  const { syncPeriod, minSyncPeriod } = periodsOf(document);
+  const { config } = findMode(document.mode) ?? DEFAULT_MODE;
   return {
-    syncPeriodMs: durationToMs(section.syncPeriod) || SYNC_PERIOD_MS,
-    minSyncPeriodMs: durationToMs(section.minSyncPeriod) || (mode === "ipvs" ? 0 : MIN_SYNC_PERIOD_MS),
+    syncPeriodMs: durationToMs(syncPeriod) || SYNC_PERIOD_MS,
+    minSyncPeriodMs: durationToMs(minSyncPeriod) || config.minSyncPeriodMs,
   };
 }
 
-function resolveUserspace(document: ConfigurationDocument): UserspaceConfig {
-  const { rules, drainTimeout } = document.userspace;
-  return {
-    portRange: document.portRange,
-    udpIdleTimeoutMs: durationToMs(document.udpIdleTimeout) || USERSPACE_DEFAULTS.udpIdleTimeoutMs,
-    rules: rules || USERSPACE_DEFAULTS.rules,
-    drainTimeoutMs: optionalMs(drainTimeout, USERSPACE_DEFAULTS.drainTimeoutMs),
-  };
+// The two functions below go through all modes at once. Which fields belong to which mode is in the descriptors' types,
+// which a loop cannot show TypeScript.
+
+function emptySections(): ModeSectionDocuments {
+  return Object.fromEntries(
+    MODES.map(({ name, config }) => [name, emptySection<SectionFields>(config.fields)]),
+  ) as unknown as ModeSectionDocuments;
+}
+
+function resolveSections(document: ConfigurationDocument): ModeSections {
+  return Object.fromEntries(
+    MODES.map(({ name, config }) => [name, config.resolve(document)]),
+  ) as unknown as ModeSections;
 }
 
 function resolveLogging(logging: ConfigurationDocument["logging"]): LoggingConfig {
@@ -204,12 +184,12 @@ function optionalMs(nanoseconds: bigint | null | undefined, defaultMs: number): 
  * addresses for node ports in nftables mode. Pure.
  */
 export function applyPlatformDefaults(draft: DraftConfig): DraftConfig {
-  const mode = draft.mode || "iptables";
-  const usePrimary = mode === "nftables" && draft.nodePortAddresses.length === 0;
+  const mode = draft.mode || DEFAULT_MODE.name;
+  const { nodePortAddresses = [] } = findMode(mode)?.config ?? {};
   return {
     ...draft,
     mode,
     detectLocalMode: draft.detectLocalMode || "ClusterCIDR",
-    nodePortAddresses: usePrimary ? [NODE_PORT_ADDRESSES_PRIMARY] : draft.nodePortAddresses,
+    nodePortAddresses: draft.nodePortAddresses.length === 0 ? nodePortAddresses : draft.nodePortAddresses,
   };
 }

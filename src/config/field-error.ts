@@ -1,4 +1,5 @@
 /** The texts of validation errors, in the shape that Kubernetes gives them. Pure. Reference server.md §3.5. */
+import { formatMs } from "./duration.ts";
 import { quoteGo } from "./go-text.ts";
 
 type ShownValue = string | number | readonly string[] | Readonly<Record<string, boolean>>;
@@ -26,4 +27,24 @@ export function unsupported(path: string, value: string, supported: readonly str
 function show(value: ShownValue): string {
   if (typeof value === "string") return quoteGo(value);
   return typeof value === "number" ? `${value}` : JSON.stringify(value);
+}
+
+/** The first segment of every path. */
+export const CONFIG_ROOT = "KubeProxyConfiguration";
+
+const NOT_NEGATIVE = "must be greater than or equal to 0";
+
+/** The error of a number that must not be negative, if it is. */
+export function negative(path: string, value: number): readonly string[] {
+  return value < 0 ? [invalid(path, value, NOT_NEGATIVE)] : [];
+}
+
+/** The error of a time in milliseconds that must not be negative, if it is. */
+export function negativeMs(path: string, ms: number): readonly string[] {
+  return ms < 0 ? [invalid(path, formatMs(ms), NOT_NEGATIVE)] : [];
+}
+
+/** The error of a time in milliseconds that must be more than nothing, if it is not. */
+export function notPositive(path: string, ms: number): readonly string[] {
+  return ms <= 0 ? [invalid(path, formatMs(ms), "must be greater than 0")] : [];
 }

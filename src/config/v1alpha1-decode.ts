@@ -2,14 +2,15 @@
  * Decoding a configuration file: kind and version, types, unknown and repeated fields. Pure.
  * Reference server.md §3.1.
  */
-import * as v from "valibot";
+import type * as v from "valibot";
 import { API_VERSION, KIND } from "./config.ts";
 import { quoteGo } from "./go-text.ts";
+import type { ConfigurationDocument } from "./v1alpha1-document.ts";
 import {
-  type ConfigurationDocument,
   configurationSchema,
   elementOf,
   jsonKind,
+  parseDocument,
   type StructInfo,
   structOf,
 } from "./v1alpha1-schema.ts";
@@ -45,13 +46,13 @@ type JsonObject = { readonly [key: string]: JsonValue };
 export function decodeConfiguration(text: string): DecodedConfiguration {
   const { root, duplicates } = read(text);
   const object = requireKind(root, text);
-  const result = v.safeParse(configurationSchema, object);
-  if (!result.success) throw new ConfigDecodeError(firstProblem(result.issues, object));
+  const result = parseDocument(object);
+  if (!result.ok) throw new ConfigDecodeError(firstProblem(result.issues, object));
   const unknown: string[] = [];
   collectUnknown(object, configurationSchema, "", unknown);
   const problems = [...duplicates, ...unknown.map((path) => `unknown field ${quoteGo(path)}`)];
   return {
-    document: result.output,
+    document: result.document,
     strictError: problems.length === 0 ? undefined : `strict decoding error: ${problems.join(", ")}`,
   };
 }

@@ -4,23 +4,17 @@
  *
  * The sections of inactive modes have lost their periods by now and are written as `0s`.
  */
+import type { PlainObject, WrittenPeriods } from "../dataplane/dataplane.ts";
+import { DEFAULT_MODE, findMode, MODES, type RegisteredMode } from "../dataplane/registry.ts";
 import { API_VERSION, type DraftConfig, KIND, type LoggingConfig, type LogOutput } from "./config.ts";
-import { USERSPACE_DEFAULTS } from "./defaults.ts";
 import { durationFromMs, formatMs } from "./duration.ts";
+import { listOrNull } from "./written-list.ts";
 
-type PlainValue = null | boolean | number | string | readonly PlainValue[] | PlainObject;
-interface PlainObject {
-  readonly [key: string]: PlainValue;
-}
-
-const NO_PERIODS = { syncPeriod: "0s", minSyncPeriod: "0s" };
+const NO_PERIODS: WrittenPeriods = { syncPeriod: "0s", minSyncPeriod: "0s" };
 
 /** The configuration as a v1alpha1 object whose members stand in the order of the API type. Pure. */
 export function toV1Alpha1(config: DraftConfig): PlainObject {
-  const { conntrack, detectLocal, ipvs, mode } = config;
-  const periods = { syncPeriod: formatMs(config.syncPeriodMs), minSyncPeriod: formatMs(config.minSyncPeriodMs) };
-  const isNftables = mode === "nftables";
-  const isIpvs = mode === "ipvs";
+  const { conntrack, detectLocal, mode } = config;
   return {
     kind: KIND,
     apiVersion: API_VERSION,
@@ -35,27 +29,7 @@ export function toV1Alpha1(config: DraftConfig): PlainObject {
     enableProfiling: config.enableProfiling,
     showHiddenMetricsForVersion: config.showHiddenMetricsForVersion,
     mode,
-    iptables: {
-      masqueradeBit: config.iptables.masqueradeBit,
-      masqueradeAll: isNftables ? false : config.masqueradeAll,
-      localhostNodePorts: config.iptables.localhostNodePorts,
-      ...(isNftables || isIpvs ? NO_PERIODS : periods),
-    },
-    ipvs: {
-      ...(isIpvs ? periods : NO_PERIODS),
-      scheduler: ipvs.scheduler,
-      excludeCIDRs: listOrNull(ipvs.excludeCIDRs),
-      strictARP: ipvs.strictARP,
-      tcpTimeout: formatMs(ipvs.tcpTimeoutMs),
-      tcpFinTimeout: formatMs(ipvs.tcpFinTimeoutMs),
-      udpTimeout: formatMs(ipvs.udpTimeoutMs),
-    },
-    nftables: {
-      masqueradeBit: config.nftables.masqueradeBit,
-      masqueradeAll: isNftables ? config.masqueradeAll : false,
-      ...(isNftables ? periods : NO_PERIODS),
-    },
-    ...userspaceSection(config),
+    ...modeSections(config),
     winkernel: { ...config.winkernel },
     detectLocalMode: config.detectLocalMode,
     detectLocal: {
@@ -75,27 +49,26 @@ export function toV1Alpha1(config: DraftConfig): PlainObject {
       udpStreamTimeout: formatMs(conntrack.udpStreamTimeoutMs),
     },
     configSyncPeriod: formatMs(config.configSyncPeriodMs),
-    portRange: config.userspace.portRange,
-    ...(showsUserspace(config) ? { udpIdleTimeout: formatMs(config.userspace.udpIdleTimeoutMs) } : {}),
+    ...Object.assign({}, ...MODES.map((mode) => mode.config.encodeAtTop?.(config) ?? {})),
     ...(config.windowsRunAsService ? { windowsRunAsService: true } : {}),
   };
 }
 
-/** Fields that upstream does not have are left out where they say nothing, so that upstream can read the rest. */
-function showsUserspace({ mode, userspace }: DraftConfig): boolean {
-  const { udpIdleTimeoutMs, rules, drainTimeoutMs } = USERSPACE_DEFAULTS;
-  return (
-    mode === "userspace" ||
-    userspace.udpIdleTimeoutMs !== udpIdleTimeoutMs ||
-    userspace.rules !== rules ||
-    userspace.drainTimeoutMs !== drainTimeoutMs
-  );
-}
-
-function userspaceSection(config: DraftConfig): PlainObject {
-  if (!showsUserspace(config)) return {};
-  const { rules, drainTimeoutMs } = config.userspace;
-  return { userspace: { rules, drainTimeout: formatMs(drainTimeoutMs) } };
+/** The sections of all modes. Periods and `masqueradeAll` stand in the section that they were read from. */
+function modeSections(config: DraftConfig): PlainObject {
+  const periods = { syncPeriod: formatMs(config.syncPeriodMs), minSyncPeriod: formatMs(config.minSyncPeriodMs) };
+  const active = findMode(config.mode) ?? DEFAULT_MODE;
+  const has = (mode: RegisteredMode, field: string) => Object.hasOwn(mode.config.fields, field);
+  const owner = (field: string) => (has(active, field) ? active : DEFAULT_MODE);
+  const [periodsOwner, masqueradeAllOwner] = [owner("syncPeriod"), owner("masqueradeAll")];
+  const sections = MODES.map((mode) => {
+    const context = {
+      periods: mode === periodsOwner ? periods : NO_PERIODS,
+      masqueradeAll: mode === masqueradeAllOwner && config.masqueradeAll,
+    };
+    return [mode.name, mode.config.encode(config, context)] as const;
+  });
+  return Object.fromEntries(sections.flatMap(([name, section]) => (section === undefined ? [] : [[name, section]])));
 }
 
 function loggingObject(logging: LoggingConfig): PlainObject {
@@ -112,11 +85,6 @@ function loggingObject(logging: LoggingConfig): PlainObject {
 
 function outputObject(output: LogOutput): PlainObject {
   return { ...(output.splitStream ? { splitStream: true } : {}), infoBufferSize: output.infoBufferSize.text };
-}
-
-/** Upstream does not tell an empty list from an absent one here, and writes the latter. */
-function listOrNull(list: readonly string[]): readonly string[] | null {
-  return list.length === 0 ? null : list;
 }
 
 /** The body of `/configz`. Pure. */

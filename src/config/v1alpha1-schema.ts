@@ -7,9 +7,12 @@
  * Reference server.md §3.1, §3.2.
  */
 import * as v from "valibot";
+import { MODES } from "../dataplane/registry.ts";
 import { parseDuration } from "./duration.ts";
 import { quoteGo, toFloat32 } from "./go-text.ts";
 import { parseQuantity, type Quantity, ZERO_QUANTITY } from "./quantity.ts";
+import type { FieldKind, SectionFields } from "./section-fields.ts";
+import type { ConfigurationDocument, FlushFrequency, ModeSectionDocuments } from "./v1alpha1-document.ts";
 
 /** What upstream calls a nested object, and its fields: needed for error texts and for finding unknown fields. */
 export interface StructInfo {
@@ -96,12 +99,6 @@ const duration = () =>
   );
 const optionalDuration = () => v.nullish(durationText());
 
-/** `logging.flushFrequency`: a duration text, or whole nanoseconds; written back in the form it was read. */
-export interface FlushFrequency {
-  readonly nanoseconds: bigint;
-  readonly asText: boolean;
-}
-
 const flushFrequency = () =>
   v.nullish(
     v.pipe(
@@ -168,6 +165,23 @@ const logging = struct("v1.LoggingConfiguration", {
 
 const strings = () => list("[]string", text());
 
+const FIELD_SCHEMAS: Readonly<Record<FieldKind, () => v.GenericSchema>> = {
+  text,
+  texts: strings,
+  bool,
+  optionalBool,
+  optionalInt32,
+  duration,
+  optionalDuration,
+};
+
+/** The sections of the modes, by name. The types come from the same tables: {@link ConfigurationDocument}. */
+function modeSections(): Readonly<Record<string, v.GenericSchema>> {
+  const section = ({ goType, fields }: { readonly goType: string; readonly fields: SectionFields }) =>
+    struct(goType, Object.fromEntries(Object.entries(fields).map(([name, kind]) => [name, FIELD_SCHEMAS[kind]()])));
+  return Object.fromEntries(MODES.map(({ name, config }) => [name, section(config)]));
+}
+
 /** The whole document. The order of the fields is the order of `/configz`. */
 export const configurationSchema = struct("v1alpha1.KubeProxyConfiguration", {
   kind: text(),
@@ -195,30 +209,7 @@ export const configurationSchema = struct("v1alpha1.KubeProxyConfiguration", {
   enableProfiling: bool(),
   showHiddenMetricsForVersion: text(),
   mode: text("v1alpha1.ProxyMode"),
-  iptables: struct("v1alpha1.KubeProxyIPTablesConfiguration", {
-    masqueradeBit: optionalInt32(),
-    masqueradeAll: bool(),
-    localhostNodePorts: optionalBool(),
-    syncPeriod: duration(),
-    minSyncPeriod: duration(),
-  }),
-  ipvs: struct("v1alpha1.KubeProxyIPVSConfiguration", {
-    syncPeriod: duration(),
-    minSyncPeriod: duration(),
-    scheduler: text(),
-    excludeCIDRs: strings(),
-    strictARP: bool(),
-    tcpTimeout: duration(),
-    tcpFinTimeout: duration(),
-    udpTimeout: duration(),
-  }),
-  nftables: struct("v1alpha1.KubeProxyNFTablesConfiguration", {
-    masqueradeBit: optionalInt32(),
-    masqueradeAll: bool(),
-    syncPeriod: duration(),
-    minSyncPeriod: duration(),
-  }),
-  userspace: struct("v1alpha1.KubeProxyUserspaceConfiguration", { rules: text(), drainTimeout: optionalDuration() }),
+  ...modeSections(),
   winkernel: struct("v1alpha1.KubeProxyWinkernelConfiguration", {
     networkName: text(),
     sourceVip: text(),
@@ -246,5 +237,16 @@ export const configurationSchema = struct("v1alpha1.KubeProxyConfiguration", {
   windowsRunAsService: bool(),
 });
 
-/** A decoded document; durations are nanoseconds. */
-export type ConfigurationDocument = v.InferOutput<typeof configurationSchema>;
+/** Reads a document. Its type is written out, because a program without a configuration file must not load the schema. */
+export function parseDocument(
+  value: unknown,
+):
+  | { readonly ok: true; readonly document: ConfigurationDocument }
+  | { readonly ok: false; readonly issues: [v.BaseIssue<unknown>, ...v.BaseIssue<unknown>[]] } {
+  const result = v.safeParse(configurationSchema, value);
+  if (!result.success) return { ok: false, issues: result.issues };
+  // The sections are made from the modes' tables, whose types TypeScript cannot follow through `Object.fromEntries`;
+  // all else is checked here.
+  const document: Omit<ConfigurationDocument, keyof ModeSectionDocuments> = result.output;
+  return { ok: true, document: document as ConfigurationDocument };
+}

@@ -1,31 +1,17 @@
 /**
  * The checks of a resolved configuration: upstream's paths, order and words. Pure. Reference server.md §3.5.
  */
+import { DEFAULT_MODE, isProxyMode, MODES } from "../dataplane/registry.ts";
 import { parseCidr, parseIpAddress, toPort } from "../net/ip.ts";
-import { parsePortRange } from "../net/port-range.ts";
 import { splitHostPort } from "./bind-address.ts";
-import {
-  DETECT_LOCAL_MODES,
-  type DetectLocalMode,
-  type DraftConfig,
-  type KubeProxyConfig,
-  NODE_PORT_ADDRESSES_PRIMARY,
-  PROXY_MODES,
-  type ProxyMode,
-  UPSTREAM_PROXY_MODES,
-  USERSPACE_RULES,
-  type UserspaceRules,
-} from "./config.ts";
+import { DETECT_LOCAL_MODES, type DetectLocalMode, type DraftConfig, type KubeProxyConfig } from "./config.ts";
 import { formatMs } from "./duration.ts";
 import { type FeatureGates, setFeatureGates } from "./feature-gates.ts";
-import { invalid, unsupported } from "./field-error.ts";
+import { invalid, negative, negativeMs, notPositive, CONFIG_ROOT as ROOT, unsupported } from "./field-error.ts";
 import { joinErrors } from "./go-text.ts";
+import { NODE_PORT_ADDRESSES_PRIMARY } from "./node-port-primary.ts";
 import { detectLocalErrors } from "./validate-detect-local.ts";
 import { loggingErrors } from "./validate-logging.ts";
-
-const ROOT = "KubeProxyConfiguration";
-const NOT_NEGATIVE = "must be greater than or equal to 0";
-const BIT_RANGE = "must be within the range [0, 31]";
 
 /** The outcome of checking: the configuration with its modes narrowed, or every error in upstream's order. */
 export type CheckResult =
@@ -42,13 +28,12 @@ export const PREVIOUS_MINOR_VERSION = "1.35";
  */
 export function checkConfig(draft: DraftConfig): CheckResult {
   const errors = configErrors(draft);
-  const mode = PROXY_MODES.find((known): known is ProxyMode => known === draft.mode);
+  const { mode } = draft;
   const detectLocalMode = DETECT_LOCAL_MODES.find((known): known is DetectLocalMode => known === draft.detectLocalMode);
-  const rules = USERSPACE_RULES.find((known): known is UserspaceRules => known === draft.userspace.rules);
-  if (errors.length > 0 || mode === undefined || detectLocalMode === undefined || rules === undefined) {
+  if (errors.length > 0 || !isProxyMode(mode) || detectLocalMode === undefined) {
     return { ok: false, errors, message: joinErrors(errors) };
   }
-  return { ok: true, config: { ...draft, mode, detectLocalMode, userspace: { ...draft.userspace, rules } } };
+  return { ok: true, config: { ...draft, mode, detectLocalMode } };
 }
 
 /** The errors of a configuration; an empty mode or local-traffic mode is allowed here, as it is upstream. */
@@ -56,10 +41,7 @@ export function configErrors(draft: DraftConfig): readonly string[] {
   const gates = setFeatureGates(draft.featureGates);
   return [
     ...(gates.ok ? [] : [invalid(`${ROOT}.featureGates`, draft.featureGates, gates.error)]),
-    ...bitErrors("KubeProxyIPTablesConfiguration", draft.iptables.masqueradeBit),
-    ...(draft.mode === "ipvs" ? ipvsErrors(draft) : []),
-    ...(draft.mode === "nftables" ? bitErrors("KubeProxyNFTablesConfiguration", draft.nftables.masqueradeBit) : []),
-    ...userspaceErrors(draft),
+    ...MODES.flatMap(({ config }) => config.errors(draft)),
     ...linuxErrors(draft),
     ...modeErrors(draft.mode),
     ...negative(`${ROOT}.ClientConnection.Burst`, draft.clientConnection.burst),
@@ -80,60 +62,6 @@ const NO_GATES: FeatureGates = (() => {
   return defaults.ok ? defaults.gates : { isEnabled: () => false, list: () => [] };
 })();
 
-function bitErrors(section: string, bit: number): readonly string[] {
-  return bit >= 0 && bit <= 31 ? [] : [invalid(`${ROOT}.${section}.MasqueradeBit`, bit, BIT_RANGE)];
-}
-
-function negative(path: string, value: number): readonly string[] {
-  return value < 0 ? [invalid(path, value, NOT_NEGATIVE)] : [];
-}
-
-function negativeMs(path: string, ms: number): readonly string[] {
-  return ms < 0 ? [invalid(path, formatMs(ms), NOT_NEGATIVE)] : [];
-}
-
-function notPositive(path: string, ms: number): readonly string[] {
-  return ms <= 0 ? [invalid(path, formatMs(ms), "must be greater than 0")] : [];
-}
-
-function ipvsErrors({ ipvs }: DraftConfig): readonly string[] {
-  const path = `${ROOT}.KubeProxyIPVSConfiguration`;
-  return [
-    ...negativeMs(`${path}.TCPTimeout`, ipvs.tcpTimeoutMs),
-    ...negativeMs(`${path}.TCPFinTimeout`, ipvs.tcpFinTimeoutMs),
-    ...negativeMs(`${path}.UDPTimeout`, ipvs.udpTimeoutMs),
-    ...ipvs.excludeCIDRs.flatMap((cidr, index) =>
-      parseCidr(cidr) === undefined ? [invalid(`${path}.ExcludeCidrs[${index}]`, cidr, "must be a valid CIDR")] : [],
-    ),
-  ];
-}
-
-/**
- * The words are those of v1.25, which checked these fields in every mode; we do not check those that have no effect, as a
- * port range had none since.
- */
-function userspaceErrors({ mode, userspace }: DraftConfig): readonly string[] {
-  const path = `${ROOT}.KubeProxyUserspaceConfiguration`;
-  const isKnown = USERSPACE_RULES.some((known) => known === userspace.rules);
-  const rules = isKnown ? [] : [unsupported(`${path}.Rules`, userspace.rules, USERSPACE_RULES)];
-  if (mode !== "userspace") return rules;
-  const range = parsePortRange(userspace.portRange);
-  return [
-    ...rules,
-    ...negativeMs(`${path}.DrainTimeout`, userspace.drainTimeoutMs),
-    ...(range.ok
-      ? []
-      : [
-          invalid(
-            `${ROOT}.PortRange`,
-            userspace.portRange,
-            `must be a valid port range (e.g. 300-2000): ${range.error}`,
-          ),
-        ]),
-    ...notPositive(`${ROOT}.UDPIdleTimeout`, userspace.udpIdleTimeoutMs),
-  ];
-}
-
 function linuxErrors({ conntrack, oomScoreAdj }: DraftConfig): readonly string[] {
   const linux = `${ROOT}.KubeProxyLinuxConfiguration`;
   const path = `${linux}.KubeProxyConntrackConfiguration`;
@@ -151,8 +79,9 @@ function linuxErrors({ conntrack, oomScoreAdj }: DraftConfig): readonly string[]
 }
 
 function modeErrors(mode: string): readonly string[] {
-  if (mode === "" || PROXY_MODES.some((known) => known === mode)) return [];
-  const detail = `must be ${UPSTREAM_PROXY_MODES.join(", ")} or blank (blank means the best-available proxy [currently iptables])`;
+  if (mode === "" || isProxyMode(mode)) return [];
+  const known = MODES.filter(({ isUpstream }) => isUpstream).map(({ name }) => name);
+  const detail = `must be ${known.join(", ")} or blank (blank means the best-available proxy [currently ${DEFAULT_MODE.name}])`;
   return [invalid(`${ROOT}.Mode.ProxyMode`, mode, detail)];
 }
 

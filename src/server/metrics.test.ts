@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import { defineIptablesMetrics, defineNfacctMetrics } from "../dataplane/iptables/metrics.ts";
 import { silentLogger } from "../logging/logger.ts";
 import { createMetrics, type ProxyMetrics } from "./metrics.ts";
 import { type Family, parseMetrics } from "./testing/metrics-text.ts";
@@ -31,7 +32,7 @@ function useAll(metrics: ProxyMetrics): void {
   sync.setNoLocalEndpoints(1, 2);
   sync.observeConntrackCleanup(0.01, 3);
   sync.countRepair();
-  const iptables = metrics.iptablesMetrics("IPv6");
+  const iptables = defineIptablesMetrics(metrics.families)("IPv6");
   iptables.restoreFailures.inc();
   iptables.partialRestoreFailures.inc();
   iptables.setTotal("nat", 120);
@@ -164,30 +165,6 @@ test("both families share the unlabelled totals", async () => {
   assert.equal(only(families, "kubeproxy_sync_proxy_rules_endpoint_changes_pending").samples[0]?.value, 0);
 });
 
-test("nfacct counters are read at each scrape and left out when they cannot be read", async () => {
-  const metrics = createMetrics();
-  const packets = new Map([["ct_state_invalid_dropped_pkts", 5]]);
-  const failures: unknown[] = [];
-  const log = { ...silentLogger, error: (_message: string, error: unknown) => failures.push(error) };
-  metrics.collectNfacct(async (name) => {
-    if (name === "localhost_nps_accepted_pkts") throw new Error("no such entry");
-    return packets.get(name);
-  }, log);
-  const dropped = "kubeproxy_iptables_ct_state_invalid_dropped_packets_total";
-  const first = await scrape(metrics);
-  assert.deepEqual(only(first, dropped), {
-    type: "counter",
-    help: "[ALPHA] packets dropped by iptables to work around conntrack problems",
-    samples: [{ name: dropped, labels: {}, value: 5 }],
-  });
-  assert.equal(first.has("kubeproxy_iptables_localhost_nodeports_accepted_packets_total"), false);
-  assert.equal(failures.length, 1);
-  packets.set("ct_state_invalid_dropped_pkts", 8);
-  assert.equal(only(await scrape(metrics), dropped).samples[0]?.value, 8);
-  packets.clear();
-  assert.equal((await scrape(metrics)).has(dropped), false);
-});
-
 test("build info and feature gates are gauges with their labels", async () => {
   const metrics = createMetrics();
   const program = { version: "1.2.3", commit: "def", node: "v24.21.0" };
@@ -265,6 +242,6 @@ test("registered_metrics_total counts definitions by stability, later ones too",
   const before = (await alpha()) ?? 0;
   // The proxy's own, and the one that counts label values.
   assert.equal(before, EXPECTED.length + 1);
-  metrics.collectNfacct(() => 0, silentLogger);
+  defineNfacctMetrics(metrics.families, () => 0, silentLogger);
   assert.equal(await alpha(), before + 2);
 });

@@ -2,20 +2,11 @@
  * All measurements of the program, under upstream's names, in one registry. Rooms get small objects that they report to;
  * the metrics server renders the text.
  */
-import type { Logger } from "../logging/logger.ts";
 import type { IpFamily } from "../net/ip.ts";
 import type { SyncMetrics } from "../sync/observers.ts";
-import {
-  defineIptablesMetrics,
-  defineNfacctMetrics,
-  type IptablesMetrics,
-  type ReadNfacct,
-} from "./iptables-metrics.ts";
 import { createFamilies, type MetricFamilies } from "./metric-families.ts";
-import { defineNftablesMetrics, type NftablesMetrics } from "./nftables-metrics.ts";
 import { defineRuntimeMetrics } from "./runtime-metrics.ts";
 import { defineSyncMetrics } from "./sync-metrics.ts";
-import { defineUserspaceMetrics, type UserspaceMetrics } from "./userspace-metrics.ts";
 
 /** The facts of `kubernetes_build_info` and `--version=raw`. */
 export interface BuildInfo {
@@ -51,19 +42,13 @@ export interface FeatureState {
 export interface ProxyMetrics {
   /** The object that the proxier of one family reports to. */
   syncMetrics(family: IpFamily): SyncMetrics;
-  /** Only the families of the mode that runs exist: they come with the first call. */
-  iptablesMetrics(family: IpFamily): IptablesMetrics;
-  nftablesMetrics(family: IpFamily): NftablesMetrics;
-  userspaceMetrics(family: IpFamily): UserspaceMetrics;
-  /** Adds the nfacct packet counters, read at each scrape. Call at most once, and only when the kernel has nfacct. */
-  collectNfacct(read: ReadNfacct, log: Logger): void;
   /** Counts an answer of /healthz. */
   countHealthz(status: 200 | 503): void;
   /** Counts an answer of /livez. */
   countLivez(status: 200 | 503): void;
   setBuildInfo(info: BuildInfo, program: ProgramFacts): void;
   setFeatures(features: Iterable<FeatureState>): void;
-  /** For families that belong to one room alone. */
+  /** For families that one layer or proxy mode defines for itself. */
   readonly families: MetricFamilies;
 }
 
@@ -88,9 +73,6 @@ function countDefinitions(families: MetricFamilies): void {
 /** Makes the registry with every family of reference core.md §16, iptables.md §14, nftables.md §12 and server.md §12.3–4 that applies. */
 export function createMetrics(families: MetricFamilies = createFamilies()): ProxyMetrics {
   const syncMetrics = defineSyncMetrics(families);
-  let iptables: ReturnType<typeof defineIptablesMetrics> | undefined;
-  let nftables: ReturnType<typeof defineNftablesMetrics> | undefined;
-  let userspace: ReturnType<typeof defineUserspaceMetrics> | undefined;
   const statusCounter = (kind: "healthz" | "livez") => {
     return families.counter({
       name: `kubeproxy_proxy_${kind}_total`,
@@ -133,19 +115,6 @@ export function createMetrics(families: MetricFamilies = createFamilies()): Prox
 
   return {
     syncMetrics,
-    iptablesMetrics(family) {
-      iptables ??= defineIptablesMetrics(families);
-      return iptables(family);
-    },
-    nftablesMetrics(family) {
-      nftables ??= defineNftablesMetrics(families);
-      return nftables(family);
-    },
-    userspaceMetrics(family) {
-      userspace ??= defineUserspaceMetrics(families);
-      return userspace(family);
-    },
-    collectNfacct: (read, log) => defineNfacctMetrics(families, read, log),
     countHealthz: (status) => healthz.inc({ code: status }),
     countLivez: (status) => livez.inc({ code: status }),
     setBuildInfo(info, { version, commit, node }) {

@@ -60,6 +60,6 @@ test("what a mode does not have is refused", async (t) => {
   });
   await assert.rejects(
     rendered(t, "cluster-ip", "-o", "xml"),
-    /--output must be text, json, netlink, ip, ipset, ipvsadm, iptables, got "xml"/,
+    /--output must be text, json, ip, ipset, ipvsadm, iptables, netlink, got "xml"/,
   );
 });

@@ -1,18 +1,29 @@
 /** Every family that the program can define, in whatever mode, told by the code that defines them. */
 import { createRestMetrics } from "../../src/cluster/apiserver/rest-metrics.ts";
-import { silentLogger } from "../../src/logging/logger.ts";
+import { MODES } from "../../src/dataplane/registry.ts";
 import { createFamilies, type FamilyOptions, type MetricFamilies } from "../../src/server/metric-families.ts";
 import { createMetrics } from "../../src/server/metrics.ts";
 import { systemClock } from "../../src/sync/clock.ts";
 import type { MetricFamily } from "./metrics-document.ts";
 
-export function definedFamilies(): readonly MetricFamily[] {
-  const defined: MetricFamily[] = [];
+export async function definedFamilies(): Promise<readonly MetricFamily[]> {
+  const defined = new Map<string, MetricFamily>();
+  const runtimes = await Promise.all(MODES.map((mode) => mode.loadRuntime()));
+  const common = recording(defined);
+  createMetrics(common);
+  createRestMetrics(common, systemClock);
+  // Modes share families, and a registry takes each name once.
+  for (const runtime of runtimes) runtime.defineMetrics(recording(defined));
+  return [...defined.values()];
+}
+
+/** A registry that notes what is defined in it. */
+function recording(defined: Map<string, MetricFamily>): MetricFamilies {
   const record = (type: string, { name, labels = [] }: FamilyOptions, buckets: readonly number[] = []) => {
-    defined.push({ name, type, labels: [...labels].sort(), buckets });
+    defined.set(name, { name, type, labels: [...labels].sort(), buckets });
   };
   const real = createFamilies();
-  const families: MetricFamilies = {
+  return {
     ...real,
     counter(options) {
       record("counter", options);
@@ -31,11 +42,4 @@ export function definedFamilies(): readonly MetricFamily[] {
       real.scraped(type, options, read);
     },
   };
-  const metrics = createMetrics(families);
-  metrics.iptablesMetrics("IPv4");
-  metrics.nftablesMetrics("IPv4");
-  metrics.userspaceMetrics("IPv4");
-  metrics.collectNfacct(() => 0, silentLogger);
-  createRestMetrics(families, systemClock);
-  return defined;
 }

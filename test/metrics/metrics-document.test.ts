@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { parse } from "yaml";
-import { PROXY_MODES } from "../../src/config/config.ts";
+import { MODES } from "../../src/dataplane/registry.ts";
 import { definedFamilies } from "./defined-families.ts";
 import { type DocumentedFamily, type MetricFamily, readMetricsDocument } from "./metrics-document.ts";
 import { UPSTREAM_FAMILIES, UPSTREAM_GROUPS, UPSTREAM_SLIS } from "./upstream-families.ts";
@@ -15,12 +15,12 @@ const sorted = (families: readonly MetricFamily[]) =>
     .map(({ name, type, labels, buckets }) => ({ name, type, labels, buckets }))
     .sort((one, other) => (one.name < other.name ? -1 : 1));
 
-test("the document names exactly the families that the program defines", () => {
-  assert.deepEqual(sorted(document.families), sorted(definedFamilies()));
+test("the document names exactly the families that the program defines", async () => {
+  assert.deepEqual(sorted(document.families), sorted(await definedFamilies()));
 });
 
 test("where a family is to be found is said in words that mean something", () => {
-  const places = new Set(["all", ...PROXY_MODES, "API server", "nfacct"]);
+  const places = new Set(["all", ...MODES.map(({ name }) => name), "API server", "nfacct"]);
   const isUnknown = ({ where }: DocumentedFamily) => where.split(", ").some((place) => !places.has(place));
   assert.deepEqual([...document.families, ...document.slis].filter(isUnknown), []);
 });

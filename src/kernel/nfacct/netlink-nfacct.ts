@@ -65,12 +65,18 @@ export function openAccountingCounters(): NetlinkCounters {
   };
 }
 
+/** Counters on a socket of their own. */
+export interface OpenCounters extends AvailableCounters {
+  close(): Promise<void>;
+}
+
 /** The counters of this process's network namespace for as long as it runs; `undefined` when the kernel has none. */
-export async function openNfacct(log: Logger): Promise<AvailableCounters | undefined> {
+export async function openNfacct(log: Logger): Promise<OpenCounters | undefined> {
   const counters = openAccountingCounters();
   const available = await availableCounters(counters, log);
-  if (available === undefined) await counters.close();
-  return available;
+  if (available !== undefined) return { ...available, close: () => counters.close() };
+  await counters.close();
+  return undefined;
 }
 
 /** Appends the request to read or create a counter. */

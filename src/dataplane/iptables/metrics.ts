@@ -1,22 +1,9 @@
-/** The measurements that only the iptables mode makes (reference iptables.md §14). */
-import type { Logger } from "../logging/logger.ts";
-import type { IpFamily } from "../net/ip.ts";
-import type { MetricFamilies } from "./metric-families.ts";
-
-/** The tables whose rules are counted. */
-export type CountedTable = "filter" | "nat";
-
-/** What the iptables mode reports for one family. */
-export interface IptablesMetrics {
-  /** A failed iptables-restore, also during cleanup. */
-  readonly restoreFailures: { inc(): void };
-  /** A failed partial sync. */
-  readonly partialRestoreFailures: { inc(): void };
-  /** Rules owned after this sync. */
-  setTotal(table: CountedTable, rules: number): void;
-  /** Rules written by the last sync. */
-  setLast(table: CountedTable, rules: number): void;
-}
+/** The measurements of the iptables mode (reference iptables.md §14). */
+import type { IptablesMetrics } from "../../backends/iptables/backend.ts";
+import type { Logger } from "../../logging/logger.ts";
+import type { IpFamily } from "../../net/ip.ts";
+import type { MetricFamilies } from "../../server/metric-families.ts";
+import { defineRestoreMetrics, defineRuleCountMetrics } from "../shared/iptables-metrics.ts";
 
 /** Packet count of an nfacct object; `undefined` or a rejection when it cannot be read. */
 export type ReadNfacct = (objectName: string) => number | undefined | Promise<number | undefined>;
@@ -37,30 +24,22 @@ const NFACCT_FAMILIES = [
 
 /** Defines the families and gives the function that makes the object of one IP family. */
 export function defineIptablesMetrics(families: MetricFamilies): (family: IpFamily) => IptablesMetrics {
-  const restoreFailures = families.counter({
-    name: "kubeproxy_sync_proxy_rules_iptables_restore_failures_total",
-    help: "Cumulative proxy iptables restore failures",
-    labels: ["ip_family"],
-  });
+  const restoreMetrics = defineRestoreMetrics(families);
   const partialRestoreFailures = families.counter({
     name: "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total",
     help: "Cumulative proxy iptables partial restore failures",
     labels: ["ip_family"],
   });
-  const total = families.gauge({
-    name: "kubeproxy_sync_proxy_rules_iptables_total",
-    help: "Total number of iptables rules owned by kube-proxy",
-    labels: ["table", "ip_family"],
-  });
+  const ruleCountMetrics = defineRuleCountMetrics(families);
   const last = families.gauge({
     name: "kubeproxy_sync_proxy_rules_iptables_last",
     help: "Number of iptables rules written by kube-proxy in last sync",
     labels: ["table", "ip_family"],
   });
   return (family) => ({
-    restoreFailures: { inc: () => restoreFailures.inc({ ip_family: family }) },
+    ...restoreMetrics(family),
     partialRestoreFailures: { inc: () => partialRestoreFailures.inc({ ip_family: family }) },
-    setTotal: (table, rules) => total.set({ table, ip_family: family }, rules),
+    ...ruleCountMetrics(family),
     setLast: (table, rules) => last.set({ table, ip_family: family }, rules),
   });
 }

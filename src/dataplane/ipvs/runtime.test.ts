@@ -6,12 +6,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { inNetns } from "../../test/support/in-netns.ts";
-import { skipWithoutIpvs } from "../../test/support/kernel-modules.ts";
-import { type Logger, silentLogger } from "../logging/logger.ts";
-import { ipvsMode } from "./ipvs-mode.ts";
+import { inNetns } from "../../../test/support/in-netns.ts";
+import { skipWithoutIpvs } from "../../../test/support/kernel-modules.ts";
+import { type Logger, silentLogger } from "../../logging/logger.ts";
+import { ipvsRuntime } from "./runtime.ts";
 
-const MAIN = fileURLToPath(new URL("main.ts", import.meta.url));
+const MAIN = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
 
 inNetns(import.meta.url, { name: "ipvsmode" }, () => {
   const skip = skipWithoutIpvs() === false && "this one has IPVS";
@@ -46,12 +46,7 @@ inNetns(import.meta.url, { name: "ipvsmode" }, () => {
       warn: (message) => errors.push(message),
       error: (message) => errors.push(message),
     };
-    assert.equal(await ipvsMode.cleanUp(log), true);
+    assert.equal(await ipvsRuntime.cleanUp(log), true);
     assert.deepEqual(errors, []);
   });
-});
-
-test("a node that comes up in another mode is cleaned of this one", () => {
-  for (const mode of ["iptables", "nftables", "userspace"] as const) assert.equal(ipvsMode.isReplacedBy(mode), true);
-  assert.equal(ipvsMode.isReplacedBy("ipvs"), false);
 });

@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createMetrics } from "./metrics.ts";
-import { parseMetrics } from "./testing/metrics-text.ts";
+import { createMetrics } from "../../server/metrics.ts";
+import { parseMetrics } from "../../server/testing/metrics-text.ts";
+import { defineUserspaceMetrics } from "./metrics.ts";
 
 test("the userspace mode counts connections, bytes, failed dials and clients sent away, by family and protocol", async () => {
   const metrics = createMetrics();
-  const ipv4 = metrics.userspaceMetrics("IPv4");
-  const ipv6 = metrics.userspaceMetrics("IPv6");
+  const metricsOf = defineUserspaceMetrics(metrics.families);
+  const ipv4 = metricsOf("IPv4");
+  const ipv6 = metricsOf("IPv6");
   ipv4.opened("TCP");
   ipv4.opened("TCP");
   ipv4.closed("TCP");

@@ -1,14 +1,7 @@
 /** The measurements that only the nftables mode makes (reference nftables.md §12). */
-import type { IpFamily } from "../net/ip.ts";
-import type { MetricFamilies } from "./metric-families.ts";
-
-/** What the nftables mode reports for one family. */
-export interface NftablesMetrics {
-  /** Syncs of which the kernel refused something. */
-  readonly syncFailures: { inc(): void };
-  /** Refused deletions of what is not in use any more. */
-  readonly cleanupFailures: { inc(): void };
-}
+import type { NftablesMetrics } from "../../backends/nftables/backend.ts";
+import type { IpFamily } from "../../net/ip.ts";
+import type { MetricFamilies } from "../../server/metric-families.ts";
 
 /** Defines the families and gives the function that makes the object of one IP family. */
 export function defineNftablesMetrics(families: MetricFamilies): (family: IpFamily) => NftablesMetrics {

@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createMetrics } from "./metrics.ts";
-import { parseMetrics } from "./testing/metrics-text.ts";
+import { createMetrics } from "../../server/metrics.ts";
+import { parseMetrics } from "../../server/testing/metrics-text.ts";
+import { defineNftablesMetrics } from "./metrics.ts";
 
 test("the nftables mode counts refused syncs and deletions under upstream's names, and has no families of iptables", async () => {
   const metrics = createMetrics();
-  const ipv4 = metrics.nftablesMetrics("IPv4");
-  const ipv6 = metrics.nftablesMetrics("IPv6");
+  const metricsOf = defineNftablesMetrics(metrics.families);
+  const ipv4 = metricsOf("IPv4");
+  const ipv6 = metricsOf("IPv6");
   ipv4.syncFailures.inc();
   ipv6.syncFailures.inc();
   ipv6.syncFailures.inc();

@@ -1,7 +1,7 @@
 /** The host's addresses that node ports answer on, asked anew whenever a mode writes everything. */
-import { localAddresses } from "../kernel/route/addresses.ts";
-import type { Logger } from "../logging/logger.ts";
-import { type NodePortAddresses, type NodePortIPs, nodePortIPs } from "../model/node-port-addresses.ts";
+import { localAddresses } from "../../kernel/route/addresses.ts";
+import type { Logger } from "../../logging/logger.ts";
+import { type NodePortAddresses, type NodePortIPs, nodePortIPs } from "../../model/node-port-addresses.ts";
 
 /** @returns undefined, after logging `failureText`, when the host's addresses cannot be read. */
 export async function nodePortDestinations(

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../config/defaults.ts";
 import { checkConfig } from "../config/validate.ts";
-import { KEEPS_RULES, stopPolicyOf } from "./stop-policy.ts";
+import { modeNamed } from "./registry.ts";
+import { KEEPS_RULES } from "./stop-policy.ts";
 
 test("only a daemon that carries the traffic may take longer to stop than the others, by what it was given", () => {
   for (const [mode, expected] of [
@@ -12,7 +13,7 @@ test("only a daemon that carries the traffic may take longer to stop than the ot
   ] as const) {
     const checked = checkConfig(applyPlatformDefaults(resolveDocument({ ...EMPTY_DOCUMENT, mode })));
     assert.ok(checked.ok);
-    const policy = stopPolicyOf(checked.config);
+    const policy = modeNamed(mode).stopPolicy?.(checked.config) ?? KEEPS_RULES;
     assert.equal(policy.limitMs, expected, mode);
     assert.equal(/rules stay/.test(policy.message), mode !== "userspace", mode);
   }

@@ -1,6 +1,6 @@
 /** What one command-line flag is. Its value is a function of the texts it was given, so nothing here has state. Pure. */
-import type { DraftConfig } from "../config/config.ts";
-import type { FlagType } from "./flags-types.ts";
+import type { DraftConfig } from "./config.ts";
+import type { FlagType } from "./flag-types.ts";
 
 /** A flag without regard to the type of its value: what reading a command line and printing help need. */
 export interface AnyFlag {

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { beforeEach, test } from "node:test";
-import { inNetns } from "../../test/support/in-netns.ts";
-import { type Logger, silentLogger } from "../logging/logger.ts";
-import { nftablesMode } from "./nftables-mode.ts";
+import { inNetns } from "../../../test/support/in-netns.ts";
+import { type Logger, silentLogger } from "../../logging/logger.ts";
+import { nftablesRuntime } from "./runtime.ts";
 
 inNetns(import.meta.url, { name: "nftmode" }, () => {
   const nft = (input: string) => execFileSync("nft", ["-f", "-"], { input });
@@ -13,7 +13,7 @@ inNetns(import.meta.url, { name: "nftmode" }, () => {
 
   test("cleaning up removes the tables of both families, and no other", async () => {
     nft("add table ip kube-proxy\nadd table ip6 kube-proxy\nadd table inet kube-proxy\nadd table ip other\n");
-    assert.equal(await nftablesMode.cleanUp(silentLogger), true);
+    assert.equal(await nftablesRuntime.cleanUp(silentLogger), true);
     assert.deepEqual(list().trim().split("\n").sort(), ["table inet kube-proxy", "table ip other"]);
   });
 
@@ -21,15 +21,9 @@ inNetns(import.meta.url, { name: "nftmode" }, () => {
     nft("add table ip6 kube-proxy\n");
     const errors: string[] = [];
     const log: Logger = { ...silentLogger, error: (message) => errors.push(message) };
-    assert.equal(await nftablesMode.cleanUp(log), true);
-    assert.equal(await nftablesMode.cleanUp(log), true);
+    assert.equal(await nftablesRuntime.cleanUp(log), true);
+    assert.equal(await nftablesRuntime.cleanUp(log), true);
     assert.equal(list(), "");
     assert.deepEqual(errors, []);
   });
-});
-
-test("a node that comes up in another mode is cleaned of this one", () => {
-  assert.equal(nftablesMode.isReplacedBy("iptables"), true);
-  assert.equal(nftablesMode.isReplacedBy("ipvs"), true);
-  assert.equal(nftablesMode.isReplacedBy("nftables"), false);
 });

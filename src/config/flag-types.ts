@@ -2,9 +2,12 @@
  * The types of flag values: how a text becomes a value, how a value is shown, and with which words a wrong text is
  * refused. A flag may be given several times; each text meets the value so far. Pure. Reference server.md §2.1, §2.2.
  */
-import { splitHostPort } from "../config/bind-address.ts";
-import type { VModuleItem } from "../config/config.ts";
-import { formatDuration, parseDuration } from "../config/duration.ts";
+
+import { parseIpAddress } from "../net/ip.ts";
+import { parsePortRange } from "../net/port-range.ts";
+import { splitHostPort } from "./bind-address.ts";
+import type { VModuleItem } from "./config.ts";
+import { formatDuration, parseDuration } from "./duration.ts";
 import {
   INT32,
   type Parsed,
@@ -15,10 +18,8 @@ import {
   quoteGo,
   refused,
   VERBOSITY,
-} from "../config/go-text.ts";
-import { parseQuantity, type Quantity } from "../config/quantity.ts";
-import { parseIpAddress } from "../net/ip.ts";
-import { parsePortRange } from "../net/port-range.ts";
+} from "./go-text.ts";
+import { parseQuantity, type Quantity } from "./quantity.ts";
 
 /** A type of flag values. */
 export interface FlagType<T> {

@@ -2,27 +2,29 @@
  * The ipvs mode, put together from the kernel's netlink interfaces and the host's iptables tools; no `ipvsadm`, `ipset` or
  * `ip` program is needed. Reference legacy-modes.md §2.1, §2.10.
  */
-import { IpvsBackend } from "../backends/ipvs/backend.ts";
-import { cleanUpIpvs } from "../backends/ipvs/cleanup.ts";
-import { setIpvsSysctls, setSysctls, setTimeouts } from "../backends/ipvs/node-settings.ts";
-import { probeScheduler } from "../backends/ipvs/scheduler-probe.ts";
-import type { Ipset } from "../kernel/ipset/ipset.ts";
-import { openIpset } from "../kernel/ipset/netlink-ipset.ts";
-import { createIptables, isIptablesPresent } from "../kernel/iptables/exec-iptables.ts";
-import type { Iptables } from "../kernel/iptables/iptables.ts";
-import { type Ipvs, IpvsUnavailableError } from "../kernel/ipvs/ipvs.ts";
-import { openIpvs } from "../kernel/ipvs/open-ipvs.ts";
-import { kernelRelease, parseKernelVersion } from "../kernel/kernel-version.ts";
-import type { Links } from "../kernel/route/links.ts";
-import { openLinks } from "../kernel/route/netlink-links.ts";
-import { fileSysctls } from "../kernel/sysctl.ts";
-import { type Logger, silentLogger } from "../logging/logger.ts";
-import { type Cidr, type IpFamily, parseCidr } from "../net/ip.ts";
-import { iptablesTools, missingIptables } from "./iptables-tools.ts";
-import type { BackendContext, ProxyModeFactory } from "./proxy-modes.ts";
+import { IpvsBackend } from "../../backends/ipvs/backend.ts";
+import { cleanUpIpvs } from "../../backends/ipvs/cleanup.ts";
+import { setIpvsSysctls, setSysctls, setTimeouts } from "../../backends/ipvs/node-settings.ts";
+import { probeScheduler } from "../../backends/ipvs/scheduler-probe.ts";
+import type { Ipset } from "../../kernel/ipset/ipset.ts";
+import { openIpset } from "../../kernel/ipset/netlink-ipset.ts";
+import { createIptables, isIptablesPresent } from "../../kernel/iptables/exec-iptables.ts";
+import type { Iptables } from "../../kernel/iptables/iptables.ts";
+import { type Ipvs, IpvsUnavailableError } from "../../kernel/ipvs/ipvs.ts";
+import { openIpvs } from "../../kernel/ipvs/open-ipvs.ts";
+import { kernelRelease, parseKernelVersion } from "../../kernel/kernel-version.ts";
+import type { Links } from "../../kernel/route/links.ts";
+import { openLinks } from "../../kernel/route/netlink-links.ts";
+import { fileSysctls } from "../../kernel/sysctl.ts";
+import { type Logger, silentLogger } from "../../logging/logger.ts";
+import { type Cidr, type IpFamily, parseCidr } from "../../net/ip.ts";
+import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
+import { defineRestoreMetrics } from "../shared/iptables-metrics.ts";
+import { iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
+import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
+import { schedulerOf } from "./config.ts";
 
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
-const DEFAULT_SCHEDULER = "rr";
 
 /** Both families share the sockets, the device and the node's parameters. */
 interface Shared {
@@ -33,13 +35,11 @@ interface Shared {
   readonly restoreSettings: () => Promise<void>;
 }
 
-let shared: Promise<Shared> | undefined;
-
 /** Finds out whether the kernel can, and prepares the node. Throws an Error that says what is missing. */
-async function prepareNode({ config, log }: BackendContext): Promise<Shared> {
+async function prepareNode({ config, log }: NodeContext): Promise<Shared> {
   const { scheduler, strictARP, tcpTimeoutMs, tcpFinTimeoutMs, udpTimeoutMs } = config.ipvs;
   if (scheduler === "") log.info("IPVS scheduler not specified, use rr by default");
-  const kernel = await openKernel(scheduler === "" ? DEFAULT_SCHEDULER : scheduler, log);
+  const kernel = await openKernel(schedulerOf(config.ipvs), log);
   const sysctls = fileSysctls();
   const settings = { strictARP, kernelVersion: parseKernelVersion(await kernelRelease()) };
   await setSysctls(sysctls, settings, log);
@@ -88,31 +88,38 @@ function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-async function createBackend(context: BackendContext): Promise<IpvsBackend> {
-  const { config, family, metrics, log } = context;
-  shared ??= prepareNode(context);
-  const { scheduler, ...kernel } = await shared;
-  const iptables = await createIptables(iptablesTools(family, log));
-  return new IpvsBackend({
-    config: {
-      family,
-      nodeName: context.nodeName,
-      nodeIP: context.nodeIP,
-      masqueradeMark: 2 ** config.iptables.masqueradeBit,
-      masqueradeAll: config.masqueradeAll,
-      detector: context.detector,
-      scheduler,
-      hasRandomFully: iptables.hasRandomFully,
+async function open(node: NodeContext): Promise<OpenMode> {
+  const { config } = node;
+  const metricsOf = defineRestoreMetrics(node.metrics);
+  const { scheduler, ...kernel } = await prepareNode(node);
+  return {
+    async backendFor({ family, nodeIP, detector, nodePortAddresses, log }) {
+      const iptables = await createIptables(iptablesTools(family, log));
+      return new IpvsBackend({
+        config: {
+          family,
+          nodeName: node.nodeName,
+          nodeIP,
+          masqueradeMark: masqueradeMarkOf(config.iptables),
+          masqueradeAll: config.masqueradeAll,
+          detector,
+          scheduler,
+          hasRandomFully: iptables.hasRandomFully,
+        },
+        ...kernel,
+        iptables,
+        nodePortAddresses,
+        excludeCIDRs: prefixes(config.ipvs.excludeCIDRs),
+        metrics: metricsOf(family),
+        verifyPeriodMs: config.syncPeriodMs,
+        clock: node.clock,
+        log,
+      });
     },
-    ...kernel,
-    iptables,
-    nodePortAddresses: context.nodePortAddresses,
-    excludeCIDRs: prefixes(config.ipvs.excludeCIDRs),
-    metrics: metrics.iptablesMetrics(family),
-    verifyPeriodMs: config.syncPeriodMs,
-    clock: context.clock,
-    log,
-  });
+    async close() {
+      await Promise.all([kernel.ipvs.close(), kernel.ipset.close(), kernel.links.close()]);
+    },
+  };
 }
 
 /** Validation has refused what is none. */
@@ -157,16 +164,9 @@ async function cleanUp(log: Logger): Promise<boolean> {
   }
 }
 
-export const ipvsMode: ProxyModeFactory = {
-  startMessage: "Using ipvs Proxier",
-  unavailableText: "iptables is not available on this host ",
-  deprecation: {
-    message:
-      "The ipvs proxier is now deprecated and may be removed in a future release. Please use 'nftables' instead.",
-    reason: "IPVSDeprecation",
-  },
+export const ipvsRuntime: ModeRuntime = {
   unsupported: missingIptables,
-  createBackend,
-  isReplacedBy: (mode) => mode !== "ipvs",
+  open,
   cleanUp,
+  defineMetrics: (families) => void defineRestoreMetrics(families),
 };

@@ -1,15 +1,15 @@
 /** The host's iptables tools, as the modes that use them find them. */
-import { DEFAULT_BINARIES, type ExecIptablesOptions, isIptablesPresent } from "../kernel/iptables/exec-iptables.ts";
-import { execProcess } from "../kernel/process.ts";
-import { type Logger, silentLogger } from "../logging/logger.ts";
-import type { IpFamily } from "../net/ip.ts";
+import { DEFAULT_BINARIES, type ExecIptablesOptions, isIptablesPresent } from "../../kernel/iptables/exec-iptables.ts";
+import { execProcess } from "../../kernel/process.ts";
+import { type Logger, silentLogger } from "../../logging/logger.ts";
+import type { IpFamily } from "../../net/ip.ts";
 
 export const iptablesTools = (family: IpFamily, log: Logger): ExecIptablesOptions => ({
   family,
   exec: execProcess,
   log,
   // Netlink is loaded when a node turns out to have the nft back end.
-  listNftChains: async (...args) => (await import("../kernel/iptables/nft-chains.ts")).listNftChains(...args),
+  listNftChains: async (...args) => (await import("../../kernel/iptables/nft-chains.ts")).listNftChains(...args),
 });
 
 /** Undefined when the host can program the family; otherwise upstream's log message, and what to do. */

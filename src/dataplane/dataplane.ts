@@ -1,0 +1,152 @@
+/**
+ * What a proxy mode is. A mode is one folder here, with a descriptor in its `index.ts` and one line in `registry.ts`.
+ * Everything that depends on the mode is derived from descriptors: flags, the section of the configuration file with its
+ * defaults, checks and encoding, metrics, forms of `render`, what is cleaned up, what demo and tests expect.
+ *
+ * Descriptors are loaded with every start, so they import neither the kernel boundary nor planners; those come with
+ * {@link ModeDescriptor.loadRuntime} and {@link ModeDescriptor.loadRenderer}.
+ */
+import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
+import type { AnyFlag } from "../config/flag.ts";
+import type { SectionFields } from "../config/section-fields.ts";
+import type { ConfigurationDocument } from "../config/v1alpha1-document.ts";
+import type { OfflineNode } from "../inspect/offline-node.ts";
+import type { Logger } from "../logging/logger.ts";
+import type { LocalTrafficDetector } from "../model/local-traffic-detector.ts";
+import type { NodePortAddresses } from "../model/node-port-addresses.ts";
+import type { IpAddress, IpFamily } from "../net/ip.ts";
+import type { MetricFamilies } from "../server/metric-families.ts";
+import type { Backend } from "../sync/backend.ts";
+import type { Clock } from "../sync/clock.ts";
+import type { ConntrackTable } from "../sync/observers.ts";
+import type { StopPolicy } from "./stop-policy.ts";
+
+/** A value as JSON has it, as a section is written back. */
+export type PlainValue = null | boolean | number | string | readonly PlainValue[] | PlainObject;
+export interface PlainObject {
+  readonly [key: string]: PlainValue;
+}
+
+/** `syncPeriod` and `minSyncPeriod` as they are written back: `0s` in the sections of modes that do not run. */
+export interface WrittenPeriods extends PlainObject {
+  readonly syncPeriod: string;
+  readonly minSyncPeriod: string;
+}
+
+/**
+ * The mode's section of the configuration file, which has the mode's name. A section with the fields `syncPeriod` and
+ * `minSyncPeriod` has periods of its own, and one with `masqueradeAll` a setting of its own; a mode without them uses those
+ * of the iptables section, as upstream's modes do.
+ */
+export interface ModeConfig<Fields extends SectionFields, Section> {
+  /** Upstream's type of the section, with its package: part of error texts. */
+  readonly goType: string;
+  readonly fields: Fields;
+  /** Reads the mode's section, and fields of its own elsewhere in the document; applies the defaults. Pure. */
+  resolve(document: ConfigurationDocument): Section;
+  /** The errors of the section, in upstream's words where it has the field. Asked whichever mode runs. Pure. */
+  errors(draft: DraftConfig): readonly string[];
+  /** The section as it is written back; undefined leaves it out. Pure. */
+  encode(draft: DraftConfig, context: EncodeContext): PlainObject | undefined;
+  /** Fields of the mode outside of its section, as they are written back at the end of the document. Pure. */
+  encodeAtTop?(draft: DraftConfig): PlainObject;
+  /** The flags that stand for fields of the section, but for the periods. */
+  readonly flags: readonly AnyFlag[];
+  /** Help of `--MODE-sync-period` and `--MODE-min-sync-period`; without it the iptables flags set the mode's periods. */
+  readonly periodFlags?: { readonly syncPeriod: string; readonly minSyncPeriod: string };
+  /** `minSyncPeriod` where the file has none, milliseconds. */
+  readonly minSyncPeriodMs: number;
+  /**
+   * What to keep between two syncs when neither file nor flags say, milliseconds; `minSyncPeriod` is still written back as
+   * {@link minSyncPeriodMs}. @default minSyncPeriodMs
+   */
+  readonly restWhenUnsetMs?: number;
+  /** `nodePortAddresses` where nothing is set. @default [] */
+  readonly nodePortAddresses?: readonly string[];
+}
+
+/** What a section needs to know to be written back. */
+export interface EncodeContext {
+  readonly periods: WrittenPeriods;
+  /** `masqueradeAll` of the section. */
+  readonly masqueradeAll: boolean;
+}
+
+/** Facts and parts that the families of a node share. */
+export interface NodeContext {
+  readonly config: KubeProxyConfig;
+  readonly nodeName: string;
+  /** Families that will be served, the first of them first. */
+  readonly families: readonly IpFamily[];
+  /** Where the mode defines its measurements. */
+  readonly metrics: MetricFamilies;
+  readonly conntrack: ConntrackTable;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** One family of the node. */
+export interface FamilyContext {
+  readonly family: IpFamily;
+  /** The family's effective node IP; loopback when unknown. */
+  readonly nodeIP: IpAddress;
+  readonly detector: LocalTrafficDetector;
+  readonly nodePortAddresses: NodePortAddresses;
+  readonly log: Logger;
+}
+
+/** A mode at work on a node: the parts that its families share are open until {@link close}. */
+export interface OpenMode {
+  /** Prepares the node for the family and builds its backend. @throws Error when the mode cannot work. */
+  backendFor(context: FamilyContext): Promise<Backend>;
+  /** Gives back sockets and watches; what is in the kernel stays. Called after the last backend has closed. */
+  close(): Promise<void>;
+}
+
+/** The part of a mode that reaches the kernel. */
+export interface ModeRuntime {
+  /** Undefined when the host can run the mode for the family; otherwise upstream's log message and the cause. */
+  unsupported(
+    family: IpFamily,
+    config: KubeProxyConfig,
+  ): Promise<{ readonly message: string; readonly error: string } | undefined>;
+  /** Takes what the families share. @throws Error when the mode cannot work on this host. */
+  open(node: NodeContext): Promise<OpenMode>;
+  /** Removes what the mode leaves in the kernel, all families; resolves to whether everything worked. Never rejects. */
+  cleanUp(log: Logger): Promise<boolean>;
+  /** Defines every measurement of the mode, and nothing else: for the list in docs/metrics.md. */
+  defineMetrics(families: MetricFamilies): void;
+}
+
+/** Prints the plan of one family in one of {@link ModeDescriptor.renderForms}. @throws Error for what the user can mend. */
+export type ModeRenderer = (node: OfflineNode, config: KubeProxyConfig, form: string) => Promise<string>;
+
+/** One proxy mode. */
+export interface ModeDescriptor<Name extends string, Config extends ModeConfig<SectionFields, unknown>> {
+  /** The value of `mode` and `--proxy-mode`, and the name of the section. */
+  readonly name: Name;
+  /** Whether kube-proxy v1.36 knows the mode on Linux; its error texts name only those. */
+  readonly isUpstream: boolean;
+  readonly config: Config;
+  /** Upstream's `Using … Proxier`. */
+  readonly startMessage: string;
+  /** Begins the error when no family can be served: upstream's `iptables is not available on this host `. */
+  readonly unavailableText: string;
+  /** Logged, and sent as an event about the node, whenever the mode starts. */
+  readonly deprecation?: { readonly message: string; readonly reason: "IPVSDeprecation" };
+  /** Whether the mode, so configured, uses netfilter and connection tracking. @default true */
+  usesNetfilter?(config: KubeProxyConfig): boolean;
+  /** @default the rules stay in place, and the process ends within seconds */
+  stopPolicy?(config: KubeProxyConfig): StopPolicy;
+  /**
+   * Modes whose rules stay until this mode's first sync, which replaces them itself. The leftovers of every other mode go
+   * before the first sync (reference server.md §11).
+   */
+  readonly replacesInPlace?: readonly string[];
+  /** Modes whose chains the leftovers of this one refer to: it is cleaned up before them. */
+  readonly cleanUpBefore?: readonly string[];
+  /** Forms of `render --output`, the default first. */
+  readonly renderForms: readonly string[];
+  loadRenderer(): Promise<ModeRenderer>;
+  loadRuntime(): Promise<ModeRuntime>;
+}

@@ -1,0 +1,14 @@
+/** The iptables mode: rules of iptables and ip6tables, either back end. Reference iptables.md. */
+import type { ModeDescriptor } from "../dataplane.ts";
+import { iptablesConfig } from "./config.ts";
+
+export const iptables: ModeDescriptor<"iptables", typeof iptablesConfig> = {
+  name: "iptables",
+  isUpstream: true,
+  config: iptablesConfig,
+  startMessage: "Using iptables Proxier",
+  unavailableText: "iptables is not available on this host ",
+  renderForms: ["text", "json"],
+  loadRenderer: async () => (await import("./render.ts")).renderIptables,
+  loadRuntime: async () => (await import("./runtime.ts")).iptablesRuntime,
+};

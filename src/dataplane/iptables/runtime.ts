@@ -1,0 +1,121 @@
+/** The iptables mode, put together from the host's tools: reference iptables.md §12. */
+import { IptablesBackend } from "../../backends/iptables/backend.ts";
+import { CHAINS } from "../../backends/iptables/chain-names.ts";
+import { cleanUpIptables } from "../../backends/iptables/cleanup.ts";
+import { monitorCanaries } from "../../kernel/iptables/canary-monitor.ts";
+import { createIptables, isIptablesPresent } from "../../kernel/iptables/exec-iptables.ts";
+import { openNfacct } from "../../kernel/nfacct/netlink-nfacct.ts";
+import { fileSysctls, type Sysctls } from "../../kernel/sysctl.ts";
+import { type Logger, silentLogger } from "../../logging/logger.ts";
+import type { IpFamily } from "../../net/ip.ts";
+import type { FamilyContext, ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
+import { iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
+import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
+import { nodePortDestinations } from "../shared/node-port-destinations.ts";
+import { defineIptablesMetrics, defineNfacctMetrics } from "./metrics.ts";
+
+const ROUTE_LOCALNET = "net/ipv4/conf/all/route_localnet";
+const TCP_BE_LIBERAL = "net/netfilter/nf_conntrack_tcp_be_liberal";
+const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+
+/** Lets packets to 127/8 be routed, once, if node ports shall answer there; false where that does not apply. */
+async function prepareLocalhostNodePorts(
+  { config }: NodeContext,
+  { family, log, nodePortAddresses }: FamilyContext,
+  sysctls: Sysctls,
+): Promise<boolean> {
+  if (family !== "IPv4" || !config.iptables.localhostNodePorts || !nodePortAddresses.containsLoopback) return false;
+  if ((await sysctls.read(ROUTE_LOCALNET)) !== 1) {
+    log.info(
+      "Setting route_localnet=1 to allow node-ports on localhost; to change this either disable iptables.localhostNodePorts (--iptables-localhost-nodeports) or set nodePortAddresses (--nodeport-addresses) to filter loopback addresses",
+    );
+    await sysctls.write(ROUTE_LOCALNET, 1);
+  }
+  return true;
+}
+
+/** Liberal connection tracking calls nothing invalid, so nothing must be dropped for it. */
+async function isConntrackLiberal(sysctls: Sysctls, log: Logger): Promise<boolean> {
+  try {
+    const isLiberal = (await sysctls.read(TCP_BE_LIBERAL)) !== 0;
+    if (isLiberal) log.info("nf_conntrack_tcp_be_liberal set, not installing DROP rules for INVALID packets");
+    return isLiberal;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * The kernel's accounting objects, if it has them; each is created with the first full sync. They are the namespace's,
+ * so both families share them, and the metrics read them once.
+ */
+async function openCounters({ metrics, log }: NodeContext) {
+  const counters = await openNfacct(log);
+  if (counters !== undefined) defineNfacctMetrics(metrics, (name) => counters.packets(name), log);
+  return counters;
+}
+
+async function open(node: NodeContext): Promise<OpenMode> {
+  const { config, clock } = node;
+  const metricsOf = defineIptablesMetrics(node.metrics);
+  const sysctls = fileSysctls();
+  const counters = await openCounters(node);
+  return {
+    async backendFor(context) {
+      const { family, nodePortAddresses, log } = context;
+      const localhostNodePorts = await prepareLocalhostNodePorts(node, context, sysctls);
+      const conntrackLiberal = await isConntrackLiberal(sysctls, log);
+      const iptables = await createIptables(iptablesTools(family, log));
+      return new IptablesBackend({
+        config: {
+          family,
+          nodeName: node.nodeName,
+          nodeIP: context.nodeIP,
+          masqueradeMark: masqueradeMarkOf(config.iptables),
+          masqueradeAll: config.masqueradeAll,
+          detector: context.detector,
+          localhostNodePorts,
+          hasRandomFully: iptables.hasRandomFully,
+          conntrackLiberal,
+        },
+        iptables,
+        counters,
+        nodePortIPs: () =>
+          nodePortDestinations(
+            nodePortAddresses,
+            "Failed to get node IP addresses matching nodeport cidrs, services with nodeport may not work",
+            log,
+          ),
+        metrics: metricsOf(family),
+        monitor: (isIntact, onLost, signal) =>
+          monitorCanaries(
+            { iptables, chain: CHAINS.canary, intervalMs: config.syncPeriodMs, isIntact, onLost, log, clock },
+            signal,
+          ),
+        log,
+      });
+    },
+    async close() {
+      await counters?.close();
+    },
+  };
+}
+
+async function cleanUp(log: Logger): Promise<boolean> {
+  let succeeded = true;
+  for (const family of FAMILIES) {
+    if (!(await isIptablesPresent(iptablesTools(family, log)))) continue;
+    succeeded = (await cleanUpIptables(await createIptables(iptablesTools(family, log)), log)) && succeeded;
+  }
+  return succeeded;
+}
+
+export const iptablesRuntime: ModeRuntime = {
+  unsupported: missingIptables,
+  open,
+  cleanUp,
+  defineMetrics(families) {
+    defineIptablesMetrics(families);
+    defineNfacctMetrics(families, () => undefined, silentLogger);
+  },
+};

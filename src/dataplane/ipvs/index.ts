@@ -1,0 +1,22 @@
+/** The ipvs mode: virtual servers of the kernel, IP sets, a constant few iptables rules. Reference legacy-modes.md §2. */
+import type { ModeDescriptor } from "../dataplane.ts";
+import { ipvsConfig } from "./config.ts";
+
+export const ipvs: ModeDescriptor<"ipvs", typeof ipvsConfig> = {
+  name: "ipvs",
+  isUpstream: true,
+  config: ipvsConfig,
+  startMessage: "Using ipvs Proxier",
+  unavailableText: "iptables is not available on this host ",
+  deprecation: {
+    message:
+      "The ipvs proxier is now deprecated and may be removed in a future release. Please use 'nftables' instead.",
+    reason: "IPVSDeprecation",
+  },
+  replacesInPlace: ["iptables"],
+  // Its rules refer to chains that the iptables mode has, too.
+  cleanUpBefore: ["iptables"],
+  renderForms: ["text", "json", "ip", "ipset", "ipvsadm", "iptables"],
+  loadRenderer: async () => (await import("./render.ts")).renderIpvs,
+  loadRuntime: async () => (await import("./runtime.ts")).ipvsRuntime,
+};

@@ -1,0 +1,14 @@
+/** The nftables mode: a table of its own per family, programmed over netlink. Reference nftables.md. */
+import type { ModeDescriptor } from "../dataplane.ts";
+import { nftablesConfig } from "./config.ts";
+
+export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig> = {
+  name: "nftables",
+  isUpstream: true,
+  config: nftablesConfig,
+  startMessage: "Using nftables Proxier",
+  unavailableText: "nftables is not available on this host ",
+  renderForms: ["text", "json", "netlink"],
+  loadRenderer: async () => (await import("./render.ts")).renderNftables,
+  loadRuntime: async () => (await import("./runtime.ts")).nftablesRuntime,
+};

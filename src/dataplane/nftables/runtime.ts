@@ -1,0 +1,121 @@
+/** The nftables mode, put together from the kernel's netlink interface; no `nft` program is needed: reference nftables.md §9, §10. */
+import { NftablesBackend } from "../../backends/nftables/backend.ts";
+import { TABLE } from "../../backends/nftables/names.ts";
+import { isAtLeast, kernelRelease, parseKernelVersion } from "../../kernel/kernel-version.ts";
+import { probeKernel } from "../../kernel/nftables/kernel-probe.ts";
+import { type NetlinkRuleset, openNetlinkRuleset } from "../../kernel/nftables/netlink-nftables.ts";
+import { NftError } from "../../kernel/nftables/nftables.ts";
+import type { NftFamily } from "../../kernel/nftables/ruleset.ts";
+import type { Logger } from "../../logging/logger.ts";
+import type { NodePortIPs } from "../../model/node-port-addresses.ts";
+import { withoutLoopback } from "../../model/without-loopback.ts";
+import type { IpFamily } from "../../net/ip.ts";
+import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
+import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
+import { nodePortDestinations } from "../shared/node-port-destinations.ts";
+import { defineNftablesMetrics } from "./metrics.ts";
+
+const FAMILIES: Readonly<Record<IpFamily, NftFamily>> = { IPv4: "ip", IPv6: "ip6" };
+/** Upstream's, though it only stood for a recent enough `nft` program: older kernels have not been tried. */
+const LEAST_KERNEL = { major: 5, minor: 13 } as const;
+const SKIP_KERNEL_CHECK = "KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK";
+
+async function checkKernelVersion(): Promise<void> {
+  if ((process.env[SKIP_KERNEL_CHECK] ?? "") !== "") return;
+  const release = await kernelRelease();
+  const version = parseKernelVersion(release);
+  if (version === undefined || !isAtLeast(version, LEAST_KERNEL)) {
+    throw new Error(
+      `kube-proxy in nftables mode requires kernel 5.13 or later (this is ${release}; set ${SKIP_KERNEL_CHECK}=1 to try anyway)`,
+    );
+  }
+}
+
+/** Loopback addresses cannot be reached by node ports in this mode: packets to them are not translated. */
+function reachable(destinations: NodePortIPs | undefined, log: Logger): NodePortIPs | undefined {
+  const others = destinations && withoutLoopback(destinations);
+  if (others !== destinations) {
+    log.error(
+      "--nodeport-addresses includes localhost but localhost NodePorts are not supported",
+      new Error("127.0.0.0/8 and ::1 are left out"),
+    );
+  }
+  return others;
+}
+
+/** The families share one socket and one subscription to what others change. */
+async function open(node: NodeContext): Promise<OpenMode> {
+  const { config, nodeName } = node;
+  const metricsOf = defineNftablesMetrics(node.metrics);
+  const masqueradeMark = masqueradeMarkOf(config.nftables);
+  let opened: NetlinkRuleset | undefined;
+  const openFamily = async (family: IpFamily): Promise<NetlinkRuleset> => {
+    try {
+      await checkKernelVersion();
+      opened ??= openNetlinkRuleset();
+      await probeKernel(opened, FAMILIES[family]);
+      return opened;
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      const proxier = `${family.toLowerCase()} proxier`;
+      throw new Error(`unable to create proxier: unable to create ${proxier}: ${reason}`, { cause: error });
+    }
+  };
+  return {
+    async backendFor({ family, nodeIP, detector, nodePortAddresses, log }) {
+      const ruleset = await openFamily(family);
+      log.v(2, "Using nftables mark for masquerade", { mark: `0x${masqueradeMark.toString(16).padStart(8, "0")}` });
+      return new NftablesBackend({
+        config: { family, nodeName, nodeIP, masqueradeMark, masqueradeAll: config.masqueradeAll, detector },
+        nft: ruleset.open({ family: FAMILIES[family], table: TABLE }),
+        nodePortIPs: async () =>
+          reachable(
+            await nodePortDestinations(
+              nodePortAddresses,
+              "Failed to get node ip address matching nodeport cidrs, services with nodeport may not work as intended",
+              log,
+            ),
+            log,
+          ),
+        metrics: metricsOf(family),
+        log,
+      });
+    },
+    async close() {
+      await opened?.close();
+    },
+  };
+}
+
+/** Deletes the tables of both families. A kernel without nf_tables has none. */
+async function cleanUp(log: Logger): Promise<boolean> {
+  let ruleset: NetlinkRuleset;
+  try {
+    ruleset = openNetlinkRuleset();
+  } catch {
+    return true;
+  }
+  let succeeded = true;
+  try {
+    for (const family of Object.values(FAMILIES)) {
+      try {
+        await ruleset.open({ family, table: TABLE }).transact([{ kind: "delete-table" }]);
+      } catch (error) {
+        if (error instanceof NftError && error.code === "not_found") continue;
+        log.error("Error cleaning up nftables rules", error, { family });
+        succeeded = false;
+      }
+    }
+  } finally {
+    await ruleset.close();
+  }
+  return succeeded;
+}
+
+export const nftablesRuntime: ModeRuntime = {
+  // What the kernel lacks is found out, and said, when the backend is made.
+  unsupported: async () => undefined,
+  open,
+  cleanUp,
+  defineMetrics: (families) => void defineNftablesMetrics(families),
+};

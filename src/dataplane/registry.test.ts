@@ -1,0 +1,26 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { MODES, modeNamed, modesInCleanUpOrder, modesReplacedBy } from "./registry.ts";
+
+const namesOf = (modes: readonly { readonly name: string }[]) => modes.map(({ name }) => name);
+
+test("a node that comes up in one mode is cleaned of all others, but for rules that the first sync replaces", () => {
+  assert.deepEqual(namesOf(modesReplacedBy(modeNamed("iptables"))), ["ipvs", "nftables", "userspace"]);
+  assert.deepEqual(namesOf(modesReplacedBy(modeNamed("nftables"))), ["ipvs", "iptables", "userspace"]);
+  assert.deepEqual(namesOf(modesReplacedBy(modeNamed("userspace"))), ["ipvs", "iptables", "nftables"]);
+  assert.deepEqual(namesOf(modesReplacedBy(modeNamed("ipvs"))), ["nftables", "userspace"]);
+});
+
+test("leftovers go before the chains that they refer to", () => {
+  const order = namesOf(modesInCleanUpOrder());
+  assert.equal(order.length, MODES.length);
+  assert.ok(order.indexOf("ipvs") < order.indexOf("iptables"));
+});
+
+test("a mode has a section, an output and a name of its own", () => {
+  assert.equal(new Set(namesOf(MODES)).size, MODES.length);
+  for (const { name, config, renderForms } of MODES) {
+    assert.match(config.goType, /^v1alpha1\.KubeProxy.*Configuration$/, name);
+    assert.ok(renderForms.length > 0, name);
+  }
+});

@@ -1,0 +1,45 @@
+/** The proxy modes, one line each, in the order of their sections in `/configz` and of their errors. */
+import { iptables } from "./iptables/index.ts";
+import { ipvs } from "./ipvs/index.ts";
+import { nftables } from "./nftables/index.ts";
+import { userspace } from "./userspace/index.ts";
+
+/** Adding a mode is adding its folder and its name to this list. */
+export const MODES = [iptables, ipvs, nftables, userspace] as const;
+
+export type RegisteredMode = (typeof MODES)[number];
+export type ProxyMode = RegisteredMode["name"];
+
+/** The mode that runs where none is named, and whose section has the periods of modes without their own. */
+export const DEFAULT_MODE = iptables;
+
+/** Narrows a text to the name of a mode. */
+export function isProxyMode(text: string): text is ProxyMode {
+  return MODES.some(({ name }) => name === text);
+}
+
+/** The descriptor of a mode; undefined for texts that name none. */
+export function findMode(name: string): RegisteredMode | undefined {
+  return MODES.find((mode) => mode.name === name);
+}
+
+/** The descriptor of a mode. */
+export function modeNamed(name: ProxyMode): RegisteredMode {
+  return findMode(name) ?? DEFAULT_MODE;
+}
+
+/** Every mode, ordered so that no leftover is asked to go while one that refers to it stays. */
+export function modesInCleanUpOrder(): readonly RegisteredMode[] {
+  const goesBefore = (one: RegisteredMode, other: RegisteredMode) => one.cleanUpBefore?.includes(other.name) ?? false;
+  const ordered: RegisteredMode[] = [];
+  for (const mode of MODES) {
+    const next = ordered.findIndex((other) => goesBefore(mode, other));
+    ordered.splice(next === -1 ? ordered.length : next, 0, mode);
+  }
+  return ordered;
+}
+
+/** The modes whose leftovers go before the first sync of this one, in order. */
+export function modesReplacedBy({ name, replacesInPlace = [] }: RegisteredMode): readonly RegisteredMode[] {
+  return modesInCleanUpOrder().filter((other) => other.name !== name && !replacesInPlace.includes(other.name));
+}

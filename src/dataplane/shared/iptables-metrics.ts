@@ -1,0 +1,38 @@
+/** What several modes that program iptables measure, under upstream's names (reference iptables.md §14). */
+import type { IpFamily } from "../../net/ip.ts";
+import type { MetricFamilies } from "../../server/metric-families.ts";
+
+/** Refused writes of one IP family. */
+export interface RestoreMetrics {
+  /** A refused or failed iptables-restore, also during cleanup. */
+  readonly restoreFailures: { inc(): void };
+}
+
+/** The tables whose rules are counted. */
+export type CountedTable = "filter" | "nat";
+
+/** Rules of one IP family. */
+export interface RuleCountMetrics {
+  /** Rules owned after this sync. */
+  setTotal(table: CountedTable, rules: number): void;
+}
+
+/** Defines the counter of refused writes and gives the function that makes the object of one IP family. */
+export function defineRestoreMetrics(families: MetricFamilies): (family: IpFamily) => RestoreMetrics {
+  const restoreFailures = families.counter({
+    name: "kubeproxy_sync_proxy_rules_iptables_restore_failures_total",
+    help: "Cumulative proxy iptables restore failures",
+    labels: ["ip_family"],
+  });
+  return (family) => ({ restoreFailures: { inc: () => restoreFailures.inc({ ip_family: family }) } });
+}
+
+/** Defines the number of rules and gives the function that makes the object of one IP family. */
+export function defineRuleCountMetrics(families: MetricFamilies): (family: IpFamily) => RuleCountMetrics {
+  const total = families.gauge({
+    name: "kubeproxy_sync_proxy_rules_iptables_total",
+    help: "Total number of iptables rules owned by kube-proxy",
+    labels: ["table", "ip_family"],
+  });
+  return (family) => ({ setTotal: (table, rules) => total.set({ table, ip_family: family }, rules) });
+}

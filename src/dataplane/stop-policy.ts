@@ -1,0 +1,9 @@
+/** How the process ends when it is told to: what is logged, and how long that may take. */
+export interface StopPolicy {
+  readonly message: string;
+  /** After this long, in milliseconds, the process ends anyway. */
+  readonly limitMs: number;
+}
+
+/** For modes whose rules work on without the process. */
+export const KEEPS_RULES: StopPolicy = { message: "Stopping; the rules stay in place", limitMs: 5_000 };

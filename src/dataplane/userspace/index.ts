@@ -1,0 +1,20 @@
+/** The userspace mode: the proxy carries the bytes itself. Upstream lost it with v1.26. Reference legacy-modes.md §1. */
+import type { ModeDescriptor } from "../dataplane.ts";
+import { KEEPS_RULES } from "../stop-policy.ts";
+import { userspaceConfig } from "./config.ts";
+
+export const userspace: ModeDescriptor<"userspace", typeof userspaceConfig> = {
+  name: "userspace",
+  isUpstream: false,
+  config: userspaceConfig,
+  startMessage: "Using userspace Proxier.",
+  unavailableText: "iptables is not available on this host; --userspace-rules=none goes without ",
+  usesNetfilter: ({ userspace: { rules } }) => rules !== "none",
+  stopPolicy: ({ userspace: { drainTimeoutMs } }) => ({
+    message: "Stopping; no new connections are taken, and those there are may end",
+    limitMs: KEEPS_RULES.limitMs + drainTimeoutMs,
+  }),
+  renderForms: ["text", "json"],
+  loadRenderer: async () => (await import("./render.ts")).renderUserspace,
+  loadRuntime: async () => (await import("./runtime.ts")).userspaceRuntime,
+};

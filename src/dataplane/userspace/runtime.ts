@@ -1,0 +1,187 @@
+/**
+ * The userspace mode, put together: sockets, a balancer for each family, and the host's iptables tools, or no rules at all.
+ * Reference legacy-modes.md §1.1, §1.10, §4.
+ */
+import { networkInterfaces } from "node:os";
+import { UserspaceBackend } from "../../backends/userspace/backend.ts";
+import { Balancer } from "../../backends/userspace/balancer.ts";
+import { cleanUpPortals } from "../../backends/userspace/cleanup.ts";
+import { observeClients } from "../../backends/userspace/client-observer.ts";
+import { DirectFronts } from "../../backends/userspace/direct-fronts.ts";
+import type { Fronts } from "../../backends/userspace/fronts.ts";
+import { listenAddressOf } from "../../backends/userspace/listen-address.ts";
+import { NetshAssigner } from "../../backends/userspace/netsh-assigner.ts";
+import { DEFAULT_INTERFACE } from "../../backends/userspace/plan-netsh.ts";
+import { PortAllocator } from "../../backends/userspace/port-allocator.ts";
+import { knowsBridgePorts, PortalRules } from "../../backends/userspace/portal-rules.ts";
+import { RuleFronts } from "../../backends/userspace/rule-fronts.ts";
+import { ServiceRelays } from "../../backends/userspace/service-relays.ts";
+import { staleFlowsOf } from "../../backends/userspace/stale-flows.ts";
+import { raiseFileLimit } from "../../kernel/file-limit.ts";
+import { createIptables, isIptablesPresent } from "../../kernel/iptables/exec-iptables.ts";
+import { execProcess } from "../../kernel/process.ts";
+import { NodeRelays } from "../../kernel/relay/node-relays.ts";
+import type { Relays } from "../../kernel/relay/relay.ts";
+import { AddressWatch } from "../../kernel/route/address-watch.ts";
+import { localAddresses } from "../../kernel/route/addresses.ts";
+import { type Logger, silentLogger } from "../../logging/logger.ts";
+import { type IpAddress, type IpFamily, isLinkLocalV6, isLoopback, parseIpAddress } from "../../net/ip.ts";
+import { ANY_PORT, parsePortRange } from "../../net/port-range.ts";
+import type { Clock } from "../../sync/clock.ts";
+import type { FamilyContext, ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
+import {
+  defineRestoreMetrics,
+  defineRuleCountMetrics,
+  type RestoreMetrics,
+  type RuleCountMetrics,
+} from "../shared/iptables-metrics.ts";
+import { iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
+import { defineUserspaceMetrics } from "./metrics.ts";
+
+const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+
+/** Both families share the process's descriptors and one subscription to address changes. */
+interface Shared {
+  readonly relays: Relays;
+  readonly addresses: AddressWatch;
+}
+
+function openShared(log: Logger): Shared {
+  const { limit, problem } = raiseFileLimit();
+  if (problem !== undefined) log.error("The number of connections is limited", new Error(problem));
+  log.v(2, "Raised the limit of open files", { limit });
+  return { relays: new NodeRelays({ log, fileLimit: limit }), addresses: new AddressWatch() };
+}
+
+/** The node's address, or any other than loopback that the host has. */
+async function hostAddressOf({ family, nodeIP, log }: FamilyContext): Promise<IpAddress> {
+  if (!isLoopback(nodeIP)) return nodeIP;
+  const usable = (ip: IpAddress) => !isLoopback(ip) && !isLinkLocalV6(ip);
+  const found = (await localAddresses(family)).find(usable);
+  if (found === undefined) log.info("This host has no address of the family but loopback", { ipFamily: family });
+  return found ?? nodeIP;
+}
+
+interface FrontParts {
+  readonly node: NodeContext;
+  readonly metrics: RestoreMetrics & RuleCountMetrics;
+  readonly sockets: ServiceRelays;
+  readonly relays: Relays;
+  readonly retry: () => void;
+}
+
+async function ruleFronts(context: FamilyContext, parts: FrontParts): Promise<Fronts> {
+  const { node, metrics, sockets, relays, retry } = parts;
+  const { config, conntrack } = node;
+  const { family, log } = context;
+  const listenAddress = listenAddressOf(config.bindAddress, family);
+  const range = parsePortRange(config.userspace.portRange);
+  const ports = new PortAllocator({
+    range: range.ok ? range.range : ANY_PORT, // validation has refused others
+    random: Math.random,
+    onPortFree: retry,
+  });
+  const iptables = await createIptables(iptablesTools(family, log));
+  const hasBridgePorts = await knowsBridgePorts(iptables);
+  const rules = new PortalRules({ iptables, metrics, log });
+  await rules.start();
+  if (!hasBridgePorts) log.info("The kernel has no xt_physdev: external IPs are served to pods as to everybody");
+  return new RuleFronts({
+    family,
+    plan: { listenAddress, hostAddress: await hostAddressOf(context), knowsBridgePorts: hasBridgePorts },
+    rules,
+    sockets,
+    relays,
+    ports,
+    staleFlows: staleFlowsOf(conntrack, family, log),
+    log,
+  });
+}
+
+function windowsAddresses(): readonly IpAddress[] {
+  const all = Object.values(networkInterfaces()).flatMap((entries) => entries ?? []);
+  return all.map(({ address }) => parseIpAddress(address)).filter((address) => address !== undefined);
+}
+
+function directFronts({ family, log }: FamilyContext, clock: Clock, sockets: ServiceRelays): Fronts {
+  if (process.platform !== "win32") return new DirectFronts({ family, sockets, log });
+  const interfaceName = process.env.INTERFACE_TO_ADD_SERVICE_IP ?? DEFAULT_INTERFACE;
+  const hostAddresses = async () => windowsAddresses();
+  const assigner = new NetshAssigner({ interfaceName, hostAddresses, exec: execProcess, clock, log });
+  return new DirectFronts({ family, sockets, assigner, log });
+}
+
+async function open(node: NodeContext): Promise<OpenMode> {
+  const { config, clock } = node;
+  // Rules of an earlier run would lead to nothing.
+  if (config.userspace.rules === "none") await cleanUp(node.log);
+  const clientMetricsOf = defineUserspaceMetrics(node.metrics);
+  const restoreMetricsOf = defineRestoreMetrics(node.metrics);
+  const ruleCountMetricsOf = defineRuleCountMetrics(node.metrics);
+  const { relays, addresses } = openShared(node.log);
+  const isWindows = process.platform === "win32";
+  const hasRules = config.userspace.rules === "iptables" && !isWindows;
+  return {
+    async backendFor(context) {
+      const { family, nodePortAddresses, log } = context;
+      const balancer = new Balancer({ random: Math.random, nowMs: () => clock.monotonicMs() });
+      const clients = { metrics: clientMetricsOf(family), monotonicMs: () => clock.monotonicMs(), log };
+      const sockets = new ServiceRelays({
+        relays,
+        balancer,
+        udpIdleTimeoutMs: config.userspace.udpIdleTimeoutMs,
+        observe: (name) => observeClients(name, clients),
+      });
+      let backend: UserspaceBackend | undefined;
+      const retry = (): void => backend?.retry();
+      const parts = {
+        node,
+        metrics: { ...restoreMetricsOf(family), ...ruleCountMetricsOf(family) },
+        sockets,
+        relays,
+        retry,
+      };
+      backend = new UserspaceBackend({
+        family,
+        balancer,
+        sockets,
+        fronts: hasRules ? await ruleFronts(context, parts) : directFronts(context, clock, sockets),
+        nodePortAddresses,
+        hostAddresses: () => (isWindows ? Promise.resolve(windowsAddresses()) : localAddresses(family)),
+        watchHostAddresses: async (onChange, signal) => {
+          if (!isWindows) await addresses.watch(onChange, signal);
+        },
+        checkIntervalMs: config.syncPeriodMs,
+        drainTimeoutMs: config.userspace.drainTimeoutMs,
+        clock,
+        log,
+      });
+      return backend;
+    },
+    // Watches and sockets end with the backends.
+    async close() {},
+  };
+}
+
+async function cleanUp(log: Logger): Promise<boolean> {
+  let succeeded = true;
+  for (const family of FAMILIES) {
+    if (!(await isIptablesPresent(iptablesTools(family, silentLogger)))) continue;
+    succeeded = (await cleanUpPortals(await createIptables(iptablesTools(family, log)), log)) && succeeded;
+  }
+  return succeeded;
+}
+
+export const userspaceRuntime: ModeRuntime = {
+  async unsupported(family, { userspace }) {
+    if (userspace.rules === "none" || process.platform === "win32") return undefined;
+    return await missingIptables(family);
+  },
+  open,
+  cleanUp,
+  defineMetrics(families) {
+    defineRestoreMetrics(families);
+    defineRuleCountMetrics(families);
+    defineUserspaceMetrics(families);
+  },
+};
