@@ -125,7 +125,14 @@ test("the pods are a service account that has the role system:node-proxier and n
       [
         "RoleBinding kube-proxy",
         { apiGroup: "rbac.authorization.k8s.io", kind: "Role", name: "kube-proxy" },
-        [{ kind: "Group", name: "system:bootstrappers:kubeadm:default-node-token" }],
+        // With its group, as the API server stores it: else every `kubectl apply` finds a difference.
+        [
+          {
+            apiGroup: "rbac.authorization.k8s.io",
+            kind: "Group",
+            name: "system:bootstrappers:kubeadm:default-node-token",
+          },
+        ],
       ],
     ],
   );
