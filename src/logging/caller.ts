@@ -2,7 +2,14 @@
  * Where in our source a log line was written. Only lines that are printed pay for it: one stack frame, taken as V8's call
  * site, with no stack text made or parsed.
  */
-import type { SourceLocation } from "@logtape/logtape";
+
+/** A place in a source file. */
+export interface SourceLocation {
+  /** As the runtime names it: path or URL. */
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+}
 
 let topFrame: NodeJS.CallSite | undefined;
 
@@ -14,7 +21,7 @@ function keepTopFrame(_error: Error, frames: NodeJS.CallSite[]): string {
 /**
  * The caller of `callee`, which must be on the stack.
  *
- * @returns file as the runtime names it (path or URL), line and column; `undefined` when the runtime does not tell.
+ * @returns `undefined` when the runtime does not tell.
  */
 export function callerOf(callee: (...args: never[]) => unknown): SourceLocation | undefined {
   const { stackTraceLimit, prepareStackTrace } = Error;

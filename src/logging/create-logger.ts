@@ -1,12 +1,11 @@
 /**
- * The program's logger: klog's levels and look over LogTape, which carries each record to its formatter and stream.
+ * The program's logger, with klog's levels and look: a record goes to its formatter, the line to its stream.
  *
  * Printed lines name the file and line of the call. Finding it costs a few microseconds, so it is done only for lines
  * that are printed and, while `vmodule` patterns are set, for verbose lines that might be.
  */
-import { configureSync, getLogger, type LogRecord, type SourceLocation, type Logger as Tape } from "@logtape/logtape";
-import { callerOf } from "./caller.ts";
-import { jsonFormatter, type LogFormat, textFormatter, type VerboseRecord } from "./log-format.ts";
+import { callerOf, type SourceLocation } from "./caller.ts";
+import { jsonFormatter, type LogFormat, type LogRecord, type Severity, textFormatter } from "./log-format.ts";
 import type { Facts, Logger } from "./logger.ts";
 import { standardStreams, type WriteLog } from "./standard-streams.ts";
 import { type ModuleVerbosity, Verbosity } from "./verbosity.ts";
@@ -37,15 +36,11 @@ export interface RootLogger extends Logger {
   setVerbosity(level: number): void;
 }
 
-const CATEGORY = "kube-proxy";
-
 interface Core {
-  readonly tape: Tape;
+  readonly print: (record: LogRecord) => void;
   readonly verbosity: Verbosity;
   readonly now: () => number;
 }
-
-type Severity = "info" | "warning" | "error";
 
 class StructuredLogger implements RootLogger {
   readonly #core: Core;
@@ -98,33 +93,26 @@ class StructuredLogger implements RootLogger {
   }
 
   #emit(
-    level: Severity,
+    severity: Severity,
     verbosity: number,
     message: string,
     facts: Facts | undefined,
-    sourceLocation: SourceLocation | undefined,
+    location: SourceLocation | undefined,
     error: unknown,
   ): void {
-    // LogTape copies a record that does not name its category, property by property: 4 µs for each line.
-    const record: VerboseRecord = {
-      category: this.#core.tape.category,
-      level,
+    this.#core.print({
+      severity,
       verbosity,
-      message: [message],
-      rawMessage: message,
-      timestamp: this.#core.now(),
-      properties: facts === undefined ? this.#facts : { ...this.#facts, ...facts },
-      ...(sourceLocation === undefined ? {} : { sourceLocation }),
-      ...(error === undefined ? {} : { error }),
-    };
-    this.#core.tape.emit(record);
+      message,
+      timestampMs: this.#core.now(),
+      facts: facts === undefined ? this.#facts : { ...this.#facts, ...facts },
+      location,
+      error,
+    });
   }
 }
 
-/**
- * Makes the root logger and points LogTape at it. LogTape's configuration belongs to the process: the newest call decides
- * where the lines of all loggers go and what they look like; the verbosity stays with each root.
- */
+/** Makes a root logger. */
 export function createLogger(options: LoggerOptions = {}): RootLogger {
   const { format = "text", verbosity = 0, vmodule = [], splitStream = false, pid = process.pid } = options;
   const now = options.now ?? createWallClock();
@@ -133,25 +121,17 @@ export function createLogger(options: LoggerOptions = {}): RootLogger {
     options.write ??
     standardStreams((count) =>
       formatter({
-        category: [CATEGORY],
-        level: "warning",
-        message: [],
-        rawMessage: "Log lines lost because the reader of the log was too slow",
-        timestamp: now(),
-        properties: { count },
+        severity: "warning",
+        verbosity: 0,
+        message: "Log lines lost because the reader of the log was too slow",
+        timestampMs: now(),
+        facts: { count },
+        location: undefined,
+        error: undefined,
       }),
     );
-  const sink = (record: LogRecord): void => {
-    const isError = record.level === "error" || record.level === "fatal";
-    write(splitStream && !isError ? "stdout" : "stderr", formatter(record));
+  const print = (record: LogRecord): void => {
+    write(splitStream && record.severity !== "error" ? "stdout" : "stderr", formatter(record));
   };
-  configureSync({
-    reset: true,
-    sinks: { lines: sink },
-    loggers: [
-      { category: CATEGORY, sinks: ["lines"], lowestLevel: "trace" },
-      { category: ["logtape", "meta"], sinks: ["lines"], lowestLevel: "warning" },
-    ],
-  });
-  return new StructuredLogger({ tape: getLogger(CATEGORY), verbosity: new Verbosity(verbosity, vmodule), now }, {});
+  return new StructuredLogger({ print, verbosity: new Verbosity(verbosity, vmodule), now }, {});
 }

@@ -1,29 +1,35 @@
 /**
- * The two looks of a log line, as LogTape formatters. The text look is klog's, the JSON look is that of upstream's zap
- * encoder (reference server.md §2.9). A line always ends with a newline.
+ * The two looks of a log line. The text look is klog's, the JSON look is that of upstream's zap encoder (reference
+ * server.md §2.9). A line always ends with a newline.
  */
-import type { LogRecord, TextFormatter } from "@logtape/logtape";
+import type { SourceLocation } from "./caller.ts";
 import { quoteText } from "./escape.ts";
 import { errorText, formatFact, formatJsonFacts } from "./fact-values.ts";
+import type { Facts } from "./logger.ts";
 
 export type LogFormat = "text" | "json";
 
-/** What {@link createLogger} hands to LogTape: a record that also knows its `-v` level and what was thrown. */
-export interface VerboseRecord extends LogRecord {
-  /** 0 for lines that are always printed. */
+export type Severity = "info" | "warning" | "error";
+
+/** What a line says, before it has a look. */
+export interface LogRecord {
+  readonly severity: Severity;
+  /** The `-v` level; 0 for lines that are always printed. */
   readonly verbosity: number;
-  /** Present on error lines that name a cause. */
-  readonly error?: unknown;
+  readonly message: string;
+  /** Milliseconds since the epoch, fractions allowed. */
+  readonly timestampMs: number;
+  readonly facts: Facts;
+  /** Where the line was written, as far as the stack tells. */
+  readonly location: SourceLocation | undefined;
+  /** What was thrown, on error lines that name a cause. */
+  readonly error: unknown;
 }
 
-const SEVERITY: Readonly<Record<LogRecord["level"], string>> = {
-  trace: "I",
-  debug: "I",
-  info: "I",
-  warning: "W",
-  error: "E",
-  fatal: "F",
-};
+/** Makes the line of a record. */
+export type LogFormatter = (record: LogRecord) => string;
+
+const LETTER: Readonly<Record<Severity, string>> = { info: "I", warning: "W", error: "E" };
 
 function digits(value: number, width: number): string {
   return value.toString().padStart(width, "0");
@@ -43,22 +49,25 @@ function pathTail(file: string, parts: number): string {
   return file.split("/").slice(-parts).join("/");
 }
 
-function causeOf(record: LogRecord): string | undefined {
-  return "error" in record && record.error !== undefined ? errorText(record.error) : undefined;
+function causeOf({ error }: LogRecord): string | undefined {
+  return error === undefined ? undefined : errorText(error);
+}
+
+/** `file:line`, with this many segments of the path. */
+function callerText(location: SourceLocation | undefined, segments: number): string {
+  return location === undefined ? "?:0" : `${pathTail(location.file, segments)}:${location.line}`;
 }
 
 /** Makes the formatter of the text look for a process id. */
-export function textFormatter(pid: number): TextFormatter {
+export function textFormatter(pid: number): LogFormatter {
   const thread = pid.toString().padStart(7);
   return (record) => {
-    const { sourceLocation } = record;
-    const caller = sourceLocation === undefined ? "?:0" : `${pathTail(sourceLocation.file, 1)}:${sourceLocation.line}`;
-    let line = `${SEVERITY[record.level]}${klogTime(record.timestamp)} ${thread} ${caller}] `;
-    line += quoteText(String(record.rawMessage));
+    const { severity, timestampMs, message, location, facts } = record;
+    let line = `${LETTER[severity]}${klogTime(timestampMs)} ${thread} ${callerText(location, 1)}] `;
+    line += quoteText(message);
     const cause = causeOf(record);
     if (cause !== undefined) line += ` ${formatFact("err", cause)}`;
-    for (const key of Object.keys(record.properties)) {
-      const value = record.properties[key];
+    for (const [key, value] of Object.entries(facts)) {
       if (value !== undefined) line += ` ${formatFact(key, value)}`;
     }
     return `${line}\n`;
@@ -66,17 +75,15 @@ export function textFormatter(pid: number): TextFormatter {
 }
 
 /** The formatter of the JSON look: error lines carry `err` and no `v`. */
-export const jsonFormatter: TextFormatter = (record) => {
-  const { sourceLocation } = record;
-  const caller = sourceLocation === undefined ? "?:0" : `${pathTail(sourceLocation.file, 2)}:${sourceLocation.line}`;
-  const isError = record.level === "error" || record.level === "fatal";
+export const jsonFormatter: LogFormatter = (record) => {
+  const { severity, verbosity, timestampMs, message, location, facts } = record;
   const cause = causeOf(record);
   return `${formatJsonFacts({
-    ts: Number(record.timestamp.toFixed(4)),
-    caller,
-    msg: String(record.rawMessage),
-    ...(isError ? {} : { v: "verbosity" in record ? record.verbosity : 0 }),
+    ts: Number(timestampMs.toFixed(4)),
+    caller: callerText(location, 2),
+    msg: message,
+    ...(severity === "error" ? {} : { v: verbosity }),
     ...(cause === undefined ? {} : { err: cause }),
-    ...record.properties,
+    ...facts,
   })}\n`;
 };

@@ -1,5 +1,5 @@
 /** Which `-v` levels print: one number for the whole program, and file patterns that raise it (`--vmodule`). */
-import type { SourceLocation } from "@logtape/logtape";
+import type { SourceLocation } from "./caller.ts";
 
 /** One `pattern=N` of `--vmodule`, as the configuration spells it (`logging.vmodule[]`). */
 export interface ModuleVerbosity {

@@ -3,7 +3,6 @@
  * upstream's endpoints answer any method the same unless they look at it themselves.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import createRouter from "find-my-way";
 import { replyNotFound } from "./http-reply.ts";
 
 /** Answers a request; a rejection or throw becomes a 500. */
@@ -11,13 +10,15 @@ export type HttpHandler = (request: IncomingMessage, response: ServerResponse) =
 
 /** Makes one handler of many; unknown paths, among them those that differ only by a trailing slash, get 404. */
 export function routePaths(routes: Readonly<Record<string, HttpHandler>>): HttpHandler {
-  const router = createRouter();
-  // One method for all keeps one search tree instead of one per method.
-  for (const [path, handler] of Object.entries(routes)) router.on("GET", path, handler);
+  const exact = new Map(Object.entries(routes).filter(([path]) => !path.endsWith("/*")));
+  const trees = Object.entries(routes).flatMap(([path, handler]) =>
+    path.endsWith("/*") ? [{ prefix: path.slice(0, -1), handler }] : [],
+  );
   return async (request, response) => {
-    const route = router.find("GET", request.url ?? "/");
-    if (route === null) replyNotFound(response);
-    else await route.handler(request, response, route.params, route.store, route.searchParams);
+    const [path = "/"] = (request.url ?? "/").split("?", 1);
+    const handler = exact.get(path) ?? trees.find(({ prefix }) => path.startsWith(prefix))?.handler;
+    if (handler === undefined) replyNotFound(response);
+    else await handler(request, response);
   };
 }
 
