@@ -10,7 +10,6 @@ import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
 import type { AnyFlag } from "../config/flag.ts";
 import type { SectionFields } from "../config/section-fields.ts";
 import type { ConfigurationDocument } from "../config/v1alpha1-document.ts";
-import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { LocalTrafficDetector } from "../model/local-traffic-detector.ts";
 import type { NodePortAddresses } from "../model/node-port-addresses.ts";
@@ -19,6 +18,7 @@ import type { MetricFamilies } from "../server/metric-families.ts";
 import type { Backend } from "../sync/backend.ts";
 import type { Clock } from "../sync/clock.ts";
 import type { ConntrackTable } from "../sync/observers.ts";
+import type { ModeRenderer } from "./rendering.ts";
 import type { StopPolicy } from "./stop-policy.ts";
 
 /** A value as JSON has it, as a section is written back. */
@@ -117,9 +117,6 @@ export interface ModeRuntime {
   /** Defines every measurement of the mode, and nothing else: for the list in docs/metrics.md. */
   defineMetrics(families: MetricFamilies): void;
 }
-
-/** Prints the plan of one family in one of {@link ModeDescriptor.renderForms}. @throws Error for what the user can mend. */
-export type ModeRenderer = (node: OfflineNode, config: KubeProxyConfig, form: string) => Promise<string>;
 
 /** One proxy mode. */
 export interface ModeDescriptor<Name extends string, Config extends ModeConfig<SectionFields, unknown>> {

@@ -5,7 +5,7 @@
 import { DUMMY_DEVICE, SET_IDS, setDefinition } from "../backends/ipvs/names.ts";
 import { nodeAddressFacts } from "../backends/ipvs/node-facts.ts";
 import type { PlanConfig, PlanFacts } from "../backends/ipvs/plan-options.ts";
-import { JUMP_RULES, planRules, type RulesPlan } from "../backends/ipvs/plan-rules.ts";
+import { CHAINS_OF, JUMP_RULES, planRules, type RulesInput, type RulesPlan } from "../backends/ipvs/plan-rules.ts";
 import { type PlannedVirtualServer, planServicePort } from "../backends/ipvs/plan-service-port.ts";
 import { restoreText } from "../backends/ipvs/rules.ts";
 import { WEIGHT } from "../backends/ipvs/virtual-server-step.ts";
@@ -20,7 +20,8 @@ import {
   type VirtualServer,
   virtualServerText,
 } from "../kernel/ipvs/ipvs.ts";
-import { hostCidr, type IpAddress, joinHostPort } from "../net/ip.ts";
+import { hostCidr, type IpAddress, type IpFamily, joinHostPort } from "../net/ip.ts";
+import { jumpRules, savedText, type TableContent } from "./iptables-saved.ts";
 import type { OfflineNode } from "./offline-node.ts";
 
 /** A planned node; everything in a fixed order. */
@@ -29,12 +30,14 @@ export interface IpvsPlan {
   readonly sets: readonly { readonly definition: IpsetDefinition; readonly entries: readonly string[] }[];
   readonly virtualServers: readonly (PlannedVirtualServer & { readonly servicePort: string })[];
   readonly rules: RulesPlan;
+  readonly extent: "whole" | "part";
 }
 
-/** Plans a whole cluster. */
+/** Plans a whole cluster, and shows all of it or what of it is one Service's (`namespace/name`). */
 export function planIpvs(
   node: OfflineNode,
-  options: Pick<PlanConfig, "masqueradeAll" | "masqueradeMark" | "scheduler">,
+  options: Pick<PlanConfig, "masqueradeAll" | "masqueradeMark" | "scheduler" | "hasRandomFully">,
+  service?: string,
 ): IpvsPlan {
   const { family, state } = node;
   const config: PlanConfig = {
@@ -43,29 +46,40 @@ export function planIpvs(
     nodeName: node.name,
     nodeIP: node.nodeIP,
     detector: node.detector,
-    hasRandomFully: true,
   };
   const wanted = new WantedState();
+  /** What is asked for: all of it, or what one Service claims. */
+  const shown = service === undefined ? wanted : new WantedState();
   for (const [key, port] of state.services) {
-    wanted.put(key, port.name.service, planServicePort(port, state.endpoints.get(key) ?? [], config, factsOf(node)));
+    const plan = planServicePort(port, state.endpoints.get(key) ?? [], config, factsOf(node));
+    wanted.put(key, port.name.service, plan);
+    if (shown !== wanted && port.name.service === service) shown.put(key, port.name.service, plan);
   }
+  const rulesWith = (state: WantedState, deniedVips: RulesInput["deniedVips"]) =>
+    planRules(config, { filled: state.filledSets(), unusable: new Set(), deniedVips });
+  const rules = rulesWith(wanted, wanted.deniedVips());
   return {
-    addresses: Array.from(wanted.addresses.winners(), ({ value }) => value).sort(),
+    extent: shown === wanted ? "whole" : "part",
+    addresses: Array.from(shown.addresses.winners(), ({ value }) => value).sort(),
     sets: SET_IDS.map((id) => ({
       definition: setDefinition(id, family),
-      entries: [...wanted.entries(id).keys()].sort(),
-    })),
-    virtualServers: [...wanted.virtualServers.keys()].sort().flatMap((key) => {
+      entries: [...shown.entries(id).keys()].sort(),
+    })).filter(({ entries }) => shown === wanted || entries.length > 0),
+    virtualServers: [...shown.virtualServers.keys()].sort().flatMap((key) => {
+      // What another Service has by right is not this one's.
       const winner = wanted.virtualServers.winner(key);
-      if (winner === undefined) return [];
+      if (winner === undefined || winner.owner !== shown.virtualServers.winner(key)?.owner) return [];
       return [{ ...winner.value, servicePort: state.services.get(winner.owner)?.name.text ?? winner.owner }];
     }),
-    rules: planRules(config, {
-      filled: wanted.filledSets(),
-      unusable: new Set(),
-      deniedVips: wanted.deniedVips(),
-    }),
+    rules: shown === wanted ? rules : without(rulesWith(wanted, shown.deniedVips()), rulesWith(wanted, [])),
   };
+}
+
+/** The rules that others do not have. */
+function without(rules: RulesPlan, others: RulesPlan): RulesPlan {
+  const known = new Set([...others.nat, ...others.filter].map(ruleSpec));
+  const isNew = (rule: Rule) => !known.has(ruleSpec(rule));
+  return { nat: rules.nat.filter(isNew), filter: rules.filter.filter(isNew) };
 }
 
 /** Without a kernel, the node's addresses are those that its object lists. */
@@ -78,9 +92,10 @@ function factsOf({ zone, hostAddresses, nodePortAddresses }: OfflineNode): PlanF
 const line = (text: string): string => `${text}\n`;
 
 /** The input of `ip -batch -`. */
-export function ipInput({ addresses }: IpvsPlan): string {
+export function ipInput({ addresses, extent }: IpvsPlan): string {
   const lines = addresses.map((address) => `addr add ${hostCidr(address)} dev ${DUMMY_DEVICE}`);
-  return [`link add ${DUMMY_DEVICE} type dummy`, ...lines].map(line).join("");
+  const device = extent === "whole" ? [`link add ${DUMMY_DEVICE} type dummy`] : [];
+  return [...device, ...lines].map(line).join("");
 }
 
 /** The input of `ipset restore`. */
@@ -120,8 +135,22 @@ function schedulingText({ scheduler, flags, timeoutSeconds }: VirtualServer): st
 }
 
 /** The input of `iptables-restore --noflush`. */
-export function iptablesInput({ rules }: IpvsPlan): string {
-  return restoreText(rules);
+export function iptablesInput({ rules, extent }: IpvsPlan): string {
+  if (extent === "whole") return restoreText(rules);
+  return (["nat", "filter"] as const)
+    .filter((table) => rules[table].length > 0)
+    .map((table) => `*${table}\n${rules[table].map((rule) => `-A ${ruleSpec(rule)}\n`).join("")}COMMIT\n`)
+    .join("");
+}
+
+/** What `iptables-save` prints when a full sync is over. */
+export function savedInput({ rules, extent }: IpvsPlan, family: IpFamily): string {
+  const jumps = extent === "whole" ? JUMP_RULES : [];
+  const content = (table: "nat" | "filter"): TableContent => ({
+    chains: extent === "whole" ? CHAINS_OF[table] : [],
+    rules: [...jumpRules(table, jumps), ...rules[table]],
+  });
+  return savedText({ filter: content("filter"), nat: content("nat") }, family, extent);
 }
 
 /** All four, one after the other, in the order in which they could be used. */
@@ -132,12 +161,13 @@ export function allInputs(plan: IpvsPlan, iptablesRestore: string): string {
     [`${iptablesRestore} --noflush`, iptablesInput(plan)],
     ["ipvsadm -R", ipvsadmInput(plan)],
   ]
+    .filter(([, input]) => plan.extent === "whole" || input !== "")
     .map(([tool, input]) => `# ${tool}\n${input}`)
     .join("\n");
 }
 
 /** The plan as plain data, for programs. Keys and lists come in a fixed order. */
-export function planData({ addresses, sets, virtualServers, rules }: IpvsPlan) {
+export function planData({ addresses, sets, virtualServers, rules, extent }: IpvsPlan) {
   const data = (table: "nat" | "filter", rule: Rule) => ({ table, ...rule, text: ruleSpec(rule) });
   return {
     device: { name: DUMMY_DEVICE, addresses },
@@ -148,7 +178,9 @@ export function planData({ addresses, sets, virtualServers, rules }: IpvsPlan) {
       servicePort,
       realServers: endpoints.map(({ ip: address, port }) => ({ address, port, weight: WEIGHT })),
     })),
-    jumps: JUMP_RULES.map(({ table, rule }) => data(table === "nat" ? "nat" : "filter", rule)),
+    jumps: (extent === "whole" ? JUMP_RULES : []).map(({ table, rule }) =>
+      data(table === "nat" ? "nat" : "filter", rule),
+    ),
     rules: [...rules.nat.map((rule) => data("nat", rule)), ...rules.filter.map((rule) => data("filter", rule))],
   };
 }

@@ -12,9 +12,9 @@ import { messageLines } from "../kernel/nftables/netlink-dump.ts";
 import { encodeTransaction } from "../kernel/nftables/netlink-transaction.ts";
 import { LAYOUTS } from "../kernel/nftables/netlink-values.ts";
 import type { NftOperation } from "../kernel/nftables/nftables.ts";
-import type { NftFamily } from "../kernel/nftables/ruleset.ts";
-import type { Json } from "../kernel/nftables/ruleset-json.ts";
-import { type NftTable, tableJson, tableOf } from "../kernel/nftables/ruleset-table.ts";
+import { elementKey, equalVerdicts, type NftElement, type NftFamily } from "../kernel/nftables/ruleset.ts";
+import { type NftTable, tableOf } from "../kernel/nftables/ruleset-table.ts";
+import type { ServicePort } from "../model/service-port.ts";
 import { withoutLoopback } from "../model/without-loopback.ts";
 import { type Cidr, familyOf, type IpFamily, parseCidr } from "../net/ip.ts";
 import { TimeSlice } from "../sync/time-slice.ts";
@@ -28,10 +28,62 @@ export interface NftablesPlan {
   readonly table: NftTable;
 }
 
+type PlanChoices = Pick<PlanConfig, "masqueradeAll" | "masqueradeMark">;
+
+/**
+ * What of a planned table is one Service's: what its ports alone bring into a table, as far as the table of the whole
+ * cluster has it. An address that another Service has by right is not in it.
+ *
+ * @param service `namespace/name`
+ */
+export async function tableOfService(
+  whole: NftTable,
+  node: OfflineNode,
+  options: PlanChoices,
+  service: string,
+): Promise<NftTable> {
+  const [own, empty] = await Promise.all([
+    planNftables(node, options, (port) => port.name.service === service),
+    planNftables(node, options, () => false),
+  ]);
+  return commonPart(whole, difference(own.table, empty.table));
+}
+
+const isSameElement = (a: NftElement) => (b: NftElement) =>
+  elementKey(a.key) === elementKey(b.key) && a.comment === b.comment && equalVerdicts(a.verdict, b.verdict);
+
+function difference(table: NftTable, other: NftTable): NftTable {
+  const chains = new Set(other.chains.map(({ name }) => name));
+  return {
+    ...table,
+    chains: table.chains.filter(({ name }) => !chains.has(name)),
+    sets: table.sets.flatMap((one) => {
+      const known = other.sets.find(({ set }) => set.name === one.set.name);
+      const elements = one.elements.filter((element) => known?.elements.some(isSameElement(element)) !== true);
+      return known !== undefined && elements.length === 0 ? [] : [{ ...one, elements }];
+    }),
+  };
+}
+
+function commonPart(table: NftTable, other: NftTable): NftTable {
+  const chains = new Set(other.chains.map(({ name }) => name));
+  return {
+    ...table,
+    chains: table.chains.filter(({ name }) => chains.has(name)),
+    sets: table.sets.flatMap((one) => {
+      const known = other.sets.find(({ set }) => set.name === one.set.name);
+      if (known === undefined) return [];
+      const elements = one.elements.filter((element) => known.elements.some(isSameElement(element)));
+      return known.elements.length > 0 && elements.length === 0 ? [] : [{ ...one, elements }];
+    }),
+  };
+}
+
 /** Plans a whole cluster; service ports in the order of their keys. */
 export async function planNftables(
   node: OfflineNode,
-  options: Pick<PlanConfig, "masqueradeAll" | "masqueradeMark">,
+  options: PlanChoices,
+  isWanted: (port: ServicePort) => boolean = () => true,
 ): Promise<NftablesPlan> {
   const { family, state } = node;
   const config: PlanConfig = {
@@ -49,7 +101,7 @@ export async function planNftables(
   const ports = new Map<string, DesiredPort>();
   for (const key of [...state.services.keys()].sort()) {
     const port = state.services.get(key);
-    if (port === undefined) continue;
+    if (port === undefined || !isWanted(port)) continue;
     ports.set(key, desiredPort(planServicePort(port, state.endpoints.get(key) ?? [], config, facts)));
   }
   const { draft } = await reconcile(
@@ -70,9 +122,9 @@ function serviceCIDRsOf({ serviceCIDRs, family }: OfflineNode): Cidr[] {
   return cidrs.sort();
 }
 
-/** What `nft -j -f` reads. */
-export function libnftablesJson({ table }: NftablesPlan): Json {
-  return { nftables: [{ metainfo: { json_schema_version: 1 } }, ...tableJson(table)] };
+/** What `nft -j -f` reads. @param objects of one table or several */
+export function libnftablesJson(objects: readonly unknown[]): unknown {
+  return { nftables: [{ metainfo: { json_schema_version: 1 } }, ...objects] };
 }
 
 /** The messages that the first sync sends, attribute by attribute. */

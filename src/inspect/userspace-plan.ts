@@ -4,6 +4,7 @@
  */
 import { fullPayload } from "../backends/iptables/payload.ts";
 import type { ServicePortPlan } from "../backends/iptables/plan-service-port.ts";
+import type { StaticPlan } from "../backends/iptables/plan-static.ts";
 import { spellPlan } from "../backends/iptables/port-rules.ts";
 import { listenAddressOf } from "../backends/userspace/listen-address.ts";
 import {
@@ -22,6 +23,7 @@ import { silentLogger } from "../logging/logger.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { unspecifiedAddress } from "../net/ip.ts";
 import { parsePortRange } from "../net/port-range.ts";
+import { jumpRules, jumpTargets, savedText, type TableContent } from "./iptables-saved.ts";
 import type { OfflineNode } from "./offline-node.ts";
 
 /** Without a port range the counted ports begin here. */
@@ -43,6 +45,7 @@ export interface UserspacePlan {
   readonly ports: readonly PlannedPort[];
   /** Names of service ports without a part in it, and why. */
   readonly leftOut: ReadonlyMap<string, string>;
+  readonly extent: "whole" | "part";
 }
 
 /** Plans a whole cluster. @throws Error when the configuration does not let the proxy listen. */
@@ -74,7 +77,16 @@ export function planUserspace(node: OfflineNode, config: KubeProxyConfig): Users
     const plan = proxyPort === undefined ? undefined : planPortalRules(port, portals, proxyPort, planConfig);
     ports.push({ port, portals, proxyPort, plan });
   }
-  return { node, hasRules, ports, leftOut };
+  return { node, hasRules, ports, leftOut, extent: "whole" };
+}
+
+/** What of a plan is one Service's. @param service `namespace/name` */
+export function planOfService(plan: UserspacePlan, service: string): UserspacePlan {
+  const ports = plan.ports.filter(({ port }) => port.name.service === service);
+  const names = new Set(
+    [...plan.node.state.services.values()].filter(({ name }) => name.service === service).map(({ name }) => name.text),
+  );
+  return { ...plan, ports, leftOut: new Map([...plan.leftOut].filter(([name]) => names.has(name))), extent: "part" };
 }
 
 function* countedPorts(portRange: string): Generator<number, undefined> {
@@ -93,6 +105,30 @@ function listenersOf({ node }: UserspacePlan, { port, portals }: PlannedPort): s
   return [...new Set(places)].map((place) => `${port.protocol} ${place}`);
 }
 
+const NOTHING_FIXED: StaticPlan = { ...PORTAL_STATIC_PLAN, filterChains: [], natChains: [] };
+
+function fixedOf({ extent }: UserspacePlan): StaticPlan {
+  return extent === "whole" ? PORTAL_STATIC_PLAN : NOTHING_FIXED;
+}
+
+/** What `iptables-save` prints when a full sync is over; undefined where there are no rules. */
+export function savedInput(plan: UserspacePlan): string | undefined {
+  if (!plan.hasRules) return undefined;
+  const fixed = fixedOf(plan);
+  const jumps = plan.extent === "whole" ? PORTAL_JUMPS : [];
+  const content = (table: "filter" | "nat", chains: readonly string[]): TableContent => ({
+    chains: [...chains, ...jumpTargets(table, jumps)],
+    rules: [
+      ...jumpRules(table, jumps),
+      ...plan.ports.flatMap(
+        (port) => port.plan?.shared.filter((shared) => shared.table === table).map(({ rule }) => rule) ?? [],
+      ),
+    ],
+  });
+  const contents = { filter: content("filter", fixed.filterChains), nat: content("nat", fixed.natChains) };
+  return savedText(contents, plan.node.family, plan.extent);
+}
+
 /** The input of `iptables-restore` that a full sync sends, or the sockets as comments where there are no rules. */
 export function restoreInput(plan: UserspacePlan): string {
   const notes = [...plan.leftOut].map(([name, reason]) => `# ${name}: ${reason}\n`);
@@ -105,7 +141,7 @@ export function restoreInput(plan: UserspacePlan): string {
   const spelled = plan.ports.flatMap(({ port, plan: rules }) =>
     rules === undefined ? [] : [[port.name.key, spellPlan(rules)] as const],
   );
-  const { parts } = fullPayload({ plan: PORTAL_STATIC_PLAN, ports: spelled });
+  const { parts } = fullPayload({ plan: fixedOf(plan), ports: spelled });
   return `${notes.join("")}${parts.map((part) => part.text).join("")}`;
 }
 
@@ -113,10 +149,11 @@ export function restoreInput(plan: UserspacePlan): string {
 export function planData(plan: UserspacePlan) {
   const data = (rule: Rule) => ({ ...rule, text: ruleSpec(rule) });
   return {
-    ...(plan.hasRules && {
-      jumps: PORTAL_JUMPS.map(({ table, rule, position }) => ({ table, position, ...data(rule) })),
-      chains: { filter: PORTAL_STATIC_PLAN.filterChains, nat: PORTAL_STATIC_PLAN.natChains },
-    }),
+    ...(plan.hasRules &&
+      plan.extent === "whole" && {
+        jumps: PORTAL_JUMPS.map(({ table, rule, position }) => ({ table, position, ...data(rule) })),
+        chains: { filter: PORTAL_STATIC_PLAN.filterChains, nat: PORTAL_STATIC_PLAN.natChains },
+      }),
     servicePorts: plan.ports.map((one) => ({
       name: one.port.name.text,
       protocol: one.port.protocol,

@@ -61,7 +61,7 @@ async function rendered(t: TestContext, ...options: string[]): Promise<string> {
   writeFileSync(manifests, JSON.stringify({ apiVersion: "v1", kind: "List", items: ITEMS }));
   const parts: string[] = [];
   const output = { out: (part: string) => void parts.push(part), err: (part: string) => assert.fail(part) };
-  assert.equal(await render(["-f", manifests, "--mode", "ipvs", ...options], output), 0);
+  assert.equal(await render(["-f", manifests, "--mode", "ipvs", "--family", "ipv4", ...options], output), 0);
   return parts.join("");
 }
 

@@ -19,7 +19,7 @@ async function rendered(t: TestContext, name: string, ...options: string[]): Pro
   writeFileSync(config, caseFile(name, "nftables/config.yaml"));
   const parts: string[] = [];
   const output = { out: (part: string) => void parts.push(part), err: () => {} };
-  const args = ["-f", manifests, "--config", config, "--hostname-override", "node-a", ...options];
+  const args = ["-f", manifests, "--config", config, "--hostname-override", "node-a", "--family", "ipv4", ...options];
   assert.equal(await render(args, output), 0);
   return parts.join("");
 }
@@ -53,13 +53,13 @@ test("the messages are shown with everything that they say", async (t) => {
 
 test("what a mode does not have is refused", async (t) => {
   await assert.rejects(rendered(t, "cluster-ip", "--mode", "iptables", "-o", "netlink"), {
-    message: 'mode iptables has no output "netlink": use --output text, json',
+    message: 'mode iptables has no output "netlink": use --output text, json, iptables-save',
   });
   await assert.rejects(rendered(t, "cluster-ip", "--mode", "userspace", "-o", "ipset"), {
-    message: 'mode userspace has no output "ipset": use --output text, json',
+    message: 'mode userspace has no output "ipset": use --output text, json, iptables-save',
   });
   await assert.rejects(
     rendered(t, "cluster-ip", "-o", "xml"),
-    /--output must be text, json, ip, ipset, ipvsadm, iptables, netlink, got "xml"/,
+    /--output must be text, json, iptables-save, ip, ipset, ipvsadm, iptables, netlink, got "xml"/,
   );
 });

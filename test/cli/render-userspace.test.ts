@@ -19,7 +19,7 @@ async function run(...args: readonly string[]): Promise<string> {
     },
     err: (text: string) => assert.fail(text),
   };
-  assert.equal(await render(["-f", EXAMPLES, "--hostname-override", "node-a", ...args], output), 0);
+  assert.equal(await render(["-f", EXAMPLES, "--family", "ipv4", "--hostname-override", "node-a", ...args], output), 0);
   return out;
 }
 

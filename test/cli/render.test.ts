@@ -11,7 +11,7 @@ import { render } from "../../src/cli/render.ts";
 import { MemoryIptables } from "../../src/kernel/iptables/memory-iptables.ts";
 
 const EXAMPLES = fileURLToPath(new URL("../../examples", import.meta.url));
-const NODE_A = ["--hostname-override", "node-a", "--mode", "iptables"];
+const NODE_A = ["--hostname-override", "node-a", "--mode", "iptables", "--family", "ipv4"];
 
 interface Rendered {
   readonly status: number;
@@ -100,7 +100,10 @@ test("the node decides what is local; without one, that is said", async (t) => {
     join(folder, "node.json"),
     JSON.stringify({ apiVersion: "v1", kind: "Node", metadata: { name: "only" } }),
   );
-  assert.equal(JSON.parse((await run("-f", folder, "-o", "json", "--mode", "iptables")).out).node, "only");
+  assert.equal(
+    JSON.parse((await run("-f", folder, "-o", "json", "--mode", "iptables", "--family", "ipv4")).out).node,
+    "only",
+  );
 });
 
 test("a document that cannot be used is named, the others are rendered, and the status is 1", async (t) => {
@@ -134,7 +137,7 @@ test("a configuration file decides what the rules look like, flags of render ove
     config,
     "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: iptables\nhostnameOverride: node-b\niptables: { masqueradeBit: 3 }\n",
   );
-  const { status, out } = await run("-f", EXAMPLES, "--config", config, "-o", "json");
+  const { status, out } = await run("-f", EXAMPLES, "--config", config, "--family", "ipv4", "-o", "json");
   assert.equal(status, 0);
   assert.match(out, /--or-mark 0x00000008/);
   assert.equal(JSON.parse(out).node, "node-b");
@@ -151,10 +154,10 @@ test("a command line that cannot be used is refused with what is wrong", async (
     "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\niptables: { masqueradeBit: 77 }\n",
   );
   const cases: readonly (readonly [args: readonly string[], message: RegExp])[] = [
-    [[], /needs manifests: -f DIR or -f FILE/],
+    [[], /needs manifests: -f DIR, -f FILE or -f -/],
     [["-f"], /argument missing/],
     [["-f", join(folder, "nowhere")], /cannot read the manifests in \S+nowhere: ENOENT/],
-    [["-f", EXAMPLES, "--family", "ipv5"], /--family must be ipv4 or ipv6, got "ipv5"/],
+    [["-f", EXAMPLES, "--family", "ipv5"], /--family must be ipv4, ipv6 or both, got "ipv5"/],
     [["-f", EXAMPLES, "-o", "xml"], /--output must be .*, got "xml"/],
     [["-f", EXAMPLES, "--mode", "telepathy"], /the configuration cannot be used: .*"telepathy"/],
     [["-f", EXAMPLES, "--config", join(folder, "nowhere")], /cannot use the configuration \S+nowhere: ENOENT/],

@@ -3,7 +3,7 @@ import { silentLogger } from "../../logging/logger.ts";
 import type { EndpointSliceRecord, NodeRecord, ServiceCidrRecord, ServiceRecord } from "../objects.ts";
 import { ManifestFolder } from "./manifest-folder.ts";
 import { type RecordMaps, recordsOf } from "./merge.ts";
-import { parseDecoded } from "./parse-manifest.ts";
+import { parseDecoded, parseManifest } from "./parse-manifest.ts";
 import type { ManifestProblem } from "./problem.ts";
 
 /** The records of a cluster, in the order of the manifests. */
@@ -20,6 +20,23 @@ export async function readManifests(path: string): Promise<ClusterRecords> {
   const folder = new ManifestFolder(path, silentLogger);
   await folder.load();
   return clusterRecords(folder.records(), folder.problems());
+}
+
+/** Reads a text as if it were a file of that name. Never rejects. JSON is recognised by how it begins: YAML takes it, too, slowly. */
+export async function readManifestText(text: string, file: string): Promise<ClusterRecords> {
+  const decoded = decodedJson(text);
+  if (decoded !== undefined) return projectObjects([decoded], file);
+  const { objects, problems } = await parseManifest(text, file);
+  return clusterRecords(recordsOf(objects.values()), problems);
+}
+
+function decodedJson(text: string): unknown {
+  if (!/^\uFEFF?\s*[[{]/.test(text)) return undefined;
+  try {
+    return JSON.parse(text.replace(/^\uFEFF/, ""));
+  } catch {
+    return undefined;
+  }
 }
 
 /**

@@ -8,7 +8,7 @@ export const iptables: ModeDescriptor<"iptables", typeof iptablesConfig> = {
   config: iptablesConfig,
   startMessage: "Using iptables Proxier",
   unavailableText: "iptables is not available on this host ",
-  renderForms: ["text", "json"],
+  renderForms: ["text", "json", "iptables-save"],
   loadRenderer: async () => (await import("./render.ts")).renderIptables,
   loadRuntime: async () => (await import("./runtime.ts")).iptablesRuntime,
 };

@@ -1,12 +1,13 @@
-/** `kube-proxy render` in iptables mode: the input of iptables-restore, or the plan as data. */
-import { planData, planIptables, restoreInput } from "../../inspect/iptables-plan.ts";
-import type { ModeRenderer } from "../dataplane.ts";
+/** `kube-proxy render` in iptables mode: the input of iptables-restore, what iptables-save prints, or the plan as data. */
+import { planData, planIptables, planOfService, restoreInput, savedInput } from "../../inspect/iptables-plan.ts";
+import { type ModeRenderer, planAsData, toolName } from "../rendering.ts";
 import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
-import { planJson } from "../shared/plan-json.ts";
 
-export const renderIptables: ModeRenderer = async (node, config, form) => {
+export const renderIptables: ModeRenderer = async (node, request) => {
   const { family, nodePortAddresses } = node;
-  const plan = planIptables(
+  const { config, form, missing, service } = request;
+  const hasCounters = !missing.has("nfacct");
+  const whole = planIptables(
     node.state,
     {
       family,
@@ -16,14 +17,22 @@ export const renderIptables: ModeRenderer = async (node, config, form) => {
       masqueradeAll: config.masqueradeAll,
       detector: node.detector,
       localhostNodePorts: family === "IPv4" && config.iptables.localhostNodePorts && nodePortAddresses.containsLoopback,
-      hasRandomFully: true,
+      hasRandomFully: !missing.has("random-fully"),
       conntrackLiberal: config.conntrack.tcpBeLiberal,
     },
     {
       zone: node.zone,
       nodePortIPs: node.nodePortIPs,
-      counters: { ctStateInvalid: true, localhostNodePorts: true },
+      counters: { ctStateInvalid: hasCounters, localhostNodePorts: hasCounters },
     },
   );
-  return form === "text" ? restoreInput(plan) : planJson(node, config, planData(plan));
+  const plan = service === undefined ? whole : planOfService(whole, service);
+  switch (form) {
+    case "json":
+      return planAsData(node, request, planData(plan));
+    case "iptables-save":
+      return { kind: "text", text: savedInput(plan, family), tool: toolName(node, "save") };
+    default:
+      return { kind: "text", text: restoreInput(plan), tool: toolName(node, "restore") };
+  }
 };

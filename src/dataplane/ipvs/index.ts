@@ -16,7 +16,7 @@ export const ipvs: ModeDescriptor<"ipvs", typeof ipvsConfig> = {
   replacesInPlace: ["iptables"],
   // Its rules refer to chains that the iptables mode has, too.
   cleanUpBefore: ["iptables"],
-  renderForms: ["text", "json", "ip", "ipset", "ipvsadm", "iptables"],
+  renderForms: ["text", "json", "iptables-save", "ip", "ipset", "ipvsadm", "iptables"],
   loadRenderer: async () => (await import("./render.ts")).renderIpvs,
   loadRuntime: async () => (await import("./runtime.ts")).ipvsRuntime,
 };

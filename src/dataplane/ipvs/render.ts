@@ -7,30 +7,37 @@ import {
   ipvsadmInput,
   planData,
   planIpvs,
+  savedInput,
 } from "../../inspect/ipvs-plan.ts";
-import type { ModeRenderer } from "../dataplane.ts";
+import { type ModeRenderer, planAsData, type Rendered, toolName } from "../rendering.ts";
 import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
-import { planJson } from "../shared/plan-json.ts";
 import { schedulerOf } from "./config.ts";
 
-export const renderIpvs: ModeRenderer = async (node, config, form) => {
-  const plan = planIpvs(node, {
+export const renderIpvs: ModeRenderer = async (node, request) => {
+  const { config, form, missing, service } = request;
+  const options = {
     masqueradeAll: config.masqueradeAll,
     masqueradeMark: masqueradeMarkOf(config.iptables),
     scheduler: schedulerOf(config.ipvs),
-  });
+    hasRandomFully: !missing.has("random-fully"),
+  };
+  const plan = planIpvs(node, options, service);
+  const restore = toolName(node, "restore");
+  const textFor = (tool: string | undefined, text: string): Rendered => ({ kind: "text", text, tool });
   switch (form) {
     case "ip":
-      return ipInput(plan);
+      return textFor(undefined, ipInput(plan));
     case "ipset":
-      return ipsetInput(plan);
+      return textFor(undefined, ipsetInput(plan));
     case "ipvsadm":
-      return ipvsadmInput(plan);
+      return textFor(undefined, ipvsadmInput(plan));
     case "iptables":
-      return iptablesInput(plan);
+      return textFor(restore, iptablesInput(plan));
+    case "iptables-save":
+      return textFor(toolName(node, "save"), savedInput(plan, node.family));
     case "json":
-      return planJson(node, config, planData(plan));
+      return planAsData(node, request, planData(plan));
     default:
-      return allInputs(plan, node.family === "IPv4" ? "iptables-restore" : "ip6tables-restore");
+      return textFor(node.family, allInputs(plan, restore));
   }
 };

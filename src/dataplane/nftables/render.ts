@@ -1,18 +1,18 @@
 /** `kube-proxy render` in nftables mode: the table as nft prints it, as libnftables' JSON, or as netlink messages. */
-import { libnftablesJson, messageDump, planNftables } from "../../inspect/nftables-plan.ts";
+import { libnftablesJson, messageDump, planNftables, tableOfService } from "../../inspect/nftables-plan.ts";
+import { tableJson } from "../../kernel/nftables/ruleset-table.ts";
 import { tableText } from "../../kernel/nftables/ruleset-text.ts";
-import type { ModeRenderer } from "../dataplane.ts";
+import type { ModeRenderer } from "../rendering.ts";
 import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
 
-export const renderNftables: ModeRenderer = async (node, config, form) => {
-  const masqueradeMark = masqueradeMarkOf(config.nftables);
-  const plan = await planNftables(node, { masqueradeAll: config.masqueradeAll, masqueradeMark });
-  switch (form) {
-    case "text":
-      return tableText(plan.table);
-    case "json":
-      return `${JSON.stringify(libnftablesJson(plan), undefined, 2)}\n`;
-    default:
-      return await messageDump(plan);
+export const renderNftables: ModeRenderer = async (node, { config, form, service }) => {
+  const options = { masqueradeAll: config.masqueradeAll, masqueradeMark: masqueradeMarkOf(config.nftables) };
+  const plan = await planNftables(node, options);
+  if (form === "netlink") {
+    if (service !== undefined) throw new Error("--output netlink is a whole sync: leave --service out");
+    return { kind: "text", text: await messageDump(plan), tool: `table ${plan.table.family} ${plan.table.name}` };
   }
+  const table = service === undefined ? plan.table : await tableOfService(plan.table, node, options, service);
+  if (form === "json") return { kind: "items", items: tableJson(table), document: libnftablesJson };
+  return { kind: "text", text: tableText(table), tool: undefined };
 };

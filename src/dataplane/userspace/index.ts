@@ -14,7 +14,7 @@ export const userspace: ModeDescriptor<"userspace", typeof userspaceConfig> = {
     message: "Stopping; no new connections are taken, and those there are may end",
     limitMs: KEEPS_RULES.limitMs + drainTimeoutMs,
   }),
-  renderForms: ["text", "json"],
+  renderForms: ["text", "json", "iptables-save"],
   loadRenderer: async () => (await import("./render.ts")).renderUserspace,
   loadRuntime: async () => (await import("./runtime.ts")).userspaceRuntime,
 };

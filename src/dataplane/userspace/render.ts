@@ -1,9 +1,20 @@
-/** `kube-proxy render` in userspace mode: the input of iptables-restore, or the plan as data. */
-import { planData, planUserspace, restoreInput } from "../../inspect/userspace-plan.ts";
-import type { ModeRenderer } from "../dataplane.ts";
-import { planJson } from "../shared/plan-json.ts";
+/** `kube-proxy render` in userspace mode: the input of iptables-restore, what iptables-save prints, or the plan as data. */
+import { planData, planOfService, planUserspace, restoreInput, savedInput } from "../../inspect/userspace-plan.ts";
+import { type ModeRenderer, planAsData, toolName } from "../rendering.ts";
 
-export const renderUserspace: ModeRenderer = async (node, config, form) => {
-  const plan = planUserspace(node, config);
-  return form === "text" ? restoreInput(plan) : planJson(node, config, planData(plan));
+export const renderUserspace: ModeRenderer = async (node, request) => {
+  const { config, form, service } = request;
+  const whole = planUserspace(node, config);
+  const plan = service === undefined ? whole : planOfService(whole, service);
+  switch (form) {
+    case "json":
+      return planAsData(node, request, planData(plan));
+    case "iptables-save": {
+      const text = savedInput(plan);
+      if (text === undefined) throw new Error("--output iptables-save: userspace.rules is none, so there are no rules");
+      return { kind: "text", text, tool: toolName(node, "save") };
+    }
+    default:
+      return { kind: "text", text: restoreInput(plan), tool: plan.hasRules ? toolName(node, "restore") : node.family };
+  }
 };

@@ -1,0 +1,59 @@
+/** What `render` reads: folders and files of manifests, pipes, standard input. */
+import { readFile, stat } from "node:fs/promises";
+import { text } from "node:stream/consumers";
+import {
+  type ClusterRecords,
+  formatManifestProblem,
+  type ManifestProblem,
+  readManifests,
+  readManifestText,
+} from "../cluster/manifests/index.ts";
+import { UsageError } from "./exit.ts";
+
+/** A path that stands for standard input. */
+const STANDARD_INPUT = "-";
+
+/**
+ * Reads everything. Problems are told one by one; what is good of the rest is used.
+ *
+ * @throws UsageError when something cannot be read, or nothing of it can be used.
+ */
+export async function readInput(
+  paths: readonly string[],
+  input: NodeJS.ReadableStream,
+  tell: (line: string) => void,
+): Promise<ClusterRecords> {
+  if (paths.filter((path) => path === STANDARD_INPUT).length > 1) {
+    throw new UsageError("-f - was given more than once: standard input can be read once");
+  }
+  const parts = await Promise.all(paths.map((path) => readOne(path, input)));
+  const cluster: ClusterRecords = {
+    services: parts.flatMap(({ services }) => services),
+    endpointSlices: parts.flatMap(({ endpointSlices }) => endpointSlices),
+    nodes: parts.flatMap(({ nodes }) => nodes),
+    serviceCIDRs: parts.flatMap(({ serviceCIDRs }) => serviceCIDRs),
+    problems: parts.flatMap(({ problems }) => problems),
+  };
+  for (const problem of cluster.problems) tell(lineOf(problem));
+  if (cluster.services.length + cluster.endpointSlices.length + cluster.nodes.length === 0) {
+    const where = paths.map((path) => (path === STANDARD_INPUT ? "standard input" : path)).join(", ");
+    throw new UsageError(`nothing to render: no Service, EndpointSlice or Node in ${where} can be used`);
+  }
+  return cluster;
+}
+
+function lineOf(problem: ManifestProblem): string {
+  return `${problem.severity}: ${formatManifestProblem(problem)}`;
+}
+
+async function readOne(path: string, input: NodeJS.ReadableStream): Promise<ClusterRecords> {
+  try {
+    if (path === STANDARD_INPUT) return await readManifestText(await text(input), "standard input");
+    const found = await stat(path);
+    // A pipe, as the shell makes one of `<(kubectl get …)`.
+    if (!found.isFile() && !found.isDirectory()) return await readManifestText(await readFile(path, "utf8"), path);
+    return await readManifests(path);
+  } catch (error) {
+    throw new UsageError(`cannot read the manifests in ${path}: ${error instanceof Error ? error.message : error}`);
+  }
+}

@@ -1,0 +1,60 @@
+/** What is asked of a mode's renderer, and what it gives: one family's part of the output of `kube-proxy render`. */
+import type { KubeProxyConfig } from "../config/config.ts";
+import type { OfflineNode } from "../inspect/offline-node.ts";
+
+/** What the node's kernel and tools may lack, which no manifest tells. */
+export const KERNEL_FEATURES = ["nfacct", "random-fully"] as const;
+export type KernelFeature = (typeof KERNEL_FEATURES)[number];
+
+export interface RenderRequest {
+  readonly config: KubeProxyConfig;
+  /** One of the mode's `renderForms`. */
+  readonly form: string;
+  /** `namespace/name` of the only Service to show; undefined shows everything. */
+  readonly service: string | undefined;
+  readonly missing: ReadonlySet<KernelFeature>;
+}
+
+export type Rendered =
+  /** `tool` names what reads the text; undefined when texts of both families can simply follow each other. */
+  | { readonly kind: "text"; readonly text: string; readonly tool: string | undefined }
+  | { readonly kind: "data"; readonly data: unknown }
+  /** Items of both families make up one document. */
+  | { readonly kind: "items"; readonly items: readonly unknown[]; document(items: readonly unknown[]): unknown };
+
+/** Prints the plan of one family. @throws Error for what the user can mend. */
+export type ModeRenderer = (node: OfflineNode, request: RenderRequest) => Promise<Rendered>;
+
+/** The text of all families. Pure. */
+export function joinFamilies(parts: readonly Rendered[]): string {
+  const [first] = parts;
+  switch (first?.kind) {
+    case "items":
+      return jsonText(first.document(parts.flatMap((part) => (part.kind === "items" ? part.items : []))));
+    case "data": {
+      const data = parts.flatMap((part) => (part.kind === "data" ? [part.data] : []));
+      return jsonText(parts.length === 1 ? first.data : data);
+    }
+    case "text":
+      return parts.length === 1 ? first.text : parts.map(titledText).join("");
+    case undefined:
+      return "";
+  }
+}
+
+function titledText(part: Rendered): string {
+  if (part.kind !== "text") return "";
+  return part.tool === undefined ? part.text : `# ${part.tool}\n${part.text}`;
+}
+
+const jsonText = (data: unknown): string => `${JSON.stringify(data, undefined, 2)}\n`;
+
+/** `iptables-restore` or `ip6tables-save`: a tool by the name that it has for the family. Pure. */
+export function toolName({ family }: OfflineNode, tool: "restore" | "save"): string {
+  return `${family === "IPv4" ? "iptables" : "ip6tables"}-${tool}`;
+}
+
+/** A plan as data, with whose it is. Pure. */
+export function planAsData(node: OfflineNode, { config }: RenderRequest, data: object): Rendered {
+  return { kind: "data", data: { mode: config.mode, family: node.family, node: node.name, ...data } };
+}

@@ -1,0 +1,134 @@
+/**
+ * `render -o iptables-save` against a node: what the daemon programs in a namespace and the tools print, with both back
+ * ends, differs in nothing; and what the help says about comparing works as it stands there, in a shell.
+ */
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { RENDER_USAGE, render } from "../../src/cli/render.ts";
+import type { NetworkNamespace } from "../../src/demo/network-namespace.ts";
+import { caseState } from "../conformance/conformance-case.ts";
+import { conformanceNode } from "../conformance/conformance-node.ts";
+import { ProxyDaemon } from "../support/proxy-daemon.ts";
+import { kernelSkip } from "../support/topology.ts";
+
+const run = promisify(execFile);
+const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
+const { node: nodeObject, services, slices } = caseState("random-002");
+const OBJECTS = [nodeObject, ...services, ...slices];
+const FAMILIES = [
+  { option: "ipv4", prefix: "ip" },
+  { option: "ipv6", prefix: "ip6" },
+] as const;
+
+function scratch(t: TestContext): string {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-saved-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  return folder;
+}
+
+/** The host's tools of one back end under their plain names. */
+function toolsOf(t: TestContext, backEnd: "nft" | "legacy"): NodeJS.ProcessEnv {
+  const folder = scratch(t);
+  for (const { prefix } of FAMILIES) {
+    for (const part of ["", "-save", "-restore"]) {
+      symlinkSync(`/usr/sbin/${prefix}tables-${backEnd}${part}`, join(folder, `${prefix}tables${part}`));
+    }
+  }
+  return { PATH: `${folder}:${process.env.PATH}`, XTABLES_LOCKFILE: join(folder, "xtables.lock") };
+}
+
+async function startNode(t: TestContext, mode: string, env: NodeJS.ProcessEnv) {
+  const node = await conformanceNode("saved");
+  t.after(() => node.remove());
+  const config = { mode, clusterCIDR: "10.180.0.0/16,fd00:10:180::/64", iptables: { masqueradeBit: 14 } };
+  const daemon = await ProxyDaemon.start(node, { config, hostnameOverride: "node-a", objects: OBJECTS, env });
+  t.after(() => daemon.dispose());
+  return { node, daemon };
+}
+
+async function rendered(daemon: ProxyDaemon, ...options: readonly string[]): Promise<string> {
+  const parts: string[] = [];
+  const output = { out: (text: string) => void parts.push(text), err: (text: string) => assert.fail(text) };
+  const args = ["-f", daemon.manifests, "--config", join(daemon.folder, "config.json"), ...options, ...lacking(daemon)];
+  assert.equal(await render([...args, "--hostname-override", "node-a", "-o", "iptables-save"], output), 0);
+  return parts.join("");
+}
+
+/** This kernel may lack the counters. */
+function lacking(daemon: ProxyDaemon): readonly string[] {
+  return daemon.log.includes("Kernel has no nfacct counters") ? ["--without", "nfacct"] : [];
+}
+
+/** Table by table: which tables there are, and in which order the tool takes them, is the kernel's. */
+async function savedOn(node: NetworkNamespace, tool: string, tables: readonly string[]): Promise<string> {
+  const parts = await Promise.all(tables.map(async (table) => (await node.exec([tool, "-t", table])).stdout));
+  return parts.join("");
+}
+
+/** Without comments, counters, and the ports that the proxy of the userspace mode found free. */
+function comparable(saved: string): string {
+  return saved
+    .replaceAll(/^#.*\n/gm, "")
+    .replaceAll(/ \[\d+:\d+\]$/gm, "")
+    .replaceAll(/(--to-ports |--to-destination (?:10\.200\.0\.2|\[fd00:200::2\]):)\d+$/gm, "$1PORT")
+    .replaceAll(/^(-A KUBE-NODEPORT-NON-LOCAL .*--dport )\d+/gm, "$1PORT");
+}
+
+for (const backEnd of ["nft", "legacy"] as const) {
+  for (const mode of ["iptables", "userspace"] as const) {
+    test(`${mode} mode, ${backEnd} back end: the node prints what is rendered`, { skip: kernelSkip }, async (t) => {
+      const { node, daemon } = await startNode(t, mode, toolsOf(t, backEnd));
+      const tables = mode === "iptables" ? ["mangle", "filter", "nat"] : ["filter", "nat"];
+      for (const { option, prefix } of FAMILIES) {
+        const tool = `${prefix}tables-${backEnd}-save`;
+        if (mode === "iptables") {
+          await daemon.until("the canary", async () =>
+            (await savedOn(node, tool, ["nat"])).includes(":KUBE-PROXY-CANARY "),
+          );
+        }
+        const expected = comparable(await rendered(daemon, "--family", option));
+        assert.ok(expected.split("\n").length > 40, expected);
+        assert.equal(comparable(await savedOn(node, tool, tables)), expected, option);
+      }
+    });
+  }
+}
+
+test("the comparison of the help finds what differs, and nothing else", { skip: kernelSkip }, async (t) => {
+  const { node, daemon } = await startNode(t, "iptables", toolsOf(t, "nft"));
+  // A change is written as a difference: rules of new services stand first on the node. Others have rules there, too.
+  const saved = async () => (await node.exec(["iptables-save"])).stdout;
+  const before = await saved();
+  daemon.writeObjects(OBJECTS.filter((_, index) => index !== 2));
+  await daemon.until("a service to go", async () => (await saved()).length < before.length);
+  daemon.writeObjects(OBJECTS);
+  await daemon.until(
+    "the service to come",
+    async () => (await saved()).split("\n").length >= before.split("\n").length,
+  );
+  await daemon.until("the canary", async () => (await saved()).includes("KUBE-PROXY-CANARY"));
+  await node.exec(["iptables", "-t", "nat", "-N", "KUBE-KUBELET-CANARY"]);
+  await node.exec(["iptables", "-t", "nat", "-A", "POSTROUTING", "-s", "10.180.0.0/24", "-j", "MASQUERADE"]);
+
+  const recipe = RENDER_USAGE.slice(RENDER_USAGE.indexOf("ours()"), RENDER_USAGE.indexOf("\n\nExit status"));
+  writeFileSync(
+    join(daemon.folder, "cluster.yaml"),
+    JSON.stringify({ kind: "List", apiVersion: "v1", items: OBJECTS }),
+  );
+  const script = recipe
+    .replace("kube-proxy render", `${KUBE_PROXY} render --config config.json ${lacking(daemon).join(" ")}`)
+    .replace("--hostname-override NODE", "--hostname-override node-a")
+    .replace("ssh NODE", `ip netns exec ${node.name}`);
+  const compare = () => run("bash", ["-c", `${script}; true`], { cwd: daemon.folder });
+  assert.notEqual(comparable(await saved()), comparable(before));
+  assert.deepEqual(await compare(), { stdout: "", stderr: "" });
+  await node.exec(["iptables", "-t", "nat", "-I", "KUBE-SERVICES", "-s", "10.9.9.9/32", "-j", "RETURN"]);
+  const { stdout } = await compare();
+  assert.match(stdout, /^\d+a\d+\n> -A KUBE-SERVICES -s 10\.9\.9\.9\/32 -j RETURN\n$/);
+});
