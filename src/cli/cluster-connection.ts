@@ -47,9 +47,9 @@ export async function connectCluster(options: ClusterConnectionOptions): Promise
     const { createManifestsSource } = await import("../cluster/manifests/index.ts");
     return { source: createManifestsSource({ dir: manifests, log }), events: NO_EVENTS };
   }
-  const { createApiClient, createApiSource, createEventRecorder, createRestMetrics, loadClientConfig } = await import(
-    "../cluster/apiserver/index.ts"
-  );
+  const apiserver = await import("../cluster/apiserver/index.ts");
+  const { createApiClient, createApiSource, createEventRecorder, createLastHeard } = apiserver;
+  const { createRestMetrics, loadClientConfig, WATCHED_PLURALS } = apiserver;
   const { kubeconfig, qps, burst } = config.clientConnection;
   const clientConfig = await loadClientConfig({ kubeconfig, master, log });
   const observer = createRestMetrics(families, clock);
@@ -62,6 +62,7 @@ export async function connectCluster(options: ClusterConnectionOptions): Promise
     wanted,
     streamsLists: options.streamsLists,
     onProblem: options.onWatchProblem,
+    onHeard: createLastHeard(families, clock, WATCHED_PLURALS),
     clock,
     log,
   });

@@ -30,15 +30,17 @@ export interface CommandOptions {
   readonly timeoutMs?: number;
   /** Resolve with any exit status instead of rejecting. @default false */
   readonly allowFailure?: boolean;
+  /** Where it runs. @default the working directory */
+  readonly cwd?: string;
 }
 
 /** Runs a command to its end. Rejects with {@link CommandError} on a missing tool, a time-out or a non-zero status. */
 export function runCommand(argv: readonly [string, ...string[]], options: CommandOptions = {}): Promise<CommandResult> {
-  const { input = "", timeoutMs = 20_000, allowFailure = false } = options;
+  const { input = "", timeoutMs = 20_000, allowFailure = false, cwd = "." } = options;
   const [file, ...args] = argv;
   const command = argv.join(" ");
   return new Promise((resolve, reject) => {
-    const child = spawn(file, args, { stdio: ["pipe", "pipe", "pipe"] });
+    const child = spawn(file, args, { cwd, stdio: ["pipe", "pipe", "pipe"] });
     // A command that ends without reading its input closes the pipe; its exit status tells more than EPIPE.
     ignorePipeErrors(child);
     child.on("error", (cause) => reject(new CommandError(command, -1, cause.message, { cause })));

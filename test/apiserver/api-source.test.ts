@@ -1,6 +1,7 @@
 /** The API source at a server that behaves: what is asked for, what is delivered, how it goes on. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
+import { WATCHED_PLURALS } from "../../src/cluster/apiserver/resources.ts";
 import { node, service, serviceCidr, slice } from "./example-objects.ts";
 import { RESOURCE_TYPES } from "./resource-types.ts";
 import { type SourceUnderTest, type StartOptions, settled, startSource, until } from "./source-under-test.ts";
@@ -210,4 +211,15 @@ test("without streaming lists (gate WatchListClient) the server is not asked for
   assert.equal(sink.synced.length, 4);
   assert.equal(server.seen("list", "services").length, 1);
   assert.ok(server.requests.every(({ query }) => !query.has("sendInitialEvents")));
+});
+
+test("whatever the server says of a resource is heard, and its silence is not", async (t) => {
+  const heard: string[] = [];
+  const source = await start(t, { onHeard: (resource) => heard.push(resource) });
+  assert.deepEqual([...new Set(heard)].sort(), WATCHED_PLURALS.toSorted(), "the lists");
+  await settled(source, "services");
+  heard.length = 0;
+  source.server.put("services", service(1, { type: "NodePort" }));
+  await until("the change", () => heard.length > 0);
+  assert.deepEqual([...new Set(heard)], ["services"]);
 });

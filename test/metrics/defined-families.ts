@@ -1,4 +1,5 @@
 /** Every family that the program can define, in whatever mode, told by the code that defines them. */
+import { createLastHeard } from "../../src/cluster/apiserver/last-heard.ts";
 import { createRestMetrics } from "../../src/cluster/apiserver/rest-metrics.ts";
 import { MODES } from "../../src/dataplane/registry.ts";
 import { createFamilies, type FamilyOptions, type MetricFamilies } from "../../src/server/metric-families.ts";
@@ -12,6 +13,7 @@ export async function definedFamilies(): Promise<readonly MetricFamily[]> {
   const common = recording(defined);
   createMetrics(common);
   createRestMetrics(common, systemClock);
+  createLastHeard(common, systemClock, []);
   // Modes share families, and a registry takes each name once.
   for (const runtime of runtimes) runtime.defineMetrics(recording(defined));
   return [...defined.values()];

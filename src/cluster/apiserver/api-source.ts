@@ -3,6 +3,7 @@ import type { Logger } from "../../logging/logger.ts";
 import type { Clock } from "../../sync/clock.ts";
 import type { ObjectKind, ObjectKinds, ObjectSink, ObjectSource } from "../object-source.ts";
 import type { EventSubject } from "./event-object.ts";
+import type { OnHeard } from "./last-heard.ts";
 import { Reflector, type ReflectorTimes } from "./reflector.ts";
 import { CLUSTER_RESOURCES, nodeResource, type WatchedResource } from "./resources.ts";
 import type { Transport } from "./transport.ts";
@@ -21,6 +22,8 @@ export interface ApiSourceOptions {
   readonly streamsLists?: boolean;
   /** Told when a resource (plural name) cannot be watched, and with `undefined` when it can again. */
   readonly onProblem?: (resource: string, problem: string | undefined) => void;
+  /** Told whenever the server has said something about a resource. */
+  readonly onHeard?: OnHeard;
   /** For tests. */
   readonly times?: Partial<ReflectorTimes>;
   /** For tests. @default Math.random */
@@ -108,6 +111,7 @@ async function follow<K extends ObjectKind>(
     },
     ...(streamsLists === undefined ? {} : { streamsLists }),
     ...(onProblem === undefined ? {} : { onProblem: (problem) => onProblem(plural, problem) }),
+    onHeard: () => options.onHeard?.(plural),
     ...(times === undefined ? {} : { times }),
     ...(random === undefined ? {} : { random }),
   });

@@ -69,6 +69,8 @@ export interface ReflectorOptions<K extends ObjectKind> {
   readonly clock: Clock;
   readonly log: Logger;
   readonly onProblem?: OnProblem;
+  /** Told whenever the server has said something. */
+  readonly onHeard?: () => void;
   /** Whether lists are asked for as streams, until the server refuses that. @default true */
   readonly streamsLists?: boolean;
   /** Numbers from 0 up to 1. @default Math.random */
@@ -192,6 +194,7 @@ export class Reflector<K extends ObjectKind> {
 
   /** The whole list has been delivered. */
   #listed(): void {
+    this.#options.onHeard?.();
     const { sink, resource, log } = this.#options;
     this.#cache.endList();
     this.#mustList = false;
@@ -222,7 +225,10 @@ export class Reflector<K extends ObjectKind> {
           cache: this.#cache,
           query: { ...query, timeoutSeconds: String(timeoutSeconds) },
           idleMs: watchIdleMs,
-          onProgress: () => initial?.alive(),
+          onProgress: () => {
+            initial?.alive();
+            this.#options.onHeard?.();
+          },
           ...(onInitialEnd === undefined
             ? {}
             : {
@@ -236,6 +242,7 @@ export class Reflector<K extends ObjectKind> {
             this.#works();
           },
           onOpen: () => {
+            this.#options.onHeard?.();
             this.#isOpen = true;
             steady = clock.setTimer(shortWatchMs, () => this.#works());
           },

@@ -80,3 +80,6 @@ export function nodeResource(nodeName: string): WatchedResource<"nodes"> {
 
 /** Everything but the Node, in the order in which upstream starts them. */
 export const CLUSTER_RESOURCES = [services, endpointSlices, serviceCIDRs] as const;
+
+/** Plural names of everything that is watched. */
+export const WATCHED_PLURALS: readonly string[] = ["nodes", ...CLUSTER_RESOURCES.map(({ plural }) => plural)];
