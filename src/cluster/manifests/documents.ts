@@ -1,14 +1,9 @@
-/**
- * The text of a manifest → its documents. YAML is read document by document, with a pause for the event loop now and
- * then, because a folder of thousands of objects takes seconds to parse.
- */
-import { setImmediate as nextTurn } from "node:timers/promises";
+/** The text of one document → its values, and where in the file each of them stands. */
 import { Composer, type Document, LineCounter, Parser } from "yaml";
+import type { DocumentText } from "./split-documents.ts";
 
 /** One document of a file. */
 export interface ManifestDocument {
-  /** Counted from 1. */
-  readonly number: number;
   /** Where it begins, counted from 1. */
   readonly line: number;
   /** Plain JSON; `null` for an empty document, the best guess for a broken one. */
@@ -19,49 +14,52 @@ export interface ManifestDocument {
   lineOf(field: string): number;
 }
 
-/** How long to parse before other work gets its turn. */
-const SLICE_MS = 15;
-
-/** Reads the documents of a file. Never throws: what cannot be read comes as a document with an `error`. */
-export async function* readDocuments(text: string, isJson: boolean): AsyncGenerator<ManifestDocument> {
-  if (isJson) {
-    yield readJson(text);
-    return;
-  }
+/** Reads one document of a YAML file. Never throws: what cannot be read comes with an `error`. */
+export function readYamlDocument({ text, line: firstLine }: DocumentText): ManifestDocument {
   const lines = new LineCounter();
-  let number = 0;
-  let sliceStart = performance.now();
-  for (const document of composeDocuments(text, lines)) {
-    yield document instanceof Error ? brokenStream(++number, document) : readYaml(++number, document, lines);
-    if (performance.now() - sliceStart > SLICE_MS) {
-      await nextTurn();
-      sliceStart = performance.now();
-    }
-  }
-}
-
-/** The parser is not meant to throw, but nesting can exhaust the stack: that ends the file with an error. */
-function* composeDocuments(text: string, lines: LineCounter): Generator<Document.Parsed | Error> {
-  const composer = new Composer({ prettyErrors: false, logLevel: "error" });
+  const lineAt = (offset: number): number => lines.linePos(offset).line + firstLine - 1;
   try {
-    for (const token of new Parser(lines.addNewLine).parse(text)) yield* composer.next(token);
-    yield* composer.end();
+    const [document, second] = compose(text, lines);
+    if (document === undefined) return brokenDocument(firstLine, null, undefined);
+    if (second !== undefined) return brokenDocument(lineAt(second.range[0]), null, "a document begins without `---`");
+    const start = document.contents?.range[0] ?? document.range[0];
+    const [failure] = document.errors;
+    const { raw, error } = toPlainJson(document);
+    return {
+      line: lineAt(failure?.pos[0] ?? start),
+      raw,
+      error: failure?.message ?? error,
+      lineOf: (field) => lineAt(offsetOf(document, field) ?? start),
+    };
   } catch (error) {
-    yield error instanceof Error ? error : new Error(String(error));
+    // The parser is not meant to throw, but nesting can exhaust the stack.
+    return brokenDocument(firstLine, null, messageOf(error));
   }
 }
 
-function readYaml(number: number, document: Document.Parsed, lines: LineCounter): ManifestDocument {
-  const start = document.contents?.range[0] ?? document.range[0];
-  const [failure] = document.errors;
-  const { raw, error } = toPlainJson(document);
-  return {
-    number,
-    line: lines.linePos(failure?.pos[0] ?? start).line,
-    raw,
-    error: failure?.message ?? error,
-    lineOf: (field) => lines.linePos(offsetOf(document, field) ?? start).line,
-  };
+function compose(text: string, lines: LineCounter): readonly Document.Parsed[] {
+  const composer = new Composer({ prettyErrors: false, logLevel: "error" });
+  const documents: Document.Parsed[] = [];
+  for (const token of new Parser(lines.addNewLine).parse(text)) documents.push(...composer.next(token));
+  documents.push(...composer.end());
+  return documents;
+}
+
+/** Reads a JSON file, which is one document. Never throws. */
+export function readJsonDocument(text: string): ManifestDocument {
+  const plain = text.startsWith("\uFEFF") ? text.slice(1) : text;
+  if (plain.trim() === "") return brokenDocument(1, null, undefined);
+  try {
+    const raw: unknown = JSON.parse(plain);
+    return { line: 1, raw, error: undefined, lineOf: () => 0 };
+  } catch (error) {
+    return brokenDocument(0, null, messageOf(error));
+  }
+}
+
+/** A document of which nothing more is known. Pure. */
+export function brokenDocument(line: number, raw: unknown, error: string | undefined): ManifestDocument {
+  return { line, raw, error, lineOf: () => line };
 }
 
 /** Through JSON text, so that nothing but JSON values comes out and no string keeps the file's text in memory. */
@@ -70,7 +68,7 @@ function toPlainJson(document: Document.Parsed): { readonly raw: unknown; readon
     const raw: unknown = JSON.parse(JSON.stringify(document.toJS()) ?? "null");
     return { raw };
   } catch (error) {
-    return { raw: null, error: error instanceof Error ? error.message : String(error) };
+    return { raw: null, error: messageOf(error) };
   }
 }
 
@@ -87,18 +85,6 @@ function offsetOf(document: Document.Parsed, field: string): number | undefined 
   return undefined;
 }
 
-function readJson(text: string): ManifestDocument {
-  const plain = text.startsWith("\uFEFF") ? text.slice(1) : text;
-  const document = { number: 1, line: 1, raw: null, error: undefined, lineOf: () => 0 };
-  if (plain.trim() === "") return document;
-  try {
-    const raw: unknown = JSON.parse(plain);
-    return { ...document, raw };
-  } catch (error) {
-    return { ...document, line: 0, error: error instanceof Error ? error.message : String(error) };
-  }
-}
-
-function brokenStream(number: number, error: Error): ManifestDocument {
-  return { number, line: 0, raw: null, error: error.message, lineOf: () => 0 };
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

@@ -1,7 +1,8 @@
 /** What is in force of one file, and how a new reading of it changes that. */
 import type { ListedFile } from "./folder-listing.ts";
-import { type ManifestObject, type ParsedManifest, parseManifest } from "./parse-manifest.ts";
+import type { ManifestObject, ParsedManifest } from "./parse-manifest.ts";
 import type { ManifestProblem } from "./problem.ts";
+import type { FileReading } from "./reader/reading.ts";
 import { isCutOff, outlineOf, type TextOutline } from "./text-outline.ts";
 
 export interface FileState {
@@ -16,8 +17,8 @@ export interface FileState {
   readonly problems: readonly ManifestProblem[];
 }
 
-/** The result of reading a file: its new state, and the titles of objects that are of no use here. */
-export interface FileReading {
+/** A reading's effect: the new state of the file, and the titles of objects that are of no use here. */
+export interface AdoptedText {
   readonly state: FileState;
   readonly ignored: readonly string[];
 }
@@ -25,22 +26,19 @@ export interface FileReading {
 const NONE: readonly never[] = [];
 
 /**
- * Understands a file's new text. An object stays in force in its earlier version when the new one is refused, or when
- * it is missing from a text of which a part cannot be understood or which looks cut off.
+ * Takes over a file's new text. An object stays in force in its earlier version when the new one is refused, or when
+ * it is missing from a text of which a part cannot be understood or which looks cut off. Pure.
  */
-export async function readText(
+export function adoptText(
   file: string,
   listed: ListedFile,
-  text: string,
-  digest: string,
+  { digest, outline, parsed }: Extract<FileReading, { readonly kind: "read" }>,
   before: FileState | undefined,
-): Promise<FileReading> {
-  const outline = outlineOf(text);
+): AdoptedText {
   if (before !== undefined && before.listed.inode === listed.inode && isCutOff(before.outline, outline)) {
     const problem = fileProblem(file, cutOffMessage(before.outline.length, outline.length));
     return { state: { ...before, listed, digest, problems: [problem] }, ignored: NONE };
   }
-  const parsed = await parseManifest(text, file);
   const { refusedIds, problems, ignored } = parsed;
   return { state: { listed, outline, digest, objects: inForce(parsed, before), refusedIds, problems }, ignored };
 }
@@ -53,7 +51,7 @@ export function unreadableState(
   before: FileState | undefined,
 ): FileState {
   const problems = [fileProblem(file, `cannot be read: ${reason}; what it held before stays in force`)];
-  if (before !== undefined) return { ...before, digest: "", problems };
+  if (before !== undefined) return { ...before, listed, digest: "", problems };
   return { listed, outline: outlineOf(""), digest: "", objects: new Map(), refusedIds: new Set(), problems };
 }
 

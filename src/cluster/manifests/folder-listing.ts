@@ -2,6 +2,7 @@
 import type { BigIntStats } from "node:fs";
 import { readdir, realpath, stat } from "node:fs/promises";
 import path from "node:path";
+import { FileSystems, kindOf } from "./file-systems.ts";
 
 /** A file as found. */
 export interface ListedFile {
@@ -18,18 +19,20 @@ export interface FolderListing {
   readonly files: ReadonlyMap<string, ListedFile>;
   /** Directory → identity of what is there now. */
   readonly directories: ReadonlyMap<string, string>;
-  /** Files and subdirectories that are there but could not be looked at; what they held stays. */
-  readonly unreadable: ReadonlyMap<string, Error>;
+  /** Files and subdirectories that are there but cannot be read, and why; what they held stays. */
+  readonly unreadable: ReadonlyMap<string, string>;
 }
 
 interface Draft {
   readonly files: Map<string, ListedFile>;
   readonly directories: Map<string, string>;
-  readonly unreadable: Map<string, Error>;
+  readonly unreadable: Map<string, string>;
+  readonly fileSystems: FileSystems;
 }
 
 const WANTED = /\.(?:ya?ml|json)$/;
-const BATCH = 64;
+/** Calls at a time. Each takes one of the process's four threads, for ever when a file server is gone. */
+const BATCH = 2;
 
 /** Whether a directory entry is to be read: no dot files, editors' backups or swap files. Pure. */
 export function isManifestName(name: string): boolean {
@@ -45,10 +48,17 @@ function isHidden(name: string): boolean {
  * itself, whatever its name. Throws when `root` cannot be read.
  */
 export async function listFolder(root: string): Promise<FolderListing> {
-  const draft: Draft = { files: new Map(), directories: new Map(), unreadable: new Map() };
+  const draft: Draft = {
+    files: new Map(),
+    directories: new Map(),
+    unreadable: new Map(),
+    fileSystems: new FileSystems(),
+  };
   const stats = await stat(root, { bigint: true });
   if (stats.isDirectory()) await listDirectory(draft, root, stats, new Set());
   else await addFile(draft, root, stats, true);
+  const reason = draft.unreadable.get(root);
+  if (reason !== undefined) throw new Error(`${root} ${reason}`);
   // The root may itself be a link that is swapped.
   const target = await realpath(root);
   if (target !== path.resolve(root)) await addDirectory(draft, path.dirname(path.resolve(root)));
@@ -60,6 +70,11 @@ async function listDirectory(draft: Draft, directory: string, stats: BigIntStats
   const identity = inodeOf(stats);
   if (seen.has(identity)) return;
   seen.add(identity);
+  const fileSystem = await draft.fileSystems.nameWithoutSizes(directory, stats);
+  if (fileSystem !== undefined) {
+    draft.unreadable.set(directory, withoutSizes(fileSystem));
+    return;
+  }
   draft.directories.set(directory, identity);
   const entries = await readdir(directory, { withFileTypes: true });
   const wanted = entries.filter(
@@ -87,9 +102,13 @@ async function listSubdirectory(draft: Draft, directory: string, stats: BigIntSt
   }
 }
 
-/** Pipes and devices are skipped: reading one could wait for ever. */
+/** Whatever could wait for ever when it is read is skipped by name. */
 async function addFile(draft: Draft, file: string, stats: BigIntStats, isLink: boolean): Promise<void> {
-  if (!stats.isFile()) return;
+  const skipped = await reasonToSkip(draft, file, stats);
+  if (skipped !== undefined) {
+    draft.unreadable.set(file, skipped);
+    return;
+  }
   const inode = inodeOf(stats);
   draft.files.set(file, {
     stamp: `${inode}:${stats.size}:${stats.mtimeNs}:${stats.ctimeNs}`,
@@ -101,6 +120,24 @@ async function addFile(draft: Draft, file: string, stats: BigIntStats, isLink: b
     const target = await realpath(file).catch(() => undefined);
     if (target !== undefined) await addDirectory(draft, path.dirname(target));
   }
+}
+
+async function reasonToSkip(draft: Draft, file: string, stats: BigIntStats): Promise<string | undefined> {
+  if (!stats.isFile()) return `is skipped: it is ${kindOf(stats)}; only regular files are read`;
+  try {
+    const fileSystem = await draft.fileSystems.nameWithoutSizes(file, stats);
+    return fileSystem === undefined ? undefined : withoutSizes(fileSystem);
+  } catch (error) {
+    return cannotBeRead(error);
+  }
+}
+
+function withoutSizes(fileSystem: string): string {
+  return `is skipped: it is on a file system (${fileSystem}) whose files have no sizes`;
+}
+
+function cannotBeRead(error: unknown): string {
+  return `cannot be read: ${error instanceof Error ? error.message : String(error)}`;
 }
 
 async function addDirectory(draft: Draft, directory: string): Promise<void> {
@@ -120,9 +157,8 @@ async function look(draft: Draft, entryPath: string): Promise<BigIntStats | unde
 
 /** Gone in the meantime, or a link to nothing, is the same as not there. */
 function noteFailure(draft: Draft, entryPath: string, error: unknown): void {
-  const failure = error instanceof Error ? error : new Error(String(error));
-  if ("code" in failure && (failure.code === "ENOENT" || failure.code === "ENOTDIR")) return;
-  draft.unreadable.set(entryPath, failure);
+  if (error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR")) return;
+  draft.unreadable.set(entryPath, cannotBeRead(error));
 }
 
 function inodeOf(stats: BigIntStats): string {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { appendFileSync, chmodSync, mkdirSync, renameSync, symlinkSync, truncateSync, utimesSync } from "node:fs";
 import { test } from "node:test";
 import fc from "fast-check";
@@ -9,6 +10,7 @@ import {
   ManifestBench,
   RecordingLogger,
   serviceYaml,
+  sharedReader,
   sliceYaml,
   TempFolder,
 } from "./testing/manifest-bench.ts";
@@ -256,12 +258,12 @@ test("links that lead in a circle or nowhere do no harm", async () => {
 test("a file written just before the first reading is read once more, an older one is not", async () => {
   using temp = new TempFolder();
   temp.write("a.yaml", serviceYaml("a"));
-  const fresh = new ManifestFolder(temp.path, new RecordingLogger());
+  const fresh = new ManifestFolder(temp.path, new RecordingLogger(), sharedReader);
   await fresh.load();
   assert.equal((await fresh.refresh(0)).isUnsettled, true);
   assert.deepEqual(await fresh.refresh(1000), { isChanged: false, isUnsettled: false });
   utimesSync(temp.at("a.yaml"), 1, 1);
-  const old = new ManifestFolder(temp.path, new RecordingLogger());
+  const old = new ManifestFolder(temp.path, new RecordingLogger(), sharedReader);
   await old.load();
   assert.equal((await old.refresh(0)).isUnsettled, false);
 });
@@ -311,6 +313,37 @@ test("a file that cannot be read keeps what it held", async () => {
   assert.deepEqual(it.problems(), []);
   chmodSync(it.temp.at("a.yaml"), 0o600);
   assert.deepEqual(await it.settle(), []);
+});
+
+test("pipes, and files of file systems without sizes, are skipped by name and once", async () => {
+  using it = await bench({ "a.yaml": serviceYaml("a") });
+  execFileSync("mkfifo", [it.temp.at("pipe.yaml")]);
+  symlinkSync("/proc/kmsg", it.temp.at("kmsg.yaml"));
+  symlinkSync("/sys/kernel/uevent_seqnum", it.temp.at("sys.yaml"));
+  symlinkSync("/dev/null", it.temp.at("null.yaml"));
+  symlinkSync("/proc/self", it.temp.at("self"));
+  it.temp.write("z.yaml", serviceYaml("z"));
+  assert.deepEqual(await it.settle(), ["add services/default/z"]);
+  const skipped = it.folder.problems().map(({ file, message }) => `${file.slice(it.temp.path.length + 1)} ${message}`);
+  assert.deepEqual(
+    skipped.map((text) => text.replace("; what it held before stays in force", "")),
+    [
+      "kmsg.yaml is skipped: it is on a file system (proc) whose files have no sizes",
+      "null.yaml is skipped: it is a device; only regular files are read",
+      "pipe.yaml is skipped: it is a pipe; only regular files are read",
+      "self is skipped: it is on a file system (proc) whose files have no sizes",
+      "sys.yaml is skipped: it is on a file system (sysfs) whose files have no sizes",
+    ],
+  );
+  assert.equal(it.log.take().length, 5);
+  await it.settle();
+  assert.equal(it.log.take().length, 0, "named once");
+  // What a good file held stays when something else takes its place.
+  it.temp.remove("a.yaml");
+  execFileSync("mkfifo", [it.temp.at("a.yaml")]);
+  assert.deepEqual(await it.settle(), []);
+  await assert.rejects(readManifests("/proc/kmsg"), /\/proc\/kmsg is skipped: it is on a file system \(proc\)/);
+  await assert.rejects(readManifests(it.temp.at("pipe.yaml")), /is skipped: it is a pipe/);
 });
 
 /** One step of a folder's history. */

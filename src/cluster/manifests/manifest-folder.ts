@@ -2,20 +2,21 @@
  * The files of a folder and the objects in force. Knows when a file may be believed; knows nothing of watching or time:
  * the caller says when to look and what time it is.
  */
-import { readFile } from "node:fs/promises";
+import { mayHang } from "../../kernel/hanging-calls.ts";
 import type { Logger } from "../../logging/logger.ts";
-import { contentDigest } from "../projection/content-digest.ts";
-import { type FileState, fileProblem, readText, unreadableState } from "./file-state.ts";
+import { adoptText, type FileState, fileProblem, unreadableState } from "./file-state.ts";
 import { type FolderListing, type ListedFile, listFolder } from "./folder-listing.ts";
 import { mergeFiles, type RecordMaps, recordsOf } from "./merge.ts";
 import type { ManifestObject } from "./parse-manifest.ts";
 import { formatManifestProblem, type ManifestProblem } from "./problem.ts";
+import type { ManifestReader } from "./reader/manifest-reader.ts";
 
 /** How long a change must rest before it is believed; a file that got shorter in place may still be growing. */
 const REST_MS = { normal: 20, shortened: 250 } as const;
 /** A file written to this shortly before it was first read may change again without its times showing it. */
 const RACY_MS = 100;
-const MAX_FILE_BYTES = 64 * 1024 * 1024;
+/** A look at the folder that takes longer is worth a line. */
+const SLOW_LISTING_MS = 10_000;
 const MAX_LOGGED_PER_FILE = 20;
 
 interface Unsettled {
@@ -35,6 +36,8 @@ export interface Refresh {
 export class ManifestFolder {
   readonly #root: string;
   readonly #log: Logger;
+  readonly #reader: ManifestReader;
+  readonly #list: typeof listFolder;
   #files = new Map<string, FileState>();
   #unsettled = new Map<string, Unsettled>();
   #objects: ReadonlyMap<string, ManifestObject> = new Map();
@@ -43,14 +46,17 @@ export class ManifestFolder {
   #logged = new Set<string>();
   #directories: ReadonlyMap<string, string> = new Map();
 
-  constructor(root: string, log: Logger) {
+  /** @param list finds the files. */
+  constructor(root: string, log: Logger, reader: ManifestReader, list = listFolder) {
     this.#root = root;
     this.#log = log;
+    this.#reader = reader;
+    this.#list = list;
   }
 
   /** Reads everything as it stands. Throws when the folder itself cannot be read. */
   async load(): Promise<void> {
-    const listing = await listFolder(this.#root);
+    const listing = await this.#look();
     const now = Date.now();
     for (const [file, listed] of listing.files) {
       const isRacy = Math.abs(now - listed.modifiedMs) < RACY_MS;
@@ -67,7 +73,7 @@ export class ManifestFolder {
    * @param nowMs any clock that only goes forward.
    */
   async refresh(nowMs: number): Promise<Refresh> {
-    const listing = await listFolder(this.#root);
+    const listing = await this.#look();
     let isChanged = false;
     const unsettled = new Map<string, Unsettled>();
     const isAnyGone = [...this.#files.keys()].some((file) => !listing.files.has(file));
@@ -77,14 +83,12 @@ export class ManifestFolder {
       if (state?.listed.stamp === listed.stamp) continue;
       // What was finished elsewhere and moved here has rested already; but not before the place it came from is empty.
       const isMovedIn = state?.listed.inode !== listed.inode && wallMs - listed.modifiedMs >= REST_MS.normal;
-      if (isMovedIn && !isAnyGone) {
-        if (await this.#read(file, listed)) isChanged = true;
-        continue;
-      }
       const isShortened = state?.listed.inode === listed.inode && listed.size < state.listed.size;
       const rest = this.#restSince(file, listed.stamp, nowMs);
-      if (nowMs - rest.sinceMs < (isShortened ? REST_MS.shortened : REST_MS.normal)) unsettled.set(file, rest);
-      else if (await this.#read(file, listed)) isChanged = true;
+      const restMs = isMovedIn && !isAnyGone ? 0 : isShortened ? REST_MS.shortened : REST_MS.normal;
+      const effect = nowMs - rest.sinceMs < restMs ? "replaced" : await this.#read(file, listed);
+      if (effect === "changed") isChanged = true;
+      else if (effect === "replaced") unsettled.set(file, rest);
     }
     for (const file of this.#files.keys()) {
       if (listing.files.has(file) || isUnder(listing.unreadable, file)) continue;
@@ -117,34 +121,55 @@ export class ManifestFolder {
     return [...this.#unreadable, ...files.flatMap(([, state]) => state.problems), ...this.#duplicates];
   }
 
+  /** Looks at the folder; a file system that does not answer is waited for, and named. */
+  async #look(): Promise<FolderListing> {
+    const hanging = mayHang();
+    let isSlow = false;
+    const timer = setTimeout(() => {
+      isSlow = true;
+      const message = `the folder has not answered for ${SLOW_LISTING_MS / 1000} s; see whether its file system does`;
+      this.#log.error("Cannot read the manifests, everything stays as it is", new Error(message), { dir: this.#root });
+    }, SLOW_LISTING_MS);
+    timer.unref();
+    try {
+      return await this.#list(this.#root);
+    } finally {
+      clearTimeout(timer);
+      hanging.end();
+      if (isSlow) this.#log.info("The manifests can be read again", { dir: this.#root });
+    }
+  }
+
   #restSince(file: string, stamp: string, nowMs: number): Unsettled {
     const earlier = this.#unsettled.get(file);
     return earlier?.stamp === stamp ? earlier : { stamp, sinceMs: nowMs };
   }
 
-  /** Reads a file and takes it over. @returns whether its objects may have changed. */
-  async #read(file: string, listed: ListedFile): Promise<boolean> {
+  /** Reads a file and takes it over; `changed` when its objects may have, `replaced` when it must be looked at again. */
+  async #read(file: string, listed: ListedFile): Promise<"changed" | "same" | "replaced"> {
     const before = this.#files.get(file);
-    let text: string;
-    try {
-      if (listed.size > MAX_FILE_BYTES) throw new Error(`it is larger than ${MAX_FILE_BYTES} bytes; split it`);
-      text = await readFile(file, "utf8");
-    } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
-      this.#files.set(file, unreadableState(file, { ...listed, stamp: "" }, reason, before));
-      if (this.#files.get(file)?.problems[0]?.message !== before?.problems[0]?.message) this.#report(file, []);
-      return false;
-    }
-    const digest = contentDigest(text);
     // The same text in a new file is read again: it can no longer be one that is being written.
-    if (before?.digest === digest && before.listed.inode === listed.inode) {
-      this.#files.set(file, { ...before, listed });
-      return false;
+    const knownDigest = before?.listed.inode === listed.inode ? before.digest : undefined;
+    const reading = await this.#reader.read({ file, inode: listed.inode, knownDigest });
+    switch (reading.kind) {
+      case "replaced":
+        return "replaced";
+      case "unchanged":
+        if (before !== undefined) this.#files.set(file, { ...before, listed });
+        return "same";
+      case "unreadable": {
+        const seen = reading.isLasting ? listed : { ...listed, stamp: "" };
+        this.#files.set(file, unreadableState(file, seen, reading.reason, before));
+        if (this.#files.get(file)?.problems[0]?.message !== before?.problems[0]?.message) this.#report(file, []);
+        return "same";
+      }
+      case "read": {
+        const { state, ignored } = adoptText(file, listed, reading, before);
+        this.#files.set(file, state);
+        this.#report(file, ignored);
+        return "changed";
+      }
     }
-    const { state, ignored } = await readText(file, listed, text, digest, before);
-    this.#files.set(file, state);
-    this.#report(file, ignored);
-    return true;
   }
 
   #merge(): void {
@@ -159,8 +184,8 @@ export class ManifestFolder {
 
   #noteListing(listing: FolderListing): void {
     this.#directories = listing.directories;
-    this.#unreadable = Array.from(listing.unreadable, ([place, error]) =>
-      fileProblem(place, `cannot be read: ${error.message}; what it held before stays in force`),
+    this.#unreadable = Array.from(listing.unreadable, ([place, reason]) =>
+      fileProblem(place, `${reason}; what it held before stays in force`),
     );
     this.#reportFolder();
   }
@@ -185,7 +210,7 @@ export class ManifestFolder {
   }
 }
 
-function isUnder(places: ReadonlyMap<string, Error>, file: string): boolean {
+function isUnder(places: ReadonlyMap<string, string>, file: string): boolean {
   for (const place of places.keys()) {
     if (file === place || file.startsWith(`${place}/`)) return true;
   }

@@ -1,10 +1,13 @@
 /** A folder of ordinary Kubernetes manifests as a source of cluster objects. */
+import { once } from "node:events";
 import type { Logger } from "../../logging/logger.ts";
 import type { ObjectSink, ObjectSource } from "../object-source.ts";
 import { DELIVERY_ORDER, deliver, NO_RECORDS } from "./delivery.ts";
 import { DirectoryWatch } from "./directory-watch.ts";
+import { listFolder } from "./folder-listing.ts";
 import { ManifestFolder, type Refresh } from "./manifest-folder.ts";
 import type { ManifestProblem } from "./problem.ts";
+import { ManifestReader } from "./reader/manifest-reader.ts";
 import { Wakeup } from "./wakeup.ts";
 
 export interface ManifestsSourceOptions {
@@ -15,6 +18,10 @@ export interface ManifestsSourceOptions {
   readonly debounceMs?: number;
   /** How often to look without being woken up, in case an event is lost. @default 5000 */
   readonly rescanMs?: number;
+  /** Reads and parses the files; the source disposes of it. @default one with the usual limits */
+  readonly reader?: ManifestReader;
+  /** Finds the files. @default on the file system */
+  readonly list?: typeof listFolder;
 }
 
 /** An {@link ObjectSource} that can say what is wrong with its folder. */
@@ -31,17 +38,25 @@ const BLIND_RESCAN_MS = 500;
  * with everything staying in force. One source serves one `run`.
  */
 export function createManifestsSource(options: ManifestsSourceOptions): ManifestsSource {
-  const { dir, log, debounceMs = 10, rescanMs = 5000 } = options;
-  const folder = new ManifestFolder(dir, log);
+  const { dir, log, debounceMs = 10, rescanMs = 5000, reader = new ManifestReader(), list = listFolder } = options;
+  const folder = new ManifestFolder(dir, log, reader, list);
   return {
     problems: () => folder.problems(),
-    run: (sink, signal) => follow(folder, { dir, log, debounceMs, rescanMs }, sink, signal),
+    async run(sink, signal) {
+      using _ = reader;
+      // What hangs is left behind: to stop must not take longer than that.
+      await Promise.race([follow(folder, { dir, log, debounceMs, rescanMs, reader }, sink, signal), aborted(signal)]);
+    },
   };
+}
+
+async function aborted(signal: AbortSignal): Promise<void> {
+  if (!signal.aborted) await once(signal, "abort");
 }
 
 async function follow(
   folder: ManifestFolder,
-  { dir, log, debounceMs, rescanMs }: Required<ManifestsSourceOptions>,
+  { dir, log, debounceMs, rescanMs, reader }: Required<Omit<ManifestsSourceOptions, "list">>,
   sink: ObjectSink,
   signal: AbortSignal,
 ): Promise<void> {
@@ -55,7 +70,10 @@ async function follow(
   for (const kind of DELIVERY_ORDER) sink.onSynced(kind);
 
   const wakeup = new Wakeup();
-  const watch = new DirectoryWatch(() => wakeup.notify(), log);
+  const watch = new DirectoryWatch(() => {
+    wakeup.notify();
+    reader.warmUp();
+  }, log);
   let isLost = false;
   let isUnsettled = watch.update(folder.directories());
   try {
@@ -65,13 +83,14 @@ async function follow(
       if (signal.aborted) return;
       wakeup.clear();
       const refresh = await tryRefresh(folder, dir, log, isLost);
+      if (signal.aborted) return;
       isLost = refresh === undefined;
       if (refresh === undefined) {
         watch.close();
         isUnsettled = false;
         continue;
       }
-      if (refresh.isChanged && !signal.aborted) known = deliver(known, folder.records(), sink);
+      if (refresh.isChanged) known = deliver(known, folder.records(), sink);
       isUnsettled = watch.update(folder.directories()) || refresh.isUnsettled;
     }
   } finally {

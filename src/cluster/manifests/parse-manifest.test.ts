@@ -5,8 +5,8 @@ import { parseManifest } from "./parse-manifest.ts";
 import { formatManifestProblem } from "./problem.ts";
 import { serviceYaml, sliceYaml } from "./testing/manifest-bench.ts";
 
-async function parse(text: string, file = "a.yaml") {
-  const parsed = await parseManifest(text, file);
+function parse(text: string, file = "a.yaml") {
+  const parsed = parseManifest(text, file);
   return {
     ...parsed,
     titles: Array.from(parsed.objects.values(), (object) => object.title),
@@ -14,9 +14,9 @@ async function parse(text: string, file = "a.yaml") {
   };
 }
 
-test("documents, lists and JSON give the same objects", async () => {
+test("documents, lists and JSON give the same objects", () => {
   const titles = ["Service default/a", "Service default/b"];
-  const yaml = await parse(`# two\n---\n${serviceYaml("a")}---\n---\n${serviceYaml("b")}---\n`);
+  const yaml = parse(`# two\n---\n${serviceYaml("a")}---\n---\n${serviceYaml("b")}---\n`);
   assert.deepEqual(yaml.titles, titles);
   assert.deepEqual(yaml.texts, []);
   const object = (name: string) => ({
@@ -26,14 +26,14 @@ test("documents, lists and JSON give the same objects", async () => {
     spec: { ports: [{ port: 1 }] },
   });
   const list = JSON.stringify({ apiVersion: "v1", kind: "List", items: [object("a"), object("b")] });
-  assert.deepEqual((await parse(list, "a.json")).titles, titles);
-  assert.deepEqual((await parse(`\uFEFF${list}`, "a.json")).titles, titles);
-  assert.deepEqual((await parse(list, "a.yaml")).titles, titles);
-  assert.deepEqual((await parse("", "a.json")).texts, []);
+  assert.deepEqual(parse(list, "a.json").titles, titles);
+  assert.deepEqual(parse(`\uFEFF${list}`, "a.json").titles, titles);
+  assert.deepEqual(parse(list, "a.yaml").titles, titles);
+  assert.deepEqual(parse("", "a.json").texts, []);
 });
 
-test("a bad field is named with file, line, document, object, field, value and what is allowed", async () => {
-  const { texts, titles, refusedIds } = await parse(`${serviceYaml("a")}---\n${serviceYaml("b", 65536)}`);
+test("a bad field is named with file, line, document, object, field, value and what is allowed", () => {
+  const { texts, titles, refusedIds } = parse(`${serviceYaml("a")}---\n${serviceYaml("b", 65536)}`);
   assert.deepEqual(titles, ["Service default/a"]);
   assert.deepEqual([...refusedIds], ["Service/default/b"]);
   assert.deepEqual(texts, [
@@ -41,49 +41,47 @@ test("a bad field is named with file, line, document, object, field, value and w
   ]);
 });
 
-test("a field in a list is named with its place in the list", async () => {
+test("a field in a list is named with its place in the list", () => {
   const item = serviceYaml("b", 0).trim().replaceAll("\n", "\n    ");
-  const { problems } = await parse(`apiVersion: v1\nkind: ServiceList\nitems:\n  - ${item}\n`);
+  const { problems } = parse(`apiVersion: v1\nkind: ServiceList\nitems:\n  - ${item}\n`);
   assert.deepEqual([problems[0]?.field, problems[0]?.line], ["items[0].spec.ports[0].port", 11]);
 });
 
-test("a broken document is named with its line, and the documents around it count", async () => {
-  const { titles, texts, isIncomplete } = await parse(`${serviceYaml("a")}---\na: [\n---\n${serviceYaml("b")}`);
+test("a broken document is named with its line, and the documents around it count", () => {
+  const { titles, texts, isIncomplete } = parse(`${serviceYaml("a")}---\na: [\n---\n${serviceYaml("b")}`);
   assert.deepEqual(titles, ["Service default/a", "Service default/b"]);
   assert.equal(texts.length, 1);
   assert.match(texts[0] ?? "", /^a\.yaml:11: document 2: cannot be parsed: /);
   assert.equal(isIncomplete, true);
 });
 
-test("a broken document is named as the object it seems to be", async () => {
-  const { problems } = await parse(`${serviceYaml("a")}spec: {}\n`);
+test("a broken document is named as the object it seems to be", () => {
+  const { problems } = parse(`${serviceYaml("a")}spec: {}\n`);
   assert.equal(problems[0]?.object, "Service default/a");
   assert.match(problems[0]?.message ?? "", /unique/);
 });
 
-test("broken JSON is quoted where it breaks, on one line", async () => {
-  const { texts } = await parse('{\n"kind": ,\n}', "a.json");
+test("broken JSON is quoted where it breaks, on one line", () => {
+  const { texts } = parse('{\n"kind": ,\n}', "a.json");
   assert.match(texts[0] ?? "", /^a\.json: document 1: cannot be parsed: .*"kind": ,.*$/);
 });
 
-test("an object defined twice in a file is taken from the first definition", async () => {
-  const { objects, texts } = await parse(`${serviceYaml("a", 1)}---\n${serviceYaml("a", 2)}`);
+test("an object defined twice in a file is taken from the first definition", () => {
+  const { objects, texts } = parse(`${serviceYaml("a", 1)}---\n${serviceYaml("a", 2)}`);
   const [entry] = objects.get("Service/default/a")?.entries ?? [];
   assert.ok(entry?.kind === "services");
   assert.equal(entry.record.ports[0]?.port, 1);
   assert.match(texts[0] ?? "", /^a\.yaml:10: document 2: Service default\/a: is defined twice: the one in line 1/);
 });
 
-test("other kinds are ignored, garbage is not", async () => {
-  const { ignored, texts } = await parse(
-    "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n---\njust words\n",
-  );
+test("other kinds are ignored, garbage is not", () => {
+  const { ignored, texts } = parse("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n---\njust words\n");
   assert.deepEqual(ignored, ["Deployment default/d"]);
   assert.equal(texts.length, 1);
   assert.match(texts[0] ?? "", /document 2: document: the object must be a Kubernetes object, got "just words"/);
 });
 
-test("a bomb of aliases is refused", async () => {
+test("a bomb of aliases is refused", () => {
   const levels = Array.from(
     { length: 12 },
     (_, i) =>
@@ -91,11 +89,11 @@ test("a bomb of aliases is refused", async () => {
         .fill(i === 0 ? "x" : `*l${i - 1}`)
         .join(",")}]`,
   );
-  const { texts } = await parse(`${levels.join("\n")}\n`);
+  const { texts } = parse(`${levels.join("\n")}\n`);
   assert.match(texts[0] ?? "", /cannot be parsed: .*alias/i);
 });
 
-test("arbitrary text never throws", async () => {
+test("arbitrary text never throws", () => {
   const pieces = fc.constantFrom(
     "---\n",
     "- ",
@@ -124,9 +122,9 @@ test("arbitrary text never throws", async () => {
     fc.string({ unit: "binary" }),
     fc.array(fc.oneof(pieces, fc.string())).map((parts) => parts.join("")),
   );
-  await fc.assert(
-    fc.asyncProperty(text, fc.constantFrom("a.yaml", "a.json"), async (content, file) => {
-      const { problems, objects } = await parseManifest(content, file);
+  fc.assert(
+    fc.property(text, fc.constantFrom("a.yaml", "a.json"), (content, file) => {
+      const { problems, objects } = parseManifest(content, file);
       for (const problem of problems) assert.ok(problem.message.length > 0);
       for (const { entries } of objects.values()) for (const { key } of entries) assert.match(key, /^[-a-z0-9./]+$/);
     }),
@@ -134,7 +132,7 @@ test("arbitrary text never throws", async () => {
   );
 });
 
-test("nesting deeper than the stack is one bad document", async () => {
-  const { texts } = await parse(`${serviceYaml("a")}---\n${"[".repeat(20_000)}`);
+test("nesting deeper than the stack is one bad document", () => {
+  const { texts } = parse(`${serviceYaml("a")}---\n${"[".repeat(20_000)}`);
   assert.ok(texts.length > 0);
 });

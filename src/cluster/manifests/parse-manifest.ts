@@ -2,8 +2,10 @@
 import { formatProblem } from "../projection/findings.ts";
 import type { ObjectEntry } from "../projection/object-entry.ts";
 import { flattenLists, joinPath, projectObject } from "../projection/project-object.ts";
-import { type ManifestDocument, readDocuments } from "./documents.ts";
+import { guessObject } from "./document-guess.ts";
+import { brokenDocument, type ManifestDocument, readJsonDocument, readYamlDocument } from "./documents.ts";
 import type { ManifestProblem } from "./problem.ts";
+import { type DocumentText, splitDocuments } from "./split-documents.ts";
 
 /** One good object and where it is defined. */
 export interface ManifestObject {
@@ -39,21 +41,48 @@ interface Draft {
   readonly ignored: string[];
 }
 
+/** What the caller wants to know and decide while a file is parsed. */
+export interface ParseHooks {
+  /** Called before each document is parsed, with its place and its size in characters. */
+  onDocument?(number: number, line: number, length: number): void;
+  /** Why the document that begins in this line is not to be parsed. */
+  refusal?(line: number, length: number): string | undefined;
+}
+
 /** Parses one file. Never throws. `file` is only its name for problems; JSON is recognised by it. */
-export async function parseManifest(text: string, file: string): Promise<ParsedManifest> {
+export function parseManifest(text: string, file: string, hooks: ParseHooks = {}): ParsedManifest {
   const draft = newDraft();
-  for await (const document of readDocuments(text, file.endsWith(".json"))) {
-    if (document.error !== undefined) addBrokenDocument(draft, file, document, document.error);
-    else if (document.raw !== null) addDocument(draft, file, document);
+  const isJson = file.endsWith(".json");
+  let number = 0;
+  for (const piece of isJson ? [{ line: 1, text }] : splitDocuments(text)) {
+    number++;
+    const refusal = hooks.refusal?.(piece.line, piece.text.length);
+    if (refusal !== undefined) {
+      addBrokenDocument(draft, file, number, brokenDocument(piece.line, guessObject(piece.text), undefined), refusal);
+      continue;
+    }
+    hooks.onDocument?.(number, piece.line, piece.text.length);
+    addPiece(draft, file, number, piece, isJson);
   }
   return draft;
+}
+
+function addPiece(draft: Draft, file: string, number: number, piece: DocumentText, isJson: boolean): void {
+  const document = isJson ? readJsonDocument(piece.text) : readYamlDocument(piece);
+  if (document.error !== undefined) addBrokenDocument(draft, file, number, document, unparsable(document.error));
+  else if (document.raw !== null) addDocument(draft, file, number, document);
+}
+
+/** Parsers quote the text around, line breaks included. */
+function unparsable(error: string): string {
+  return `cannot be parsed: ${error.replaceAll(/\s+/g, " ")}`;
 }
 
 /** The same for documents that are already decoded. Pure. */
 export function parseDecoded(documents: readonly unknown[], file: string): ParsedManifest {
   const draft = newDraft();
   for (const [index, raw] of documents.entries()) {
-    addDocument(draft, file, { number: index + 1, line: 0, raw, error: undefined, lineOf: () => 0 });
+    addDocument(draft, file, index + 1, { line: 0, raw, error: undefined, lineOf: () => 0 });
   }
   return draft;
 }
@@ -62,20 +91,23 @@ function newDraft(): Draft {
   return { objects: new Map(), refusedIds: new Set(), isIncomplete: false, problems: [], ignored: [] };
 }
 
-function addBrokenDocument(draft: Draft, file: string, document: ManifestDocument, error: string): void {
+function addBrokenDocument(
+  draft: Draft,
+  file: string,
+  number: number,
+  { raw, line }: ManifestDocument,
+  message: string,
+): void {
   draft.isIncomplete = true;
-  const guess = projectObject(document.raw);
+  const guess = projectObject(raw);
   const object = guess.title === "document" ? "" : guess.title;
-  // Parsers quote the text around, line breaks included.
-  const message = `cannot be parsed: ${error.replaceAll(/\s+/g, " ")}`;
-  const { number, line } = document;
   draft.problems.push({ severity: "error", file, document: number, line, object, field: "", message });
 }
 
-function addDocument(draft: Draft, file: string, document: ManifestDocument): void {
+function addDocument(draft: Draft, file: string, number: number, document: ManifestDocument): void {
   for (const { raw, path, typeMeta } of flattenLists(document.raw)) {
     const projected = projectObject(raw, typeMeta);
-    const place = { file, document: document.number, object: projected.title };
+    const place = { file, document: number, object: projected.title };
     if (projected.status === "ignored") {
       draft.ignored.push(projected.title);
       continue;
@@ -95,7 +127,7 @@ function addDocument(draft: Draft, file: string, document: ManifestDocument): vo
     }
     const { title, entries, isMirrored } = projected;
     const line = path === "" ? document.line : document.lineOf(path);
-    const object = { id: projected.id, title, file, document: document.number, line, entries, isMirrored };
+    const object = { id: projected.id, title, file, document: number, line, entries, isMirrored };
     const first = draft.objects.get(object.id);
     if (first === undefined) draft.objects.set(object.id, object);
     else draft.problems.push(duplicateProblem(object, first));

@@ -5,6 +5,7 @@ import { ManifestFolder } from "./manifest-folder.ts";
 import { type RecordMaps, recordsOf } from "./merge.ts";
 import { parseDecoded, parseManifest } from "./parse-manifest.ts";
 import type { ManifestProblem } from "./problem.ts";
+import { ManifestReader } from "./reader/manifest-reader.ts";
 
 /** The records of a cluster, in the order of the manifests. */
 export interface ClusterRecords {
@@ -17,7 +18,8 @@ export interface ClusterRecords {
 
 /** Reads a folder, or a single file whatever its name. Rejects when it cannot be read at all. */
 export async function readManifests(path: string): Promise<ClusterRecords> {
-  const folder = new ManifestFolder(path, silentLogger);
+  using reader = new ManifestReader();
+  const folder = new ManifestFolder(path, silentLogger, reader);
   await folder.load();
   return clusterRecords(folder.records(), folder.problems());
 }

@@ -7,6 +7,7 @@ import type { ObjectEvent, ObjectKind, ObjectKinds, ObjectSink } from "../../obj
 import { deliver, NO_RECORDS } from "../delivery.ts";
 import { ManifestFolder } from "../manifest-folder.ts";
 import type { RecordMaps } from "../merge.ts";
+import { ManifestReader } from "../reader/manifest-reader.ts";
 
 /** A Service manifest that ends with a line break. */
 export function serviceYaml(name: string, port = 80): string {
@@ -150,12 +151,15 @@ export class RecordingLogger implements Logger {
   }
 }
 
+/** One for all benches of a test file: it costs a thread. */
+export const sharedReader = new ManifestReader({ idleMs: 60_000 });
+
 /** A folder that is looked at when the test says so. */
 export class ManifestBench implements Disposable {
   readonly temp = new TempFolder();
   readonly sink = new RecordingSink();
   readonly log = new RecordingLogger();
-  readonly folder = new ManifestFolder(this.temp.path, this.log);
+  readonly folder = new ManifestFolder(this.temp.path, this.log, sharedReader);
   #nowMs = 0;
   #known: RecordMaps = NO_RECORDS;
 

@@ -1,0 +1,88 @@
+/** What the thread does: reads files and parses them, saying in shared numbers how far it is. */
+import type { MessagePort } from "node:worker_threads";
+import { contentDigest } from "../../projection/content-digest.ts";
+import { type ParsedManifest, parseManifest } from "../parse-manifest.ts";
+import { outlineOf } from "../text-outline.ts";
+import {
+  type FileReading,
+  PHASE,
+  PROGRESS,
+  type ReadLimits,
+  type ThreadMessage,
+  type ThreadRequest,
+} from "./reading.ts";
+import { readRegularFile } from "./regular-file.ts";
+
+/** Objects per message. */
+const PORTION = 200;
+
+export interface ServeReadsOptions {
+  readonly port: MessagePort;
+  readonly progress: Int32Array;
+  readonly limits: ReadLimits;
+  /** @default {@link readRegularFile} */
+  readonly readFile?: typeof readRegularFile;
+}
+
+/** Answers requests, one after the other, until the thread is ended. */
+export function serveReads({ port, progress, limits, readFile = readRegularFile }: ServeReadsOptions): void {
+  const send = (message: ThreadMessage): void => port.postMessage(message);
+  const note = (phase: number, document = 0, line = 0, characters = 0): void => {
+    Atomics.store(progress, PROGRESS.document, document);
+    Atomics.store(progress, PROGRESS.characters, characters);
+    Atomics.store(progress, PROGRESS.line, line);
+    Atomics.store(progress, PROGRESS.phase, phase);
+  };
+  port.on("message", (request: ThreadRequest) => {
+    note(PHASE.reading);
+    send({ kind: "done", reading: answer(request, { limits, readFile, send, note }) });
+    note(PHASE.idle);
+  });
+}
+
+interface Tools {
+  readonly limits: ReadLimits;
+  readonly readFile: typeof readRegularFile;
+  readonly send: (message: ThreadMessage) => void;
+  readonly note: (phase: number, document?: number, line?: number, characters?: number) => void;
+}
+
+function answer(request: ThreadRequest, { limits, readFile, send, note }: Tools): FileReading {
+  const { file, inode, knownDigest, refused, refusedDigest } = request;
+  let text: string;
+  try {
+    const bytes = readFile(file, inode, limits.fileBytes);
+    if (bytes === undefined) return { kind: "replaced" };
+    text = bytes.toString("utf8");
+  } catch (error) {
+    if (isCode(error, "ENOENT")) return { kind: "replaced" };
+    return { kind: "unreadable", reason: error instanceof Error ? error.message : String(error), isLasting: false };
+  }
+  note(PHASE.parsing);
+  const digest = contentDigest(text);
+  if (digest === knownDigest) return { kind: "unchanged" };
+  send({ kind: "text", digest });
+  const isSameText = digest === refusedDigest;
+  const parsed = parseManifest(text, file, {
+    onDocument: (number, line, length) => note(PHASE.parsing, number, line, length),
+    refusal: (line, length) => (isSameText ? refused.get(line) : undefined) ?? tooLarge(file, length, limits),
+  });
+  sendObjects(parsed, send);
+  return { kind: "read", digest, outline: outlineOf(text), parsed: { ...parsed, objects: new Map() } };
+}
+
+function tooLarge(file: string, length: number, { documentCharacters }: ReadLimits): string | undefined {
+  if (length <= documentCharacters || file.endsWith(".json")) return undefined;
+  return `is not parsed: it has ${length} characters, and more than ${documentCharacters} are not taken; split it with "---" lines`;
+}
+
+function sendObjects({ objects }: ParsedManifest, send: (message: ThreadMessage) => void): void {
+  const all = [...objects.values()];
+  for (let start = 0; start < all.length; start += PORTION) {
+    send({ kind: "objects", objects: all.slice(start, start + PORTION) });
+  }
+}
+
+function isCode(error: unknown, code: string): boolean {
+  return error instanceof Error && "code" in error && error.code === code;
+}

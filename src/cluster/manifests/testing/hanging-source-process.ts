@@ -1,0 +1,31 @@
+/**
+ * A program with a manifests source whose reads (`read`) or looks at the folder (`list`) wait in the system; ends with SIGTERM.
+ * Arguments: which of both, and the folder.
+ */
+import { open } from "node:fs/promises";
+import path from "node:path";
+import { silentLogger } from "../../../logging/logger.ts";
+import { listFolder } from "../folder-listing.ts";
+import { createManifestsSource } from "../manifests-source.ts";
+import { ManifestReader } from "../reader/manifest-reader.ts";
+
+const [which, dir = ""] = process.argv.slice(2);
+const stop = new AbortController();
+process.on("SIGTERM", () => {
+  stop.abort();
+  // As the daemon does, in case that something keeps it.
+  setTimeout(() => process.exit(0), 1000).unref();
+});
+// Without a look at anything that hangs: the main thread lives.
+const alive = setInterval(() => process.stdout.write("alive\n"), 200);
+const source = createManifestsSource({
+  dir,
+  log: silentLogger,
+  reader: new ManifestReader({ entry: new URL("./hanging-thread.ts", import.meta.url) }),
+  list: async (root) => {
+    if (which === "list") await open(path.join(root, "hang.yaml.pipe"), "r");
+    return await listFolder(root);
+  },
+});
+await source.run({ onEvent() {}, onSynced() {} }, stop.signal);
+clearInterval(alive);
