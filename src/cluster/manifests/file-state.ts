@@ -1,6 +1,6 @@
 /** What is in force of one file, and how a new reading of it changes that. */
 import type { ListedFile } from "./folder-listing.ts";
-import type { ManifestObject, ParsedManifest } from "./parse-manifest.ts";
+import type { ManifestObject, ParsedManifest } from "./manifest-objects.ts";
 import type { ManifestProblem } from "./problem.ts";
 import type { FileReading } from "./reader/reading.ts";
 import { isCutOff, outlineOf, type TextOutline } from "./text-outline.ts";

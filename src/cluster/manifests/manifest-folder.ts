@@ -6,8 +6,8 @@ import { mayHang } from "../../kernel/hanging-calls.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { adoptText, type FileState, fileProblem, unreadableState } from "./file-state.ts";
 import { type FolderListing, type ListedFile, listFolder } from "./folder-listing.ts";
+import type { ManifestObject } from "./manifest-objects.ts";
 import { mergeFiles, type RecordMaps, recordsOf } from "./merge.ts";
-import type { ManifestObject } from "./parse-manifest.ts";
 import { formatManifestProblem, type ManifestProblem } from "./problem.ts";
 import type { ManifestReader } from "./reader/manifest-reader.ts";
 

@@ -2,7 +2,7 @@
 import type { ObjectKind } from "../object-source.ts";
 import type { ObjectEntry } from "../projection/object-entry.ts";
 import type { FileState } from "./file-state.ts";
-import { duplicateProblem, type ManifestObject } from "./parse-manifest.ts";
+import { duplicateProblem, type ManifestObject } from "./manifest-objects.ts";
 import type { ManifestProblem } from "./problem.ts";
 
 /** Records by kind and key. */

@@ -2,10 +2,11 @@
 import { silentLogger } from "../../logging/logger.ts";
 import type { EndpointSliceRecord, NodeRecord, ServiceCidrRecord, ServiceRecord } from "../objects.ts";
 import { ManifestFolder } from "./manifest-folder.ts";
+import { parseDecoded } from "./manifest-objects.ts";
 import { type RecordMaps, recordsOf } from "./merge.ts";
-import { parseDecoded, parseManifest } from "./parse-manifest.ts";
 import type { ManifestProblem } from "./problem.ts";
 import { ManifestReader } from "./reader/manifest-reader.ts";
+import { READ_LIMITS, tooLarge } from "./reader/reading.ts";
 
 /** The records of a cluster, in the order of the manifests. */
 export interface ClusterRecords {
@@ -28,7 +29,10 @@ export async function readManifests(path: string): Promise<ClusterRecords> {
 export async function readManifestText(text: string, file: string): Promise<ClusterRecords> {
   const decoded = decodedJson(text);
   if (decoded !== undefined) return projectObjects([decoded], file);
-  const { objects, problems } = await parseManifest(text, file);
+  // Only here, for the daemon must not pay for the YAML parser.
+  const { parseManifest } = await import("./parse-manifest.ts");
+  const refusal = (_line: number, length: number): string | undefined => tooLarge(file, length, READ_LIMITS);
+  const { objects, problems } = parseManifest(text, file, { refusal });
   return clusterRecords(recordsOf(objects.values()), problems);
 }
 

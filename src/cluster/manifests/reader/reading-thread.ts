@@ -1,7 +1,7 @@
 /** One thread at work, from outside: it is given a request, and watched until it has answered or must be given up. */
 import { Worker } from "node:worker_threads";
 import { type MayHang, mayHang } from "../../../kernel/hanging-calls.ts";
-import type { ManifestObject } from "../parse-manifest.ts";
+import type { ManifestObject } from "../manifest-objects.ts";
 import {
   type FileReading,
   PHASE,
@@ -14,6 +14,8 @@ import {
 import { StringPool } from "./string-pool.ts";
 
 const LOOK_MS = 100;
+/** As small as the program's own (bin/kube-proxy). */
+const YOUNG_MIB = 12;
 /** A thread that a busy node gives no time at all is not waited for longer than this many times the limit. */
 const WALL_FACTOR = 10;
 
@@ -51,7 +53,7 @@ export class ReadingThread {
     this.#worker = new Worker(entry, {
       workerData: { progress: this.#progress, limits },
       name: "manifests",
-      resourceLimits: { maxOldGenerationSizeMb: limits.heapMiB },
+      resourceLimits: { maxOldGenerationSizeMb: limits.heapMiB, maxYoungGenerationSizeMb: YOUNG_MIB },
     });
     this.#worker.unref();
     this.#worker.on("message", (message: ThreadMessage) => this.#take(message));

@@ -1,5 +1,5 @@
 /** What is asked of the thread that reads manifests, and what it answers. */
-import type { ManifestObject, ParsedManifest } from "../parse-manifest.ts";
+import type { ManifestObject, ParsedManifest } from "../manifest-objects.ts";
 import type { TextOutline } from "../text-outline.ts";
 
 /** How much a file may cost. */
@@ -24,6 +24,12 @@ export const READ_LIMITS: ReadLimits = {
   readMs: 5_000,
   heapMiB: 512,
 };
+
+/** Why a document of this size is not parsed, if it is too large. Pure. */
+export function tooLarge(file: string, length: number, { documentCharacters }: ReadLimits): string | undefined {
+  if (length <= documentCharacters || file.endsWith(".json")) return undefined;
+  return `is not parsed: it has ${length} characters, and more than ${documentCharacters} are not taken; split it with "---" lines`;
+}
 
 export interface ReadRequest {
   readonly file: string;

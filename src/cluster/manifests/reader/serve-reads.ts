@@ -1,7 +1,8 @@
 /** What the thread does: reads files and parses them, saying in shared numbers how far it is. */
 import type { MessagePort } from "node:worker_threads";
 import { contentDigest } from "../../projection/content-digest.ts";
-import { type ParsedManifest, parseManifest } from "../parse-manifest.ts";
+import type { ParsedManifest } from "../manifest-objects.ts";
+import { parseManifest } from "../parse-manifest.ts";
 import { outlineOf } from "../text-outline.ts";
 import {
   type FileReading,
@@ -10,6 +11,7 @@ import {
   type ReadLimits,
   type ThreadMessage,
   type ThreadRequest,
+  tooLarge,
 } from "./reading.ts";
 import { readRegularFile } from "./regular-file.ts";
 
@@ -69,11 +71,6 @@ function answer(request: ThreadRequest, { limits, readFile, send, note }: Tools)
   });
   sendObjects(parsed, send);
   return { kind: "read", digest, outline: outlineOf(text), parsed: { ...parsed, objects: new Map() } };
-}
-
-function tooLarge(file: string, length: number, { documentCharacters }: ReadLimits): string | undefined {
-  if (length <= documentCharacters || file.endsWith(".json")) return undefined;
-  return `is not parsed: it has ${length} characters, and more than ${documentCharacters} are not taken; split it with "---" lines`;
 }
 
 function sendObjects({ objects }: ParsedManifest, send: (message: ThreadMessage) => void): void {
