@@ -1,30 +1,32 @@
-/** Tells when files under a path change, with the burst of events that one save causes folded into one. */
-import { type FSWatcher, watch } from "node:fs";
+/**
+ * Tells when files under a path change, by looking several times a second: file events go missing when an editor replaces a
+ * file while the watch on it is set up again, and then nothing tells that they did.
+ */
+import { readdir, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 
-const SETTLE_MS = 20;
+const LOOK_EVERY_MS = 100;
 
-/** A latch that a change sets and {@link ChangeSignal.wait} takes. Close it to stop watching. */
+/** A latch that a change sets and {@link ChangeSignal.wait} takes. Close it to stop looking. */
 export class ChangeSignal {
-  readonly #watcher: FSWatcher;
+  readonly #path: string;
+  readonly #stop = new AbortController();
+  readonly #ended: Promise<void>;
   #changedAt: number | undefined;
   #wake: (() => void) | undefined;
   /** Called at every change, before the waiting side is woken. */
   onChange: () => void = () => {};
 
   constructor(path: string) {
-    this.#watcher = watch(path, { recursive: true }, () => {
-      this.#changedAt ??= Date.now();
-      this.onChange();
-      setTimeout(() => this.#wake?.(), SETTLE_MS);
-    });
-    // A watched folder may vanish; reading it again then says so.
-    this.#watcher.on("error", () => {});
+    this.#path = path;
+    this.#ended = this.#look();
   }
 
   /**
    * Waits for a change, the time-out or the signal.
    *
-   * @returns when the first change since the last call came (Unix milliseconds), or `undefined`.
+   * @returns when the first change since the last call came at the earliest (Unix milliseconds), or `undefined`.
    */
   async wait(timeoutMs: number, signal: AbortSignal): Promise<number | undefined> {
     if (this.#changedAt === undefined && !signal.aborted) {
@@ -45,7 +47,38 @@ export class ChangeSignal {
     return changedAt;
   }
 
-  close(): void {
-    this.#watcher.close();
+  async close(): Promise<void> {
+    this.#stop.abort();
+    await this.#ended;
   }
+
+  async #look(): Promise<void> {
+    const { signal } = this.#stop;
+    let lookedAt = Date.now();
+    let before = await imprintOf(this.#path);
+    while (!signal.aborted) {
+      await sleep(LOOK_EVERY_MS, undefined, { signal }).catch(() => {});
+      const now = Date.now();
+      const imprint = await imprintOf(this.#path);
+      if (imprint !== before) {
+        this.#changedAt ??= lookedAt;
+        this.onChange();
+        this.#wake?.();
+      }
+      before = imprint;
+      lookedAt = now;
+    }
+  }
+}
+
+/** Differs whenever a file came, went or was written; files that cannot be looked at count as gone. */
+async function imprintOf(path: string): Promise<string> {
+  const names = await readdir(path, { recursive: true }).catch(() => [""]);
+  const states = await Promise.all(
+    names.sort().map(async (name) => {
+      const found = await stat(join(path, name), { bigint: true }).catch(() => undefined);
+      return found === undefined || found.isDirectory() ? "" : `${name} ${found.ino} ${found.size} ${found.mtimeNs}`;
+    }),
+  );
+  return states.join("\n");
 }

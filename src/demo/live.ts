@@ -34,32 +34,38 @@ export async function runLive(session: Session, show: (view: LiveView) => void, 
       const pass = new AbortController();
       changes.onChange = () => pass.abort();
       const passSignal = AbortSignal.any([signal, pass.signal]);
+      // Read for every pass: what is expected must never be older than what is asked.
+      const startedAt = Date.now();
+      if (await session.reload()) changedAt ??= startedAt;
       const isChange = changedAt !== undefined;
+      if (changedAt !== undefined) {
+        syncedAt = (await session.proxy.waitForSync(1, changedAt, SYNC_TIMEOUT_MS, passSignal)) ?? syncedAt;
+      }
       const next = keepPrevious(session.newTable(), blocks);
       const news = (): void => show({ blocks: isChange ? next : blocks, syncedAt, isSettling: isChange });
       // A repeated pass replaces the table when it is complete; after a change each result shows at once.
       news();
       await session.fill(next, news, passSignal);
-      if (isChange) await retryWrong(session, next, news, passSignal);
+      const isOutdated = await retryWrong(session, next, news, passSignal);
       session.proxy.assertRunning();
       if (signal.aborted) return;
       if (!passSignal.aborted || isChange) blocks = next;
       syncedAt = (await session.proxy.waitForSync(2, 0, 0, signal)) ?? syncedAt;
-      show({ blocks, syncedAt, isSettling: false });
-      changedAt = await changes.wait(PAUSE_BETWEEN_PASSES_MS, signal);
-      if (changedAt === undefined) continue;
-      await session.reload();
-      syncedAt = (await session.proxy.waitForSync(1, changedAt, SYNC_TIMEOUT_MS, signal)) ?? syncedAt;
+      if (!isOutdated && !passSignal.aborted) show({ blocks, syncedAt, isSettling: false });
+      changedAt = isOutdated ? startedAt : await changes.wait(PAUSE_BETWEEN_PASSES_MS, signal);
     }
   } finally {
-    changes.close();
+    await changes.close();
   }
 }
 
-async function retryWrong(session: Session, blocks: Block[], news: () => void, signal: AbortSignal): Promise<void> {
+/** @returns whether the manifests turned out to be others than those that the answers were compared with. */
+async function retryWrong(session: Session, blocks: Block[], news: () => void, signal: AbortSignal): Promise<boolean> {
   for (let retry = 0; retry < RETRIES && totalsOf(blocks).wrong > 0 && !signal.aborted; retry++) {
     await sleep(RETRY_PAUSE_MS);
+    if (await session.reload()) return true;
     reopenWrong(blocks);
     await session.fill(blocks, news, signal);
   }
+  return false;
 }

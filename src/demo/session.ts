@@ -2,7 +2,8 @@
  * The demo while it runs: cluster, proxy and the latest results. `once.ts` and `live.ts` drive it; this file knows
  * nothing of terminals.
  */
-import { type ClusterView, clusterViewOf } from "./cluster-view.ts";
+import { isDeepStrictEqual } from "node:util";
+import { type ClusterView, clusterViewOf, type DemoObject } from "./cluster-view.ts";
 import { DemoNetwork } from "./demo-network.ts";
 import { ManifestFolder } from "./manifest-folder.ts";
 import { type DemoMode, demoModes } from "./modes.ts";
@@ -24,6 +25,8 @@ export class Session {
   readonly #folder: ManifestFolder;
   #view: ClusterView;
   #problems: readonly string[] = [];
+  /** What the view was made of. */
+  #read: readonly [objects?: readonly DemoObject[], problems?: readonly string[]] = [];
 
   private constructor(options: SessionOptions, network: DemoNetwork, proxy: ProxyProcess, folder: ManifestFolder) {
     this.options = options;
@@ -58,11 +61,23 @@ export class Session {
     return this.#problems;
   }
 
-  /** Reads the manifests again and starts what they newly name. */
-  async reload(): Promise<void> {
-    const { objects, problems } = await this.#folder.read();
+  /** Reads the manifests again and starts what they newly name. @returns whether they say anything else than before. */
+  async reload(): Promise<boolean> {
+    let objects: readonly DemoObject[];
+    let problems: readonly string[];
+    try {
+      ({ objects, problems } = await this.#folder.read());
+    } catch (error) {
+      // An editor may be about to replace the file: what was read last stays.
+      [objects = []] = this.#read;
+      problems = [`${this.options.manifests} cannot be read: ${error instanceof Error ? error.message : error}`];
+    }
+    const isChanged = !isDeepStrictEqual([objects, problems], this.#read);
+    if (!isChanged) return false;
+    this.#read = [objects, problems];
     this.#view = clusterViewOf(objects);
     this.#problems = [...problems, ...(await this.network.follow(this.#view))];
+    return true;
   }
 
   /** An empty table of the present cluster. */
