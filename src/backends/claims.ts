@@ -1,6 +1,7 @@
 /**
- * Who wants what at which key. Several service ports may claim one key: external IPs may be shared by anybody. The first
- * claimant by name decides the value, so that the outcome never depends on history.
+ * Who wants what at which key of the kernel's tables. Several service ports may share one key, such as the cluster IP of all
+ * ports of a Service; frontends have one owner already (`model/frontend-ownership.ts`). The first claimant by precedence and
+ * name decides the value, so that the outcome never depends on history.
  */
 
 /** A value, and the key of the service port that it is for. */
@@ -13,8 +14,14 @@ export interface Claim<T> {
 export type Touched<T> = Map<string, T | undefined>;
 
 export class Claims<T> {
-  // Almost every key has one claimant: it stands alone then, in a list otherwise (sorted by owner).
+  // Almost every key has one claimant: it stands alone then, in a list otherwise (sorted by precedence and owner).
   readonly #claims = new Map<string, Claim<T> | readonly Claim<T>[]>();
+  readonly #precedence: (a: T, b: T) => number;
+
+  /** @param precedence negative when the first value goes before the second, whoever claims them. @default none does */
+  constructor(precedence: (a: T, b: T) => number = () => 0) {
+    this.#precedence = precedence;
+  }
 
   /** Number of keys. */
   get size(): number {
@@ -81,7 +88,12 @@ export class Claims<T> {
       return;
     }
     const others = listOf(present).filter(({ owner }) => owner !== claim.owner);
-    this.#claims.set(key, others.length === 0 ? claim : [...others, claim].sort(byOwner));
+    this.#claims.set(
+      key,
+      others.length === 0
+        ? claim
+        : [...others, claim].sort((a, b) => this.#precedence(a.value, b.value) || byOwner(a, b)),
+    );
   }
 
   #remove(key: string, owner: string): void {

@@ -1,5 +1,7 @@
 /** The events that operators find on the Node and on Services (reference server.md §13). Pure. */
 import type { EventFacts } from "../cluster/apiserver/event-object.ts";
+import type { FrontendConflict } from "../model/owned-services.ts";
+import { conflictText } from "../sync/frontend-conflicts.ts";
 
 /** An event about this node's start; `note` says what was started, or is the error's text. */
 export function nodeEvent(
@@ -26,5 +28,17 @@ export function serviceHealthFailure(nodeName: string, service: string, port: nu
     reason: "FailedToStartServiceHealthcheck",
     action: "Listen",
     note: `node ${nodeName} failed to start healthcheck "${service}" on port ${port}: ${error.message}`,
+  };
+}
+
+/** A Service declares a frontend that belongs to another one. */
+export function frontendConflict(nodeName: string, conflict: FrontendConflict): EventFacts {
+  const { namespace, name, service } = conflict.loser;
+  return {
+    regarding: { apiVersion: "v1", kind: "Service", namespace, name, uid: service },
+    type: "Warning",
+    reason: "FrontendConflict",
+    action: "AssignFrontend",
+    note: `node ${nodeName}: ${conflictText(conflict)}`,
   };
 }

@@ -33,7 +33,7 @@ import { connectCluster } from "./cluster-connection.ts";
 import { DeferredSink } from "./deferred-sink.ts";
 import { startHealth, startMetrics } from "./http-servers.ts";
 import { collectWhenIdle } from "./idle-memory.ts";
-import { nodeEvent, serviceHealthFailure } from "./node-events.ts";
+import { frontendConflict, nodeEvent, serviceHealthFailure } from "./node-events.ts";
 import { type NodeSetup, setUpNode } from "./node-setup.ts";
 import { programIdentity } from "./program-identity.ts";
 import { buildInfo } from "./version.ts";
@@ -240,6 +240,7 @@ async function createProxier(context: ProxierContext, family: IpFamily, openMode
     clock,
     log: context.log,
     onFailures: (failures) => health.setFailures(family, failures),
+    onConflict: (conflict) => context.events.record(frontendConflict(nodeName, conflict)),
   });
   return { proxier, serviceHealth, backend };
 }

@@ -18,6 +18,7 @@ import {
 } from "../model/node-port-addresses.ts";
 import { ProxyState } from "../model/proxy-state.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
+import { logConflicts } from "../sync/frontend-conflicts.ts";
 
 /** One family of a node. */
 export interface OfflineNode {
@@ -44,19 +45,20 @@ export function offlineNode(
 ): OfflineNode {
   const { name, node } = nodeOf(cluster.nodes, config.hostnameOverride);
   if (node === undefined) warn(`no Node "${name}" in the manifests: no endpoint is local, addresses are unknown`);
+  const log = warningLogger(warn);
   const gates = setFeatureGates(config.featureGates);
   const state = new ProxyState({
     family,
     nodeName: name,
     allowExternalIPs: !gates.ok || gates.gates.isEnabled("AllowServiceExternalIPs"),
     now: () => 0,
-    log: warningLogger(warn),
+    log,
   });
   for (const object of cluster.services) state.onService({ kind: "add", object });
   for (const object of cluster.endpointSlices) {
     if (object.addressType === family) state.onEndpointSlice({ kind: "add", object });
   }
-  state.applyChanges();
+  logConflicts(state.applyChanges().conflicts, log);
   const nodeIPs = node === undefined ? [] : nodeIPsOf(node);
   const addresses = effectiveNodeAddresses(nodeIPs, config.bindAddress);
   const { detector } = detectorFor(family, {

@@ -13,13 +13,11 @@ import {
   type PortalPlanConfig,
   planPortalRules,
 } from "../backends/userspace/plan-portal-rules.ts";
-import { PortalClaims } from "../backends/userspace/portal-claims.ts";
 import { type Portal, portalsOf } from "../backends/userspace/portals.ts";
 import { isRelayed } from "../backends/userspace/service-relays.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { Rule } from "../kernel/iptables/rule.ts";
 import { ruleSpec } from "../kernel/iptables/rule-text.ts";
-import { silentLogger } from "../logging/logger.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { unspecifiedAddress } from "../net/ip.ts";
 import { parsePortRange } from "../net/port-range.ts";
@@ -57,18 +55,16 @@ export function planUserspace(node: OfflineNode, config: KubeProxyConfig): Users
     hostAddress: nodeIP,
     knowsBridgePorts: true,
   };
-  const claims = new PortalClaims(silentLogger);
   const services = [...state.services].sort(([a], [b]) => (a < b ? -1 : 1));
-  for (const [key, port] of services) if (isRelayed(port.name)) claims.set(key, port);
   const proxyPorts = countedPorts(config.userspace.portRange);
   const leftOut = new Map<string, string>();
   const ports: PlannedPort[] = [];
-  for (const [key, port] of services) {
+  for (const [, port] of services) {
     if (!isRelayed(port.name)) {
       leftOut.set(port.name.text, "SCTP is not supported for user space proxy");
       continue;
     }
-    const portals = claims.own(key, portalsOf(port, nodePortIPs));
+    const portals = portalsOf(port, nodePortIPs);
     const proxyPort = hasRules ? proxyPorts.next().value : undefined;
     if (hasRules && proxyPort === undefined) {
       leftOut.set(port.name.text, "there are no remaining ports left to allocate in the accepted range");

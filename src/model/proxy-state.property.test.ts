@@ -7,7 +7,8 @@ import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../
 import { silentLogger } from "../logging/logger.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { type AppliedChanges, ProxyState } from "./proxy-state.ts";
-import { makeEndpointRecord, makeService, makeSlice } from "./testing/records.ts";
+import { haveSameLosses } from "./service-port.ts";
+import { makeEndpointRecord, makeService, makeServicePort, makeSlice } from "./testing/records.ts";
 
 const NODE = "node-a";
 
@@ -202,6 +203,8 @@ function assertRecomputed(state: ProxyState): void {
   assert.deepEqual(state.udpServices, new Map([...state.services].filter(([, port]) => port.protocol === "UDP")));
 }
 
+const NONE = makeServicePort();
+
 type Snapshot = ReturnType<typeof snapshot>;
 
 function assertChanges(before: Snapshot, after: Snapshot, changes: AppliedChanges): void {
@@ -212,7 +215,11 @@ function assertChanges(before: Snapshot, after: Snapshot, changes: AppliedChange
   assert.deepEqual(changes.changedPorts, differing);
   for (const key of differing) {
     const owner = [...changes.updatedServices].find((one) => key.startsWith(`${one}:`) || key.startsWith(`${one}/`));
-    assert.ok(owner !== undefined, `${key} changed, but its service is not among the updated ones`);
+    const isMovedFrontend = !haveSameLosses(before.services.get(key) ?? NONE, after.services.get(key) ?? NONE);
+    assert.ok(
+      owner !== undefined || isMovedFrontend,
+      `${key} changed, but its service is not among the updated ones, and no frontend came or went`,
+    );
   }
   const hasUdpChange = differingKeys(before.endpoints, after.endpoints).some((key) => key.endsWith("/UDP"));
   assert.ok(changes.conntrackCleanupRequired || !hasUdpChange);

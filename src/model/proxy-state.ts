@@ -9,6 +9,7 @@ import type { Logger } from "../logging/logger.ts";
 import type { IpFamily } from "../net/ip.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { EndpointsChangeTracker, type SliceVerdict } from "./endpoints-change-tracker.ts";
+import { type FrontendConflict, OwnedServices } from "./owned-services.ts";
 import type { OnProblem } from "./problem.ts";
 import { ServiceChangeTracker } from "./service-change-tracker.ts";
 import { type ServicePort, servicePortText } from "./service-port.ts";
@@ -23,6 +24,8 @@ export interface AppliedChanges {
   readonly conntrackCleanupRequired: boolean;
   /** When the endpoint changes were caused, in milliseconds since the epoch. */
   readonly triggerTimesMs: readonly { readonly service: string; readonly timesMs: readonly number[] }[];
+  /** Frontends that service ports declare and have lost to others with these changes. */
+  readonly conflicts: readonly FrontendConflict[];
 }
 
 export interface ProxyStateOptions {
@@ -38,7 +41,9 @@ export interface ProxyStateOptions {
 
 export class ProxyState {
   readonly #log: Logger;
-  readonly #services = new Map<string, ServicePort>();
+  /** As the Services say, whoever owns the frontends. */
+  readonly #declared = new Map<string, ServicePort>();
+  readonly #owned = new OwnedServices();
   readonly #udpServices = new Map<string, ServicePort>();
   readonly #endpoints = new Map<string, readonly Endpoint[]>();
   readonly #serviceChanges: ServiceChangeTracker;
@@ -55,7 +60,7 @@ export class ProxyState {
 
   /** By {@link ServicePortName.key}; live. */
   get services(): ReadonlyMap<string, ServicePort> {
-    return this.#services;
+    return this.#owned.services;
   }
 
   /** The UDP part of `services`; live. All that the clean-up of stale flows has to look at. */
@@ -113,25 +118,25 @@ export class ProxyState {
 
   /** Moves every pending change into the live maps and tells what it was. */
   applyChanges(): AppliedChanges {
-    const services = this.#serviceChanges.apply(this.#services, (key, before, after) => {
+    const services = this.#serviceChanges.apply(this.#declared, (key, before, after) => {
       const endpoints = this.#endpoints.get(key)?.length ?? 0;
       if (before === undefined) this.#endpointCount += endpoints;
-      if (after === undefined) {
-        this.#endpointCount -= endpoints;
-        this.#udpServices.delete(key);
-      } else if (after.protocol === "UDP") {
-        this.#udpServices.set(key, after);
-      }
+      if (after === undefined) this.#endpointCount -= endpoints;
       this.#logReplaced(before, after);
     });
+    const owned = this.#owned.update(services.changedPorts, this.#declared, (key, port) => {
+      if (port === undefined) this.#udpServices.delete(key);
+      else if (port.protocol === "UDP") this.#udpServices.set(key, port);
+    });
     const endpoints = this.#endpointsChanges.apply(this.#endpoints, (key, before, after) => {
-      if (this.#services.has(key)) this.#endpointCount += (after?.length ?? 0) - (before?.length ?? 0);
+      if (this.#declared.has(key)) this.#endpointCount += (after?.length ?? 0) - (before?.length ?? 0);
     });
     return {
       updatedServices: unionOf(services.updatedServices, endpoints.updatedServices),
-      changedPorts: unionOf(services.changedPorts, endpoints.changedPorts),
-      conntrackCleanupRequired: endpoints.conntrackCleanupRequired,
+      changedPorts: unionOf(owned.changedPorts, endpoints.changedPorts),
+      conntrackCleanupRequired: endpoints.conntrackCleanupRequired || owned.movesUdpFlows,
       triggerTimesMs: [...endpoints.lastChangeTriggerTimes].map(([service, timesMs]) => ({ service, timesMs })),
+      conflicts: owned.conflicts,
     };
   }
 

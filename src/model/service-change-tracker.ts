@@ -82,8 +82,8 @@ export class ServiceChangeTracker {
       for (const [key, port] of current ?? []) {
         if (port.healthCheckNodePort !== 0) healthCheckNodePort = port.healthCheckNodePort;
         const before = live.get(key);
-        live.set(key, port);
         if (before !== undefined && equalServicePorts(before, port)) continue;
+        live.set(key, port);
         changedPorts.add(key);
         onReplaced?.(key, before, port);
       }

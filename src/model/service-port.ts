@@ -28,6 +28,8 @@ export interface ServicePort {
   readonly healthCheckNodePort: number;
   /** nodePort, a VIP, or a stored external IP of this family exists (gate not considered). */
   readonly isExternallyAccessible: boolean;
+  /** Keys of frontends (`frontend.ts`) that belong to another service port; absent when there are none, as nearly always. */
+  readonly lostFrontends?: ReadonlySet<string>;
 }
 
 /** Whether the Cluster endpoint set is needed (core.md §3.4). Pure. */
@@ -54,10 +56,17 @@ export function equalServicePorts(a: ServicePort, b: ServicePort): boolean {
       a.internalPolicyLocal === b.internalPolicyLocal &&
       a.healthCheckNodePort === b.healthCheckNodePort &&
       a.isExternallyAccessible === b.isExternallyAccessible &&
+      haveSameLosses(a, b) &&
       equalLists(a.externalIPs, b.externalIPs) &&
       equalLists(a.loadBalancerVIPs, b.loadBalancerVIPs) &&
       equalLists(a.loadBalancerSourceRanges, b.loadBalancerSourceRanges))
   );
+}
+
+/** Whether the same frontends of two ports belong to others. Pure. */
+export function haveSameLosses({ lostFrontends: a }: ServicePort, { lostFrontends: b }: ServicePort): boolean {
+  if (a === undefined || b === undefined) return a === b;
+  return a.size === b.size && [...a].every((frontend) => b.has(frontend));
 }
 
 /** The form used in logs: `10.96.0.10:53/UDP` (core.md §3.3). Pure. */

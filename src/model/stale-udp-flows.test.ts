@@ -4,7 +4,7 @@ import type { UdpFlow } from "../sync/observers.ts";
 import type { Endpoint } from "./endpoint.ts";
 import type { ServicePort } from "./service-port.ts";
 import { servicePortName } from "./service-port-name.ts";
-import { isStale, udpFrontEnds } from "./stale-udp-flows.ts";
+import { isStale, udpFrontends } from "./stale-udp-flows.ts";
 import { ip, makeEndpoint, makeServicePort } from "./testing/records.ts";
 
 function udpPort(name: string, overrides: Partial<ServicePort> = {}): ServicePort {
@@ -37,7 +37,7 @@ function flow(destination: [string, number], replySource: [string, number]): Udp
 }
 
 function stale(services: ServicePort[], endpoints: Record<string, readonly Endpoint[]>, one: UdpFlow): boolean {
-  return isStale(udpFrontEnds(services, new Map(Object.entries(endpoints))), one);
+  return isStale(udpFrontends(services, new Map(Object.entries(endpoints))), one);
 }
 
 const CLUSTER = { "ns1/dns:dns/UDP": [...SERVING, DEAD] };
@@ -87,7 +87,7 @@ describe("stale UDP flows", () => {
     assert.equal(stale([DNS, other], endpoints, flow(["172.16.0.1", 53], ["10.0.0.1", 5353])), true);
   });
 
-  test("a front end that two services claim is served by the endpoints of both", () => {
+  test("a frontend that two services claim is served by the endpoints of both", () => {
     const twin = udpPort("twin", { nodePort: 30053 });
     const endpoints = { ...CLUSTER, "ns1/twin:dns/UDP": [makeEndpoint("10.0.0.7", 53)] };
     for (const order of [
@@ -99,6 +99,13 @@ describe("stale UDP flows", () => {
       assert.equal(stale(order, endpoints, flow(["1.1.1.1", 30053], ["10.0.0.7", 53])), false);
       assert.equal(stale(order, endpoints, flow(["172.16.0.1", 53], ["10.0.0.8", 53])), true);
     }
+  });
+
+  test("of a frontend that belongs to another port, only the owner's endpoints are right", () => {
+    const twin = udpPort("twin", { lostFrontends: new Set(["udp 172.16.0.1:53"]) });
+    const endpoints = { ...CLUSTER, "ns1/twin:dns/UDP": [makeEndpoint("10.0.0.7", 53)] };
+    assert.equal(stale([DNS, twin], endpoints, flow(["172.16.0.1", 53], ["10.0.0.1", 5353])), false);
+    assert.equal(stale([DNS, twin], endpoints, flow(["172.16.0.1", 53], ["10.0.0.7", 53])), true);
   });
 
   test("IPv6", () => {

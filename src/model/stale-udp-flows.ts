@@ -5,48 +5,47 @@
 import { type IpAddress, joinHostPort } from "../net/ip.ts";
 import type { UdpFlow } from "../sync/observers.ts";
 import type { Endpoint } from "./endpoint.ts";
+import { ownedFrontends } from "./frontend.ts";
 import type { ServicePort } from "./service-port.ts";
 
 /** `ip:port` of serving endpoints. */
 type Serving = ReadonlySet<string>;
 
-interface PortFrontEnds {
+interface PortFrontends {
   readonly byAddress: Map<IpAddress, Serving>;
   /** Set when the port is a node port: any destination address then. */
   nodePort: Serving | undefined;
 }
 
 /** The addresses and ports that UDP services answer on, by destination port. */
-export type UdpFrontEnds = ReadonlyMap<number, PortFrontEnds>;
+export type UdpFrontends = ReadonlyMap<number, PortFrontends>;
 
 /**
- * Collects the front ends of all UDP service ports that have a serving endpoint; where, ready and whatever policy do not
- * matter. Front ends that two services claim are served by the endpoints of both. Pure; costs what the services given
+ * Collects the frontends of all UDP service ports that have a serving endpoint; where, ready and whatever policy do not
+ * matter. A frontend has one owner, whose endpoints alone count. Pure; costs what the services given
  * cost, so hand in `ProxyState.udpServices`.
  */
-export function udpFrontEnds(
+export function udpFrontends(
   services: Iterable<ServicePort>,
   endpoints: ReadonlyMap<string, readonly Endpoint[]>,
-): UdpFrontEnds {
-  const frontEnds = new Map<number, PortFrontEnds>();
+): UdpFrontends {
+  const frontends = new Map<number, PortFrontends>();
   for (const port of services) {
     if (port.protocol !== "UDP") continue;
     const serving = servingOf(endpoints.get(port.name.key));
     if (serving.size === 0) continue;
-    const { byAddress } = frontEndsOf(frontEnds, port.port);
-    for (const address of [port.clusterIP, ...port.loadBalancerVIPs, ...port.externalIPs]) {
-      byAddress.set(address, unionOf(byAddress.get(address), serving));
+    for (const { address, port: number } of ownedFrontends(port)) {
+      const onPort = frontendsOn(frontends, number);
+      if (address === undefined) onPort.nodePort = unionOf(onPort.nodePort, serving);
+      else onPort.byAddress.set(address, unionOf(onPort.byAddress.get(address), serving));
     }
-    if (port.nodePort === 0) continue;
-    const onNode = frontEndsOf(frontEnds, port.nodePort);
-    onNode.nodePort = unionOf(onNode.nodePort, serving);
   }
-  return frontEnds;
+  return frontends;
 }
 
-/** Whether the flow goes to a front end and is answered by none of its serving endpoints. Pure. */
-export function isStale(frontEnds: UdpFrontEnds, flow: UdpFlow): boolean {
-  const onPort = frontEnds.get(flow.destinationPort);
+/** Whether the flow goes to a frontend and is answered by none of its serving endpoints. Pure. */
+export function isStale(frontends: UdpFrontends, flow: UdpFlow): boolean {
+  const onPort = frontends.get(flow.destinationPort);
   if (onPort === undefined) return false;
   const serving = onPort.byAddress.get(flow.destinationIP);
   if (serving === undefined && onPort.nodePort === undefined) return false;
@@ -62,11 +61,11 @@ function servingOf(endpoints: readonly Endpoint[] | undefined): Serving {
   return serving;
 }
 
-function frontEndsOf(frontEnds: Map<number, PortFrontEnds>, port: number): PortFrontEnds {
-  let found = frontEnds.get(port);
+function frontendsOn(frontends: Map<number, PortFrontends>, port: number): PortFrontends {
+  let found = frontends.get(port);
   if (found === undefined) {
     found = { byAddress: new Map(), nodePort: undefined };
-    frontEnds.set(port, found);
+    frontends.set(port, found);
   }
   return found;
 }

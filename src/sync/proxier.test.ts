@@ -44,6 +44,25 @@ describe("proxier: which event causes which sync (core.md §6.3)", () => {
     ]);
   });
 
+  it("hands over both service ports when one loses a frontend, and tells of it once; renaming a port is no loss", async () => {
+    const bench = new ProxierBench();
+    await bench.start();
+    addService(bench, "a", { clusterIP: "10.0.0.7", clusterIPs: ["10.0.0.7"], externalIPs: ["10.0.0.8"] });
+    await bench.clock.advance(1000);
+    const object = serviceRecord("b", { clusterIP: "10.0.0.8", clusterIPs: ["10.0.0.8"] });
+    bench.proxier.onService({ kind: "add", object });
+    await bench.clock.advance(1000);
+    const changed = () => bench.backend.calls.at(-1)?.changedPorts.toSorted();
+    assert.deepEqual(changed(), ["ns/a:p/TCP", "ns/b:p/TCP"]);
+    const told = () => bench.conflicts.map(({ loser, owner }) => `${loser.text} to ${owner.text}`);
+    assert.deepEqual(told(), ["ns/a:p to ns/b:p"]);
+    const renamed = { ...object, ports: [{ name: "q", protocol: "TCP", port: 80, nodePort: 0 } as const] };
+    bench.proxier.onService({ kind: "update", old: object, object: renamed });
+    await bench.clock.advance(1000);
+    assert.deepEqual(changed(), ["ns/b:p/TCP", "ns/b:q/TCP"]);
+    assert.deepEqual(told(), ["ns/a:p to ns/b:p"]);
+  });
+
   it("syncs a changed service alone, once for many events, when the shortest period allows", async () => {
     const bench = new ProxierBench();
     await bench.start();

@@ -10,11 +10,13 @@ import type { ObjectEvent } from "../cluster/object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
 import { formatMs } from "../config/duration.ts";
 import type { Logger } from "../logging/logger.ts";
+import type { FrontendConflict } from "../model/owned-services.ts";
 import { type AppliedChanges, ProxyState } from "../model/proxy-state.ts";
 import type { IpFamily } from "../net/ip.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "./backend.ts";
 import { BoundedRunner } from "./bounded-runner.ts";
 import type { Clock } from "./clock.ts";
+import { logConflicts } from "./frontend-conflicts.ts";
 import type { ConntrackTable, HealthReporter, ServiceHealthPorts, SyncMetrics } from "./observers.ts";
 import { SharedTurns } from "./shared-turns.ts";
 import { deleteStaleUdpFlows } from "./stale-flows.ts";
@@ -46,6 +48,8 @@ export interface ProxierOptions {
    * when all are gone.
    */
   readonly onFailures?: (failures: readonly SyncFailure[]) => void;
+  /** Told of every frontend that a service port has lost to another one. */
+  readonly onConflict?: (conflict: FrontendConflict) => void;
 }
 
 /** Where a proxier stands, for tests and for people. */
@@ -261,6 +265,8 @@ export class Proxier {
   #applyChanges(): AppliedChanges {
     const { serviceChanges, endpointChanges } = this.#options.metrics;
     const applied = this.state.applyChanges();
+    logConflicts(applied.conflicts, this.#log);
+    for (const conflict of applied.conflicts) this.#options.onConflict?.(conflict);
     serviceChanges.setPending(0);
     endpointChanges.resetPending();
     const carried = [...this.#unfinishedPorts, ...this.#lostPorts];

@@ -4,7 +4,7 @@
  */
 import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePort } from "../model/service-port.ts";
-import { isStale, udpFrontEnds } from "../model/stale-udp-flows.ts";
+import { isStale, udpFrontends } from "../model/stale-udp-flows.ts";
 import type { IpFamily } from "../net/ip.ts";
 import type { ConntrackTable, UdpFlow } from "./observers.ts";
 
@@ -33,11 +33,11 @@ export async function deleteStaleUdpFlows(
   signal: AbortSignal,
 ): Promise<CleanedFlows> {
   const errors: unknown[] = [];
-  const frontEnds = udpFrontEnds(served.udpServices.values(), served.endpoints);
-  if (frontEnds.size === 0) return { deleted: 0, errors };
+  const frontends = udpFrontends(served.udpServices.values(), served.endpoints);
+  if (frontends.size === 0) return { deleted: 0, errors };
   const stale: UdpFlow[] = [];
   await table.forEachUdpFlow(family, (flow) => {
-    if (isStale(frontEnds, flow)) stale.push(flow);
+    if (isStale(frontends, flow)) stale.push(flow);
   });
   let deleted = 0;
   for (const flow of stale) {

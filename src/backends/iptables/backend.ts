@@ -6,12 +6,10 @@ import { type Iptables, IptablesRestoreError, type Presence } from "../../kernel
 import type { Rule } from "../../kernel/iptables/rule.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
 import type { Logger } from "../../logging/logger.ts";
-import { FrontEndIndex } from "../../model/front-ends.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { Backend, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { TimeSlice } from "../../sync/time-slice.ts";
-import { noteFrontEnds } from "../front-end-conflicts.ts";
 import { isServiceChain } from "./chain-names.ts";
 import { ensureJumps } from "./ensure-jumps.ts";
 import { applyHalving } from "./halving.ts";
@@ -77,7 +75,6 @@ export class IptablesBackend implements Backend {
   readonly mode = "iptables";
   readonly family;
   readonly #options: IptablesBackendOptions;
-  readonly #frontEnds = new FrontEndIndex();
   readonly #known = new Map<string, InstalledRules>();
   #totals = { filter: 0, nat: 0, internal: 0, external: 0 };
   /** Text of the static rules in the kernel; undefined when the kernel is not known to match memory. */
@@ -102,10 +99,7 @@ export class IptablesBackend implements Backend {
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     this.#isLargeCluster = input.endpointCount > (this.#options.largeClusterEndpoints ?? LARGE_CLUSTER_ENDPOINTS);
-    // The order of rules decides then, and must not depend on history.
-    const conflicted = await noteFrontEnds(this.#frontEnds, input, this.#options.log, signal);
-    const mayBePartial = !input.isFullSync && this.#staticText !== undefined && !conflicted && !this.#hasRefusedRival();
-    if (mayBePartial) {
+    if (!input.isFullSync && this.#staticText !== undefined) {
       const outcome = await this.#partialSync(input);
       if (outcome !== undefined) return outcome;
     }
@@ -114,12 +108,6 @@ export class IptablesBackend implements Backend {
 
   async monitor(onLost: () => void, signal: AbortSignal): Promise<void> {
     await this.#options.monitor(() => this.#isIntact(), onLost, signal);
-  }
-
-  /** A refused port stands behind the others; once accepted it must be where the order of all ports wants it. */
-  #hasRefusedRival(): boolean {
-    for (const owner of this.#refused.keys()) if (this.#frontEnds.conflictsOf(owner).length > 0) return true;
-    return false;
   }
 
   async #facts(input: SyncInput): Promise<PlanFacts> {

@@ -5,6 +5,7 @@
 import type { IptablesTable } from "../../kernel/iptables/iptables.ts";
 import type { ChainName, Rule, RuleMatch, RuleProtocol, RuleTarget } from "../../kernel/iptables/rule.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
+import { type Frontend, frontendsOf } from "../../model/frontend.ts";
 import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
@@ -39,6 +40,7 @@ interface Decisions {
   readonly protocol: RuleMatch;
   readonly chains: ServicePortChains;
   readonly routing: ServicePortRouting;
+  readonly frontends: readonly Frontend[];
   readonly usesFirewallChain: boolean;
   readonly internalChain: ChainName;
   readonly externalPolicyChain: ChainName;
@@ -75,6 +77,7 @@ function decide(port: ServicePort, endpoints: readonly Endpoint[], config: PlanC
     protocol: { kind: "protocol", protocol: port.protocol.toLowerCase() as RuleProtocol },
     chains,
     routing,
+    frontends: frontendsOf(port, routing),
     usesFirewallChain: routing.categories.hasAny && isRestricted,
     internalChain: port.internalPolicyLocal ? chains.local : chains.cluster,
     externalPolicyChain: port.externalPolicyLocal ? chains.local : chains.cluster,
@@ -90,9 +93,12 @@ function noted(note: RuleMatch | undefined, ...matches: readonly RuleMatch[]): r
   return note === undefined ? matches : [note, ...matches];
 }
 
-/** `{P} -d address --dport port`, the destination of one front end. */
-function frontEnd(d: Decisions, address: IpAddress): RuleMatch[] {
-  return [d.protocol, { kind: "destination", address }, { kind: "destination-port", port: d.port.port }];
+/** `{P} -d address --dport port`, the destination of a frontend; `{P} --dport port` of a node port. */
+function destination(d: Decisions, { address, port }: Pick<Frontend, "address" | "port">): RuleMatch[] {
+  const matches: RuleMatch[] = [d.protocol];
+  if (address !== undefined) matches.push({ kind: "destination", address });
+  matches.push({ kind: "destination-port", port });
+  return matches;
 }
 
 /** Block 7A: dispatch in nat; refusal, firewall and health-check entries in filter. */
@@ -109,37 +115,40 @@ function planSharedRules(d: Decisions, config: PlanConfig, facts: PlanFacts): Sh
   const refusalText = hasAny ? `${name} has no local endpoints` : `${name} has no endpoints`;
   const refuse = (chain: ChainName, matches: RuleMatch[]) => filter(chain, refusalText, matches, refusal);
 
-  if (d.routing.hasInternal) nat(CHAINS.services, `${name} cluster IP`, frontEnd(d, port.clusterIP), d.internalChain);
-  else refuse(CHAINS.services, frontEnd(d, port.clusterIP));
-
-  for (const ip of port.externalIPs) {
-    if (hasAny) nat(CHAINS.services, `${name} external IP`, frontEnd(d, ip), chains.external);
-    if (!d.routing.hasExternal) refuse(CHAINS.externalServices, frontEnd(d, ip));
-  }
-
   const balancerTarget = d.usesFirewallChain ? chains.firewall : chains.external;
-  for (const ip of port.loadBalancerVIPs) {
-    if (hasAny) nat(CHAINS.services, `${name} loadbalancer IP`, frontEnd(d, ip), balancerTarget);
-    if (d.usesFirewallChain) {
-      const text = `${name} traffic not accepted by ${chains.firewall}`;
-      filter(CHAINS.proxyFirewall, text, frontEnd(d, ip), { kind: "drop" });
-    }
-  }
-  if (!d.routing.hasExternal) for (const ip of port.loadBalancerVIPs) refuse(CHAINS.externalServices, frontEnd(d, ip));
-
-  if (port.nodePort !== 0) {
-    const nodePort: RuleMatch = { kind: "destination-port", port: port.nodePort };
-    if (hasAny) {
-      if (config.localhostNodePorts && facts.counters.localhostNodePorts) {
-        const localhost: RuleMatch = { kind: "destination", address: LOCALHOST_V4 };
-        const counter: RuleMatch = { kind: "nfacct", counter: COUNTERS.localhostNodePorts };
-        nat(CHAINS.nodePorts, name, [d.protocol, localhost, nodePort, counter], chains.external);
-      }
-      nat(CHAINS.nodePorts, name, [d.protocol, nodePort], chains.external);
-    }
-    if (!d.routing.hasExternal) {
-      const local: RuleMatch = { kind: "address-type", side: "destination", type: "LOCAL" };
-      refuse(CHAINS.externalServices, [local, d.protocol, nodePort]);
+  for (const frontend of d.frontends) {
+    const matches = destination(d, frontend);
+    const isServedSomewhere = frontend.fate !== "refuse";
+    switch (frontend.kind) {
+      case "cluster-ip":
+        if (frontend.fate === "serve") nat(CHAINS.services, `${name} cluster IP`, matches, d.internalChain);
+        else refuse(CHAINS.services, matches);
+        break;
+      case "external-ip":
+        if (isServedSomewhere) nat(CHAINS.services, `${name} external IP`, matches, chains.external);
+        if (frontend.fate !== "serve") refuse(CHAINS.externalServices, matches);
+        break;
+      case "load-balancer":
+        if (isServedSomewhere) nat(CHAINS.services, `${name} loadbalancer IP`, matches, balancerTarget);
+        if (d.usesFirewallChain) {
+          const text = `${name} traffic not accepted by ${chains.firewall}`;
+          filter(CHAINS.proxyFirewall, text, matches, { kind: "drop" });
+        }
+        if (frontend.fate !== "serve") refuse(CHAINS.externalServices, matches);
+        break;
+      case "node-port":
+        if (isServedSomewhere) {
+          if (config.localhostNodePorts && facts.counters.localhostNodePorts) {
+            const localhost: RuleMatch = { kind: "destination", address: LOCALHOST_V4 };
+            const counter: RuleMatch = { kind: "nfacct", counter: COUNTERS.localhostNodePorts };
+            nat(CHAINS.nodePorts, name, [d.protocol, localhost, ...matches.slice(1), counter], chains.external);
+          }
+          nat(CHAINS.nodePorts, name, matches, chains.external);
+        }
+        if (frontend.fate !== "serve") {
+          const local: RuleMatch = { kind: "address-type", side: "destination", type: "LOCAL" };
+          refuse(CHAINS.externalServices, [local, ...matches]);
+        }
     }
   }
 
@@ -180,8 +189,9 @@ function detectorMatch(detector: LocalTrafficDetector, negate: boolean): RuleMat
 
 /** Block 1: off-node (or all) traffic to the cluster IP must come back through this node. */
 function planInternalMasquerade(own: OwnChains, d: Decisions, config: PlanConfig): void {
-  if (!d.routing.hasInternal) return;
-  const matches: RuleMatch[] = [comment(`${d.port.name.text} cluster IP`), ...frontEnd(d, d.port.clusterIP)];
+  const frontend = d.frontends.find(({ kind }) => kind === "cluster-ip");
+  if (frontend?.fate !== "serve") return;
+  const matches: RuleMatch[] = [comment(`${d.port.name.text} cluster IP`), ...destination(d, frontend)];
   if (!config.masqueradeAll) {
     const notLocal = detectorMatch(config.detector, true);
     if (notLocal === undefined) return;

@@ -208,13 +208,41 @@ test("of two services with one external address the first by name answers, which
   model.set(first, [remote("10.1.1.5")]);
   await model.rig.sync();
   assert.deepEqual(await model.rig.node.realServers("198.51.100.1:80/TCP"), ["10.1.1.5:8080 weight 1"]);
-  assert.ok(
-    model.rig.logged("warn").includes("Several service ports claim the same address; the first by name answers"),
-  );
   model.delete(first);
   await model.rig.sync();
   assert.deepEqual(await model.rig.node.realServers("198.51.100.1:80/TCP"), ["10.1.1.6:8080 weight 1"]);
   assert.deepEqual((await model.rig.node.state()).addresses, ["10.96.0.2", "198.51.100.1"]);
+});
+
+test("an external IP does not take another service's cluster IP, nor its source ranges the load balancer's clients", async () => {
+  const model = new TestModel();
+  const taker = port("a", "10.96.0.1", {
+    externalIPs: [ip("10.96.0.2")],
+    loadBalancerVIPs: [ip("10.96.0.2")],
+    loadBalancerSourceRanges: ["192.0.2.0/24" as Cidr],
+  });
+  const victim = port("b", "10.96.0.2");
+  model.set(taker, [remote("10.1.1.5")]);
+  await model.rig.sync();
+  model.set(victim, [remote("10.1.1.6")]);
+  await model.rig.sync();
+  const { node } = model.rig;
+  assert.deepEqual(await node.realServers("10.96.0.2:80/TCP"), ["10.1.1.6:8080 weight 1"]);
+  const { sets } = await node.state();
+  const firewall = Object.entries(sets).find(([title]) => title.startsWith("KUBE-LOAD-BALANCER-FW "));
+  assert.deepEqual(firewall?.[1], []);
+  model.delete(victim);
+  await model.rig.sync();
+  assert.deepEqual(await node.realServers("10.96.0.2:80/TCP"), ["10.1.1.5:8080 weight 1"]);
+});
+
+test("at an address of the node an external IP goes before a node port, whatever the names", async () => {
+  const model = new TestModel();
+  const address = ip("192.168.0.2");
+  model.set(port("a", "10.96.0.1", { nodePort: 30080 }), [remote("10.1.1.5")]);
+  model.set(port("b", "10.96.0.2", { port: 30080, externalIPs: [address] }), [remote("10.1.1.6")]);
+  await model.rig.sync();
+  assert.deepEqual(await model.rig.node.realServers(`${address}:30080/TCP`), ["10.1.1.6:8080 weight 1"]);
 });
 
 test("an address for two ports of one service stays while one of them is left", async () => {

@@ -9,13 +9,11 @@ import type { Ipvs } from "../../kernel/ipvs/ipvs.ts";
 import { Exclusive } from "../../kernel/netlink/exclusive.ts";
 import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
-import { FrontEndIndex } from "../../model/front-ends.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
 import type { Cidr, IpAddress } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import type { Clock } from "../../sync/clock.ts";
 import { TimeSlice } from "../../sync/time-slice.ts";
-import { noteFrontEnds } from "../front-end-conflicts.ts";
 import { AddressRemarks } from "./address-remarks.ts";
 import { type AddressDifference, type AddressFailures, DummyAddresses } from "./dummy-addresses.ts";
 import { SyncFailures } from "./failures.ts";
@@ -75,7 +73,6 @@ export class IpvsBackend implements Backend {
   readonly mode = "ipvs";
   readonly family;
   readonly #options: IpvsBackendOptions;
-  readonly #frontEnds = new FrontEndIndex();
   readonly #remarks: AddressRemarks;
   readonly #graceful = new GracefulTermination();
   readonly #sets: IpSets;
@@ -131,7 +128,6 @@ export class IpvsBackend implements Backend {
   }
 
   async #sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
-    await noteFrontEnds(this.#frontEnds, input, this.#options.log, signal);
     const failures = new SyncFailures(input);
     const facts = input.isFullSync ? undefined : this.#facts;
     // Whatever is thrown from here on, nothing is known of the kernel until a full sync has looked.

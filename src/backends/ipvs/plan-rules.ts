@@ -263,7 +263,7 @@ function accessRules(draft: Draft): Rule[] {
   add(health, { chain: CHAINS.nodePort, target: ACCEPT }, [commentOf(health)], "dst");
   for (const id of FRONT_END_SETS) add(id, { chain, target: RETURN }, [], ...BOTH);
   add(health, { chain, target: RETURN }, [], "dst");
-  // Where a set with front ends cannot be had, this would reject what they serve.
+  // Where a set with frontends cannot be had, this would reject what they serve.
   if (FRONT_END_SETS.every((id) => draft.isUsable(id))) {
     add("ipvsIPs", { chain, target: { kind: "reject" } }, [{ kind: "conntrack-state", states: ["NEW"] }], "dst");
   }

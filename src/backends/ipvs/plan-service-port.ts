@@ -6,8 +6,10 @@
 import type { IpsetEntry, IpsetProtocol } from "../../kernel/ipset/ipset.ts";
 import { IPVS_SERVICE_PERSISTENT, IPVS_SERVICE_SCHEDULER_FLAG_2, type VirtualServer } from "../../kernel/ipvs/ipvs.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
-import { categorizeEndpoints, type EndpointCategories } from "../../model/endpoint-categories.ts";
+import type { EndpointCategories } from "../../model/endpoint-categories.ts";
+import { type FrontendKind, frontendsOf } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
+import { routeServicePort } from "../../model/service-port-routing.ts";
 import { cidrContains, type IpAddress } from "../../net/ip.ts";
 import type { SetId } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
@@ -15,6 +17,8 @@ import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 /** A virtual server, and the endpoints that are its real servers: masquerading, weight 1. */
 export interface PlannedVirtualServer {
   readonly virtualServer: VirtualServer;
+  /** As what the service port has the address: decides when a node port is at the same one. */
+  readonly kind: FrontendKind;
   /** Sorted by text, which is also how a real server is named: `ip:port`. */
   readonly endpoints: readonly Endpoint[];
 }
@@ -52,13 +56,15 @@ export function planServicePort(
   config: PlanConfig,
   facts: PlanFacts,
 ): ServicePortPlan {
-  const categories = categorizeEndpoints(endpoints, port, { nodeName: config.nodeName, zone: facts.zone });
-  const draft = new Draft(port, categories, config, facts);
+  const routing = routeServicePort(port, endpoints, { nodeName: config.nodeName, zone: facts.zone });
+  const draft = new Draft(port, routing.categories, config, facts);
   draft.loopBack(endpoints);
-  draft.clusterIP();
-  for (const ip of port.externalIPs) draft.externalIP(ip);
-  for (const ip of port.loadBalancerVIPs) draft.loadBalancer(ip);
-  if (port.nodePort !== 0 && facts.nodePortIPs.length > 0) draft.nodePort(port.nodePort);
+  for (const { kind, address } of frontendsOf(port, routing)) {
+    if (address === undefined) draft.nodePort();
+    else if (kind === "cluster-ip") draft.clusterIP();
+    else if (kind === "external-ip") draft.externalIP(address);
+    else draft.loadBalancer(address);
+  }
   draft.healthCheckNodePort();
   const { virtualServers, entries, addresses, deniedVips, lacksLocal } = draft;
   return { virtualServers, entries, addresses, deniedVips, lacksLocal };
@@ -81,7 +87,7 @@ class Draft implements ServicePortPlan {
   readonly #categories: EndpointCategories;
   readonly #config: PlanConfig;
   readonly #facts: PlanFacts;
-  /** Some front end that should have local endpoints only has none of them. */
+  /** Some frontend that should have local endpoints only has none of them. */
   #hasFallenBack = false;
 
   constructor(port: ServicePort, categories: EndpointCategories, config: PlanConfig, facts: PlanFacts) {
@@ -111,33 +117,35 @@ class Draft implements ServicePortPlan {
 
   clusterIP(): void {
     const { clusterIP, internalPolicyLocal } = this.#port;
-    this.#enter("clusterIP", this.#frontEnd(clusterIP));
-    this.#serve(clusterIP, this.#port.port, internalPolicyLocal);
+    this.#enter("clusterIP", this.#setEntry(clusterIP));
+    this.#serve("cluster-ip", clusterIP, this.#port.port, internalPolicyLocal);
     this.#bind(clusterIP);
   }
 
   externalIP(ip: IpAddress): void {
     const isLocal = this.#port.externalPolicyLocal;
-    this.#enter(isLocal ? "externalIPLocal" : "externalIP", this.#frontEnd(ip));
-    this.#serveExternally(ip);
+    this.#enter(isLocal ? "externalIPLocal" : "externalIP", this.#setEntry(ip));
+    this.#serveExternally("external-ip", ip);
   }
 
   loadBalancer(ip: IpAddress): void {
-    this.#enter("loadBalancer", this.#frontEnd(ip));
-    if (this.#port.externalPolicyLocal) this.#enter("loadBalancerLocal", this.#frontEnd(ip));
+    this.#enter("loadBalancer", this.#setEntry(ip));
+    if (this.#port.externalPolicyLocal) this.#enter("loadBalancerLocal", this.#setEntry(ip));
     if (this.#port.loadBalancerSourceRanges.length > 0) this.#restrict(ip);
-    this.#serveExternally(ip);
+    this.#serveExternally("load-balancer", ip);
   }
 
-  nodePort(nodePort: number): void {
+  nodePort(): void {
+    const { nodePort } = this.#port;
     const { all, local } = NODE_PORT_SETS[this.#protocol];
     const ips = this.#facts.nodePortIPs;
-    const entries = this.#protocol === "sctp" ? ips.map((ip) => this.#frontEnd(ip, nodePort)) : [portEntry(nodePort)];
+    if (ips.length === 0) return;
+    const entries = this.#protocol === "sctp" ? ips.map((ip) => this.#setEntry(ip, nodePort)) : [portEntry(nodePort)];
     for (const entry of entries) {
       this.#enter(all, entry);
       if (this.#port.externalPolicyLocal) this.#enter(local, entry);
     }
-    for (const ip of ips) this.#serve(ip, nodePort, this.#port.externalPolicyLocal);
+    for (const ip of ips) this.#serve("node-port", ip, nodePort, this.#port.externalPolicyLocal);
   }
 
   healthCheckNodePort(): void {
@@ -151,7 +159,7 @@ class Draft implements ServicePortPlan {
     for (const network of loadBalancerSourceRanges) {
       this.#enter("loadBalancerSourceCIDR", { kind: "ip-port-net", address: vip, protocol, port, network });
     }
-    this.#enter("loadBalancerFirewall", this.#frontEnd(vip));
+    this.#enter("loadBalancerFirewall", this.#setEntry(vip));
     // What the node sends to the address comes from the address, which is one of its own.
     if (loadBalancerSourceRanges.some((range) => cidrContains(range, this.#config.nodeIP))) {
       this.#enter("loadBalancerSourceIP", { kind: "ip-port-ip", address: vip, protocol, port, second: vip });
@@ -160,12 +168,12 @@ class Draft implements ServicePortPlan {
     }
   }
 
-  #serveExternally(ip: IpAddress): void {
-    this.#serve(ip, this.#port.port, this.#port.externalPolicyLocal);
+  #serveExternally(kind: FrontendKind, ip: IpAddress): void {
+    this.#serve(kind, ip, this.#port.port, this.#port.externalPolicyLocal);
     if (!this.#facts.nodeAddresses.has(ip)) this.#bind(ip);
   }
 
-  #serve(address: IpAddress, port: number, onlyLocal: boolean): void {
+  #serve(kind: FrontendKind, address: IpAddress, port: number, onlyLocal: boolean): void {
     const { scheduler } = this.#config;
     const { protocol, sessionAffinity, stickyMaxAgeSeconds } = this.#port;
     const isPersistent = sessionAffinity === "ClientIP";
@@ -174,6 +182,7 @@ class Draft implements ServicePortPlan {
     const timeoutSeconds = isPersistent ? stickyMaxAgeSeconds : 0;
     this.virtualServers.push({
       virtualServer: { address, protocol, port, scheduler, flags, timeoutSeconds },
+      kind,
       endpoints: this.#endpointsFor(onlyLocal),
     });
   }
@@ -192,7 +201,7 @@ class Draft implements ServicePortPlan {
     this.#enter("ipvsIPs", { kind: "ip", address });
   }
 
-  #frontEnd(address: IpAddress, port: number = this.#port.port): IpsetEntry {
+  #setEntry(address: IpAddress, port: number = this.#port.port): IpsetEntry {
     return { kind: "ip-port", address, protocol: this.#protocol, port };
   }
 

@@ -4,6 +4,7 @@
  */
 import { type IpsetEntry, ipsetEntryText } from "../../kernel/ipset/ipset.ts";
 import { virtualServerText } from "../../kernel/ipvs/ipvs.ts";
+import { comparePrecedence } from "../../model/frontend-ownership.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { Claims, type Touched } from "../claims.ts";
 import { SET_IDS, type SetId } from "./names.ts";
@@ -40,7 +41,7 @@ interface PutPlan {
 
 export class WantedState {
   /** By `address:port/protocol`. */
-  readonly virtualServers = new Claims<PlannedVirtualServer>();
+  readonly virtualServers = new Claims<PlannedVirtualServer>((a, b) => comparePrecedence(a.kind, b.kind));
   /** On kube-ipvs0, by themselves. */
   readonly addresses = new Claims<IpAddress>();
   readonly #entries: ReadonlyMap<SetId, Claims<IpsetEntry>> = new Map(SET_IDS.map((id) => [id, new Claims()]));

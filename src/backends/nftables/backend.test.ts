@@ -492,8 +492,25 @@ test("of services with one external IP the first by name answers, whatever the o
       await model.rig.sync();
     }
     assert.equal(await winner(), undefined);
-    assert.ok(model.rig.log.some(({ message }) => message.startsWith("Several service ports claim the same address")));
   }
+});
+
+test("an external IP does not take another service's cluster IP, even where that has no endpoints", async () => {
+  const model = new TestModel();
+  const key = "10.96.0.2 . tcp . 80";
+  const taker = port("a", "10.96.0.1", { externalIPs: [ip("10.96.0.2")], isExternallyAccessible: true });
+  const victim = port("b", "10.96.0.2");
+  model.set(taker, [remote("10.180.0.1")]);
+  await model.rig.sync();
+  const verdict = async (set: string) => (await elementsOf(model.rig, set)).get(key)?.verdict;
+  assert.deepEqual(await verdict("service-ips"), { kind: "goto", chain: servicePortChains(taker.name).external });
+  model.set(victim);
+  await model.rig.sync();
+  assert.equal(await verdict("service-ips"), undefined);
+  assert.deepEqual(await verdict("no-endpoint-services"), { kind: "goto", chain: "reject-chain" });
+  model.setEndpoints(victim.name.key, [remote("10.180.0.2")]);
+  await model.rig.sync();
+  assert.deepEqual(await verdict("service-ips"), { kind: "goto", chain: clusterChain(victim) });
 });
 
 test("an address changes hands within one transaction", async () => {

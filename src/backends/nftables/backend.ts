@@ -11,13 +11,11 @@ import {
 } from "../../kernel/nftables/nftables.ts";
 import type { NftFamily } from "../../kernel/nftables/ruleset.ts";
 import type { Logger } from "../../logging/logger.ts";
-import { FrontEndIndex } from "../../model/front-ends.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { type Cidr, familyOf, parseCidr } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { TimeSlice } from "../../sync/time-slice.ts";
-import { noteFrontEnds } from "../front-end-conflicts.ts";
 import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
 import type { DifferenceOptions } from "./element-difference.ts";
@@ -67,7 +65,6 @@ export class NftablesBackend implements Backend {
   readonly usesServiceCIDRs = true;
   readonly #options: NftablesBackendOptions;
   readonly #committer: Committer;
-  readonly #frontEnds = new FrontEndIndex();
   #state = new TableState();
   /** Of the last full sync; undefined when the kernel is not known to match memory. */
   #facts: PlanFacts | undefined;
@@ -94,7 +91,6 @@ export class NftablesBackend implements Backend {
     // Taken before anything is waited for: ports that others damage from now on are not among the changed ones.
     const damaged = this.#damaged;
     this.#damaged = new Set();
-    await noteFrontEnds(this.#frontEnds, input, this.#options.log, signal);
     try {
       await this.#committer.deletePostponed();
       const facts = input.isFullSync ? undefined : this.#facts;

@@ -12,9 +12,10 @@ import type {
   NftVerdict,
 } from "../../kernel/nftables/ruleset.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
+import { frontendsOf } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
-import { type Cidr, cidrContains, hostCidr, type IpAddress } from "../../net/ip.ts";
+import { type Cidr, cidrContains, hostCidr } from "../../net/ip.ts";
 import { CHAINS, endpointNames, SETS, type ServicePortChains, servicePortChains } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { detectorStatement } from "./plan-static.ts";
@@ -148,36 +149,29 @@ function firewallRule(d: Decisions, config: PlanConfig): NftRule {
 /** Elements of shared sets and maps, nftables.md §3.5. */
 function planElements(d: Decisions): SharedElement[] {
   const { port, routing, protocol, chains } = d;
-  const { hasAny, reachable } = routing.categories;
   const elements: SharedElement[] = [];
   const add = (set: string, element: NftElement) => elements.push({ set, element });
-  const refusal: NftVerdict = hasAny ? { kind: "drop" } : goto(CHAINS.reject);
   const comment = port.name.text;
-  const frontEnd = (ip: IpAddress) => [ip, protocol, port.port];
 
-  for (const { ip, port: endpointPort, isLocal } of reachable) {
+  for (const { ip, port: endpointPort, isLocal } of routing.categories.reachable) {
     if (isLocal) add(SETS.hairpinConnections, { key: [ip, ip, protocol, endpointPort] });
   }
   add(SETS.clusterIPs, { key: [port.clusterIP] });
-  if (routing.hasInternal) {
-    const chain = port.internalPolicyLocal ? chains.local : chains.cluster;
-    add(SETS.serviceIPs, { key: frontEnd(port.clusterIP), verdict: goto(chain) });
-  } else {
-    add(SETS.noEndpointServices, { key: frontEnd(port.clusterIP), verdict: refusal, comment });
-  }
-  for (const ip of [...port.externalIPs, ...port.loadBalancerVIPs]) {
-    if (hasAny) add(SETS.serviceIPs, { key: frontEnd(ip), verdict: goto(chains.external) });
-    if (!routing.hasExternal) add(SETS.noEndpointServices, { key: frontEnd(ip), verdict: refusal, comment });
-  }
-  if (d.isRestricted) {
-    for (const ip of port.loadBalancerVIPs) {
-      add(SETS.firewallIPs, { key: frontEnd(ip), verdict: goto(chains.firewall) });
+  for (const frontend of frontendsOf(port, routing)) {
+    const { kind, address, fate } = frontend;
+    const key = address === undefined ? [protocol, frontend.port] : [address, protocol, frontend.port];
+    const isNodePort = address === undefined;
+    const refusal: NftVerdict = fate === "drop" ? { kind: "drop" } : goto(CHAINS.reject);
+    if (kind === "cluster-ip") {
+      const chain = port.internalPolicyLocal ? chains.local : chains.cluster;
+      if (fate === "serve") add(SETS.serviceIPs, { key, verdict: goto(chain) });
+    } else if (fate !== "refuse") {
+      add(isNodePort ? SETS.serviceNodePorts : SETS.serviceIPs, { key, verdict: goto(chains.external) });
     }
-  }
-  if (port.nodePort !== 0) {
-    const key = [protocol, port.nodePort];
-    if (hasAny) add(SETS.serviceNodePorts, { key, verdict: goto(chains.external) });
-    if (!routing.hasExternal) add(SETS.noEndpointNodePorts, { key, verdict: refusal, comment });
+    if (fate !== "serve") {
+      add(isNodePort ? SETS.noEndpointNodePorts : SETS.noEndpointServices, { key, verdict: refusal, comment });
+    }
+    if (kind === "load-balancer" && d.isRestricted) add(SETS.firewallIPs, { key, verdict: goto(chains.firewall) });
   }
   return elements;
 }

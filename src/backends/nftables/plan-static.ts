@@ -49,7 +49,7 @@ export const SHARED_SETS: readonly NftSet[] = [
 const NEW: NftStatement = { kind: "ct-new" };
 const jumpTo = (chain: string): NftStatement => ({ kind: "verdict", verdict: { kind: "jump", chain } });
 const rule = (...statements: NftStatement[]): NftRule => ({ statements });
-const frontEndMap = (name: string): NftStatement => ({
+const frontendMap = (name: string): NftStatement => ({
   kind: "vmap",
   fields: ["daddr", "l4proto", "dport"],
   map: name,
@@ -122,13 +122,13 @@ function fixedChains(config: PlanConfig, facts: PlanFacts): NftChain[] {
       name: CHAINS.nodePortEndpointsCheck,
       rules: [rule(...toNodePortIP, nodePortMap(SETS.noEndpointNodePorts))],
     },
-    { name: CHAINS.serviceEndpointsCheck, rules: [rule(frontEndMap(SETS.noEndpointServices))] },
-    { name: CHAINS.firewallCheck, rules: [rule(frontEndMap(SETS.firewallIPs))] },
+    { name: CHAINS.serviceEndpointsCheck, rules: [rule(frontendMap(SETS.noEndpointServices))] },
+    { name: CHAINS.firewallCheck, rules: [rule(frontendMap(SETS.firewallIPs))] },
     {
       name: CHAINS.services,
       rules: [
         ...masqueradeClusterIPs(config),
-        rule(frontEndMap(SETS.serviceIPs)),
+        rule(frontendMap(SETS.serviceIPs)),
         rule(...isLocalDestination, ...toNodePortIP, nodePortMap(SETS.serviceNodePorts)),
       ],
     },

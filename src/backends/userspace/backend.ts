@@ -6,7 +6,7 @@
 import type { Logger } from "../../logging/logger.ts";
 import { equalLists } from "../../model/equal-lists.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
-import type { ServicePort } from "../../model/service-port.ts";
+import { haveSameLosses, type ServicePort } from "../../model/service-port.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import type { Clock } from "../../sync/clock.ts";
@@ -14,7 +14,6 @@ import { TimeSlice } from "../../sync/time-slice.ts";
 import type { Affinity, Balancer } from "./balancer.ts";
 import { destinationsOf } from "./endpoint-destinations.ts";
 import type { FrontFailures, Fronts, WantedFront } from "./fronts.ts";
-import { PortalClaims } from "./portal-claims.ts";
 import { portalsOf } from "./portals.ts";
 import { isRelayed, type ServiceRelays } from "./service-relays.ts";
 
@@ -44,7 +43,6 @@ export class UserspaceBackend implements Backend {
   readonly endsUdpFlows = true;
   readonly family: IpFamily;
   readonly #options: UserspaceBackendOptions;
-  readonly #claims: PortalClaims;
   /** What the fronts were last asked for. */
   readonly #asked = new Map<string, ServicePort>();
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
@@ -55,7 +53,6 @@ export class UserspaceBackend implements Backend {
   constructor(options: UserspaceBackendOptions) {
     this.#options = options;
     this.family = options.family;
-    this.#claims = new PortalClaims(options.log);
   }
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
@@ -69,7 +66,7 @@ export class UserspaceBackend implements Backend {
     const slice = new TimeSlice();
     for (const key of keys) {
       this.#updateBalancer(key, input);
-      for (const other of this.#updateClaims(key, input.services.get(key))) changed.add(other);
+      if (this.#differsFromAsked(key, input.services.get(key))) changed.add(key);
       if (slice.isOver()) await slice.next(signal);
     }
     const wanted = this.#wantedFronts(isFull ? keys : changed, input);
@@ -138,20 +135,20 @@ export class UserspaceBackend implements Backend {
     if (gone.length > 0) sockets.endSessionsTo(key, gone);
   }
 
-  /** @returns the keys of service ports whose portals differ from what was asked for. */
-  #updateClaims(key: string, port: ServicePort | undefined): Iterable<string> {
+  /** Whether the portals of a service port are not those that were last asked for; notes them. */
+  #differsFromAsked(key: string, port: ServicePort | undefined): boolean {
     const before = this.#asked.get(key);
     if (before === port || (before !== undefined && port !== undefined && haveSamePortals(before, port))) {
       if (port !== undefined) this.#asked.set(key, port);
-      return [];
+      return false;
     }
     if (port === undefined) this.#asked.delete(key);
     else this.#asked.set(key, port);
     if (port !== undefined && !isRelayed(port.name)) {
       this.#options.log.error("A service port is left out", new Error(SCTP_REFUSED), { service: port.name.text });
-      return [];
+      return false;
     }
-    return [key, ...this.#claims.set(key, port)];
+    return true;
   }
 
   #wantedFronts(keys: Iterable<string>, { services }: SyncInput): Map<string, WantedFront | undefined> {
@@ -160,7 +157,7 @@ export class UserspaceBackend implements Backend {
     for (const key of keys) {
       const port = services.get(key);
       if (port === undefined || !isRelayed(port.name)) wanted.set(key, undefined);
-      else wanted.set(key, { port, portals: this.#claims.own(key, portalsOf(port, onNode)) });
+      else wanted.set(key, { port, portals: portalsOf(port, onNode) });
     }
     return wanted;
   }
@@ -183,6 +180,7 @@ function haveSamePortals(a: ServicePort, b: ServicePort): boolean {
     a.clusterIP === b.clusterIP &&
     a.port === b.port &&
     a.nodePort === b.nodePort &&
+    haveSameLosses(a, b) &&
     equalLists(a.externalIPs, b.externalIPs) &&
     equalLists(a.loadBalancerVIPs, b.loadBalancerVIPs) &&
     equalLists(a.loadBalancerSourceRanges, b.loadBalancerSourceRanges)

@@ -6,7 +6,7 @@ import type { Portal } from "./portals.ts";
 /** A service port as it shall be; its key is `port.name.key`. */
 export interface WantedFront {
   readonly port: ServicePort;
-  /** Those of its portals that no other service port has before it. */
+  /** At the frontends that it owns. */
   readonly portals: readonly Portal[];
 }
 

@@ -167,7 +167,7 @@ export class RuleFronts implements Fronts {
       return true;
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      failures.add(key, `can't open node port for ${portal.frontEnd}: ${reason}`);
+      failures.add(key, `can't open node port for ${portal.frontend}: ${reason}`);
       return false;
     }
   }

@@ -1,4 +1,5 @@
 /** A proxier on a bench: everything around it is a fake, time included. */
+import type { FrontendConflict } from "../../model/owned-services.ts";
 import type { SyncFailure } from "../backend.ts";
 import { Proxier, type ProxierOptions } from "../proxier.ts";
 import { FakeBackend } from "./fake-backend.ts";
@@ -19,6 +20,7 @@ export class ProxierBench {
   readonly serviceHealth = new RecordingServiceHealth();
   readonly conntrack = new FakeConntrack();
   readonly log = new RecordingLogger();
+  readonly conflicts: FrontendConflict[] = [];
   readonly failures: (readonly SyncFailure[])[] = [];
   readonly stop = new AbortController();
   readonly proxier: Proxier;
@@ -36,6 +38,7 @@ export class ProxierBench {
       clock: this.clock,
       log: this.log,
       onFailures: (failures) => this.failures.push(failures),
+      onConflict: (conflict) => this.conflicts.push(conflict),
     });
   }
 

@@ -208,15 +208,32 @@ describe("objects that are wrong", { skip: kernelSkip, timeout: 120_000 }, () =>
       slice("twin-a", ["10.180.8.1"]),
     ];
     const { rules, log } = await meet("twins.json", { kind: "List", apiVersion: "v1", items: objects });
-    for (const frontEnd of ["tcp 10.96.8.1:80", "tcp *:30080"]) {
-      assert.ok(log.includes(`frontEnd="${frontEnd}" claimants="ns/twin-a:http/TCP, ns/twin-b:http/TCP"`), log);
+    for (const [field, frontend] of [
+      ["spec.clusterIPs", "tcp 10.96.8.1:80"],
+      ["spec.ports[].nodePort", "tcp *:30080"],
+    ]) {
+      const loss = `servicePort="ns/twin-b:http" field="${field}" frontend="${frontend}" owner="ns/twin-a:http"`;
+      assert.ok(log.includes(loss), log);
     }
     const winner = (pattern: RegExp) => /ns\/twin-.:http/.exec(pattern.exec(rules)?.[0] ?? "")?.[0];
     assert.equal(winner(/-A KUBE-SERVICES -d 10\.96\.8\.1\/32 .*/), "ns/twin-a:http");
     assert.equal(winner(/-A KUBE-NODEPORTS .*--dport 30080 .*/), "ns/twin-a:http");
-    assert.match(rules, /-A KUBE-SERVICES -d 10\.96\.8\.1\/32 .*ns\/twin-b:http cluster IP/);
+    assert.doesNotMatch(rules, /-A KUBE-(SERVICES|NODEPORTS) .*ns\/twin-b:http/);
     const after = await meet("twins.json", { kind: "List", apiVersion: "v1", items: objects.slice(0, 2) });
     assert.ok(isServed(after.rules, "10.96.8.1", ["10.180.8.2"]), after.rules);
+  });
+
+  test("an external IP does not take another service's cluster IP, and the log tells whose it is", async () => {
+    const victim = service("zz-victim", "10.96.8.3", {});
+    const taker = service("aa-taker", "10.96.8.4", { externalIPs: ["10.96.8.3"] });
+    const items = [victim, slice("zz-victim", ["10.180.8.3"]), taker, slice("aa-taker", ["10.180.8.4"])];
+    const { rules, log } = await meet("taker.json", { kind: "List", apiVersion: "v1", items });
+    assert.ok(isServed(rules, "10.96.8.3", ["10.180.8.3"]), rules);
+    assert.doesNotMatch(rules, /ns\/aa-taker:?\S* external IP/);
+    assert.match(
+      log,
+      /servicePort="ns\/aa-taker\S*" field="spec.externalIPs" frontend="tcp 10.96.8.3:80" owner="ns\/zz-victim/,
+    );
   });
 
   test("a slice without a service makes no rules, and those of its service once that comes", async () => {

@@ -2,11 +2,12 @@
 import type { Endpoint } from "../../../model/endpoint.ts";
 import type { ServicePort } from "../../../model/service-port.ts";
 import { servicePortName } from "../../../model/service-port-name.ts";
+import { DeclaredServices } from "../../../model/testing/declared-services.ts";
 import { makeEndpoint, makeServicePort } from "../../../model/testing/records.ts";
 import { BackendRig, type BackendRigOptions } from "./backend-rig.ts";
 
 export class TestModel {
-  readonly services = new Map<string, ServicePort>();
+  readonly #declared = new DeclaredServices();
   readonly endpoints = new Map<string, readonly Endpoint[]>();
   readonly rig: BackendRig;
 
@@ -14,12 +15,14 @@ export class TestModel {
     this.rig = new BackendRig(this, options);
   }
 
+  get services(): ReadonlyMap<string, ServicePort> {
+    return this.#declared.services;
+  }
+
   /** Adds or replaces; without endpoints given, those that it has stay. */
   set(port: ServicePort, endpoints?: readonly Endpoint[]): void {
-    const { key } = port.name;
-    this.services.set(key, port);
     if (endpoints !== undefined) this.setEndpoints(port, endpoints);
-    this.rig.touch([key]);
+    this.rig.touch(this.#declared.set(port));
   }
 
   setEndpoints({ name: { key } }: ServicePort, endpoints: readonly Endpoint[]): void {
@@ -29,9 +32,8 @@ export class TestModel {
   }
 
   delete({ name: { key } }: ServicePort): void {
-    this.services.delete(key);
     this.endpoints.delete(key);
-    this.rig.touch([key]);
+    this.rig.touch(this.#declared.delete(key));
   }
 }
 

@@ -2,12 +2,13 @@
 import type { Endpoint } from "../../../model/endpoint.ts";
 import type { ServicePort } from "../../../model/service-port.ts";
 import { servicePortName } from "../../../model/service-port-name.ts";
+import { DeclaredServices } from "../../../model/testing/declared-services.ts";
 import { makeEndpoint, makeServicePort } from "../../../model/testing/records.ts";
 import { servicePortChains } from "../names.ts";
 import { BackendRig, type BackendRigOptions } from "./backend-rig.ts";
 
 export class TestModel {
-  readonly services = new Map<string, ServicePort>();
+  readonly #declared = new DeclaredServices();
   readonly endpoints = new Map<string, readonly Endpoint[]>();
   readonly rig: BackendRig;
 
@@ -15,12 +16,14 @@ export class TestModel {
     this.rig = new BackendRig(this, options);
   }
 
+  get services(): ReadonlyMap<string, ServicePort> {
+    return this.#declared.services;
+  }
+
   /** Adds or replaces; without endpoints given, those that it has stay. */
   set(port: ServicePort, endpoints?: readonly Endpoint[]): void {
-    const { key } = port.name;
-    this.services.set(key, port);
-    if (endpoints !== undefined) this.setEndpoints(key, endpoints);
-    this.rig.touch([key]);
+    if (endpoints !== undefined) this.setEndpoints(port.name.key, endpoints);
+    this.rig.touch(this.#declared.set(port));
   }
 
   setEndpoints(key: string, endpoints: readonly Endpoint[]): void {
@@ -34,9 +37,8 @@ export class TestModel {
   }
 
   delete(key: string): void {
-    this.services.delete(key);
     this.endpoints.delete(key);
-    this.rig.touch([key]);
+    this.rig.touch(this.#declared.delete(key));
   }
 }
 

@@ -5,6 +5,7 @@ import { MemoryRelays } from "../../../kernel/relay/memory-relays.ts";
 import { type Logger, silentLogger } from "../../../logging/logger.ts";
 import type { Endpoint } from "../../../model/endpoint.ts";
 import { nodePortAddresses } from "../../../model/node-port-addresses.ts";
+import { OwnedServices } from "../../../model/owned-services.ts";
 import type { ServicePort } from "../../../model/service-port.ts";
 import { servicePortName } from "../../../model/service-port-name.ts";
 import { ip, makeEndpoint, makeServicePort } from "../../../model/testing/records.ts";
@@ -45,7 +46,9 @@ export class BackendRig {
   readonly rules: PortalRules;
   readonly fronts: Fronts;
   readonly backend: UserspaceBackend;
+  /** As declared; the backend gets what each owns of it. */
   readonly services = new Map<string, ServicePort>();
+  readonly #owned = new OwnedServices();
   readonly endpoints = new Map<string, readonly Endpoint[]>();
   readonly errors: string[] = [];
   readonly counts: Record<string, number> = {};
@@ -154,11 +157,14 @@ export class BackendRig {
   }
 
   async sync(options: { readonly full?: boolean } = {}): Promise<SyncOutcome> {
+    const declared = new Set([...this.services.keys(), ...this.#owned.services.keys()]);
+    const owned = this.#owned.update(declared, this.services);
+    for (const key of owned.changedPorts) this.#changed.add(key);
     const changedPorts = new Set(this.#changed);
     const outcome = await this.backend.sync(
       {
         isFullSync: options.full ?? this.#isFirst,
-        services: this.services,
+        services: this.#owned.services,
         endpoints: this.endpoints,
         endpointCount: this.endpoints.size,
         changedPorts,

@@ -1,0 +1,120 @@
+/**
+ * Which service port owns a frontend that several declare. The API server keeps cluster IPs and node ports unique, but not
+ * external and load-balancer IPs, and a folder of manifests keeps nothing unique. Without precedence, anyone who may write
+ * `externalIPs` could take another Service's cluster IP.
+ */
+import { declaredFrontends, type FrontendKind, frontendKey } from "./frontend.ts";
+import type { ServicePort } from "./service-port.ts";
+
+/** Lower wins; within a rank, the first key by name. */
+const PRECEDENCE: Readonly<Record<FrontendKind, number>> = {
+  "cluster-ip": 0,
+  "load-balancer": 1,
+  "external-ip": 2,
+  "node-port": 3,
+};
+
+/** Negative when `a` comes before `b` at one destination. Pure. */
+export function comparePrecedence(a: FrontendKind, b: FrontendKind): number {
+  return PRECEDENCE[a] - PRECEDENCE[b];
+}
+
+/** A service port that declares a frontend, and as what. */
+export interface Candidate {
+  /** {@link ServicePortName.key} */
+  readonly key: string;
+  readonly kind: FrontendKind;
+}
+
+/** An index of frontends, kept up to date port by port. */
+export class FrontendOwnership {
+  // Almost every frontend has one candidate: it stands alone then, otherwise in a list by precedence.
+  readonly #candidates = new Map<string, Candidate | Candidate[]>();
+
+  /**
+   * Replaces what a service port declares.
+   *
+   * @param before what it was last replaced with.
+   * @returns the keys of other service ports that gained or lost a frontend by it.
+   */
+  replace(key: string, before: ServicePort | undefined, after: ServicePort | undefined): ReadonlySet<string> {
+    const old = before === undefined ? NOTHING : kindsOf(before);
+    const current = after === undefined ? NOTHING : kindsOf(after);
+    const affected = new Set<string>();
+    for (const [frontend, kind] of old) {
+      if (current.get(frontend) === kind) continue;
+      this.#change(frontend, affected, () => this.#remove(frontend, key));
+    }
+    for (const [frontend, kind] of current) {
+      if (old.get(frontend) === kind) continue;
+      this.#change(frontend, affected, () => this.#add(frontend, { key, kind }));
+    }
+    affected.delete(key);
+    return affected;
+  }
+
+  /** The owners of frontends that a service port declares and does not own; undefined when it owns all, as nearly always. */
+  lossesOf(key: string, port: ServicePort): ReadonlyMap<string, Candidate> | undefined {
+    let losses: Map<string, Candidate> | undefined;
+    for (const declared of declaredFrontends(port)) {
+      const frontend = frontendKey(port.protocol, declared);
+      const owner = this.ownerOf(frontend);
+      if (owner === undefined || owner.key === key) continue;
+      losses ??= new Map();
+      losses.set(frontend, owner);
+    }
+    return losses;
+  }
+
+  ownerOf(frontend: string): Candidate | undefined {
+    const candidates = this.#candidates.get(frontend);
+    return Array.isArray(candidates) ? candidates[0] : candidates;
+  }
+
+  #change(frontend: string, affected: Set<string>, change: () => void): void {
+    const before = this.ownerOf(frontend)?.key;
+    change();
+    const after = this.ownerOf(frontend)?.key;
+    if (before === after) return;
+    if (before !== undefined) affected.add(before);
+    if (after !== undefined) affected.add(after);
+  }
+
+  #add(frontend: string, candidate: Candidate): void {
+    const present = this.#candidates.get(frontend);
+    if (present === undefined) this.#candidates.set(frontend, candidate);
+    else if (!Array.isArray(present)) this.#candidates.set(frontend, [present, candidate].sort(byPrecedence));
+    else {
+      const at = present.findIndex((other) => byPrecedence(candidate, other) < 0);
+      present.splice(at < 0 ? present.length : at, 0, candidate);
+    }
+  }
+
+  #remove(frontend: string, key: string): void {
+    const present = this.#candidates.get(frontend);
+    if (!Array.isArray(present)) {
+      this.#candidates.delete(frontend);
+      return;
+    }
+    const rest = present.filter((candidate) => candidate.key !== key);
+    const [only] = rest;
+    this.#candidates.set(frontend, rest.length === 1 && only !== undefined ? only : rest);
+  }
+}
+
+const NOTHING: ReadonlyMap<string, FrontendKind> = new Map();
+
+/** An address that one port declares twice counts as the better kind. */
+function kindsOf(port: ServicePort): Map<string, FrontendKind> {
+  const kinds = new Map<string, FrontendKind>();
+  for (const declared of declaredFrontends(port)) {
+    const frontend = frontendKey(port.protocol, declared);
+    const known = kinds.get(frontend);
+    if (known === undefined || comparePrecedence(declared.kind, known) < 0) kinds.set(frontend, declared.kind);
+  }
+  return kinds;
+}
+
+function byPrecedence(a: Candidate, b: Candidate): number {
+  return comparePrecedence(a.kind, b.kind) || (a.key < b.key ? -1 : a.key > b.key ? 1 : 0);
+}

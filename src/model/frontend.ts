@@ -1,0 +1,68 @@
+/**
+ * The frontends of a service port: each destination at which clients ask for it, and what becomes of their packets. Every mode
+ * plans from this list (reference core.md §3.3, iptables.md §6, nftables.md §3.5).
+ */
+import type { Protocol } from "../cluster/objects.ts";
+import { type Cidr, type IpAddress, joinHostPort } from "../net/ip.ts";
+import type { ServicePort } from "./service-port.ts";
+import type { ServicePortRouting } from "./service-port-routing.ts";
+
+export type FrontendKind = "cluster-ip" | "load-balancer" | "external-ip" | "node-port";
+
+/** A destination that a service port declares. */
+export interface FrontendAddress {
+  readonly kind: FrontendKind;
+  /** Undefined for a node port, which answers at addresses of the node. */
+  readonly address: IpAddress | undefined;
+  readonly port: number;
+}
+
+/** A destination that a service port owns. */
+export interface Frontend extends FrontendAddress {
+  /** The traffic policy that applies to its clients. */
+  readonly policy: "Cluster" | "Local";
+  /** Who may ask; empty: everyone. */
+  readonly sources: readonly Cidr[];
+  /** `drop`: usable endpoints exist, but the Local policy finds none here. `refuse`: there are none at all. */
+  readonly fate: "serve" | "drop" | "refuse";
+}
+
+/** Two frontends with one key are one destination: `tcp 10.96.0.1:443`, or `tcp *:30080` for a node port. Pure. */
+export function frontendKey(protocol: Protocol, { address, port }: Pick<FrontendAddress, "address" | "port">): string {
+  return `${protocol.toLowerCase()} ${address === undefined ? `*:${port}` : joinHostPort(address, port)}`;
+}
+
+/** All that a service port declares, owned or not, in the order in which modes open them. Pure. */
+export function declaredFrontends(port: ServicePort): FrontendAddress[] {
+  const frontends: FrontendAddress[] = [{ kind: "cluster-ip", address: port.clusterIP, port: port.port }];
+  for (const address of port.externalIPs) frontends.push({ kind: "external-ip", address, port: port.port });
+  for (const address of port.loadBalancerVIPs) frontends.push({ kind: "load-balancer", address, port: port.port });
+  if (port.nodePort !== 0) frontends.push({ kind: "node-port", address: undefined, port: port.nodePort });
+  return frontends;
+}
+
+/** The destinations at which no other service port answers: {@link ServicePort.lostFrontends} are left out. Pure. */
+export function ownedFrontends(port: ServicePort): FrontendAddress[] {
+  const { protocol, lostFrontends } = port;
+  const declared = declaredFrontends(port);
+  if (lostFrontends === undefined) return declared;
+  return declared.filter((frontend) => !lostFrontends.has(frontendKey(protocol, frontend)));
+}
+
+/** The owned frontends of a service port with what the routing decides about each. Pure. */
+export function frontendsOf(port: ServicePort, routing: ServicePortRouting): Frontend[] {
+  const { hasInternal, hasExternal } = routing;
+  const unserved = routing.categories.hasAny ? "drop" : "refuse";
+  return ownedFrontends(port).map(({ kind, address, port: number }) => {
+    const isInternal = kind === "cluster-ip";
+    const isLocal = isInternal ? port.internalPolicyLocal : port.externalPolicyLocal;
+    return {
+      kind,
+      address,
+      port: number,
+      policy: isLocal ? "Local" : "Cluster",
+      sources: kind === "load-balancer" ? port.loadBalancerSourceRanges : [],
+      fate: (isInternal ? hasInternal : hasExternal) ? "serve" : unserved,
+    };
+  });
+}

@@ -1,0 +1,92 @@
+/**
+ * The service ports that proxy modes get: as they are declared, but each frontend belongs to one of them
+ * (`frontend-ownership.ts`). Whatever the order of events, the same declarations give the same owners.
+ */
+import { declaredFrontends, type FrontendKind, frontendKey } from "./frontend.ts";
+import { type Candidate, FrontendOwnership } from "./frontend-ownership.ts";
+import { equalServicePorts, haveSameLosses, type ServicePort } from "./service-port.ts";
+import type { ServicePortName } from "./service-port-name.ts";
+
+/** A frontend that a service port declares and another one has. */
+export interface FrontendConflict {
+  /** As {@link frontendKey} writes it. */
+  readonly frontend: string;
+  readonly loser: ServicePortName;
+  readonly loserKind: FrontendKind;
+  readonly owner: ServicePortName;
+  readonly ownerKind: FrontendKind;
+}
+
+export interface OwnedChanges {
+  /** Keys of service ports that are not what they were. */
+  readonly changedPorts: ReadonlySet<string>;
+  /** Frontends that were lost with these changes. */
+  readonly conflicts: readonly FrontendConflict[];
+  /** Whether a UDP frontend went from one service port to another, whose endpoints know nothing of its flows. */
+  readonly movesUdpFlows: boolean;
+}
+
+export class OwnedServices {
+  readonly #services = new Map<string, ServicePort>();
+  readonly #ownership = new FrontendOwnership();
+
+  /** By {@link ServicePortName.key}; live. */
+  get services(): ReadonlyMap<string, ServicePort> {
+    return this.#services;
+  }
+
+  /**
+   * Takes over declarations that changed. Conflicts are judged when all are in: a renamed port is two changes.
+   *
+   * @param declared all of them, by key.
+   * @param onReplaced told of every change.
+   */
+  update(
+    changed: Iterable<string>,
+    declared: ReadonlyMap<string, ServicePort>,
+    onReplaced?: (key: string, port: ServicePort | undefined) => void,
+  ): OwnedChanges {
+    const affected = new Set(changed);
+    for (const key of [...affected]) {
+      for (const other of this.#ownership.replace(key, this.#services.get(key), declared.get(key))) affected.add(other);
+    }
+    const changedPorts = new Set<string>();
+    const conflicts: FrontendConflict[] = [];
+    let movesUdpFlows = false;
+    for (const key of affected) {
+      const before = this.#services.get(key);
+      const port = declared.get(key);
+      if (port === undefined) {
+        if (!this.#services.delete(key)) continue;
+        changedPorts.add(key);
+        onReplaced?.(key, undefined);
+        continue;
+      }
+      const losses = this.#ownership.lossesOf(key, port);
+      const after = losses === undefined ? port : { ...port, lostFrontends: new Set(losses.keys()) };
+      if (before !== undefined && equalServicePorts(before, after)) continue;
+      this.#services.set(key, after);
+      movesUdpFlows ||= port.protocol === "UDP" && before !== undefined && !haveSameLosses(before, after);
+      changedPorts.add(key);
+      onReplaced?.(key, after);
+      for (const [frontend, owner] of losses ?? []) {
+        if (before?.lostFrontends?.has(frontend) === true) continue;
+        const conflict = conflictOf(port, frontend, owner, declared);
+        if (conflict !== undefined) conflicts.push(conflict);
+      }
+    }
+    return { changedPorts, conflicts, movesUdpFlows };
+  }
+}
+
+function conflictOf(
+  port: ServicePort,
+  frontend: string,
+  { key, kind }: Candidate,
+  declared: ReadonlyMap<string, ServicePort>,
+): FrontendConflict | undefined {
+  const owner = declared.get(key)?.name;
+  const own = declaredFrontends(port).find((one) => frontendKey(port.protocol, one) === frontend);
+  if (owner === undefined || own === undefined) return undefined;
+  return { frontend, loser: port.name, loserKind: own.kind, owner, ownerKind: kind };
+}

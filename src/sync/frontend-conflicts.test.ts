@@ -1,0 +1,40 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { frontendConflict } from "../cli/node-events.ts";
+import type { FrontendConflict } from "../model/owned-services.ts";
+import { servicePortName } from "../model/service-port-name.ts";
+import { logConflicts } from "./frontend-conflicts.ts";
+import { RecordingLogger } from "./testing/recorders.ts";
+
+const CONFLICT: FrontendConflict = {
+  frontend: "tcp 10.96.0.10:53",
+  loser: servicePortName("guest", "taker", "p", "TCP"),
+  loserKind: "external-ip",
+  owner: servicePortName("kube-system", "dns", "dns-tcp", "TCP"),
+  ownerKind: "cluster-ip",
+};
+
+test("the log names the service port that lost, the field, the address and who has it", () => {
+  const log = new RecordingLogger();
+  logConflicts([CONFLICT], log);
+  const line = JSON.stringify(log);
+  for (const part of ["guest/taker:p", "spec.externalIPs", "tcp 10.96.0.10:53", "kube-system/dns:dns-tcp"]) {
+    assert.ok(line.includes(part), part);
+  }
+});
+
+test("the Service that lost gets a warning that says what to do", () => {
+  const event = frontendConflict("node-a", CONFLICT);
+  assert.deepEqual(
+    { ...event, note: "" },
+    {
+      regarding: { apiVersion: "v1", kind: "Service", namespace: "guest", name: "taker", uid: "guest/taker" },
+      type: "Warning",
+      reason: "FrontendConflict",
+      action: "AssignFrontend",
+      note: "",
+    },
+  );
+  assert.match(event.note, /node-a: spec\.externalIPs: tcp 10\.96\.0\.10:53 belongs to kube-system\/dns:dns-tcp/);
+  assert.match(event.note, /give one of them another address or port/);
+});
