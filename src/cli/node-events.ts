@@ -33,9 +33,9 @@ export function serviceHealthFailure(nodeName: string, service: string, port: nu
 
 /** A Service declares a frontend that belongs to another one. */
 export function frontendConflict(nodeName: string, conflict: FrontendConflict): EventFacts {
-  const { namespace, name, service } = conflict.loser;
+  const { namespace, name } = conflict.loser;
   return {
-    regarding: { apiVersion: "v1", kind: "Service", namespace, name, uid: service },
+    regarding: { apiVersion: "v1", kind: "Service", namespace, name },
     type: "Warning",
     reason: "FrontendConflict",
     action: "AssignFrontend",

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { frontendConflict } from "../cli/node-events.ts";
 import type { FrontendConflict } from "../model/owned-services.ts";
 import { servicePortName } from "../model/service-port-name.ts";
-import { logConflicts } from "./frontend-conflicts.ts";
-import { RecordingLogger } from "./testing/recorders.ts";
+import { logConflicts } from "../sync/frontend-conflicts.ts";
+import { RecordingLogger } from "../sync/testing/recorders.ts";
+import { frontendConflict } from "./node-events.ts";
 
 const CONFLICT: FrontendConflict = {
   frontend: "tcp 10.96.0.10:53",
@@ -28,7 +28,7 @@ test("the Service that lost gets a warning that says what to do", () => {
   assert.deepEqual(
     { ...event, note: "" },
     {
-      regarding: { apiVersion: "v1", kind: "Service", namespace: "guest", name: "taker", uid: "guest/taker" },
+      regarding: { apiVersion: "v1", kind: "Service", namespace: "guest", name: "taker" },
       type: "Warning",
       reason: "FrontendConflict",
       action: "AssignFrontend",
