@@ -1,12 +1,13 @@
 /**
  * Renders a Helm chart that keeps to a small part of Go's templates: fields, parentheses, pipes, `if`/`else`, `with`, and
- * the functions listed below. Anything else throws, so that a chart cannot come to depend on what is not understood here.
+ * the functions listed below, `.Files.Get` among them. Anything else throws, so that a chart cannot come to depend on what is not understood here.
  * There is no Helm in Debian or on npm; the chart was compared with Go's own text/template by hand.
  */
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse, stringify } from "yaml";
+import { schemaFaults } from "./json-schema.ts";
 
 /** What a chart refuses with `fail` or `required`. */
 export class ChartRefusal extends Error {}
@@ -34,6 +35,8 @@ interface Scope {
   readonly root: unknown;
   readonly dot: unknown;
   readonly include: (name: string, dot: unknown) => string;
+  /** The text of a file of the chart. */
+  readonly file: (path: string) => string;
 }
 
 function isTrue(value: unknown): boolean {
@@ -58,6 +61,7 @@ const FUNCTIONS: Readonly<Record<string, (args: readonly unknown[], scope: Scope
   required: ([message, value]) => (value === "" || value === undefined || value === null ? refuse(message) : value),
   fail: ([message]) => refuse(message),
   print: (args) => args.map(print).join(""),
+  replace: ([from, to, text]) => print(text).replaceAll(print(from), print(to)),
   include: ([name, dot], scope) => scope.include(print(name), dot),
   sha256sum: ([text]) => createHash("sha256").update(print(text)).digest("hex"),
   or: (args) => args.find(isTrue) ?? args.at(-1),
@@ -106,6 +110,8 @@ function evaluate(pipeline: Pipeline, scope: Scope): unknown {
       if (called === undefined) throw new Error(`unknown function ${first.name}`);
       return called(index === 0 ? args : [...args, piped], scope);
     }
+    if (first?.kind === "field" && first.path.join(".") === "Files.Get" && index === 0)
+      return scope.file(print(args[0]));
     if (first === undefined || args.length > 0 || index > 0) throw new Error("a value is called like a function");
     return operandValue(first, scope);
   }, undefined);
@@ -191,8 +197,12 @@ export function renderChart(folder: string, values: unknown): ReadonlyMap<string
     readFileSync(join(folder, "Chart.yaml"), "utf8"),
   );
   const basePath = `${chart.name}/templates`;
+  const merged = merge(parse(readFileSync(join(folder, "values.yaml"), "utf8")), values);
+  const faults = schemaFaults(JSON.parse(readFileSync(join(folder, "values.schema.json"), "utf8")), merged);
+  if (faults.length > 0)
+    throw new ChartRefusal(`values don't meet the specifications of the schema: ${faults.join("; ")}`);
   const root = {
-    Values: merge(parse(readFileSync(join(folder, "values.yaml"), "utf8")), values),
+    Values: merged,
     Chart: { Name: chart.name, AppVersion: chart.appVersion },
     Template: { BasePath: basePath },
   };
@@ -202,10 +212,11 @@ export function renderChart(folder: string, values: unknown): ReadonlyMap<string
       parseTemplate(readFileSync(join(folder, "templates", name), "utf8")),
     ]),
   );
+  const file = (path: string): string => readFileSync(join(folder, path), "utf8");
   const include = (name: string, dot: unknown): string => {
     const template = templates.get(name.slice(basePath.length + 1));
     if (template === undefined) throw new Error(`no template ${name}`);
-    return render(template, { root, dot, include });
+    return render(template, { root, dot, include, file });
   };
   return new Map([...templates.keys()].map((name) => [name, include(`${basePath}/${name}`, root)]));
 }

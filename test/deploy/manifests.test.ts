@@ -42,7 +42,8 @@ function plainManifests(): ReadonlyMap<string, Manifest> {
 }
 
 function chartManifests(values: unknown): ReadonlyMap<string, Manifest> {
-  return byTitle([...renderChart(CHART, values)].flatMap(([name, text]) => readManifests(text, name)));
+  const templates = [...renderChart(CHART, values)].filter(([name]) => name.endsWith(".yaml"));
+  return byTitle(templates.flatMap(([name, text]) => readManifests(text, name)));
 }
 
 function configMapOf(manifests: ReadonlyMap<string, Manifest>): Readonly<Record<string, string>> {
@@ -213,6 +214,78 @@ test("metrics are monitored only where they can be reached", () => {
     labels: { "k8s-app": "kube-proxy", release: "prometheus" },
   });
   assert.ok(manifests.has("Service kube-proxy-metrics"));
+});
+
+test("a PodMonitor scrapes the port that the pods name, and not beside a ServiceMonitor", () => {
+  const podMonitor = { enabled: true };
+  assert.throws(() => chartManifests({ ...PLAIN, podMonitor }), /needs config\.metricsBindAddress/);
+  const config = { metricsBindAddress: "0.0.0.0:10249" };
+  const manifests = chartManifests({ ...PLAIN, podMonitor, config });
+  const { spec } = Object(manifests.get("PodMonitor kube-proxy"));
+  assert.deepEqual(spec.podMetricsEndpoints, [{ port: "metrics", interval: "30s" }]);
+  const { template } = Object(manifests.get("DaemonSet kube-proxy")?.spec);
+  assert.deepEqual(template.spec.containers[0].ports, [{ name: "metrics", containerPort: 10249, protocol: "TCP" }]);
+  assert.equal(template.metadata.labels[spec.jobLabel], "kube-proxy", "the job that the alerts are about");
+  assert.throws(
+    () => chartManifests({ ...PLAIN, podMonitor, serviceMonitor: { enabled: true }, config }),
+    /scraped twice/,
+  );
+});
+
+test("the chart's alerts and dashboard are the files', with the runbook where the values say", () => {
+  const runbookUrl = "https://wiki.example/kube-proxy";
+  const manifests = chartManifests({
+    ...PLAIN,
+    prometheusRule: { enabled: true, runbookUrl },
+    grafanaDashboard: { enabled: true },
+  });
+  const rules = readFileSync(join(CHART, "files/rules.yaml"), "utf8");
+  const [expected] = parseAllDocuments(rules.replaceAll(/https:\/\/kube-proxy-ts\.example[^#\s]*md/g, runbookUrl));
+  assert.deepEqual(manifests.get("PrometheusRule kube-proxy")?.spec, expected?.toJS());
+  const { metadata, data } = Object(manifests.get("ConfigMap kube-proxy-dashboard"));
+  assert.deepEqual(metadata.labels, { grafana_dashboard: "1" });
+  const dashboard = JSON.parse(readFileSync(join(CHART, "files/dashboard.json"), "utf8"));
+  assert.deepEqual(JSON.parse(data["kube-proxy.json"]), dashboard);
+});
+
+test("probes ask the health port, where they are wanted", () => {
+  const container = (probes: object): Record<string, unknown> =>
+    Object(chartManifests({ ...PLAIN, probes }).get("DaemonSet kube-proxy")?.spec).template.spec.containers[0];
+  assert.equal(container({}).livenessProbe ?? container({}).readinessProbe, undefined, "as kubeadm has it");
+  const { readinessProbe, livenessProbe } = container({ readiness: true, liveness: true });
+  assert.deepEqual(
+    [readinessProbe, livenessProbe].map((probe) => Object(probe).httpGet),
+    [
+      { path: "/healthz", port: 10256 },
+      { path: "/livez", port: 10256 },
+    ],
+  );
+});
+
+test("values that mean nothing are refused by name", () => {
+  const refused: readonly (readonly [object, RegExp])[] = [
+    [{ serviceMonitors: {} }, /values\.serviceMonitors: is not a value of this chart/],
+    [{ probes: { readiness: "yes" } }, /values\.probes\.readiness: must be boolean/],
+    [{ config: { mode: "ebpf" } }, /values\.config\.mode: must be one of/],
+    [{ controlPlaneEndpoint: "10.0.0.1:6443" }, /values\.controlPlaneEndpoint: must match/],
+    [{ image: { pullPolicy: "Sometimes" } }, /values\.image\.pullPolicy/],
+  ];
+  for (const [values, reason] of refused) assert.throws(() => chartManifests({ ...PLAIN, ...values }), reason);
+});
+
+test("the chart's README has every value, and its notes what to do next", () => {
+  const [values] = parseAllDocuments(readFileSync(join(CHART, "values.yaml"), "utf8"));
+  const isLeafMap = (key: string) =>
+    ["config", "resources", "updateStrategy", "nodeSelector", "podAnnotations"].includes(key);
+  const paths = Object.entries(values?.toJS()).flatMap(([key, value]) => {
+    const isMap = typeof value === "object" && value !== null && !Array.isArray(value) && !isLeafMap(key);
+    return isMap ? Object.keys(value).map((inner) => `${key}.${inner}`) : [key];
+  });
+  const readme = readFileSync(join(CHART, "README.md"), "utf8");
+  for (const path of paths) assert.ok(readme.includes(`| \`${path}\` |`), path);
+  const notes = (config: object) => renderChart(CHART, { ...PLAIN, config }).get("NOTES.txt") ?? "";
+  assert.match(notes({}), /rollout status daemonset\/kube-proxy[\s\S]*set config\.metricsBindAddress/);
+  assert.doesNotMatch(notes({ metricsBindAddress: "0.0.0.0:10249" }), /metricsBindAddress/);
 });
 
 test("the chart says what must be set", () => {

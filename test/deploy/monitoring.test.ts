@@ -1,0 +1,106 @@
+/** The rules in both forms, the runbook that they lead to, and the dashboard. */
+import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { parse, stringify } from "yaml";
+import { CommandError, runCommand } from "../../src/demo/run-command.ts";
+import { anchorsOf, CHECKOUT } from "../docs/markdown.ts";
+import { readMetricsDocument } from "../metrics/metrics-document.ts";
+import { promqlFaults } from "../metrics/promql.ts";
+
+interface Rule {
+  readonly alert: string;
+  readonly expr: string;
+  readonly annotations: { readonly runbook_url: string };
+}
+
+interface RuleFile {
+  readonly groups: readonly { readonly name: string; readonly rules: readonly Rule[] }[];
+}
+
+interface Panel {
+  readonly id: number;
+  readonly type: string;
+  readonly title: string;
+  readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number };
+  readonly targets?: readonly { readonly refId: string; readonly expr: string; readonly legendFormat: string }[];
+}
+
+const RULES = join(CHECKOUT, "deploy/chart/files/rules.yaml");
+const RUNBOOK = "https://kube-proxy-ts.example/docs/operations.md";
+const rules: RuleFile = parse(readFileSync(RULES, "utf8"));
+const dashboard: {
+  readonly uid: string;
+  readonly panels: readonly Panel[];
+  readonly templating: { readonly list: readonly { readonly name: string }[] };
+} = JSON.parse(readFileSync(join(CHECKOUT, "deploy/chart/files/dashboard.json"), "utf8"));
+
+/** Has Prometheus' own tool read a rule file. */
+async function checkRules(t: TestContext, path: string): Promise<void> {
+  const notHere = (error: unknown) => error instanceof CommandError && error.status === -1;
+  try {
+    await runCommand(["promtool", "check", "rules", path]);
+  } catch (error) {
+    if (!notHere(error)) throw error;
+    t.skip("not on this machine: promtool, of the Debian package prometheus");
+  }
+}
+
+test("the rule file and the PrometheusRule are the same rules", () => {
+  const resource = parse(readFileSync(join(CHECKOUT, "deploy/prometheus-rule.yaml"), "utf8"));
+  assert.deepEqual(resource.spec, rules);
+});
+
+test("each alert leads to its own heading in the operations guide", () => {
+  const anchors = anchorsOf("docs/operations.md");
+  for (const { alert, annotations } of rules.groups.flatMap((group) => group.rules)) {
+    assert.equal(annotations.runbook_url, `${RUNBOOK}#${alert.toLowerCase()}`);
+    assert.ok(anchors.has(alert.toLowerCase()), `docs/operations.md has no heading ${alert}`);
+  }
+});
+
+test("promtool takes the rule file", async (t) => {
+  await checkRules(t, RULES);
+});
+
+const queries = dashboard.panels.flatMap(({ title, targets = [] }) => targets.map((target) => ({ title, ...target })));
+
+test("the dashboard shows only series that are served, and labels that they have", () => {
+  assert.ok(queries.length >= 15);
+  const document = readMetricsDocument();
+  for (const { title, expr, legendFormat } of queries) {
+    assert.deepEqual(promqlFaults(document, expr, [legendFormat]), [], title);
+    const variables = [...expr.matchAll(/\$(\w+)/g)].map(([, name = ""]) => name);
+    const known = ["__rate_interval", ...dashboard.templating.list.map(({ name }) => name)];
+    for (const name of variables) assert.ok(known.includes(name), `${title} uses $${name}`);
+  }
+});
+
+test("promtool takes every query of the dashboard", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-dashboard-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const recorded = queries.map(({ expr }, index) => ({
+    record: `query_${index}`,
+    expr: expr.replaceAll("$__rate_interval", "5m").replaceAll(/\$\w+/g, ".*"),
+  }));
+  const path = join(folder, "queries.yaml");
+  writeFileSync(path, stringify({ groups: [{ name: "queries", rules: recorded }] }));
+  await checkRules(t, path);
+});
+
+test("the panels of the dashboard have ids of their own and do not overlap", () => {
+  const ids = dashboard.panels.map(({ id }) => id);
+  assert.equal(new Set(ids).size, ids.length);
+  const taken = new Set<string>();
+  for (const { title, gridPos } of dashboard.panels) {
+    assert.ok(gridPos.x + gridPos.w <= 24, title);
+    for (let x = gridPos.x; x < gridPos.x + gridPos.w; x++) {
+      for (let y = gridPos.y; y < gridPos.y + gridPos.h; y++) {
+        assert.ok(!taken.has(`${x} ${y}`), `${title} overlaps`);
+        taken.add(`${x} ${y}`);
+      }
+    }
+  }
+});
