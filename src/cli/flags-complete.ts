@@ -59,7 +59,7 @@ export interface CompletedOptions {
 
 export interface CompleteDeps {
   /** Reads a text file; rejects with an error that has a `code` like those of `node:fs`. */
-  readFile(path: string): Promise<string>;
+  readFile(path: string): Promise<string | Uint8Array>;
 }
 
 /**
@@ -151,9 +151,9 @@ async function configFromFile(
   notices: Notice[],
 ): Promise<{ readonly config: DraftConfig; readonly isMinSyncPeriodSet: boolean }> {
   const { ConfigDecodeError, decodeConfiguration } = await import("../config/v1alpha1-decode.ts");
-  const text = await readText(path, deps);
+  const content = await readContent(path, deps);
   try {
-    const { document, strictError } = decodeConfiguration(text);
+    const { document, strictError } = decodeConfiguration(content);
     if (strictError !== undefined) {
       const message = "Using lenient decoding as strict decoding failed";
       notices.push({ level: "info", message, facts: { err: strictError } });
@@ -179,7 +179,7 @@ const FILE_ERRORS: Readonly<Record<string, string>> = {
   ELOOP: "too many levels of symbolic links",
 };
 
-async function readText(path: string, deps: CompleteDeps): Promise<string> {
+async function readContent(path: string, deps: CompleteDeps): Promise<string | Uint8Array> {
   try {
     return await deps.readFile(path);
   } catch (error) {

@@ -25,7 +25,7 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
   let policy = KEEPS_RULES;
   const stop = stopSignal(() => ({ log, policy }));
   try {
-    const options = await completeOptions(command.flags, { readFile: (path) => readFile(path, "utf8") });
+    const options = await completeOptions(command.flags, { readFile: (path) => readFile(path) });
     // Notices about the configuration come before there is a configured logger; the program's name comes before all.
     if (options.notices.length > 0) introduce(log);
     for (const { level, message, facts } of options.notices) {

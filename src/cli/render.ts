@@ -207,7 +207,7 @@ async function readConfig({ configFile, mode, hostnameOverride }: RenderOptions)
 async function readDocument(file: string): Promise<typeof EMPTY_DOCUMENT> {
   const { decodeConfiguration } = await import("../config/v1alpha1-decode.ts");
   try {
-    return decodeConfiguration(await readFile(file, "utf8")).document;
+    return decodeConfiguration(await readFile(file)).document;
   } catch (error) {
     throw new UsageError(`cannot use the configuration ${file}: ${messageOf(error)}`);
   }

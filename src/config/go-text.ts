@@ -86,16 +86,33 @@ export function parseGoInteger(text: string, kind: IntegerKind): Parsed<number> 
   return parsed(Number(value));
 }
 
-/** Reads a 32-bit float. */
+/** Digits with single underscores between them. */
+const DIGITS = "[0-9](?:_?[0-9])*";
+const HEX_DIGITS = "[0-9a-fA-F](?:_?[0-9a-fA-F])*";
+const DECIMAL_FLOAT = new RegExp(`^[+-]?(?:${DIGITS}\\.?(?:${DIGITS})?|\\.${DIGITS})(?:[eE][+-]?${DIGITS})?$`);
+const HEX_FLOAT = new RegExp(
+  `^([+-]?)0[xX]_?(?:(${HEX_DIGITS})\\.?(${HEX_DIGITS})?|\\.(${HEX_DIGITS}))[pP]([+-]?${DIGITS})$`,
+);
+
+/** Reads a 32-bit float: decimal or hexadecimal, digits parted by underscores where one likes. */
 export function parseGoFloat32(text: string): Parsed<number> {
-  if (!/^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$/.test(text)) {
+  const hex = HEX_FLOAT.exec(text);
+  if (hex === null && !DECIMAL_FLOAT.test(text)) {
     return refused(`strconv.ParseFloat: parsing ${quoteGo(text)}: invalid syntax`);
   }
-  const value = Number(text);
+  const value = hex === null ? Number(text.replaceAll("_", "")) : hexValue(hex);
   if (!Number.isFinite(Math.fround(value))) {
     return refused(`strconv.ParseFloat: parsing ${quoteGo(text)}: value out of range`);
   }
   return parsed(toFloat32(value));
+}
+
+function hexValue([, sign, whole = "", fraction = "", onlyFraction = "", exponent = ""]: RegExpExecArray): number {
+  const plain = (digits: string): string => digits.replaceAll("_", "");
+  const behind = plain(fraction + onlyFraction);
+  const mantissa = Number(BigInt(`0x${plain(whole)}${behind}`));
+  const value = mantissa * 2 ** (Number(plain(exponent)) - 4 * behind.length);
+  return sign === "-" ? -value : value;
 }
 
 /**

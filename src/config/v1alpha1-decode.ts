@@ -4,6 +4,7 @@
  */
 import type * as v from "valibot";
 import { API_VERSION, KIND } from "./config.ts";
+import { configTextOf } from "./config-bytes.ts";
 import { quoteGo } from "./go-text.ts";
 import type { ConfigurationDocument } from "./v1alpha1-document.ts";
 import {
@@ -14,7 +15,7 @@ import {
   type StructInfo,
   structOf,
 } from "./v1alpha1-schema.ts";
-import { ConfigSyntaxError, type JsonValue, readConfigText } from "./v1alpha1-text.ts";
+import { ConfigSyntaxError, type ConfigText, type JsonValue, readConfigText } from "./v1alpha1-text.ts";
 
 /** A decoded file. */
 export interface DecodedConfiguration {
@@ -39,12 +40,12 @@ const TYPE_META =
 type JsonObject = { readonly [key: string]: JsonValue };
 
 /**
- * Decodes the text of a configuration file. Defaults are not applied.
+ * Decodes a configuration file: its bytes, or its text where that is known to be one. Defaults are not applied.
  *
  * @throws {@link ConfigDecodeError} for text that is no YAML or JSON, another kind or version, or a wrong type.
  */
-export function decodeConfiguration(text: string): DecodedConfiguration {
-  const { root, duplicates } = read(text);
+export function decodeConfiguration(file: string | Uint8Array): DecodedConfiguration {
+  const { text, root, duplicates } = read(file);
   const object = requireKind(root, text);
   const result = parseDocument(object);
   if (!result.ok) throw new ConfigDecodeError(firstProblem(result.issues, object));
@@ -52,18 +53,34 @@ export function decodeConfiguration(text: string): DecodedConfiguration {
   collectUnknown(object, configurationSchema, "", unknown);
   const problems = [...duplicates, ...unknown.map((path) => `unknown field ${quoteGo(path)}`)];
   return {
-    document: result.document,
+    document: { ...result.document, featureGates: { ...result.document.featureGates, ...unsafeGates(object) } },
     strictError: problems.length === 0 ? undefined : `strict decoding error: ${problems.join(", ")}`,
   };
 }
 
-function read(text: string): ReturnType<typeof readConfigText> {
+function read(file: string | Uint8Array): ConfigText & { readonly text: string } {
   try {
-    return readConfigText(text);
+    const text = configTextOf(typeof file === "string" ? Buffer.from(file) : file);
+    return { text, ...readConfigText(text) };
   } catch (error) {
     if (error instanceof ConfigSyntaxError) throw new ConfigDecodeError(error.message, { cause: error });
     throw error;
   }
+}
+
+/** Valibot drops keys that could harm a prototype; here they are names like others, and unknown ones. */
+const DROPPED_KEYS = ["__proto__", "constructor", "prototype"];
+
+function unsafeGates({ featureGates }: JsonObject): Readonly<Record<string, boolean>> {
+  if (featureGates === undefined || !isObject(featureGates)) return {};
+  const entries = DROPPED_KEYS.filter((name) => Object.hasOwn(featureGates, name)).map((name) => {
+    const value = featureGates[name] ?? false;
+    if (typeof value === "boolean") return [name, value] as const;
+    throw new ConfigDecodeError(
+      `json: cannot unmarshal ${jsonKind(value)} into Go struct field ${KIND}.featureGates of type bool`,
+    );
+  });
+  return Object.fromEntries(entries);
 }
 
 function requireKind(root: JsonValue, text: string): JsonObject {

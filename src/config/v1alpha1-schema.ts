@@ -105,7 +105,7 @@ const flushFrequency = () =>
       v.unknown(),
       v.rawTransform(({ dataset, addIssue, NEVER }): FlushFrequency => {
         const value = dataset.value;
-        if (typeof value === "number" && Number.isInteger(value)) {
+        if (typeof value === "number" && Number.isInteger(value) && Math.abs(value) <= 2 ** 63 && value !== 2 ** 63) {
           return { nanoseconds: BigInt(value), asText: false };
         }
         if (typeof value === "string") {

@@ -3,8 +3,23 @@
  * no base-60 numbers and no dates, the first document only, the last of two equal keys. Pure.
  * Reference server.md §3.1.
  */
-import { isCollection, isMap, isScalar, isSeq, LineCounter, type ParsedNode, parseAllDocuments, type Tags } from "yaml";
+import {
+  type Document,
+  isAlias,
+  isCollection,
+  isMap,
+  isScalar,
+  isSeq,
+  LineCounter,
+  type ParsedNode,
+  parseAllDocuments,
+  type Tags,
+} from "yaml";
+import { ConfigSyntaxError } from "./config-bytes.ts";
 import { quoteGo } from "./go-text.ts";
+import { SCALAR_TAGS } from "./yaml-scalars.ts";
+
+export { ConfigSyntaxError } from "./config-bytes.ts";
 
 /** A value as JSON has it. */
 export type JsonValue = null | boolean | number | string | readonly JsonValue[] | { readonly [key: string]: JsonValue };
@@ -13,11 +28,6 @@ export type JsonValue = null | boolean | number | string | readonly JsonValue[] 
 export interface ConfigText {
   readonly root: JsonValue;
   readonly duplicates: readonly string[];
-}
-
-/** A text that is no YAML or no JSON; the message is the reader's. */
-export class ConfigSyntaxError extends Error {
-  override readonly name = "ConfigSyntaxError";
 }
 
 /** Types of YAML 1.1 that upstream's reader leaves as text. */
@@ -29,8 +39,16 @@ const UNREAD_TAGS: ReadonlySet<string> = new Set([
   "tag:yaml.org,2002:set",
 ]);
 
-const withoutUnreadTags = (tags: Tags): Tags =>
-  tags.filter((tag) => typeof tag === "string" || (tag.format !== "TIME" && !UNREAD_TAGS.has(tag.tag)));
+const upstreamTags = (tags: Tags): Tags => [
+  ...SCALAR_TAGS,
+  ...tags.filter((tag) => typeof tag === "string" || !(UNREAD_TAGS.has(tag.tag) || isNumberTag(tag))),
+];
+
+/** Of the numbers only infinities and `.nan` are read as YAML 1.1 has them. */
+function isNumberTag(tag: Exclude<Tags[number], string>): boolean {
+  if (tag.format === "TIME" || tag.tag === "tag:yaml.org,2002:int") return true;
+  return tag.tag === "tag:yaml.org,2002:float" && "test" in tag && tag.test?.test(".inf") === false;
+}
 
 /**
  * Reads a configuration text. A text that begins with `{` is JSON, anything else YAML.
@@ -42,10 +60,10 @@ export function readConfigText(text: string): ConfigText {
   if (isJson) requireJson(text);
   const lines = new LineCounter();
   // A tab is only white space in JSON (strings cannot hold a raw one), but YAML does not take it for indentation.
-  const documents = parseAllDocuments(isJson ? text.replaceAll("\t", " ") : text, {
+  const documents = parseAllDocuments(isJson ? text.replaceAll("\t", " ") : text.replaceAll(/\r\n?|\u0085/g, "\n"), {
     version: "1.1",
     schema: "yaml-1.1",
-    customTags: withoutUnreadTags,
+    customTags: upstreamTags,
     uniqueKeys: false,
     prettyErrors: false,
     logLevel: "silent",
@@ -55,14 +73,50 @@ export function readConfigText(text: string): ConfigText {
   if (document === undefined) return { root: null, duplicates: [] };
   const problem = document.errors[0];
   if (problem !== undefined) {
+    // Ours, of a value: upstream names no line for those.
+    if (problem.message.startsWith("yaml: ")) throw new ConfigSyntaxError(problem.message);
     throw new ConfigSyntaxError(`yaml: line ${lines.linePos(problem.pos[0]).line}: ${problem.message}`);
   }
+  checkNodes(document.contents, new Set());
   const duplicates: string[] = [];
   collectDuplicates(document.contents, (key, value) => duplicates.push(duplicateText(key, value, lines, isJson)));
   return {
-    root: toJsonValue(document.toJS({ maxAliasCount: 100 }), !isJson),
+    root: toJsonValue(plainValue(document), !isJson),
     duplicates: groupYaml(duplicates, isJson),
   };
+}
+
+/** Refuses what has no counterpart in JSON: keys that are no plain values, and values that contain themselves. */
+function checkNodes(node: unknown, open: ReadonlySet<string>): void {
+  if (isAlias(node) && open.has(node.source)) {
+    throw new ConfigSyntaxError(`yaml: anchor '${node.source}' value contains itself`);
+  }
+  if (!isCollection(node)) return;
+  const within = node.anchor === undefined ? open : new Set([...open, node.anchor]);
+  if (isSeq(node)) for (const item of node.items) checkNodes(item, within);
+  if (!isMap(node)) return;
+  for (const { key, value } of node.items) {
+    checkKey(key);
+    checkNodes(value, within);
+  }
+}
+
+function checkKey(key: unknown): void {
+  if (isCollection(key)) throw new ConfigSyntaxError(`yaml: invalid map key: ${key}`.trimEnd());
+  if (!isScalar(key) ? !isAlias(key) : key.value === null) {
+    throw new ConfigSyntaxError("unsupported map key of type: <nil>");
+  }
+}
+
+function plainValue(document: Document.Parsed): unknown {
+  try {
+    return document.toJS({ maxAliasCount: 100 });
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    const unknown = /^Unresolved alias.*: (.+)$/.exec(reason)?.[1];
+    if (unknown !== undefined) throw new ConfigSyntaxError(`yaml: unknown anchor '${unknown}' referenced`);
+    throw new ConfigSyntaxError(/alias count/.test(reason) ? "yaml: document contains excessive aliasing" : reason);
+  }
 }
 
 /** Reports each repeated key, after whatever is repeated inside its value: the order of upstream's reader. */

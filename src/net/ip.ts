@@ -23,6 +23,7 @@ export type Port = Brand<number, "Port">;
 
 const CANONICAL_IPV4 = /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}$/;
 const LINK_LOCAL_V6 = "fe80::/10" as Cidr; // canonical
+const MAPPED_BITS = 96;
 const IPV4_OCTETS = /^(\d+)\.(\d+)\.(\d+)\.(\d+)$/;
 const IPV6_SHAPE = /^[0-9a-fA-F:]+(?:\d+\.\d+\.\d+\.\d+)?$/;
 
@@ -48,7 +49,7 @@ export function parseIpAddress(text: string): IpAddress | undefined {
 
 /**
  * Parses a prefix; surrounding text is not trimmed, a prefix length may have leading zeroes, host bits are cleared.
- * Pure.
+ * `::ffff:10.0.0.0/104` is `10.0.0.0/8`. Pure.
  *
  * @returns the canonical prefix, or `undefined` when the text is not one.
  */
@@ -59,8 +60,10 @@ export function parseCidr(text: string): Cidr | undefined {
   const lengthText = text.slice(slash + 1);
   if (address === undefined || !/^\d+$/.test(lengthText)) return undefined;
   const bytes = ipBytes(address);
-  const length = Number(lengthText);
-  if (length > bytes.length * 8) return undefined;
+  // An IPv4-mapped prefix counts its length from the beginning of the IPv6 address.
+  const isMapped = text.includes(":") && bytes.length === 4;
+  const length = Number(lengthText) - (isMapped ? MAPPED_BITS : 0);
+  if (length < 0 || length > bytes.length * 8) return undefined;
   return formatCidr(bytes, length);
 }
 
