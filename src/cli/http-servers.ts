@@ -4,6 +4,7 @@ import type { KubeProxyConfig } from "../config/config.ts";
 import type { FeatureGates } from "../config/feature-gates.ts";
 import { toV1Alpha1 } from "../config/v1alpha1-encode.ts";
 import type { Logger } from "../logging/logger.ts";
+import type { ServerLimits } from "../server/connection-limits.ts";
 import { startHealthServer } from "../server/health-server.ts";
 import type { HttpEndpoint } from "../server/http-endpoint.ts";
 import type { ProxyMetrics } from "../server/metrics.ts";
@@ -24,6 +25,7 @@ export interface HttpServersContext {
   readonly metrics: ProxyMetrics;
   /** Already being sent, so that the last one has a chance. */
   readonly events: EventRecorder;
+  readonly limits: ServerLimits;
   readonly clock: Clock;
   readonly log: Logger;
   /** Closes the servers. */
@@ -39,11 +41,25 @@ export interface MetricsServerContext extends HttpServersContext {
   readonly setVerbosity: (level: number) => void;
 }
 
+export interface HttpServers {
+  /** Settled when both are closed. */
+  readonly closed: Promise<unknown>;
+}
+
+/** Starts both. The metrics port is open before `/healthz` says 200, unless it cannot be had: then it is tried again. */
+export async function startServers(context: MetricsServerContext): Promise<HttpServers> {
+  const metricsServer = startMetrics(context);
+  await metricsServer?.tried;
+  const healthServer = startHealth(context);
+  return { closed: Promise.all([healthServer?.closed, metricsServer?.closed]) };
+}
+
 /** Starts `/healthz` and `/livez`; `undefined` when they are switched off. */
-export function startHealth(context: HttpServersContext): HttpEndpoint | undefined {
+function startHealth(context: HttpServersContext): HttpEndpoint | undefined {
   const { config, health, metrics } = context;
   return startHealthServer({
     ...listening(context),
+    limits: context.limits.health,
     address: config.healthzBindAddress,
     health,
     metrics,
@@ -52,11 +68,12 @@ export function startHealth(context: HttpServersContext): HttpEndpoint | undefin
 }
 
 /** Starts `/metrics` and its neighbours, as far as the configuration and the feature gates allow them. */
-export function startMetrics(context: MetricsServerContext): HttpEndpoint | undefined {
+function startMetrics(context: MetricsServerContext): HttpEndpoint | undefined {
   const { config, gates, metrics } = context;
   const implementation = identityLine(programIdentity());
   return startMetricsServer({
     ...listening(context),
+    limits: context.limits.metrics,
     address: config.metricsBindAddress,
     families: metrics.families,
     mode: config.mode,

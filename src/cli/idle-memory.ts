@@ -6,7 +6,7 @@
  * A collection stops the program for about 1 ms per MB that is in use. So there is one only when the processor has had
  * nothing to do for a while and much is to be gained, and none any more once one has taken long.
  */
-import { setFlagsFromString } from "node:v8";
+import { getHeapStatistics, setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import type { Logger } from "../logging/logger.ts";
 import type { Clock } from "../sync/clock.ts";
@@ -63,8 +63,9 @@ export async function collectWhenIdle(options: IdleMemoryOptions, signal: AbortS
   }
 }
 
+/** Not `process.memoryUsage`: that reads a file, and throws when there is no descriptor left. */
 function ownHeapBytes(): number {
-  return process.memoryUsage().heapTotal;
+  return getHeapStatistics().total_heap_size;
 }
 
 function ownCpuMs(): number {

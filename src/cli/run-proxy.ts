@@ -12,6 +12,7 @@ import { modeNamed, modesReplacedBy, type RegisteredMode } from "../dataplane/re
 import { memoryConntrack } from "../kernel/conntrack/memory-conntrack.ts";
 import { openConntrack } from "../kernel/conntrack/netlink-conntrack.ts";
 import { tuneConntrack } from "../kernel/conntrack/tuning.ts";
+import { raiseSoftFileLimit } from "../kernel/file-limit.ts";
 import { applyOomScore } from "../kernel/oom-score.ts";
 import { localAddresses } from "../kernel/route/addresses.ts";
 import type { Logger } from "../logging/logger.ts";
@@ -19,7 +20,9 @@ import { detectorFor } from "../model/local-traffic-detector.ts";
 import { nodeNameFrom } from "../model/node-identity.ts";
 import { nodePortAddresses, nodePortIPs } from "../model/node-port-addresses.ts";
 import type { IpFamily } from "../net/ip.ts";
-import type { HttpEndpoint } from "../server/http-endpoint.ts";
+import { ConnectionGate } from "../server/connection-gate.ts";
+import { serverLimits } from "../server/connection-limits.ts";
+import { fullReporter } from "../server/http-endpoint.ts";
 import { createMetrics, type FeatureState, type ProxyMetrics } from "../server/metrics.ts";
 import { ProxyHealth } from "../server/proxy-health.ts";
 import { createServiceHealth } from "../server/service-health.ts";
@@ -31,7 +34,7 @@ import type { ConntrackTable, ServiceHealthPorts } from "../sync/observers.ts";
 import { Proxier } from "../sync/proxier.ts";
 import { connectCluster } from "./cluster-connection.ts";
 import { DeferredSink } from "./deferred-sink.ts";
-import { startHealth, startMetrics } from "./http-servers.ts";
+import { type HttpServers, type HttpServersContext, startServers } from "./http-servers.ts";
 import { collectWhenIdle } from "./idle-memory.ts";
 import { frontendConflict, nodeEvent, serviceHealthFailure } from "./node-events.ts";
 import { type NodeSetup, setUpNode } from "./node-setup.ts";
@@ -100,13 +103,22 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const running = source
       .run(sink, ended)
       .catch((error: unknown) => fatal(error instanceof Error ? error : new Error(String(error))));
-    const base = { ...options, gates, nodeName, health, metrics, clock, events, ended, fatal };
+    const limits = serverLimits(raiseSoftFileLimit());
+    const base = { ...options, gates, nodeName, health, metrics, limits, clock, events, ended, fatal };
+    metrics.setBuildInfo(buildInfo(options.version), programIdentity());
+    metrics.setFeatures(gates.list().map(featureState));
     // Already while the Node is waited for, which may take for ever: here one can see why.
     const sendingEvents = options.initOnly ? undefined : events.run(ended);
-    const healthServer = options.initOnly ? undefined : startHealth(base);
+    const servers = options.initOnly ? undefined : await startServers(base);
     const setup = await setUpNode(config, await startNode(nodes, ended), { ...mode, ...runtime }, log);
     if (usesNetfilter(mode, config)) await tuneConntrack(config.conntrack, { log });
-    const context: ProxierContext = { ...base, mode, setup, conntrack: conntrackFor(mode, config) };
+    const context: ProxierContext = {
+      ...base,
+      mode,
+      setup,
+      conntrack: conntrackFor(mode, config),
+      healthGate: healthGate(base),
+    };
     const openMode = await openModeOn(context, runtime);
     const proxiers = await createProxiers(context, openMode);
     if (options.initOnly) {
@@ -116,7 +128,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
       return;
     }
     const collecting = collectWhenIdle({ clock, log }, ended);
-    await serve({ ...context, openMode, proxiers, watch, sink, healthServer });
+    await serve({ ...context, openMode, proxiers, watch, sink, servers });
     await Promise.all([running, sendingEvents, collecting]);
   } finally {
     watch?.close();
@@ -164,6 +176,8 @@ interface ProxierContext extends RunOptions {
   readonly conntrack: ConntrackTable;
   readonly health: ProxyHealth;
   readonly metrics: ProxyMetrics;
+  /** Of all health-check node ports. */
+  readonly healthGate: ConnectionGate;
   readonly clock: Clock;
   readonly events: EventRecorder;
   readonly fatal: (error: Error) => void;
@@ -197,6 +211,11 @@ interface FamilyProxier {
   readonly serviceHealth: ServiceHealthPorts;
 }
 
+function healthGate({ limits, log, clock }: HttpServersContext): ConnectionGate {
+  const onFull = fullReporter(log, clock, { server: "health-check node ports" });
+  return new ConnectionGate({ ...limits.serviceHealth, onFull });
+}
+
 async function createProxiers(context: ProxierContext, openMode: OpenMode): Promise<readonly FamilyProxier[]> {
   const proxiers: FamilyProxier[] = [];
   for (const family of context.setup.families) proxiers.push(await createProxier(context, family, openMode));
@@ -220,6 +239,8 @@ async function createProxier(context: ProxierContext, family: IpFamily, openMode
   const serviceHealth = createServiceHealth({
     family,
     addresses: await listenAddresses(addresses, log),
+    gate: context.healthGate,
+    clock,
     isProxyHealthy: () => config.healthzBindAddress === "" || health.isHealthy(),
     log,
     onListenFailure: (service, port, error) => {
@@ -262,18 +283,15 @@ interface ServeContext extends ProxierContext {
   readonly proxiers: readonly FamilyProxier[];
   readonly watch: ConfigFileWatch | undefined;
   readonly sink: DeferredSink;
-  readonly healthServer: HttpEndpoint | undefined;
+  readonly servers: HttpServers | undefined;
 }
 
-/** Opens the other port, lets the events in, and runs the sync loops until the end. */
+/** Lets the events in, and runs the sync loops until the end. */
 async function serve(context: ServeContext): Promise<void> {
-  const { config, gates, log, metrics, proxiers, fatal, ended, nodeName } = context;
+  const { config, log, proxiers, fatal, ended, nodeName } = context;
   log.info("Version info", { version: context.version });
   log.info("Runtime settings", { node: process.version, execArgv: process.execArgv.join(" ") });
-  metrics.setBuildInfo(buildInfo(context.version), programIdentity());
-  metrics.setFeatures(gates.list().map(featureState));
   await applyOomScore(config.oomScoreAdj, { log });
-  const metricsServer = startMetrics(context);
   context.watch?.updated.then((message) => fatal(new Error(message)), fatal);
   const dispatcher = new DualStackDispatcher({ proxiers: proxiers.map(({ proxier }) => proxier), nodeName, log });
   context.sink.attach(dispatcher);
@@ -282,7 +300,7 @@ async function serve(context: ServeContext): Promise<void> {
   await Promise.all(proxiers.map(({ backend }) => backend.close?.()));
   await context.openMode.close();
   await Promise.all(proxiers.map(({ serviceHealth }) => serviceHealth.close()));
-  await Promise.all([context.healthServer?.closed, metricsServer?.closed]);
+  await context.servers?.closed;
 }
 
 /** Both names are in it: the program's own, and the one that people look for. */

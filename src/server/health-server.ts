@@ -1,6 +1,7 @@
 /** `/healthz` and `/livez` on `healthzBindAddress` (reference server.md §9.1, core.md §15). */
 import type { Logger } from "../logging/logger.ts";
 import type { Clock } from "../sync/clock.ts";
+import type { ConnectionLimits } from "./connection-gate.ts";
 import { type HttpEndpoint, startHttpEndpoint } from "./http-endpoint.ts";
 import { JSON_TYPE, reply } from "./http-reply.ts";
 import type { HealthVerdict, ProxyHealth } from "./proxy-health.ts";
@@ -24,6 +25,8 @@ export interface HealthServerOptions {
   readonly address: string;
   readonly health: ProxyHealth;
   readonly metrics: HealthCounters;
+  /** @default those of a process with descriptors in plenty */
+  readonly limits?: ConnectionLimits;
   readonly log: Logger;
   readonly clock: Clock;
   readonly signal: AbortSignal;
@@ -72,6 +75,7 @@ export function startHealthServer(options: HealthServerOptions): HttpEndpoint | 
       "/healthz": answer(true, (status) => metrics.countHealthz(status)),
       "/livez": answer(false, (status) => metrics.countLivez(status)),
     }),
+    ...(options.limits === undefined ? {} : { limits: options.limits }),
     log,
     clock: options.clock,
     signal: options.signal,

@@ -1,7 +1,7 @@
 /** Sends metrics text, compressed where the scraper takes it. */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { promisify } from "node:util";
 import { reply } from "./http-reply.ts";
+import type { Page } from "./shared-page.ts";
 
 /** Whether an Accept-Encoding header allows gzip. Pure. */
 export function acceptsGzip(header: string): boolean {
@@ -15,20 +15,19 @@ export function acceptsGzip(header: string): boolean {
   return isAllowed;
 }
 
-/** Answers with metrics text. zlib is loaded by the first scraper that asks for compression, and works off the main thread. */
+/** Answers with metrics text. */
 export async function replyMetrics(
   request: IncomingMessage,
   response: ServerResponse,
   contentType: string,
-  text: string,
+  page: Page,
   headers: Readonly<Record<string, string>> = {},
 ): Promise<void> {
   const encoding = request.headers["accept-encoding"];
   if (!acceptsGzip(typeof encoding === "string" ? encoding : "")) {
-    reply(response, 200, contentType, text, headers);
+    reply(response, 200, contentType, page.bytes, headers);
     return;
   }
-  const { gzip } = await import("node:zlib");
-  const body = await promisify(gzip)(text);
+  const body = await page.gzipped();
   reply(response, 200, contentType, body, { ...headers, "Content-Encoding": "gzip", Vary: "Accept-Encoding" });
 }

@@ -1,6 +1,7 @@
 /** Everything on `metricsBindAddress` (reference server.md §9.2). */
 import type { Logger } from "../logging/logger.ts";
 import type { Clock } from "../sync/clock.ts";
+import type { ConnectionLimits } from "./connection-gate.ts";
 import { type HttpEndpoint, startHttpEndpoint } from "./http-endpoint.ts";
 import { JSON_TYPE, reply, TEXT } from "./http-reply.ts";
 import type { MetricFamilies } from "./metric-families.ts";
@@ -8,6 +9,7 @@ import { replyMetrics } from "./metrics-page.ts";
 import { profilingPages } from "./profiling-pages.ts";
 import { type HttpHandler, queryOf, routePaths } from "./routes.ts";
 import { processStartSeconds } from "./runtime-metrics.ts";
+import { sharedPage, toPage } from "./shared-page.ts";
 import { createSliMetrics, type SliMetrics } from "./sli-metrics.ts";
 import { flagsIndex, verbosityPage } from "./verbosity-page.ts";
 import { flagzPage, statuszPage, zPage } from "./z-pages.ts";
@@ -31,6 +33,8 @@ export interface MetricsServerOptions {
   };
   /** Changes the log verbosity; absent: no /debug pages, profiles included (`enableProfiling`). */
   readonly setVerbosity?: (level: number) => void;
+  /** @default those of a process with descriptors in plenty */
+  readonly limits?: ConnectionLimits;
   readonly log: Logger;
   readonly clock: Clock;
   readonly signal: AbortSignal;
@@ -61,13 +65,14 @@ function versions(gitVersion: string): { readonly binaryVersion: string; readonl
 function metricsRoutes(options: MetricsServerOptions): Readonly<Record<string, HttpHandler>> {
   const { families, clock, flags, status, setVerbosity } = options;
   const slis = createSliMetrics();
+  const metricsPage = sharedPage(() => families.render(), clock);
   const startSeconds = processStartSeconds();
   const configz = JSON.stringify({ "kubeproxy.config.k8s.io": options.configz });
   const routes: Record<string, HttpHandler> = {
     "/healthz": healthzHandler(slis),
     "/healthz/ping": (_request, response) => reply(response, 200, TEXT, "ok"),
     "/metrics": async (request, response) => {
-      await replyMetrics(request, response, families.contentType, await families.render(), {
+      await replyMetrics(request, response, families.contentType, await metricsPage(), {
         "Process-Start-Time-Unix": String(Math.floor(startSeconds)),
       });
     },
@@ -76,7 +81,7 @@ function metricsRoutes(options: MetricsServerOptions): Readonly<Record<string, H
         slis.reset();
         reply(response, 200, TEXT, "metrics reset\n");
       } else {
-        await replyMetrics(request, response, slis.contentType, await slis.render());
+        await replyMetrics(request, response, slis.contentType, toPage(await slis.render()));
       }
     },
     "/proxyMode": (_request, response) => reply(response, 200, TEXT, options.mode),
@@ -110,6 +115,7 @@ export function startMetricsServer(options: MetricsServerOptions): HttpEndpoint 
   return startHttpEndpoint({
     address: options.address,
     handler: routePaths(metricsRoutes(options)),
+    ...(options.limits === undefined ? {} : { limits: options.limits }),
     log: options.log,
     clock: options.clock,
     signal: options.signal,

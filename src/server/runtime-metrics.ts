@@ -7,6 +7,7 @@
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { constants, PerformanceObserver } from "node:perf_hooks";
+import { getHeapStatistics } from "node:v8";
 import type { MetricFamilies, ReadValue } from "./metric-families.ts";
 
 const GC_BUCKETS = [0.001, 0.01, 0.1, 1, 2, 5];
@@ -81,10 +82,10 @@ function defineNode(families: MetricFamilies): void {
   const define = (name: string, help: string, read: ReadValue) =>
     families.scraped("gauge", { name: `nodejs_${name}`, help, stability: "none" }, read);
   define("eventloop_lag_seconds", "Lag of the event loop in seconds, measured at the scrape.", eventLoopLagSeconds);
-  define("heap_size_total_bytes", "Heap size of the runtime in bytes.", () => process.memoryUsage().heapTotal);
-  define("heap_size_used_bytes", "Used heap of the runtime in bytes.", () => process.memoryUsage().heapUsed);
+  define("heap_size_total_bytes", "Heap size of the runtime in bytes.", () => getHeapStatistics().total_heap_size);
+  define("heap_size_used_bytes", "Used heap of the runtime in bytes.", () => getHeapStatistics().used_heap_size);
   define("external_memory_bytes", "Memory of the runtime outside its heap in bytes.", () => {
-    return process.memoryUsage().external;
+    return getHeapStatistics().external_memory;
   });
   define("active_resources_total", "Sockets, timers, requests and other resources that are in use.", () => {
     return process.getActiveResourcesInfo().length;

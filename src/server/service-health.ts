@@ -2,18 +2,20 @@
  * Health-check node ports: one small HTTP answer per Service with externalTrafficPolicy Local, for the load balancers in
  * front of it (reference core.md §14, server.md §9.5). One manager per family.
  *
- * All listeners hand their connections to one HTTP parser: a listener is then a bare socket, cheap by the hundred.
+ * All listeners hand their connections to one guarded HTTP server: a listener is then a bare socket, cheap by the hundred.
  */
-import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { createServer, type Server, type Socket } from "node:net";
 import type { Logger } from "../logging/logger.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 import type { SyncFailure } from "../sync/backend.ts";
+import { type Clock, systemClock } from "../sync/clock.ts";
 import type { ServiceHealthPorts } from "../sync/observers.ts";
+import { ConnectionGate } from "./connection-gate.ts";
+import { serverLimits } from "./connection-limits.ts";
+import { createGuardedHttp } from "./guarded-http.ts";
 import { JSON_TYPE, reply } from "./http-reply.ts";
+import type { HttpHandler } from "./routes.ts";
 
-/** A connection that sends nothing for so long is dropped. */
-const IDLE_MS = 60_000;
 /** Connections of a closed service may still get their (empty) answer for so long. */
 const DRAIN_MS = 1_000;
 
@@ -23,6 +25,10 @@ export interface ServiceHealthOptions {
   readonly addresses: "all" | readonly IpAddress[];
   /** Whether the proxiers keep up; always true when there is no health server. */
   isProxyHealthy(): boolean;
+  /** Shared by all managers. @default one of its own */
+  readonly gate?: ConnectionGate;
+  /** For the time limits of connections. @default the system's */
+  readonly clock?: Clock;
   readonly log: Logger;
   /** Told of each service whose port could not be opened, to log it; it is tried again at the next sync. */
   onListenFailure(service: string, port: number, error: Error): void;
@@ -71,39 +77,41 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
   const { family, log } = options;
   const hosts = options.addresses === "all" ? [family === "IPv4" ? "0.0.0.0" : "::"] : options.addresses;
   const entries = new Map<string, Entry>();
-  const entryOfSocket = new WeakMap<Socket, Entry>();
   const draining = new Set<Entry>();
   let queue: Promise<void> = Promise.resolve();
   let isClosed = false;
 
-  const http = createHttpServer((request: IncomingMessage, response: ServerResponse) => {
-    const entry = entryOfSocket.get(request.socket);
-    if (entry === undefined || entry.isClosed) {
-      response.writeHead(200, { Connection: "close" });
-      response.end();
-      return;
-    }
-    const isHealthy = options.isProxyHealthy();
-    const body = serviceHealthBody(entry.service, entry.count, isHealthy);
-    reply(response, entry.count > 0 && isHealthy ? 200 : 503, JSON_TYPE, body, {
-      "X-Load-Balancing-Endpoint-Weight": String(entry.count),
-    });
+  const http = createGuardedHttp({
+    gate: options.gate ?? new ConnectionGate(serverLimits(Number.POSITIVE_INFINITY).serviceHealth),
+    clock: options.clock ?? systemClock,
   });
-  http.timeout = IDLE_MS;
-  http.keepAliveTimeout = IDLE_MS;
+
+  const answerOf =
+    (entry: Entry): HttpHandler =>
+    (_request, response) => {
+      if (entry.isClosed) {
+        response.writeHead(200, { Connection: "close" });
+        response.end();
+        return;
+      }
+      const isHealthy = options.isProxyHealthy();
+      const body = serviceHealthBody(entry.service, entry.count, isHealthy);
+      reply(response, entry.count > 0 && isHealthy ? 200 : 503, JSON_TYPE, body, {
+        "X-Load-Balancing-Endpoint-Weight": String(entry.count),
+      });
+    };
 
   function accept(entry: Entry, socket: Socket): void {
     entry.connections.add(socket);
     socket.once("close", () => entry.connections.delete(socket));
-    entryOfSocket.set(socket, entry);
-    http.emit("connection", socket);
+    http.accept(socket, answerOf(entry));
   }
 
   async function openEntry(service: string, port: number): Promise<Entry> {
     const entry: Entry = { service, port, listeners: [], connections: new Set(), count: 0, isClosed: false };
     try {
       for (const host of hosts) {
-        const listener = createServer((socket) => accept(entry, socket));
+        const listener = createServer({ allowHalfOpen: true }, (socket) => accept(entry, socket));
         await listen(listener, host, port, family);
         listener.on("error", (error) =>
           log.error("Healthcheck could not accept a connection", error, { service, port }),

@@ -17,6 +17,7 @@ import { nodeProxierRole, TestApiServer, type TestApiServerOptions } from "./tes
 /** The program, from its sources. */
 export const SOURCES: readonly string[] = [
   process.execPath,
+  "--disable-sigusr1",
   fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url)),
 ];
 /** Generous: two noisy cores, several tests at once. */

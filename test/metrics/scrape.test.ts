@@ -60,7 +60,12 @@ inNetns(import.meta.url, { name: "scrape", timeoutMs: 120_000 }, () => {
       const daemon = startApiDaemon(t, server, { config: CONFIG_CONF.replace('mode: ""', `mode: ${mode}`) });
       await daemon.synced();
       for (const path of ["/healthz", "/livez"]) await get(HEALTH + path);
-      const families = parseMetrics(await get(`${METRICS}/metrics`));
+      // The page that `synced` saw may be served for another 100 ms.
+      let families = parseMetrics(await get(`${METRICS}/metrics`));
+      await daemon.until("a page made after the health checks", async () => {
+        families = parseMetrics(await get(`${METRICS}/metrics`));
+        return families.has("kubeproxy_proxy_livez_total");
+      });
       const documented = new Map(document.families.map((family) => [family.name, family]));
       const isHere = ({ where, name }: DocumentedFamily) =>
         where.split(", ").some((place) => ["all", mode, "API server"].includes(place)) ||

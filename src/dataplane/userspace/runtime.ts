@@ -17,7 +17,7 @@ import { knowsBridgePorts, PortalRules } from "../../backends/userspace/portal-r
 import { RuleFronts } from "../../backends/userspace/rule-fronts.ts";
 import { ServiceRelays } from "../../backends/userspace/service-relays.ts";
 import { staleFlowsOf } from "../../backends/userspace/stale-flows.ts";
-import { raiseFileLimit } from "../../kernel/file-limit.ts";
+import { raiseFileLimit, shareOfServers } from "../../kernel/file-limit.ts";
 import { createIptables, isIptablesPresent } from "../../kernel/iptables/exec-iptables.ts";
 import { execProcess } from "../../kernel/process.ts";
 import { NodeRelays } from "../../kernel/relay/node-relays.ts";
@@ -50,7 +50,7 @@ function openShared(log: Logger): Shared {
   const { limit, problem } = raiseFileLimit();
   if (problem !== undefined) log.error("The number of connections is limited", new Error(problem));
   log.v(2, "Raised the limit of open files", { limit });
-  return { relays: new NodeRelays({ log, fileLimit: limit }), addresses: new AddressWatch() };
+  return { relays: new NodeRelays({ log, fileLimit: limit - shareOfServers(limit) }), addresses: new AddressWatch() };
 }
 
 /** The node's address, or any other than loopback that the host has. */

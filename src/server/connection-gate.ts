@@ -1,0 +1,104 @@
+/**
+ * How many connections a server holds, altogether and for one peer. A newcomer is let in and an idle connection goes for
+ * it: the peer's own when the peer has its share, else one of the peer that has the most. So one that holds all it may
+ * have keeps nobody else out, and not even a probe from its own address.
+ */
+
+/** How dear a connection is; the cheapest goes first. */
+export type Worth =
+  /** has asked for nothing yet */
+  | 0
+  /** has been answered, and is kept for the next request */
+  | 1
+  /** its answer is complete, but its reader does not take it */
+  | 2
+  /** is being answered: never closed for another one */
+  | 3;
+
+export interface GatedConnection {
+  /** The address that it comes from. */
+  readonly peer: string;
+  worth(): Worth;
+  /** Ends it at once; {@link ConnectionGate.leave} may be called from within. */
+  close(): void;
+}
+
+export interface ConnectionLimits {
+  readonly total: number;
+  readonly perPeer: number;
+}
+
+export interface ConnectionGateOptions extends ConnectionLimits {
+  /** Told when a connection goes for another one, or is not let in. */
+  onFull?(peer: string): void;
+}
+
+const BUSY: Worth = 3;
+
+export class ConnectionGate {
+  readonly #options: ConnectionGateOptions;
+  /** By peer; the one that has been still the longest is the first. */
+  readonly #peers = new Map<string, Set<GatedConnection>>();
+  #size = 0;
+
+  constructor(options: ConnectionGateOptions) {
+    this.#options = options;
+  }
+
+  /** How many there are. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Lets a connection in, which may close another one. @returns whether it is in; when not, close it. */
+  enter(connection: GatedConnection): boolean {
+    const { total, perPeer, onFull } = this.#options;
+    const own = this.#peers.get(connection.peer);
+    const isPeerFull = own !== undefined && own.size >= perPeer;
+    if (isPeerFull || this.#size >= total) {
+      onFull?.(connection.peer);
+      const victim = isPeerFull ? cheapest(own) : this.#cheapestOfTheLargest();
+      if (victim === undefined) return false;
+      this.leave(victim);
+      victim.close();
+    }
+    const connections = this.#peers.get(connection.peer) ?? new Set();
+    this.#peers.set(connection.peer, connections.add(connection));
+    this.#size += 1;
+    return true;
+  }
+
+  /** Something has just happened on it: it is the last to go among its like. */
+  touch(connection: GatedConnection): void {
+    const connections = this.#peers.get(connection.peer);
+    if (connections?.delete(connection)) connections.add(connection);
+  }
+
+  /** It is gone. Safe to call twice. */
+  leave(connection: GatedConnection): void {
+    const connections = this.#peers.get(connection.peer);
+    if (connections === undefined || !connections.delete(connection)) return;
+    this.#size -= 1;
+    if (connections.size === 0) this.#peers.delete(connection.peer);
+  }
+
+  #cheapestOfTheLargest(): GatedConnection | undefined {
+    const bySize = [...this.#peers.values()].sort((one, other) => other.size - one.size);
+    for (const connections of bySize) {
+      const found = cheapest(connections);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+}
+
+function cheapest(connections: Iterable<GatedConnection>): GatedConnection | undefined {
+  let found: GatedConnection | undefined;
+  let least: Worth = BUSY;
+  for (const connection of connections) {
+    const worth = connection.worth();
+    if (worth === 0) return connection;
+    if (worth < least) [found, least] = [connection, worth];
+  }
+  return found;
+}

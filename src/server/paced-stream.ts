@@ -1,0 +1,82 @@
+/**
+ * A connection that is read only as fast as it is answered. Node's HTTP parser takes what arrives as a whole, up to 64 KiB,
+ * and starts every request in it; here it gets a small piece at a time, and none while there is something to answer.
+ */
+import type { Socket } from "node:net";
+import { Duplex } from "node:stream";
+
+/** Holds some tens of the shortest requests. */
+const PIECE_BYTES = 1024;
+/** A client that has sent its last byte may be gone; an answer that takes longer than this is told. */
+const END_MS = 1_000;
+
+export interface PacedStream {
+  readonly stream: Duplex;
+  /** To be called when `isReady` has become true. */
+  resume(): void;
+}
+
+/**
+ * Wraps an accepted socket, whose server must have `allowHalfOpen`. Destroying either destroys the other.
+ *
+ * @param isReady whether more may be read now.
+ */
+export function pacedStream(socket: Socket, isReady: () => boolean): PacedStream {
+  let rest: Buffer | undefined;
+  let isWanted = false;
+  let hasEnded = false;
+  let endTimer: NodeJS.Timeout | undefined;
+
+  const stream = new Duplex({
+    readableHighWaterMark: 1,
+    read() {
+      isWanted = true;
+      give();
+    },
+    write: (chunk, _encoding, done) => void socket.write(chunk, done),
+    writev: (chunks, done) => void socket.write(Buffer.concat(chunks.map(({ chunk }) => chunk)), done),
+    final(done) {
+      socket.destroySoon();
+      done();
+    },
+    destroy(error, done) {
+      clearTimeout(endTimer);
+      socket.destroy();
+      done(error);
+    },
+  });
+
+  function give(): void {
+    if (!isWanted || stream.destroyed || !isReady()) return;
+    if (rest !== undefined) {
+      isWanted = false;
+      const piece = rest.subarray(0, PIECE_BYTES);
+      rest = rest.length > PIECE_BYTES ? rest.subarray(PIECE_BYTES) : undefined;
+      stream.push(piece);
+    } else if (hasEnded) {
+      giveEnd();
+    } else {
+      socket.resume();
+    }
+  }
+
+  function giveEnd(): void {
+    isWanted = false;
+    clearTimeout(endTimer);
+    stream.push(null);
+  }
+
+  socket.on("data", (bytes: Buffer) => {
+    rest = bytes;
+    socket.pause();
+    give();
+  });
+  socket.on("end", () => {
+    hasEnded = true;
+    if (isReady()) give();
+    else endTimer = setTimeout(giveEnd, END_MS);
+  });
+  socket.on("error", () => {});
+  socket.on("close", () => stream.destroy());
+  return { stream, resume: give };
+}
