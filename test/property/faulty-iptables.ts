@@ -49,6 +49,15 @@ export class FaultyIptables implements Iptables {
   chainNames(table: IptablesTable) {
     return this.kernel.chainNames(table);
   }
+  chainUses(table: IptablesTable) {
+    return this.kernel.chainUses(table);
+  }
+  ruleCount(table: IptablesTable, chain: string) {
+    return this.kernel.ruleCount(table, chain);
+  }
+  generation() {
+    return this.kernel.generation();
+  }
   ensureChain(table: IptablesTable, chain: string) {
     return this.kernel.ensureChain(table, chain);
   }

@@ -8,6 +8,7 @@ import type { ServicePort } from "../../model/service-port.ts";
 import { servicePortName } from "../../model/service-port-name.ts";
 import { DeclaredServices } from "../../model/testing/declared-services.ts";
 import { ip, makeEndpoint, makeServicePort } from "../../model/testing/records.ts";
+import type { LostRules } from "../../sync/backend.ts";
 import { IptablesBackend, type IptablesBackendOptions } from "./backend.ts";
 import { COUNTERS } from "./plan-options.ts";
 
@@ -69,6 +70,7 @@ class Bench {
         this.isIntact = isIntact;
       },
       log,
+      nowMs: () => 0,
       ...options,
     });
   }
@@ -77,18 +79,18 @@ class Bench {
   set(name: string, port: Partial<ServicePort> | undefined, endpoints = 1): void {
     const portName = servicePortName("ns", name, "", "TCP");
     if (port === undefined) {
-      this.#touch(this.#declared.delete(portName.key));
+      this.touch(this.#declared.delete(portName.key));
       this.#endpoints.delete(portName.key);
       return;
     }
-    this.#touch(this.#declared.set(makeServicePort({ name: portName, ...port })));
+    this.touch(this.#declared.set(makeServicePort({ name: portName, ...port })));
     this.#endpoints.set(
       portName.key,
       Array.from({ length: endpoints }, (_, index) => makeEndpoint(`10.0.${name.length}.${index + 1}`)),
     );
   }
 
-  #touch(keys: Iterable<string>): void {
+  touch(keys: Iterable<string>): void {
     for (const key of keys) this.#changed.add(key);
   }
 
@@ -295,6 +297,60 @@ test("the rules count as intact until one of the jumps is gone", async () => {
   assert.equal(await bench.isIntact?.(), "present");
   bench.kernel.flush("nat", { deleteChains: true });
   assert.equal(await bench.isIntact?.(), "absent");
+});
+
+for (const backEnd of ["nft", "legacy"] as const) {
+  test(`${backEnd}: a service's chain that others changed is written again, and nothing else`, async () => {
+    const bench = new Bench({}, new MemoryIptables("IPv4", { backEnd }));
+    const lost: (readonly string[] | undefined)[] = [];
+    const onLost = (what?: LostRules) => void lost.push(what === undefined ? undefined : [...what.ports]);
+    await bench.backend.monitor(onLost, new AbortController().signal);
+    bench.set("a", clusterIP(1), 2);
+    bench.set("b", clusterIP(2), 2);
+    await bench.sync(true);
+    const before = bench.kernel.dump("nat");
+    const chains = bench.kernel.chains("nat").filter((name) => name.startsWith("KUBE-SVC-"));
+    const endpoint = bench.kernel.chains("nat").find((name) => name.startsWith("KUBE-SEP-"));
+    assert.equal(await bench.isIntact?.(), "present");
+    for (const line of [`-F ${chains[0]}`, `-I ${chains[1]} -j RETURN`, `-A ${endpoint} -j ACCEPT`]) {
+      lost.length = 0;
+      bench.sent();
+      await bench.kernel.restore([`*nat\n${line}\nCOMMIT\n`]);
+      assert.equal(await bench.isIntact?.(), "present");
+      const [owners = assert.fail("a full sync")] = lost;
+      assert.equal(owners.length, 1, line);
+      assert.match(bench.warnings.at(-1) ?? "", /changed our iptables rules; repairing them .*"KUBE-S(VC|EP)-/);
+      bench.touch(owners);
+      bench.sent();
+      await bench.sync();
+      assert.equal(bench.sent().length, 1);
+      assert.equal(bench.kernel.dump("nat").replaceAll(/^#.*/gm, ""), before.replaceAll(/^#.*/gm, ""), line);
+      assert.equal(await bench.isIntact?.(), "present");
+    }
+    assert.equal(bench.warnings.length, 3);
+    // Theirs, leading to ours: no loss.
+    lost.length = 0;
+    await bench.kernel.restore([`*nat\n:THEIRS - [0:0]\n-A THEIRS -j ${chains[0]}\nCOMMIT\n`]);
+    for (let n = 0; n < 3; n += 1) assert.equal(await bench.isIntact?.(), "present");
+    assert.deepEqual([lost, bench.warnings.length], [[], 3]);
+    // What all share calls for everything.
+    await bench.kernel.restore(["*filter\n-I KUBE-FORWARD -j ACCEPT\nCOMMIT\n"]);
+    assert.equal(await bench.isIntact?.(), "absent");
+    assert.equal(await bench.isIntact?.(), "absent");
+    assert.equal(bench.warnings.length, 4);
+    await bench.sync(true);
+    assert.equal(await bench.isIntact?.(), "present");
+  });
+}
+
+test("while the kernel counts no change, no chain is looked at", async () => {
+  const bench = new Bench();
+  await bench.backend.monitor(() => assert.fail("lost"), new AbortController().signal);
+  bench.set("a", clusterIP(1), 2);
+  await bench.sync(true);
+  assert.equal(await bench.isIntact?.(), "present");
+  bench.kernel.chainUses = () => assert.fail("looked");
+  for (let n = 0; n < 3; n += 1) assert.equal(await bench.isIntact?.(), "present");
 });
 
 test("local policies without a local endpoint are counted", async () => {

@@ -8,8 +8,9 @@ import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import type { Backend, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { TimeSlice } from "../../sync/time-slice.ts";
+import { ChainCheck } from "./chain-check.ts";
 import { isServiceChain } from "./chain-names.ts";
 import { ensureJumps } from "./ensure-jumps.ts";
 import { applyHalving } from "./halving.ts";
@@ -28,7 +29,9 @@ import {
 } from "./port-rules.ts";
 import { isAttributable, send } from "./restore.ts";
 import { applyFull, type DesiredPort, STATIC_RULES } from "./transactions.ts";
+import { NO_STATIC_CHAINS, staticChainsOf, writtenChains } from "./written-chains.ts";
 
+const LOGGED_CHAINS = 10;
 /** Refused restores that one partial sync puts up with while it tries refused parts again. */
 const MAX_REFUSALS = 32;
 /**
@@ -65,6 +68,8 @@ export interface IptablesBackendOptions {
   readonly metrics: IptablesMetrics;
   readonly monitor: Monitor;
   readonly log: Logger;
+  /** Monotonic. @default performance.now */
+  readonly nowMs?: () => number;
   /** @default LARGE_CLUSTER_ENDPOINTS */
   readonly largeClusterEndpoints?: number;
   /** Full syncs of more ports than this come in pieces, where the tools like it. @default PORTS_PER_TRANSACTION */
@@ -84,12 +89,18 @@ export class IptablesBackend implements Backend {
   #filterBefore: ReadonlyMap<string, string> = new Map();
   /** By owner: parts that the kernel refused in the last sync, and why. */
   #refused = new Map<string, SyncFailure>();
+  #staticChains = NO_STATIC_CHAINS;
+  readonly #chainCheck: ChainCheck;
+  /** Syncs that began or ended: what was read from the kernel in between does not count. */
+  #turns = 0;
+  #onLost: (lost?: LostRules) => void = () => {};
   #counters = { ctStateInvalid: false, localhostNodePorts: false };
   #isLargeCluster = false;
 
   constructor(options: IptablesBackendOptions) {
     this.#options = options;
     this.family = options.config.family;
+    this.#chainCheck = new ChainCheck(options.iptables, options.nowMs ?? (() => performance.now()));
   }
 
   /** Large clusters go without the hourly full sync (iptables.md §8). */
@@ -98,6 +109,15 @@ export class IptablesBackend implements Backend {
   }
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
+    this.#turns += 1;
+    try {
+      return await this.#sync(input, signal);
+    } finally {
+      this.#turns += 1;
+    }
+  }
+
+  async #sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     this.#isLargeCluster = input.endpointCount > (this.#options.largeClusterEndpoints ?? LARGE_CLUSTER_ENDPOINTS);
     if (!input.isFullSync && this.#staticText !== undefined) {
       const outcome = await this.#partialSync(input);
@@ -106,7 +126,8 @@ export class IptablesBackend implements Backend {
     return await this.#fullSync(input, signal);
   }
 
-  async monitor(onLost: () => void, signal: AbortSignal): Promise<void> {
+  async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal): Promise<void> {
+    this.#onLost = onLost;
     await this.#options.monitor(() => this.#isIntact(), onLost, signal);
   }
 
@@ -245,6 +266,8 @@ export class IptablesBackend implements Backend {
         filter: plan.filterHead.length + plan.filterTail.length,
         nat: plan.natHead.length + plan.natTail.length,
       };
+      this.#staticChains = staticChainsOf(plan);
+      this.#chainCheck.forget();
       this.#refused = result.failures;
       this.#staticText = result.failures.has(STATIC_RULES) ? undefined : staticTextOf(plan);
       this.#report(input, result.written);
@@ -329,6 +352,22 @@ export class IptablesBackend implements Backend {
       const presence = await iptables.rulePresence(table, rule.chain, ruleArguments(rule));
       if (presence !== "present") return presence;
     }
+    return await this.#checkChains();
+  }
+
+  /** Has damaged chains of few service ports written again; "absent" when more than these is damaged. */
+  async #checkChains(): Promise<Presence> {
+    const turns = this.#turns;
+    // Odd while a sync runs, which changes what it would be compared with.
+    if (turns % 2 === 1) return "present";
+    const written = () => writtenChains(this.#known, this.#refused, this.#staticChains);
+    const damage = await this.#chainCheck.find(written, () => turns === this.#turns);
+    if (damage === undefined) return "present";
+    const { chains, owners, isTotal, isNew } = damage;
+    const facts = { chains: chains.slice(0, LOGGED_CHAINS).join(", "), count: chains.length };
+    if (isNew) this.#options.log.warn("Somebody else changed our iptables rules; repairing them", facts);
+    if (isTotal) return "absent";
+    this.#onLost({ ports: owners });
     return "present";
   }
 }

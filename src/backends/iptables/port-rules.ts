@@ -17,6 +17,8 @@ export interface InstalledRules {
   /** Names of nat chains it alone owns. */
   readonly ownChains: string;
   readonly ownRuleCount: number;
+  /** Rules in its own chains and rules of its own that go to them; undefined when not known. */
+  readonly ownUses?: number | undefined;
   readonly lacksInternal: boolean;
   readonly lacksExternal: boolean;
 }
@@ -34,10 +36,22 @@ export function spellPlan(plan: ServicePortPlan): PortRules {
     natShared: sharedSpecs(plan, "nat"),
     ownChains: plan.ownChains.join("\n"),
     ownRuleCount: plan.ownRules.length,
+    ownUses: usesOf(plan),
     lacksInternal: plan.lacksLocal.internal,
     lacksExternal: plan.lacksLocal.external,
     ownText: appendLines(plan.ownRules),
   };
+}
+
+function usesOf({ ownChains, ownRules, shared }: ServicePortPlan): number {
+  const own: ReadonlySet<string> = new Set(ownChains);
+  let uses = ownRules.length;
+  const note = ({ target }: Rule): void => {
+    if (target.kind === "jump" && own.has(target.chain)) uses += 1;
+  };
+  for (const rule of ownRules) note(rule);
+  for (const { table, rule } of shared) if (table === "nat") note(rule);
+  return uses;
 }
 
 function sharedSpecs(plan: ServicePortPlan, table: "filter" | "nat"): string {
@@ -53,13 +67,23 @@ export function appendLines(rules: readonly Rule[]): string {
 
 /** The part of spelled rules worth remembering. Pure. */
 export function installed(rules: PortRules): InstalledRules {
-  const { filterShared, natShared, ownChains, ownRuleCount, lacksInternal, lacksExternal } = rules;
-  return { filterShared, natShared, ownChains, ownRuleCount, lacksInternal, lacksExternal };
+  const { filterShared, natShared, ownChains, ownRuleCount, ownUses, lacksInternal, lacksExternal } = rules;
+  return { filterShared, natShared, ownChains, ownRuleCount, ownUses, lacksInternal, lacksExternal };
 }
 
 /** Takes a joined list apart. Pure. */
 export function listOf(joined: string): readonly string[] {
   return joined === "" ? [] : joined.split("\n");
+}
+
+/** Adds to the number of rules of each chain those of a joined list of specifications. Pure. */
+export function countByChain(joined: string, counts: Map<string, number>): void {
+  for (let at = 0; joined !== "" && at >= 0; ) {
+    const end = joined.indexOf("\n", at);
+    const chain = joined.slice(at, joined.indexOf(" ", at));
+    counts.set(chain, (counts.get(chain) ?? 0) + 1);
+    at = end < 0 ? -1 : end + 1;
+  }
 }
 
 /** The length of a joined list. Pure. */

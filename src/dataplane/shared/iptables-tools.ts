@@ -10,6 +10,7 @@ export const iptablesTools = (family: IpFamily, log: Logger): ExecIptablesOption
   log,
   // Netlink is loaded when a node turns out to have the nft back end.
   listNftChains: async (...args) => (await import("../../kernel/iptables/nft-chains.ts")).listNftChains(...args),
+  nftReader: () => import("../../kernel/iptables/nft-chains.ts"),
 });
 
 /** Undefined when the host can program the family; otherwise upstream's log message, and what to do. */

@@ -13,6 +13,7 @@ import {
   needsNoRestoreProbe,
   parseVersion,
 } from "./capabilities.ts";
+import { chainUsesOf } from "./chain-uses.ts";
 import { CommitLines, commandError, errorCodeOf, restoreError } from "./command-errors.ts";
 import {
   type Iptables,
@@ -57,6 +58,15 @@ export interface ExecIptablesOptions {
    * @default the save command
    */
   readonly listNftChains?: (family: IpFamily, table: IptablesTable) => Promise<readonly string[]>;
+  /** Reads rules of the nft back end without the tools. @default the save command */
+  readonly nftReader?: () => Promise<NftReader>;
+}
+
+/** What nf_tables says of an iptables table (`nft-chains.ts`). */
+export interface NftReader {
+  nftChainUses(family: IpFamily, table: IptablesTable): Promise<ReadonlyMap<string, number>>;
+  countNftRules(family: IpFamily, table: IptablesTable, chain: string): Promise<number>;
+  nftGeneration(): Promise<number | undefined>;
 }
 
 /** A rule command that takes longer is taken for hung. */
@@ -122,6 +132,7 @@ class ExecIptables implements Iptables {
   readonly #capabilities: IptablesCapabilities;
   readonly #lockPath: string;
   readonly #listNftChains: ExecIptablesOptions["listNftChains"];
+  readonly #nftReader: ExecIptablesOptions["nftReader"];
   /** One command of a family at a time, and check-then-change as one. */
   readonly #serialise: Serialise = createSerialiser();
 
@@ -135,6 +146,7 @@ class ExecIptables implements Iptables {
     this.#lockPath = options.lockPath ?? "/run/xtables.lock";
     this.prefersSmallTransactions = capabilities.backEnd === "nft";
     this.#listNftChains = capabilities.backEnd === "nft" ? options.listNftChains : undefined;
+    this.#nftReader = capabilities.backEnd === "nft" ? options.nftReader : undefined;
   }
 
   ensureChain(table: IptablesTable, chain: string): Promise<void> {
@@ -180,6 +192,27 @@ class ExecIptables implements Iptables {
     const list = this.#listNftChains;
     if (list !== undefined) return await this.#serialise(() => list(this.family, table));
     return chainsOf(await this.save(table));
+  }
+
+  async chainUses(table: IptablesTable): Promise<ReadonlyMap<string, number>> {
+    const reader = await this.#nftReader?.();
+    if (reader !== undefined) return await this.#serialise(() => reader.nftChainUses(this.family, table));
+    return chainUsesOf(await this.save(table));
+  }
+
+  async ruleCount(table: IptablesTable, chain: string): Promise<number> {
+    const reader = await this.#nftReader?.();
+    if (reader !== undefined) return await this.#serialise(() => reader.countNftRules(this.family, table, chain));
+    return await this.#serialise(async () => {
+      const [command, result] = await this.#rule("-S", table, chain);
+      const presence = presenceOf(result);
+      if (presence === "unknown") throw commandError(command, result);
+      return presence === "absent" ? 0 : result.stdout.split("\n-A ").length - 1;
+    });
+  }
+
+  async generation(): Promise<number | undefined> {
+    return await (await this.#nftReader?.())?.nftGeneration();
   }
 
   save(table: IptablesTable): Promise<string> {

@@ -391,6 +391,29 @@ for (const subject of SUBJECTS) {
       );
     });
 
+    test("says how much each chain is used, how many rules it has, and that something has changed", async (t) => {
+      const { iptables } = await subject.create(t, "IPv4");
+      const rules = ["-A OUTPUT -j KUBE-A", '-A KUBE-A -d 10.0.0.1/32 -m comment --comment "a -j KUBE-B" -g KUBE-B'];
+      await iptables.restore(
+        nat(":KUBE-A - [0:0]", ":KUBE-B - [0:0]", ":KUBE-C - [0:0]", ...rules, "-A KUBE-A -j RETURN"),
+      );
+      const before = await iptables.generation();
+      // The host's tools run in another namespace here: `nft-chains.test.ts` asks a real kernel.
+      assert.equal(typeof before, subject.name === "in memory, as nft" ? "number" : "undefined");
+      assert.equal(await iptables.generation(), before);
+      const uses = await iptables.chainUses("nat");
+      assert.deepEqual(
+        ["OUTPUT", "KUBE-A", "KUBE-B", "KUBE-C", "KUBE-D"].map((chain) => uses.get(chain)),
+        [1, 3, 1, 0, undefined],
+      );
+      const counts = ["OUTPUT", "KUBE-A", "KUBE-B", "KUBE-D"].map((chain) => iptables.ruleCount("nat", chain));
+      assert.deepEqual(await Promise.all(counts), [1, 2, 0, 0]);
+      await iptables.restore(nat("-F KUBE-A"));
+      assert.equal((await iptables.chainUses("nat")).get("KUBE-A"), 1);
+      assert.equal(await iptables.ruleCount("nat", "KUBE-A"), 0);
+      if (before !== undefined) assert.notEqual(await iptables.generation(), before);
+    });
+
     test("what another program flushed is gone", async (t) => {
       const { iptables, flushNat } = await subject.create(t, "IPv4");
       await iptables.restore(nat(":KUBE-A - [0:0]", "-A OUTPUT -j KUBE-A"));

@@ -37,6 +37,18 @@ export interface Iptables {
   deleteRule(table: IptablesTable, chain: string, args: readonly string[]): Promise<void>;
   /** The names of all chains of a table. */
   chainNames(table: IptablesTable): Promise<readonly string[]>;
+  /**
+   * For every chain of a table, the number of rules in it and of rules that go to it. The cheapest look at a whole table:
+   * on the nft back end no rule is read.
+   */
+  chainUses(table: IptablesTable): Promise<ReadonlyMap<string, number>>;
+  /** The number of rules in a chain; 0 also when there is no such chain. */
+  ruleCount(table: IptablesTable, chain: string): Promise<number>;
+  /**
+   * Another number after every change of the ruleset by anybody, this program included; undefined where the kernel does
+   * not count (the legacy back end).
+   */
+  generation(): Promise<number | undefined>;
   /** The text of `iptables-save -t TABLE`. */
   save(table: IptablesTable): Promise<string>;
   /**

@@ -42,6 +42,7 @@ export class MemoryIptables implements Iptables {
   restoreCount = 0;
   readonly #backEnd: "nft" | "legacy";
   readonly #objects: NamedObjects;
+  #generation = 1;
   readonly #tables: Record<IptablesTable, TableState> = {
     filter: emptyTable("filter"),
     nat: emptyTable("nat"),
@@ -101,6 +102,19 @@ export class MemoryIptables implements Iptables {
 
   async chainNames(table: IptablesTable): Promise<readonly string[]> {
     return this.chains(table);
+  }
+
+  async chainUses(table: IptablesTable): Promise<ReadonlyMap<string, number>> {
+    const state = this.#tables[table];
+    return new Map(Array.from(state, ([name, { rules, references }]) => [name, rules.length + references]));
+  }
+
+  async ruleCount(table: IptablesTable, chain: string): Promise<number> {
+    return this.#tables[table].get(chain)?.rules.length ?? 0;
+  }
+
+  async generation(): Promise<number | undefined> {
+    return this.#backEnd === "nft" ? this.#generation : undefined;
   }
 
   async save(table: IptablesTable): Promise<string> {
@@ -177,6 +191,7 @@ export class MemoryIptables implements Iptables {
 
   #commit(draft: TableDraft): void {
     this.#tables[draft.table] = draft.commit();
+    this.#generation += 1;
   }
 
   /** Runs one rule command. */

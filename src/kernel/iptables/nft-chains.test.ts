@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { inNetns } from "../../../test/support/in-netns.ts";
 import { execProcess } from "../process.ts";
 import { binariesOf } from "./exec-iptables.ts";
-import { listNftChains } from "./nft-chains.ts";
+import { countNftRules, listNftChains, nftChainUses, nftGeneration } from "./nft-chains.ts";
 import { chainsOf } from "./saved-chains.ts";
 
 inNetns(import.meta.url, { name: "nftchains" }, () => {
@@ -20,6 +20,14 @@ inNetns(import.meta.url, { name: "nftchains" }, () => {
       const { stdout } = await execProcess(save, ["-t", "nat"]);
       const chains = await listNftChains(family, "nat");
       assert.ok(chains.includes("KUBE-A") && chains.includes("POSTROUTING"));
+      assert.equal((await nftChainUses(family, "nat")).get("KUBE-A"), 1);
+      assert.equal(await countNftRules(family, "nat", "POSTROUTING"), 1);
+      assert.equal(await countNftRules(family, "nat", "KUBE-C"), 0);
+      const generation = await nftGeneration();
+      assert.equal(await nftGeneration(), generation);
+      await execProcess(rule, ["-t", "nat", "-F", "POSTROUTING"]);
+      assert.notEqual(await nftGeneration(), generation);
+      assert.equal((await nftChainUses(family, "nat")).get("KUBE-A"), 0);
       // The tool also prints built-in chains that do not exist yet.
       assert.deepEqual(
         chains.filter((name) => !chainsOf(stdout).includes(name)),

@@ -5,17 +5,39 @@
 import type { IpFamily } from "../../net/ip.ts";
 import { isNotFound } from "../netlink/errors.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../netlink/nfnetlink.ts";
-import { openNftables } from "../netlink/nftables/nftables-client.ts";
+import { type NftablesClient, openNftables } from "../netlink/nftables/nftables-client.ts";
 import type { IptablesTable } from "./iptables.ts";
+
+const protocolOf = (family: IpFamily): number => (family === "IPv4" ? NFPROTO_IPV4 : NFPROTO_IPV6);
+
+/** Asks nf_tables of this process's network namespace; undefined when the table or chain does not exist. */
+async function ask<T>(question: (client: NftablesClient) => Promise<T>): Promise<T | undefined> {
+  await using client = openNftables();
+  try {
+    return await question(client);
+  } catch (error) {
+    if (isNotFound(error)) return undefined;
+    throw error;
+  }
+}
 
 /** Chain names of the table in this process's network namespace; none when the table has not been made yet. */
 export async function listNftChains(family: IpFamily, table: IptablesTable): Promise<readonly string[]> {
-  await using client = openNftables();
-  try {
-    const chains = await client.chains(family === "IPv4" ? NFPROTO_IPV4 : NFPROTO_IPV6, table);
-    return chains.flatMap(({ name }) => name ?? []);
-  } catch (error) {
-    if (isNotFound(error)) return [];
-    throw error;
-  }
+  return [...(await nftChainUses(family, table)).keys()];
+}
+
+/** For each chain of the table, its rules and what goes to it; none when the table has not been made yet. */
+export async function nftChainUses(family: IpFamily, table: IptablesTable): Promise<ReadonlyMap<string, number>> {
+  const chains = await ask((client) => client.chainHeads(protocolOf(family), table));
+  return new Map(chains?.flatMap(({ name, use }) => (name === undefined ? [] : [[name, use ?? 0]])));
+}
+
+/** The number of rules in a chain; 0 also when there is no such chain. */
+export async function countNftRules(family: IpFamily, table: IptablesTable, chain: string): Promise<number> {
+  return (await ask((client) => client.ruleHeads(protocolOf(family), table, chain)))?.length ?? 0;
+}
+
+/** A number that is another one after every commit, whoever makes it. */
+export async function nftGeneration(): Promise<number | undefined> {
+  return (await ask((client) => client.generation()))?.id;
 }

@@ -63,6 +63,53 @@ describe("other programs on the node", { concurrency: 2, skip: kernelSkip, timeo
     });
   }
 
+  for (const backEnd of ["nft", "legacy"] as const) {
+    test(`${backEnd}: one chain of a service is flushed, another gets a foreign rule: both are back within the monitor's period`, async (t) => {
+      const folder = scratch(t);
+      for (const tool of ["iptables", "ip6tables"]) {
+        for (const part of ["", "-save", "-restore"]) {
+          symlinkSync(`/usr/sbin/${tool}-${backEnd}${part}`, join(folder, tool + part));
+        }
+      }
+      const lock = join(folder, "xtables.lock");
+      const env = { PATH: `${folder}:${process.env.PATH}`, XTABLES_LOCKFILE: lock };
+      const node = await faultNode(t);
+      const tool = async (...args: string[]) => {
+        const all: [string, ...string[]] = [
+          "env",
+          `XTABLES_LOCKFILE=${lock}`,
+          `iptables-${backEnd}${args.length === 0 ? "-save" : ""}`,
+          ...args,
+        ];
+        return (await node.exec(all)).stdout;
+      };
+      const daemon = await startDaemon(t, node, { objects, env });
+      await daemon.until("the canary", async () => (await tool()).includes("KUBE-PROXY-CANARY"));
+      const before = canonicalIptables(await tool());
+      const chainOf = (target: string, number: number) =>
+        new RegExp(`-A (${target}-\\S+) .*ns/service-${number}:http`).exec(before)?.[1] ?? assert.fail(target);
+      const series = 'kubeproxy_sync_proxy_rules_repairs_total{ip_family="IPv4"}';
+      for (const args of [
+        ["-F", chainOf("KUBE-SVC", 1)],
+        ["-I", chainOf("KUBE-SEP", 2), "-j", "ACCEPT"],
+        ["-A", "KUBE-SERVICES", "-j", "ACCEPT"],
+        ["-A", "KUBE-POSTROUTING", "-j", "ACCEPT"],
+      ]) {
+        const repairs = (await daemon.metric(series)) ?? 0;
+        const logged = daemon.log.length;
+        await tool("-w", "-t", "nat", ...args);
+        assert.notEqual(canonicalIptables(await tool()), before);
+        const same = async () => canonicalIptables(await tool()) === before;
+        await daemon.until(`the rules after ${args.join(" ")}`, same, 10 * SYNC_PERIOD_MS);
+        assert.match(
+          daemon.log.slice(logged),
+          new RegExp(`changed our iptables rules; repairing.* chains="[^"]*${args[1]}`),
+        );
+        await daemon.until("the count", async () => (await daemon.metric(series)) === repairs + 1);
+      }
+    });
+  }
+
   test("another program holds the xtables lock: that is said, and the change comes when the lock is free", async (t) => {
     const folder = scratch(t);
     for (const tool of ["iptables", "ip6tables"]) {

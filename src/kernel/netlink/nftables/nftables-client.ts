@@ -60,7 +60,7 @@ export interface NftablesClient extends AsyncDisposable {
   /** {@link NftablesClient.chains}, {@link NftablesClient.rules} and {@link NftablesClient.sets} with the essential only. */
   chainHeads(family: number, tableName: string, options?: CallOptions): Promise<NftChainHeadObject[]>;
   setHeads(family: number, tableName: string, options?: CallOptions): Promise<NftSetHead[]>;
-  ruleHeads(family: number, tableName: string, options?: CallOptions): Promise<NftRuleHead[]>;
+  ruleHeads(family: number, tableName: string, chainName?: string, options?: CallOptions): Promise<NftRuleHead[]>;
   /** Named and anonymous ones; the latter have NFT_SET_ANONYMOUS among their flags. */
   sets(family: number, tableName: string, options?: CallOptions): Promise<NftSetObject[]>;
   elements(family: number, tableName: string, setName: string, options?: CallOptions): Promise<NftElementObject[]>;
@@ -134,8 +134,8 @@ export function openNftables(): NftablesClient {
 
     setHeads: (family, tableName, options) => dump(family, nft.NFT_MSG_GETSET, setHead, { table: tableName }, options),
 
-    ruleHeads: (family, tableName, options) =>
-      dump(family, nft.NFT_MSG_GETRULE, ruleHead, { table: tableName }, options),
+    ruleHeads: (family, tableName, chainName, options) =>
+      dump(family, nft.NFT_MSG_GETRULE, ruleHead, { table: tableName, chain: chainName }, options),
 
     sets: (family, tableName, options) => dump(family, nft.NFT_MSG_GETSET, set, { table: tableName }, options),
 

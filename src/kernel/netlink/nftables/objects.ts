@@ -29,6 +29,8 @@ export const chainHead = attributes({
   hook: [4, hook],
   policy: [5, u32be],
   type: [7, zstring],
+  /** Rules in it, and rules and elements that go to it. */
+  use: [6, u32be],
 });
 
 export const chain = attributes({
