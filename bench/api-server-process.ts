@@ -32,7 +32,7 @@ async function main({ services, endpointsEach, hasWatchList }: ServerTask): Prom
     server.put("services", apiService(index));
     server.put("endpointslices", apiSlice(index, endpointsEach, 0, Date.now()));
   }
-  store.compact();
+  store.restart();
   const lengths = (["services", "endpointslices"] as const).flatMap((plural) =>
     Array.from(store.objects(plural).values(), ({ json }) => json.length),
   );

@@ -151,6 +151,8 @@ export async function startClusterServer(
   server.put("servicecidrs", serviceCidr());
   server.put("services", service(1));
   server.put("endpointslices", slice(1));
+  // It was started in a cluster that had these already.
+  server.store.restart();
   return server;
 }
 

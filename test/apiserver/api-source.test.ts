@@ -81,7 +81,7 @@ test("a server without streaming lists is read in pages, and asked to stream onl
     .seen("list", "services")
     .map(({ query }) => `${query.get("limit")} ${query.get("resourceVersion")}`);
   assert.deepEqual(lists, ["500 0", "500 null", "500 null"]);
-  server.store.compact();
+  server.store.restart();
   server.cutConnections();
   await settled(source, "services");
   const versions = server.seen("list", "services").map(({ query }) => query.get("resourceVersion"));
@@ -134,10 +134,25 @@ test("a watch that the server ends in time goes on from its last version, withou
   assert.deepEqual(log.complaints(), []);
 });
 
-test("a bookmark moves the place to resume from, so that a quiet resource survives compaction", async (t) => {
+test("a bookmark moves the place to resume from, so that what this node does not see is not missed either", async (t) => {
   const source = await start(t);
   const { server, sink } = source;
   await until("all watches", () => server.watches().length === 4);
+  server.put("nodes", node("node-b"));
+  server.store.compact();
+  server.sendBookmarks();
+  await settled(source, "services");
+  for (const watch of server.watches("nodes")) watch.end();
+  await until("the next watch", () => server.watches("nodes").length === 1);
+  assert.equal(server.seen("watch", "nodes").filter(({ query }) => query.has("sendInitialEvents")).length, 1);
+  assert.deepEqual(sink.events.nodes, ["add node-a"]);
+});
+
+test("a resource that never changes gets no bookmark, and is resumed from its list", async (t) => {
+  const source = await start(t);
+  const { server, sink, log } = source;
+  await until("all watches", () => server.watches().length === 4);
+  server.put("services", service(8));
   server.store.compact();
   server.sendBookmarks();
   await settled(source, "services");
@@ -145,6 +160,7 @@ test("a bookmark moves the place to resume from, so that a quiet resource surviv
   await until("the next watch", () => server.watches("servicecidrs").length === 1);
   assert.equal(server.seen("watch", "servicecidrs").filter(({ query }) => query.has("sendInitialEvents")).length, 1);
   assert.deepEqual(sink.events.serviceCIDRs, ["add kubernetes"]);
+  assert.deepEqual(log.complaints(), []);
 });
 
 test("everything is delivered again as updates every resync period, without requests", async (t) => {

@@ -1,6 +1,6 @@
 /**
- * What etcd and the watch cache are to a real API server: objects with resource versions from one counter, and the
- * history of changes that watches are served from, which can be compacted.
+ * What etcd and the watch caches are to a real API server: objects with resource versions from one counter, and for each
+ * resource the history of changes that watches are served from. A restart empties it; what fills it pushes old changes out.
  */
 import type { Plural } from "./resource-types.ts";
 
@@ -42,7 +42,10 @@ export class ObjectStore {
   #history: StoredChange[] = [];
   #version = 100;
   #uid = 0;
-  #oldest = 100;
+  /** What each watch cache began with. */
+  #startVersion = 100;
+  /** Resources that have changed since then, and the version that watches of them can start at. */
+  readonly #oldest = new Map<Plural, number>();
 
   /** The newest resource version of all. */
   get version(): number {
@@ -50,8 +53,13 @@ export class ObjectStore {
   }
 
   /** Watches can start at this version, lists at any. */
-  get oldestVersion(): number {
-    return this.#oldest;
+  oldestVersion(plural: Plural): number {
+    return this.#oldest.get(plural) ?? this.#startVersion;
+  }
+
+  /** Whether anything has happened to the resource since the last restart. A watch cache that has seen nothing sends no bookmarks. */
+  hasChanged(plural: Plural): boolean {
+    return this.#oldest.has(plural);
   }
 
   objects(plural: Plural): ReadonlyMap<string, StoredVersion> {
@@ -86,28 +94,45 @@ export class ObjectStore {
 
   /** Changes after a version, oldest first; `undefined` when they have been forgotten. */
   changesSince(plural: Plural, version: number): readonly StoredChange[] | undefined {
-    if (version < this.#oldest) return undefined;
+    if (version < this.oldestVersion(plural)) return undefined;
     return this.#history.filter((change) => change.plural === plural && change.version > version);
   }
 
-  /** Forgets the history: watches cannot resume from any version before now. */
+  /**
+   * Forgets the changes so far: watches of what has changed cannot resume from any version before now. A resource that has
+   * not keeps its place, as in a real watch cache.
+   */
   compact(): void {
     this.#history = [];
     this.#version += 1;
-    this.#oldest = this.#version;
+    for (const plural of this.#oldest.keys()) this.#oldest.set(plural, this.#version);
+  }
+
+  /**
+   * Begins anew, as a server that was restarted: all history is gone, of resources without changes, too, and the counter
+   * has moved, for the nodes' leases and much else were written meanwhile.
+   */
+  restart(): void {
+    this.#version += 1;
+    this.#begin();
   }
 
   /** Takes the counter back, as a restored backup does; the objects stay. */
   rewind(versions: number): void {
     this.#version -= versions;
-    this.#history = [];
-    this.#oldest = this.#version;
+    this.#begin();
   }
 
   /** Calls the listener for each change from now on. @returns what ends it. */
   subscribe(listener: ChangeListener): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
+  }
+
+  #begin(): void {
+    this.#history = [];
+    this.#startVersion = this.#version;
+    this.#oldest.clear();
   }
 
   #of(plural: Plural): Map<string, StoredVersion> {
@@ -118,6 +143,7 @@ export class ObjectStore {
 
   #record(change: StoredChange): void {
     this.#history.push(change);
+    if (!this.hasChanged(change.plural)) this.#oldest.set(change.plural, this.#startVersion);
     for (const listener of this.#listeners) listener(change);
   }
 }

@@ -111,7 +111,7 @@ export const SOAK_FAULTS: readonly SoakFault[] = [
     async strike({ server, random }) {
       await server.shutDown();
       await aWhile(random);
-      await server.listen();
+      await server.restart();
     },
   },
   {

@@ -180,7 +180,7 @@ for (const [what, fault, expected] of BROKEN_ANSWERS) {
     sink.take("services");
     await until("the watch", () => server.watches("services").length === 1);
     const recover = failing(server, "services", fault, "list");
-    server.store.compact();
+    server.store.restart();
     cutServices(server);
     const before = server.seen("list", "services").length;
     await until("three attempts", () => server.seen("list", "services").length >= before + 3);

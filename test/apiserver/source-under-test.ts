@@ -51,6 +51,7 @@ export async function startSource(t: Lifetime, options: StartOptions = {}): Prom
   const { config, prepare, waitsForSync = true, ...rest } = options;
   const server = await TestApiServer.start();
   prepare?.(server);
+  server.store.restart();
   const sink = new RecordingSink();
   const log = recordingLog();
   const problems: [string, string | undefined][] = [];

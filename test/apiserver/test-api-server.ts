@@ -10,6 +10,7 @@ import type { TLSSocket } from "node:tls";
 import { CertificateAuthority, type KeyPair } from "../../src/cluster/apiserver/testing/certificates.ts";
 import { answerFault, type Fault, FaultyBody, sendStatus } from "./faults.ts";
 import { type ListPage, ListPages } from "./list-pages.ts";
+import { refusedMedia } from "./media-types.ts";
 import { type ApiObject, keyOf, ObjectStore } from "./object-store.ts";
 import { type Plural, parseResourcePath, type ResourcePath } from "./resource-types.ts";
 import { fieldSelector, labelSelector, type Predicate } from "./selectors.ts";
@@ -37,8 +38,6 @@ export interface ServerSwitches {
   hasWatchList: boolean;
   /** Whether answers of some size are compressed for clients that can read it. */
   hasGzip: boolean;
-  /** Bookmarks on request; off is a server that never sends one. */
-  hasBookmarks: boolean;
   /** Whether a watch of a forgotten version is refused by status (true) or by an ERROR event. */
   refusesOldWatches: boolean;
   /** Whether list pages end where `limit` says; old watch caches did not for `resourceVersion=0`. */
@@ -65,7 +64,6 @@ export class TestApiServer {
     isAllowed: undefined,
     hasWatchList: true,
     hasGzip: true,
-    hasBookmarks: true,
     refusesOldWatches: false,
     hasPages: true,
     watchTimeoutMs: undefined,
@@ -101,7 +99,7 @@ export class TestApiServer {
   static async start(options: TestApiServerOptions & { readonly port?: number } = {}): Promise<TestApiServer> {
     const server = new TestApiServer(options);
     server.#port = options.port ?? 0;
-    await server.listen();
+    await server.#listen();
     return server;
   }
 
@@ -132,9 +130,9 @@ export class TestApiServer {
     this.store.delete(plural, keyOf(object));
   }
 
-  /** Sends every open watch a bookmark. */
+  /** Sends a bookmark to every open watch of a resource that has changed. */
   sendBookmarks(): void {
-    if (this.switches.hasBookmarks) for (const watch of this.#watches) watch.sendBookmark();
+    for (const watch of this.#watches) watch.sendBookmark();
   }
 
   /** Cuts every connection. */
@@ -144,7 +142,7 @@ export class TestApiServer {
     for (const socket of this.#sockets) socket.destroy();
   }
 
-  /** Ends the server, as a restart does: connections are cut and new ones refused, until {@link TestApiServer.listen}. */
+  /** Ends the server, as a restart does: connections are cut and new ones refused, until {@link TestApiServer.restart}. */
   async shutDown(): Promise<void> {
     this.#port = this.port;
     this.#server.close();
@@ -152,8 +150,13 @@ export class TestApiServer {
     await once(this.#server, "close");
   }
 
-  /** Listens again, on the same port. */
-  async listen(): Promise<void> {
+  /** Starts again after {@link TestApiServer.shutDown}: on the same port, with all objects, and without any history. */
+  async restart(): Promise<void> {
+    this.store.restart();
+    await this.#listen();
+  }
+
+  async #listen(): Promise<void> {
     this.#server.listen(this.#port, "127.0.0.1");
     await once(this.#server, "listening");
   }
@@ -192,6 +195,8 @@ export class TestApiServer {
       const message = `${plural} is forbidden: User "${user}" cannot ${verb} resource "${plural}" at the cluster scope`;
       return { code: 403, message };
     }
+    const refusal = refusedMedia(verb, exchange.request.headers);
+    if (refusal !== undefined) return refusal;
     if (verb === "list") return this.#list(exchange, path);
     if (verb === "watch") return this.#watch(exchange, path);
     if (verb === "create" || verb === "patch") return this.#write(exchange, path, verb);
@@ -250,7 +255,10 @@ export class TestApiServer {
     const version = Number(query.get("resourceVersion") ?? 0);
     const isInitial = version === 0 || sendsInitial;
     const changes = isInitial ? [] : this.store.changesSince(path.type.plural, version);
-    const expired = { code: 410, message: `too old resource version: ${version} (${this.store.oldestVersion})` };
+    const expired = {
+      code: 410,
+      message: `too old resource version: ${version} (${this.store.oldestVersion(path.type.plural)})`,
+    };
     if (changes === undefined && this.switches.refusesOldWatches) return expired;
     response.writeHead(200, { "Content-Type": "application/json" });
     response.flushHeaders();
@@ -260,7 +268,7 @@ export class TestApiServer {
       watch.end();
     } else if (isInitial) watch.sendInitial();
     else watch.sendSince(changes);
-    if (sendsInitial) watch.sendBookmark({ "k8s.io/initial-events-end": "true" });
+    if (sendsInitial) watch.sendInitialEnd();
     return undefined;
   }
 
@@ -300,7 +308,8 @@ export class TestApiServer {
   }
 
   #write({ body, response }: Exchange, path: ResourcePath, verb: "create" | "patch"): StatusOptions | undefined {
-    const object = JSON.parse(body) as ApiObject; // the tests' own objects
+    const object = parseObject(body);
+    if (object === undefined) return { code: 400, message: "the body of the request is no JSON object" };
     const { plural } = path.type;
     const name = verb === "create" ? object.metadata.name : (path.name ?? "");
     const known = this.store.objects(plural).get(`${path.namespace}/${name}`);
@@ -353,6 +362,14 @@ async function readBody(request: IncomingMessage): Promise<string> {
   request.setEncoding("utf8");
   for await (const chunk of request) text += String(chunk);
   return text;
+}
+
+function parseObject(body: string): ApiObject | undefined {
+  try {
+    return JSON.parse(body) as ApiObject; // the tests' own objects
+  } catch {
+    return undefined;
+  }
 }
 
 function messageOf(error: unknown): string {

@@ -13,9 +13,13 @@ export interface WatchStreamOptions {
   readonly allowsBookmarks: boolean;
 }
 
+/** How often a watch gets a bookmark. */
+const BOOKMARK_EVERY_MS = 60_000;
+
 export class WatchStream {
   readonly #options: WatchStreamOptions;
   readonly #unsubscribe: () => void;
+  readonly #bookmarks: NodeJS.Timeout;
   /** Events wait here while paused. */
   #held: string[] | undefined;
   #isOver = false;
@@ -23,6 +27,7 @@ export class WatchStream {
   constructor(options: WatchStreamOptions) {
     this.#options = options;
     this.#unsubscribe = options.store.subscribe((change) => this.#onChange(change));
+    this.#bookmarks = setInterval(() => this.sendBookmark(), BOOKMARK_EVERY_MS);
   }
 
   get plural(): Plural {
@@ -41,7 +46,17 @@ export class WatchStream {
     for (const change of changes) this.#onChange(change);
   }
 
-  sendBookmark(annotations?: Readonly<Record<string, string>>): void {
+  /** Where the watch has come to. A real server says so only once the resource has changed. */
+  sendBookmark(): void {
+    if (this.#options.store.hasChanged(this.plural)) this.#sendBookmark();
+  }
+
+  /** That the objects so far were all that there are. */
+  sendInitialEnd(): void {
+    this.#sendBookmark({ "k8s.io/initial-events-end": "true" });
+  }
+
+  #sendBookmark(annotations?: Readonly<Record<string, string>>): void {
     if (!this.#options.allowsBookmarks) return;
     const resourceVersion = String(this.#options.store.version);
     const metadata = {
@@ -94,6 +109,7 @@ export class WatchStream {
   /** Stops following the store. */
   close(): void {
     this.#isOver = true;
+    clearInterval(this.#bookmarks);
     this.#unsubscribe();
   }
 
