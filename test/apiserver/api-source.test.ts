@@ -4,7 +4,14 @@ import { type TestContext, test } from "node:test";
 import { WATCHED_PLURALS } from "../../src/cluster/apiserver/resources.ts";
 import { node, service, serviceCidr, slice } from "./example-objects.ts";
 import { RESOURCE_TYPES } from "./resource-types.ts";
-import { type SourceUnderTest, type StartOptions, settled, startSource, until } from "./source-under-test.ts";
+import {
+  fastClock,
+  type SourceUnderTest,
+  type StartOptions,
+  settled,
+  startSource,
+  until,
+} from "./source-under-test.ts";
 import { nodeProxierRole, type TestApiServer } from "./test-api-server.ts";
 
 const some = (server: TestApiServer, count = 3): void => {
@@ -161,6 +168,34 @@ test("a resource that never changes gets no bookmark, and is resumed from its li
   assert.equal(server.seen("watch", "servicecidrs").filter(({ query }) => query.has("sendInitialEvents")).length, 1);
   assert.deepEqual(sink.events.serviceCIDRs, ["add kubernetes"]);
   assert.deepEqual(log.complaints(), []);
+});
+
+test("an idle node sends about 32 requests an hour, as upstream does, and says nothing", async (t) => {
+  const source = await start(t, {
+    clock: fastClock(500),
+    prepare: (server) => {
+      some(server);
+      server.switches.secondMs = 2;
+    },
+  });
+  const { server, log } = source;
+  await until("all watches", () => server.watches().length === 4);
+  const clock = fastClock(500);
+  const [startMs, requests, lines] = [clock.monotonicMs(), server.requests.length, log.lines.length];
+  await until("an hour", () => clock.monotonicMs() - startMs >= 3_600_000, 30_000);
+  // Four watches, each of which ends by itself after 5 to 10 minutes. Upstream's are four, too, and as long.
+  const sent = server.requests.slice(requests);
+  assert.ok(sent.length >= 16 && sent.length <= 48, `${sent.length} requests`);
+  assert.deepEqual(
+    sent.filter(({ verb, query }) => verb !== "watch" || query.has("sendInitialEvents")),
+    [],
+    "each goes on from where it was",
+  );
+  assert.deepEqual(log.lines.slice(lines), []);
+  for (const { plural } of server.watches()) {
+    const count = sent.filter((request) => request.plural === plural).length;
+    assert.ok(count <= 12, `${count} watches of ${plural}`);
+  }
 });
 
 test("everything is delivered again as updates every resync period, without requests", async (t) => {

@@ -62,6 +62,13 @@ export class FaultyBody {
     else this.#gzip.write(bytes);
   }
 
+  /** Sends what is written meanwhile together: a server's own writing is not what tests wait for. */
+  inOnePiece(write: () => void): void {
+    this.#response.cork();
+    write();
+    this.#response.uncork();
+  }
+
   /** Ends the answer, unless a fault keeps it open. */
   end(): void {
     if (this.#gzip === undefined) this.#finish();

@@ -137,21 +137,12 @@ export const SOAK_FAULTS: readonly SoakFault[] = [
   answers("slow answers", { kind: "slow", pieceBytes: 4_000, delayMs: 5 }),
   {
     name: "packets lost for ten seconds",
-    async strike({ server }) {
-      const port = String(server.port);
-      const rules = ["sport", "dport"].map((side) => `add rule inet kpts-soak input tcp ${side} ${port} drop`);
-      const chain = "add chain inet kpts-soak input { type filter hook input priority -300; }";
-      await nft(["add table inet kpts-soak", chain, ...rules].join("\n"));
-      await sleep(10_000);
-      await nft("delete table inet kpts-soak");
-    },
+    strike: ({ server }) => losePackets(String(server.port), 10_000),
   },
   {
-    name: "watches fall silent (half-open)",
+    name: "connections forgotten by the network (half-open)",
     isLong: true,
-    async strike({ server }) {
-      for (const watch of server.watches()) watch.stall();
-    },
+    strike: ({ server }) => losePackets(`{ ${server.clientPorts.join(", ")} }`, 45_000),
   },
   {
     name: "no answer to new requests",
@@ -164,6 +155,15 @@ export const SOAK_FAULTS: readonly SoakFault[] = [
     },
   },
 ];
+
+/** Drops the packets from and to the TCP ports for a while. */
+async function losePackets(ports: string, milliseconds: number): Promise<void> {
+  const rules = ["sport", "dport"].map((side) => `add rule inet kpts-soak input tcp ${side} ${ports} drop`);
+  const chain = "add chain inet kpts-soak input { type filter hook input priority -300; }";
+  await nft(["add table inet kpts-soak", chain, ...rules].join("\n"));
+  await sleep(milliseconds);
+  await nft("delete table inet kpts-soak");
+}
 
 async function nft(script: string): Promise<void> {
   const { status: code, stderr } = await execProcess("nft", ["-f", "-"], { stdin: [script] });

@@ -59,7 +59,7 @@ const CHANGE_EVERY_MS = 20;
 /** Services that say that everything before them has arrived. */
 const MARKERS_FROM = 2_000;
 const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
-/** Silence is noticed after two minutes, waits grow to one. */
+/** A request without an answer is given up after 75 s, waits grow to a minute. */
 const RECOVERY_LIMIT_MS = 240_000;
 
 /** Runs it. @throws when the program ends, does not recover, loses a rule for a moment, or does not answer. */

@@ -1,6 +1,7 @@
 /**
  * `npm run soak [-- --seconds N --mode nftables|iptables --seed N]`: the long version of soak.test.ts, ten minutes unless
- * told otherwise. With `--each`, every fault once and by itself. Needs root.
+ * told otherwise. With `--each`, every fault once and by itself. With `--outages 10,60`, how soon a change is in the kernel
+ * after the API server was away for so many seconds and lost its history, with `--services N`. Needs root.
  */
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
@@ -8,6 +9,7 @@ import { parseArgs } from "node:util";
 import { atExit } from "../../bench/at-exit.ts";
 import { withNamespace } from "../../bench/namespace.ts";
 import { signalChild } from "../../src/kernel/child-process.ts";
+import { measureRecovery } from "./recovery-run.ts";
 import { judgeSoak, median } from "./soak-judgement.ts";
 import { type Recovery, recoverFromEach, type SoakReport, soak } from "./soak-run.ts";
 
@@ -52,6 +54,10 @@ async function inNamespace(): Promise<number> {
   });
 }
 
+function numbersOf(list: string): readonly number[] {
+  return list.split(",").filter(Boolean).map(Number);
+}
+
 async function main(): Promise<void> {
   const { values } = parseArgs({
     args: process.argv.slice(2).filter((word) => word !== "--"),
@@ -60,9 +66,22 @@ async function main(): Promise<void> {
       mode: { type: "string", default: "nftables" },
       seed: { type: "string", default: String(Date.now() % 1e6) },
       each: { type: "boolean", default: false },
+      outages: { type: "string" },
+      "bad-tokens": { type: "string", default: "" },
+      services: { type: "string", default: "3000" },
     },
   });
-  const { mode } = values;
+  const { mode, outages } = values;
+  if (outages !== undefined) {
+    const { expiredErrors } = await measureRecovery({
+      services: Number(values.services),
+      outageSeconds: numbersOf(outages),
+      badTokenSeconds: numbersOf(values["bad-tokens"]),
+      onProgress: say,
+    });
+    say(`error lines about lost history: ${expiredErrors.length}`);
+    return;
+  }
   if (mode !== "nftables" && mode !== "iptables") throw new RangeError(`--mode ${mode}: must be nftables or iptables`);
   const [seconds, seed] = [Number(values.seconds), Number(values.seed)];
   if (values.each) {

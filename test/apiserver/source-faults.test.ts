@@ -1,5 +1,8 @@
 /** The API source at a server that misbehaves: nothing delivered is lost, nothing is made up, everything comes in the end. */
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import type { Clock } from "../../src/sync/clock.ts";
 import { node, service, serviceCidr, slice } from "./example-objects.ts";
@@ -294,9 +297,9 @@ for (const [what, line] of [
   });
 }
 
-test("a watch that falls silent is opened anew at once", async (t) => {
+test("a watch that the server has forgotten is opened anew when its time is over", async (t) => {
   const { waits, clock } = notingClock();
-  const source = await start(t, { times: { watchIdleMs: 150 }, clock });
+  const source = await start(t, { times: { watchTimeoutMs: 10_000, watchGraceMs: 2_000 }, clock });
   const { server, sink, log } = source;
   await settled(source, "services");
   sink.take("services");
@@ -380,6 +383,67 @@ test("a token that is refused is read again and the watch goes on", async (t) =>
   assert.deepEqual(sink.take("services"), ["add default/svc-70"]);
 });
 
+test("a token file that is mended ends the wait for it at once, however long that is", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-token-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const path = join(folder, "token");
+  writeFileSync(path, "one");
+  const clock = fastClock(100);
+  // What is not a look at the file lasts until something ends it.
+  const sleep: Clock["sleep"] = (delayMs, signal) => clock.sleep(delayMs === 500 ? delayMs : 1e9, signal);
+  const source = await start(t, {
+    clock: { ...clock, sleep },
+    config: { authentication: { kind: "tokenFile", path } },
+    prepare: (server) => {
+      some(server);
+      server.switches.tokens = new Map([["one", "system:kube-proxy"]]);
+    },
+  });
+  const { server, sink, log } = source;
+  sink.take("services");
+  server.switches.tokens = new Map([["two", "system:kube-proxy"]]);
+  server.cutConnections();
+  await until("the complaints", () => log.errors().length === 4);
+  const requests = server.requests.length;
+  writeFileSync(path, "neither");
+  await until("another attempt", () => server.requests.length > requests);
+  writeFileSync(path, "two");
+  server.put("services", service(70));
+  await until("the service", () => sink.state.services.has("default/svc-70"));
+});
+
+test("after an outage one watch that gets through wakes the others, and a history that is gone is no error", async (t) => {
+  const clock = fastClock(20);
+  // Turns have timers, so whatever sleeps now is woken or stays where it is.
+  const sleep: Clock["sleep"] = (delayMs, signal) => clock.sleep(delayMs <= 1_000 ? delayMs : 1e9, signal);
+  const source = await start(t, { clock: { ...clock, sleep }, times: { shortWatchMs: 0 } });
+  const { server, sink, log, problems } = source;
+  await until("the watches", () => server.watches().length === 4);
+  sink.take("services");
+  await server.shutDown();
+  await until("the complaints", () => log.errors().length === 4);
+  server.switches.fault = ({ plural }) => (plural === "services" ? { kind: "status", code: 503 } : undefined);
+  server.put("services", service(70));
+  server.delete("services", service(2));
+  await server.restart();
+  await until("the services to be refused", () => server.seen("watch", "services").length > 1);
+  await until("the others", () => server.watches().length === 3);
+  await until("the services to rest", () => log.lines.some(({ error }) => error.includes("503")));
+  server.switches.fault = () => undefined;
+  // Not every answer wakes: the first one after a while does.
+  await until("the services to be woken", () => {
+    for (const watch of server.watches("servicecidrs")) watch.end();
+    return server.watches("services").length === 1;
+  });
+  await until("the deletion", () => !sink.state.services.has("default/svc-2"));
+  assert.deepEqual(sink.take("services").toSorted(), ["add default/svc-70", "delete default/svc-2"]);
+  assert.deepEqual(
+    log.errors().filter((line) => /410|Expired|too old/.test(line)),
+    [],
+  );
+  await until("health", () => problems.filter(([, problem]) => problem === undefined).length >= 4);
+});
+
 /** A clock that notes what is waited for. */
 function notingClock() {
   const clock = fastClock(100);
@@ -424,7 +488,8 @@ test("a slow server is waited for, and its objects are used as they come", async
 });
 
 test("a server that ends every watch at once is not asked on and on", async (t) => {
-  const source = await start(t);
+  // A hundredth of that: "at once" also on a machine that is busy.
+  const source = await start(t, { times: { shortWatchMs: 30_000 } });
   const { server } = source;
   await until("the watches", () => server.watches().length === 4);
   server.switches.watchTimeoutMs = 0;

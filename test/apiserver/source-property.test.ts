@@ -119,7 +119,7 @@ function visible(server: TestApiServer, plural: "services" | "endpointslices"): 
 
 async function runHistory(lifetime: Lifetime, steps: readonly Step[], hasWatchList: boolean): Promise<void> {
   const source = await startSource(lifetime, {
-    times: { watchIdleMs: 120, listIdleMs: 100, streamIdleMs: 8_000 },
+    times: { watchTimeoutMs: 10_000, watchGraceMs: 2_000, listIdleMs: 100, streamIdleMs: 8_000 },
     prepare: (server) => {
       server.switches.hasWatchList = hasWatchList;
       server.put("nodes", node("node-a"));

@@ -44,6 +44,8 @@ export interface ServerSwitches {
   hasPages: boolean;
   /** Time limit of watches, whatever they ask for. */
   watchTimeoutMs: number | undefined;
+  /** How long a second is that watches ask for. */
+  secondMs: number;
 }
 
 export interface TestApiServerOptions {
@@ -67,6 +69,7 @@ export class TestApiServer {
     refusesOldWatches: false,
     hasPages: true,
     watchTimeoutMs: undefined,
+    secondMs: 1_000,
   };
   readonly pages: ListPages;
   readonly #server: Server;
@@ -115,6 +118,11 @@ export class TestApiServer {
   /** Open connections. */
   get connections(): number {
     return this.#sockets.size;
+  }
+
+  /** The clients' ports of open connections. */
+  get clientPorts(): readonly number[] {
+    return [...this.#sockets].flatMap(({ remotePort }) => remotePort ?? []);
   }
 
   /** Open watches, of one resource or of all. */
@@ -297,7 +305,8 @@ export class TestApiServer {
       allowsBookmarks: query.get("allowWatchBookmarks") === "true",
     });
     this.#watches.add(watch);
-    const timeoutMs = this.switches.watchTimeoutMs ?? Number(query.get("timeoutSeconds") ?? 1800) * 1000;
+    const timeoutMs =
+      this.switches.watchTimeoutMs ?? Number(query.get("timeoutSeconds") ?? 1800) * this.switches.secondMs;
     const timer = setTimeout(() => watch.end(), timeoutMs);
     response.on("close", () => {
       clearTimeout(timer);

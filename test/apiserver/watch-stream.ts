@@ -36,9 +36,12 @@ export class WatchStream {
 
   /** Everything that is there, as additions. */
   sendInitial(): void {
-    for (const version of this.#options.store.objects(this.plural).values()) {
-      if (this.#options.isSelected(version.object)) this.#sendObject("ADDED", version);
-    }
+    const { body, store, isSelected } = this.#options;
+    body.inOnePiece(() => {
+      for (const version of store.objects(this.plural).values()) {
+        if (isSelected(version.object)) this.#sendObject("ADDED", version);
+      }
+    });
   }
 
   /** What happened after a version; the caller knows that it is not forgotten. */

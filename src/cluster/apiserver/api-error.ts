@@ -30,6 +30,11 @@ export interface ApiErrorFacts {
   readonly detail: string;
   /** HTTP status; `undefined` without an answer. */
   readonly status?: number | undefined;
+  /**
+   * How far a request came that has no answer: nothing took the connection (`absent`), or it was sent and waited for in
+   * vain (`unanswered`).
+   */
+  readonly reached?: "absent" | "unanswered" | undefined;
   /** The server asked to be left alone for so long. */
   readonly retryAfterMs?: number | undefined;
 }

@@ -4,6 +4,7 @@ import type { Clock } from "../../sync/clock.ts";
 import type { ObjectKind, ObjectKinds, ObjectSink, ObjectSource } from "../object-source.ts";
 import type { EventSubject } from "./event-object.ts";
 import type { OnHeard } from "./last-heard.ts";
+import { Recovery } from "./recovery.ts";
 import { Reflector, type ReflectorTimes } from "./reflector.ts";
 import { CLUSTER_RESOURCES, nodeResource, type WatchedResource } from "./resources.ts";
 import type { Transport } from "./transport.ts";
@@ -63,12 +64,13 @@ async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink
   const ended = AbortSignal.any([signal, failed.signal]);
   const reflect = async <K extends ObjectKind>(resource: WatchedResource<K>): Promise<void> => {
     try {
-      await follow(resource, options, records, sink, ended);
+      await follow(resource, { ...options, recovery }, records, sink, ended);
     } catch (error) {
       failed.abort();
       throw error;
     }
   };
+  const recovery = new Recovery(options.clock, options.random ?? Math.random);
   const [services, endpointSlices, serviceCIDRs] = CLUSTER_RESOURCES;
   try {
     const node = reflect(nodeResource(nodeName));
@@ -87,18 +89,19 @@ async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink
 
 async function follow<K extends ObjectKind>(
   resource: WatchedResource<K>,
-  options: ApiSourceOptions,
+  options: ApiSourceOptions & { readonly recovery: Recovery },
   records: Records,
   sink: ObjectSink,
   signal: AbortSignal,
 ): Promise<void> {
-  const { transport, clock, log, resyncPeriodMs, streamsLists, onProblem, times, random } = options;
+  const { transport, recovery, clock, log, resyncPeriodMs, streamsLists, onProblem, times, random } = options;
   const { controller, plural } = resource;
   log.info(`Starting ${controller} controller`);
   log.info("Waiting for caches to sync", { controller });
   const reflector = new Reflector({
     resource,
     transport,
+    recovery,
     clock,
     log,
     resyncPeriodMs,

@@ -19,6 +19,11 @@ export class Backoff {
     this.#random = random;
   }
 
+  /** All is well again: the next failure counts as the first. */
+  reset(): void {
+    this.#nextMs = FIRST_MS;
+  }
+
   /** The time to wait now, in milliseconds: up to twice the step, so that nodes do not come back all at once. */
   next(): number {
     const nowMs = this.#clock.monotonicMs();

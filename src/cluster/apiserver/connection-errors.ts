@@ -4,9 +4,12 @@ import { ApiError, type ApiErrorCode } from "./api-error.ts";
 interface Meaning {
   readonly code: ApiErrorCode;
   readonly hint: string;
+  /** Nothing took the connection. */
+  readonly isAbsent?: boolean;
 }
 
 const unreachable = (hint: string): Meaning => ({ code: "unreachable", hint });
+const absent = (hint: string): Meaning => ({ code: "unreachable", hint, isAbsent: true });
 const tls = (hint: string): Meaning => ({ code: "tls", hint });
 
 const WRONG_CA = tls("the certificate is signed by an unknown authority: check certificate-authority");
@@ -21,11 +24,11 @@ const MAX_NAMES_CHARS = 300;
 
 /** By the error codes of Node.js, which are those of libuv and OpenSSL. */
 const MEANINGS: Readonly<Record<string, Meaning>> = {
-  ECONNREFUSED: unreachable("nothing listens there: check that the API server runs and that the address is right"),
+  ECONNREFUSED: absent("nothing listens there: check that the API server runs and that the address is right"),
   ENOTFOUND: unreachable("the host name does not exist: check the server's address and DNS"),
   EAI_AGAIN: unreachable("the host name cannot be looked up now: check DNS"),
-  EHOSTUNREACH: unreachable("there is no route to it: check the node's network"),
-  ENETUNREACH: unreachable("there is no route to it: check the node's network"),
+  EHOSTUNREACH: absent("there is no route to it: check the node's network"),
+  ENETUNREACH: absent("there is no route to it: check the node's network"),
   ETIMEDOUT: { code: "timeout", hint: "it does not answer: check the network between the node and the API server" },
   ECONNRESET: unreachable("the connection was cut"),
   ERR_STREAM_PREMATURE_CLOSE: unreachable("the connection was cut"),
@@ -63,7 +66,9 @@ export function connectionError(request: string, server: string, error: unknown)
   const code = codeOf(error);
   const said = textOf(error);
   const meaning = MEANINGS[code] ?? fallback(code, said);
-  return new ApiError(meaning.code, { request, detail: `${server}: ${said}: ${meaning.hint}` }, { cause: error });
+  const detail = `${server}: ${said}: ${meaning.hint}`;
+  const reached = meaning.isAbsent === true ? "absent" : undefined;
+  return new ApiError(meaning.code, { request, detail, reached }, { cause: error });
 }
 
 function fallback(code: string, said: string): Meaning {

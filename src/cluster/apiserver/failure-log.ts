@@ -27,12 +27,17 @@ export class FailureLog {
     this.#onProblem = onProblem;
   }
 
+  /** A failure that the protocol provides for, and that is dealt with at once: only said at verbosity 2. */
+  expected(error: ApiError): void {
+    this.#log.v(2, "Watch ended", { reason: error.message });
+  }
+
   /** @param isHarmless when this is ordinary as long as one of the next attempts works: only said at verbosity 2. */
   failed(error: ApiError, isHarmless: boolean): void {
     const nowMs = this.#clock.monotonicMs();
     if (this.#standing === undefined && isHarmless && this.#harmlessInRow < MAX_HARMLESS_IN_ROW) {
       this.#harmlessInRow++;
-      this.#log.v(2, "Watch ended", { reason: error.message });
+      this.expected(error);
       return;
     }
     const reason = `${error.code} ${error.facts.status ?? ""}`;
@@ -40,7 +45,7 @@ export class FailureLog {
     const standing = this.#standing;
     standing.count++;
     if (standing.reason === reason && nowMs - standing.saidAtMs < REMIND_AFTER_MS) {
-      this.#log.v(2, "Failed to watch", { reason: error.message, attempts: standing.count });
+      this.#log.v(4, "Failed to watch", { reason: error.message, attempts: standing.count });
       return;
     }
     standing.reason = reason;

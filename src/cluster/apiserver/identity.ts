@@ -33,6 +33,8 @@ export interface Identity {
   current(): Promise<Credentials>;
   /** The server answered 401: everything is read again before the next request. */
   refused(): void;
+  /** Whether a file has something else in it by now. Not of plugins: they are asked before each attempt anyway. */
+  hasChanged(): Promise<boolean>;
 }
 
 export interface IdentityOptions {
@@ -103,12 +105,18 @@ export function createIdentity(options: IdentityOptions): Identity {
     refused() {
       for (const part of [ca, certificate, key, authentication]) part?.expire();
     },
+    async hasChanged() {
+      const parts = [ca, certificate, key, authentication];
+      const changed = await Promise.all(parts.map((part) => part?.hasChanged()));
+      return changed.includes(true);
+    },
   };
 }
 
 interface Source<T> {
   read(): Promise<T>;
   expire(): void;
+  hasChanged(): Promise<boolean>;
 }
 
 function source<T>(
@@ -129,7 +137,15 @@ function source<T>(
       cause: error,
     });
   }
-  return { read: () => Promise.resolve(value), expire() {} };
+  return { read: () => Promise.resolve(value), ...CONSTANT };
+}
+
+const CONSTANT = { expire() {}, hasChanged: () => Promise.resolve(false) };
+
+interface Authenticator {
+  current(): Promise<AuthenticationState>;
+  expire(): void;
+  hasChanged(): Promise<boolean>;
 }
 
 interface AuthenticationState {
@@ -137,13 +153,10 @@ interface AuthenticationState {
   readonly given?: { readonly certificate: string; readonly key: string } | undefined;
 }
 
-function createAuthentication(
-  options: IdentityOptions,
-  caText: () => Promise<string | undefined>,
-): { current(): Promise<AuthenticationState>; expire(): void } {
+function createAuthentication(options: IdentityOptions, caText: () => Promise<string | undefined>): Authenticator {
   const { config, clock, log } = options;
   const { authentication } = config;
-  const fixed = (state: AuthenticationState) => ({ current: () => Promise.resolve(state), expire() {} });
+  const fixed = (state: AuthenticationState) => ({ current: () => Promise.resolve(state), ...CONSTANT });
   switch (authentication.kind) {
     case "none":
       return fixed({});
@@ -162,7 +175,11 @@ function createAuthentication(
         clock,
         log,
       });
-      return { current: async () => ({ authorization: `Bearer ${await file.read()}` }), expire: () => file.expire() };
+      return {
+        current: async () => ({ authorization: `Bearer ${await file.read()}` }),
+        expire: () => file.expire(),
+        hasChanged: () => file.hasChanged(),
+      };
     }
     case "exec": {
       const { plugin } = authentication;
@@ -180,6 +197,7 @@ function createAuthentication(
           return { authorization: token === undefined ? undefined : `Bearer ${token}`, given: certificate };
         },
         expire: () => program.expire(),
+        hasChanged: CONSTANT.hasChanged,
       };
     }
   }

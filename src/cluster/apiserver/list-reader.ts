@@ -24,6 +24,8 @@ export interface ListPageOptions<K extends ObjectKind> {
   readonly cache: ObjectCache<K>;
   readonly query: Readonly<Record<string, string>>;
   readonly idleMs: number;
+  /** The server has begun to answer with what may be a list. */
+  readonly onOpen: () => void;
 }
 
 /**
@@ -33,7 +35,7 @@ export interface ListPageOptions<K extends ObjectKind> {
  * then nothing may be deleted for not being in it.
  */
 export async function readListPage<K extends ObjectKind>(
-  { resource, transport, cache, query, idleMs }: ListPageOptions<K>,
+  { resource, transport, cache, query, idleMs, onOpen }: ListPageOptions<K>,
   signal: AbortSignal,
 ): Promise<PageHead> {
   const request = `list ${resource.plural}`;
@@ -45,6 +47,7 @@ export async function readListPage<K extends ObjectKind>(
     signal,
   );
   requireJson(response.contentType, garbage);
+  onOpen();
   let strangers = 0;
   const items = new ListItems(MAX_OBJECT_BYTES, (item) => {
     if (!takeItem(resource, cache, item)) strangers++;

@@ -11,6 +11,7 @@ import { Backoff } from "./backoff.ts";
 import { FailureLog, type OnProblem } from "./failure-log.ts";
 import { readListPage } from "./list-reader.ts";
 import { ObjectCache } from "./object-cache.ts";
+import type { Recovery } from "./recovery.ts";
 import type { WatchedResource } from "./resources.ts";
 import type { Transport } from "./transport.ts";
 import { followWatch } from "./watch-reader.ts";
@@ -22,11 +23,6 @@ export interface ReflectorTimes {
   readonly listIdleMs: number;
   /** Longest silence of a streamed list before it is over, after which pages are tried. */
   readonly streamIdleMs: number;
-  /**
-   * Longest silence of a watch: bookmarks come about once a minute, so after twice the time something in between has
-   * died. A server that sends none only costs one more request per period.
-   */
-  readonly watchIdleMs: number;
   /** Watches last between this time and twice as long. */
   readonly watchTimeoutMs: number;
   /** How much longer than agreed a watch may take to end. */
@@ -38,13 +34,20 @@ export interface ReflectorTimes {
 const TIMES: ReflectorTimes = {
   listIdleMs: 60_000,
   streamIdleMs: 60_000,
-  watchIdleMs: 120_000,
   watchTimeoutMs: 300_000,
   watchGraceMs: 30_000,
   shortWatchMs: 1_000,
 };
 
 const PAGE_SIZE = "500";
+/** The list after a lost history begins within this time, for all nodes lose it in the same moment. */
+const LIST_SPREAD_MS = 1_000;
+/** How often a history may be lost before there is a proper watch again, until that is a failure like any other. */
+const MAX_FRESH_STARTS = 2;
+/** How often in a row the server may say itself when to come again; upstream's. */
+const MAX_ASKED = 10;
+const ASKED_JITTER = 0.25;
+const SHORTEST_ASKED_MS = 500;
 
 // Why we end a watch ourselves.
 const OVERDUE = "overdue";
@@ -53,6 +56,12 @@ const STUCK = "stuck";
 /** After these a watch cannot go on from where it was. */
 const LIST_AGAIN: readonly ApiErrorCode[] = ["expired", "version_too_large", "refused", "not_found", "garbage"];
 const EXPIRED: readonly ApiErrorCode[] = ["expired"];
+/** The server works and has another history than this one: nothing to wait for. */
+const OTHER_HISTORY: readonly ApiErrorCode[] = ["expired", "version_too_large"];
+/** Nothing answered. */
+const NO_ANSWER: readonly ApiErrorCode[] = ["unreachable", "timeout"];
+/** New files may help. */
+const CREDENTIALS: readonly ApiErrorCode[] = ["unauthorized", "credentials", "tls"];
 /** A streaming list that fails in one of these ways may still work as pages. */
 const TRY_PAGES: readonly ApiErrorCode[] = [...LIST_AGAIN, "server_error", "timeout"];
 /** What happens to every watch now and then. */
@@ -64,6 +73,8 @@ export interface ReflectorOptions<K extends ObjectKind> {
   readonly resource: WatchedResource<K>;
   readonly transport: Transport;
   readonly sink: ObjectSink;
+  /** Shared by all reflectors of the server. */
+  readonly recovery: Recovery;
   /** How often everything is delivered again as updates; 0 for never. */
   readonly resyncPeriodMs: number;
   readonly clock: Clock;
@@ -84,7 +95,10 @@ export class Reflector<K extends ObjectKind> {
   readonly #random: () => number;
   readonly #cache: ObjectCache<K>;
   readonly #failures: FailureLog;
-  readonly #backoff: Backoff;
+  /** After refusals, until the server answers as it should. */
+  readonly #refusals: Backoff;
+  /** After answers that began well and were of no use. */
+  readonly #letdowns: Backoff;
   /** Everything up to it has been delivered; empty before the first list. */
   #version = "";
   /** The server does not know that version (any more): ask for the newest state. */
@@ -96,6 +110,14 @@ export class Reflector<K extends ObjectKind> {
   #isOpen = false;
   /** It has also brought something, or lasted for a while. */
   #isSteady = false;
+  /** The last request was answered as it should be, whatever came of it. */
+  #isAnswered = false;
+  /** A random wait came before the last request. */
+  #isSpread = false;
+  /** Times that the history was lost since there was a proper watch. */
+  #freshStarts = 0;
+  /** Times that the server said when to come again, since it last answered. */
+  #asked = 0;
 
   constructor(options: ReflectorOptions<K>) {
     const { resource, sink, clock, random = Math.random, onProblem = () => {} } = options;
@@ -106,7 +128,8 @@ export class Reflector<K extends ObjectKind> {
     this.#streamsLists = options.streamsLists ?? true;
     this.#cache = new ObjectCache(resource, sink, log);
     this.#failures = new FailureLog(log, clock, onProblem);
-    this.#backoff = new Backoff(clock, random);
+    this.#refusals = new Backoff(clock, random);
+    this.#letdowns = new Backoff(clock, random);
   }
 
   /** The object as last delivered. @param key `namespace/name`, or the name. */
@@ -134,6 +157,7 @@ export class Reflector<K extends ObjectKind> {
   async #turn(signal: AbortSignal): Promise<void> {
     this.#isOpen = false;
     this.#isSteady = false;
+    this.#isAnswered = false;
     if (!this.#mustList) return await this.#watch({ resourceVersion: this.#version }, signal);
     if (this.#streamsLists && (await this.#streamList(signal))) return;
     await this.#listPages(signal);
@@ -164,7 +188,7 @@ export class Reflector<K extends ObjectKind> {
     const { resource, transport } = this.#options;
     const idleMs = this.#times.listIdleMs;
     const read = (query: Readonly<Record<string, string>>) =>
-      readListPage({ resource, transport, cache: this.#cache, query, idleMs }, signal);
+      readListPage({ resource, transport, cache: this.#cache, query, idleMs, onOpen: () => this.#answered() }, signal);
     this.#cache.beginList();
     const first = await read(this.#firstPage());
     let token = first.continueToken;
@@ -208,7 +232,7 @@ export class Reflector<K extends ObjectKind> {
 
   async #watch(query: Readonly<Record<string, string>>, signal: AbortSignal, onInitialEnd?: () => void): Promise<void> {
     const { clock, resource, transport } = this.#options;
-    const { watchTimeoutMs, watchGraceMs, watchIdleMs, streamIdleMs, shortWatchMs } = this.#times;
+    const { watchTimeoutMs, watchGraceMs, streamIdleMs, shortWatchMs } = this.#times;
     const timeoutSeconds = Math.max(1, Math.floor((watchTimeoutMs * (1 + this.#random())) / 1000));
     const end = new AbortController();
     const overdue = clock.setTimer(timeoutSeconds * 1000 + watchGraceMs, () => end.abort(OVERDUE));
@@ -224,7 +248,6 @@ export class Reflector<K extends ObjectKind> {
           transport,
           cache: this.#cache,
           query: { ...query, timeoutSeconds: String(timeoutSeconds) },
-          idleMs: watchIdleMs,
           onProgress: () => {
             initial?.alive();
             this.#options.onHeard?.();
@@ -244,6 +267,7 @@ export class Reflector<K extends ObjectKind> {
           onOpen: () => {
             this.#options.onHeard?.();
             this.#isOpen = true;
+            this.#answered();
             steady = clock.setTimer(shortWatchMs, () => this.#works());
           },
         },
@@ -266,19 +290,59 @@ export class Reflector<K extends ObjectKind> {
   #works(): void {
     if (this.#mustList) return;
     this.#isSteady = true;
+    this.#isSpread = false;
+    this.#freshStarts = 0;
     this.#failures.succeeded();
+  }
+
+  /** The server does what it is asked for. */
+  #answered(): void {
+    this.#isAnswered = true;
+    this.#asked = 0;
+    this.#refusals.reset();
+    this.#options.recovery.answered();
   }
 
   async #recover(error: ApiError, signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
-    const isOrdinary = this.#isOpen && isApiError(error, ...ORDINARY_ENDS);
-    this.#failures.failed(error, isOrdinary || error.code === "expired");
+    // Something in between may hold answers back until there is a piece of their body. A list has one.
+    const isHeldBack = !this.#mustList && error.facts.reached === "unanswered";
+    const isOrdinary = isHeldBack || (this.#isOpen && isApiError(error, ...ORDINARY_ENDS));
     // Of a watch, `expired` says that what followed its version is forgotten; of a list, that the version is.
     const lost: readonly ApiErrorCode[] = ["version_too_large", "refused", ...(this.#mustList ? EXPIRED : [])];
     if (lost.includes(error.code)) this.#isVersionLost = true;
-    if (isApiError(error, ...LIST_AGAIN)) this.#mustList = true;
-    if (this.#isSteady && isApiError(error, ...CUTS)) return;
-    await clock.sleep(Math.max(this.#backoff.next(), error.facts.retryAfterMs ?? 0), signal);
+    if (isHeldBack || isApiError(error, ...LIST_AGAIN)) this.#mustList = true;
+    if (isApiError(error, ...OTHER_HISTORY) && this.#freshStarts < MAX_FRESH_STARTS) {
+      this.#freshStarts++;
+      this.#failures.expected(error);
+      this.#answered();
+      if (!this.#isSpread) await clock.sleep(LIST_SPREAD_MS * this.#random(), signal);
+    } else {
+      this.#failures.failed(error, isOrdinary);
+      if (this.#isSteady && isApiError(error, ...CUTS)) return;
+      await this.#wait(error, signal);
+    }
+    this.#isSpread = true;
+  }
+
+  async #wait(error: ApiError, signal: AbortSignal): Promise<void> {
+    const { clock, recovery, transport } = this.#options;
+    const { reached, retryAfterMs } = error.facts;
+    if (this.#isAnswered) return await recovery.rest(this.#letdowns.next(), signal);
+    if (isApiError(error, ...NO_ANSWER)) return await recovery.turn(reached === "absent", signal);
+    if (retryAfterMs !== undefined) {
+      const isHeeded = ++this.#asked <= MAX_ASKED;
+      const atLeastMs = isHeeded ? SHORTEST_ASKED_MS : this.#refusals.next();
+      const spread = 1 + ASKED_JITTER * this.#random();
+      return await clock.sleep(Math.max(atLeastMs, retryAfterMs) * spread, signal);
+    }
+    if (!isApiError(error, ...CREDENTIALS)) return await recovery.rest(this.#refusals.next(), signal);
+    const mended = new AbortController();
+    const over = new AbortController();
+    const looking = transport.credentialsChanged(AbortSignal.any([signal, over.signal])).then(() => mended.abort());
+    await recovery.rest(this.#refusals.next(), signal, mended.signal);
+    over.abort();
+    await looking;
   }
 
   async #resync(signal: AbortSignal): Promise<void> {

@@ -49,6 +49,12 @@ export class RotatingFile<T> {
     }
   }
 
+  /** Whether the file says something else than what was last made use of. One that cannot be read now does not. */
+  async hasChanged(): Promise<boolean> {
+    const text = await readFile(this.#options.path, "utf8").catch(() => undefined);
+    return text !== undefined && text !== this.#known?.text;
+  }
+
   /** The next reading looks at the file again: the server did not accept what it said. */
   expire(): void {
     this.#readAtMs = Number.NEGATIVE_INFINITY;

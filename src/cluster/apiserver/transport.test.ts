@@ -139,6 +139,7 @@ test("a 401 makes the credentials be read again", async (t) => {
     refused: () => {
       token = "new";
     },
+    hasChanged: () => Promise.resolve(false),
   };
   const transport = client(server.url, server.authority.certificate, {}, { identity });
   await failure(read(transport));
@@ -220,6 +221,7 @@ test("a rotated CA is used for new connections", async (t) => {
     tls: { ca: config.text, rejectUnauthorized: true },
     current: () => Promise.resolve({ headers: {}, tls: identity.tls }),
     refused() {},
+    hasChanged: () => Promise.resolve(false),
   };
   const transport = client(first.url, config.text, {}, { identity });
   await read(transport);
@@ -280,7 +282,8 @@ test("credentials that cannot be sent are an error like any other", async (t) =>
   assert.equal(error.code, "credentials");
   assert.match(error.message, /must be single lines of plain text/);
   const tls = { ca, cert: "no certificate", key: "no key", rejectUnauthorized: true };
-  const identity = { current: () => Promise.resolve({ headers: {}, tls }), refused() {} };
+  const current = () => Promise.resolve({ headers: {}, tls });
+  const identity = { current, refused() {}, hasChanged: () => Promise.resolve(false) };
   assert.equal((await failure(read(client(server.url, ca, {}, { identity })))).code, "tls");
 });
 

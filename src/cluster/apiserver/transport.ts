@@ -4,11 +4,12 @@
  */
 import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
-import type { Socket } from "node:net";
+import { isIP, type Socket } from "node:net";
 import { pipeline } from "node:stream";
 import { createGunzip } from "node:zlib";
+import { detectDeadPeer } from "../../kernel/tcp-liveness.ts";
 import type { Clock } from "../../sync/clock.ts";
-import { ApiError } from "./api-error.ts";
+import { ApiError, type ApiErrorFacts } from "./api-error.ts";
 import { type ClientConfig, ClientConfigError } from "./client-config.ts";
 import { connectionError } from "./connection-errors.ts";
 import type { Credentials, Identity, TlsMaterial } from "./identity.ts";
@@ -24,8 +25,11 @@ export interface ApiRequest {
   /** With the query: `/api/v1/services?limit=500`. */
   readonly path: string;
   readonly body?: { readonly contentType: string; readonly text: string };
-  /** The longest silence in the middle of the answer, and before it unless that is longer than 75 seconds. */
-  readonly idleMs: number;
+  /**
+   * The longest silence in the middle of the answer, and before it unless that is longer than 75 seconds. Without one an
+   * answer may pause for any time: a connection that is dead is found by the kernel.
+   */
+  readonly idleMs?: number;
 }
 
 export interface ApiResponse {
@@ -58,18 +62,19 @@ export interface TransportOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
 }
 
-/**
- * After so long without traffic the kernel asks whether the peer is still there, ten times a second apart (what libuv
- * sets): a dead peer is noticed within 40 s even on a watch that has nothing to say.
- */
-const KEEP_ALIVE_PROBE_MS = 30_000;
-/** Longest time for a connection to come about; upstream's. */
+/** Longest time for a connection to come about, the name's lookup included; upstream's. */
 const CONNECT_LIMIT_MS = 30_000;
 /**
- * Longest time for the beginning of an answer. The API server itself gives up after a minute; and some proxies hold an
- * answer back until there is a piece of its body, for a quiet watch the bookmark that comes once a minute.
+ * Of that, longest time for the peer's first packet. The kernel sends a second SYN after one second and a third after
+ * three; beyond that its pauses double, and a server that is back would have to wait for the end of one.
  */
+const FIRST_PACKET_LIMIT_MS = 3_000;
+/** Longest silence in a TLS handshake; upstream's. */
+const HANDSHAKE_LIMIT_MS = 10_000;
+/** Longest time for the beginning of an answer. The API server itself gives up after a minute. */
 const ANSWER_LIMIT_MS = 75_000;
+/** How often files with credentials are looked at by those who wait for them. */
+const LOOK_AT_FILES_MS = 500;
 const MAX_ERROR_BODY_BYTES = 65_536;
 
 export class Transport {
@@ -125,6 +130,13 @@ export class Transport {
     if (config.authentication.kind !== "exec") await identity.current();
   }
 
+  /** Resolves when a file with credentials has something else in it than what was last sent, or when the signal aborts. */
+  async credentialsChanged(signal: AbortSignal): Promise<void> {
+    const { clock, identity } = this.#options;
+    while (!signal.aborted && !(await identity.hasChanged())) await clock.sleep(LOOK_AT_FILES_MS, signal);
+    if (!signal.aborted) identity.refused();
+  }
+
   /** Closes the connections that are not in use; those in use close when their requests end. */
   close(): void {
     if (this.#agent !== undefined) retire(this.#agent.agent);
@@ -165,7 +177,7 @@ export class Transport {
 
   #sendAndWait(request: ApiRequest, credentials: Credentials, signal: AbortSignal): Promise<Exchange> {
     const { config, userAgent } = this.#options;
-    const { method, body, idleMs } = request;
+    const { method, body, idleMs = Number.POSITIVE_INFINITY } = request;
     return new Promise((resolve) => {
       const sent: ClientRequest = (this.#isTls ? httpsRequest : httpRequest)({
         agent: this.#agentFor(credentials.tls),
@@ -191,20 +203,29 @@ export class Transport {
       const onAbort = (): void => stop(new Error("stopped"));
       signal.addEventListener("abort", onAbort, { once: true });
       sent.on("close", () => signal.removeEventListener("abort", onAbort));
-      let limitMs = Math.min(idleMs, CONNECT_LIMIT_MS);
-      const limit = (socket: Socket, ms: number): void => {
-        limitMs = Math.min(idleMs, ms);
-        socket.setTimeout(limitMs);
+      let silence: Silence = { limitMs: Math.min(idleMs, CONNECT_LIMIT_MS) };
+      const limit = (socket: Socket, { limitMs, reached }: Silence): void => {
+        silence = { limitMs: Math.min(idleMs, limitMs), reached };
+        socket.setTimeout(Number.isFinite(silence.limitMs) ? silence.limitMs : 0);
       };
+      const answer: Silence = { limitMs: ANSWER_LIMIT_MS, reached: "unanswered" };
       sent.on("socket", (socket) => {
-        if (socket.connecting) socket.once("connect", () => limit(socket, ANSWER_LIMIT_MS));
-        else limit(socket, ANSWER_LIMIT_MS);
+        if (!socket.connecting) {
+          limit(socket, answer);
+          return;
+        }
+        followConnection(socket, config.server.hostname, (limitMs) => limit(socket, { limitMs, reached: "absent" }));
+        socket.once("connect", () => {
+          detectDeadPeer(socket);
+          limit(socket, this.#isTls ? { limitMs: HANDSHAKE_LIMIT_MS } : answer);
+        });
+        socket.once("secureConnect", () => limit(socket, answer));
       });
-      sent.on("timeout", () => stop(silence(titleOf(request), this.#host, limitMs)));
+      sent.on("timeout", () => stop(silenceError(titleOf(request), this.#host, silence)));
       sent.on("error", (failure) => resolve({ response: undefined, failure, wasReused: sent.reusedSocket }));
       sent.on("response", (incoming) => {
         response = incoming;
-        limit(incoming.socket, idleMs);
+        limit(incoming.socket, { limitMs: idleMs });
         // Between here and the first reader, an error must not end the process.
         incoming.on("error", () => {});
         resolve({ response: incoming, failure: undefined, wasReused: false });
@@ -246,7 +267,6 @@ export class Transport {
     const proxy = proxyFor(config.server, config.proxyUrl, env);
     const options = {
       keepAlive: true,
-      keepAliveMsecs: KEEP_ALIVE_PROBE_MS,
       ...(proxy === undefined ? {} : { proxyEnv: { HTTPS_PROXY: proxy, HTTP_PROXY: proxy } }),
     };
     const agent = tls === undefined ? new HttpAgent(options) : new HttpsAgent({ ...options, ...copyOf(tls) });
@@ -275,9 +295,22 @@ function titleOf({ verb, resource }: ApiRequest): string {
   return `${verb} ${resource}`;
 }
 
-function silence(request: string, host: string, idleMs: number): ApiError {
-  const detail = `${host}: nothing came for ${Math.round(idleMs / 1000)} s: check the network and the API server`;
-  return new ApiError("timeout", { request, detail });
+/** How long nothing may come now, and how far the request has come by then. */
+interface Silence {
+  readonly limitMs: number;
+  readonly reached?: ApiErrorFacts["reached"];
+}
+
+function silenceError(request: string, host: string, { limitMs, reached }: Silence): ApiError {
+  const detail = `${host}: nothing came for ${Math.round(limitMs / 1000)} s: check the network and the API server`;
+  return new ApiError("timeout", { request, detail, reached });
+}
+
+/** Limits the wait for the peer's first packet, from when its address is known. */
+function followConnection(socket: Socket, hostname: string, limit: (limitMs: number) => void): void {
+  socket.on("connectionAttempt", () => limit(FIRST_PACKET_LIMIT_MS));
+  // The attempt at an address that is no name has begun by now.
+  if (isIP(hostname.replace(/^\[|\]$/g, "")) !== 0) limit(FIRST_PACKET_LIMIT_MS);
 }
 
 /** The lists are read-only here, and Node's types want their own. */

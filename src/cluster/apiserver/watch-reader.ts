@@ -18,7 +18,6 @@ export interface WatchOptions<K extends ObjectKind> {
   readonly transport: Transport;
   readonly cache: ObjectCache<K>;
   readonly query: Readonly<Record<string, string>>;
-  readonly idleMs: number;
   /** Something has come. */
   readonly onProgress: () => void;
   /** The events begin with everything that is there; told when that was all. */
@@ -39,12 +38,9 @@ export async function followWatch<K extends ObjectKind>(
   options: WatchOptions<K>,
   signal: AbortSignal,
 ): Promise<number> {
-  const { resource, transport, query, idleMs } = options;
+  const { resource, transport, query } = options;
   const path = pathOf(resource, { ...query, watch: "true", allowWatchBookmarks: "true" });
-  const response = await transport.send(
-    { verb: "watch", resource: resource.plural, method: "GET", path, idleMs },
-    signal,
-  );
+  const response = await transport.send({ verb: "watch", resource: resource.plural, method: "GET", path }, signal);
   const events = new WatchEvents(options);
   requireJson(response.contentType, (detail) => events.garbage(detail));
   options.onOpen();

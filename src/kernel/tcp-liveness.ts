@@ -1,0 +1,35 @@
+/**
+ * Lets the kernel find out that the other end of a TCP connection is gone, with or without data on the way. A firewall that
+ * forgot the connection and a machine that lost its power say nothing, and a reader could wait for ever.
+ */
+import type { Socket } from "node:net";
+import { libc } from "./netlink/libc.ts";
+
+/** After so long without traffic the kernel asks, … */
+const PROBE_AFTER_MS = 30_000;
+/** … so often in between, … */
+const PROBE_EVERY_MS = 2_000;
+/** … and gives up after so many questions: 40 s in all. */
+const PROBES = 5;
+/** Data that is not acknowledged for so long ends the connection, too; the kernel's own patience is a quarter of an hour. */
+const UNACKNOWLEDGED_MS = 40_000;
+
+const IPPROTO_TCP = 6;
+const TCP_USER_TIMEOUT = 18;
+
+/** Ends the connected socket with ETIMEDOUT within 40 s after its peer has become unreachable. */
+export function detectDeadPeer(socket: Socket): void {
+  socket.setKeepAlive(true, PROBE_AFTER_MS, PROBE_EVERY_MS, PROBES);
+  const fd = descriptorOf(socket);
+  if (fd === undefined) return;
+  const value = new Uint8Array(new Uint32Array([UNACKNOWLEDGED_MS]).buffer);
+  // A kernel that refuses leaves what the probes find, which is nearly everything.
+  libc().setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, value, value.length);
+}
+
+/** Node has no way to ask for it. */
+function descriptorOf(socket: object): number | undefined {
+  const handle: unknown = "_handle" in socket ? socket._handle : undefined;
+  if (typeof handle !== "object" || handle === null || !("fd" in handle)) return undefined;
+  return typeof handle.fd === "number" && handle.fd >= 0 ? handle.fd : undefined;
+}

@@ -1,0 +1,89 @@
+/** A network that forgets a connection: no packet of it arrives any more, in either direction, and nothing says so. */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { test } from "node:test";
+import { createApiClient } from "../../src/cluster/apiserver/api-client.ts";
+import { ApiError } from "../../src/cluster/apiserver/api-error.ts";
+import { recordingLog } from "../../src/cluster/apiserver/testing/recording-log.ts";
+import type { ApiRequest, ApiResponse } from "../../src/cluster/apiserver/transport.ts";
+import { systemClock } from "../../src/sync/clock.ts";
+import { inNetns } from "../support/in-netns.ts";
+import { PATIENCE } from "../support/patience.ts";
+import { node, service } from "./example-objects.ts";
+import { startSource, until } from "./source-under-test.ts";
+import type { TestApiServer } from "./test-api-server.ts";
+
+/** Upstream's: HTTP/2 pings after 30 s, answered within 15 s. */
+const LIMIT_MS = 45_000;
+const never = new AbortController().signal;
+const LIST: ApiRequest = { verb: "list", resource: "services", method: "GET", path: "/api/v1/services" };
+
+/** Drops every packet of the connections that are open now; new ones work. */
+function forgetConnections(server: TestApiServer): void {
+  const ports = server.clientPorts.join(", ");
+  const rules = ["sport", "dport"].map((side) => `add rule inet kpts-half-open input tcp ${side} { ${ports} } drop`);
+  const input = [
+    "add table inet kpts-half-open",
+    "flush table inet kpts-half-open",
+    "add chain inet kpts-half-open input { type filter hook input priority -300; }",
+    ...rules,
+  ].join("\n");
+  execFileSync("nft", ["-f", "-"], { input });
+}
+
+async function readAll({ body }: ApiResponse): Promise<void> {
+  for await (const chunk of body) void chunk;
+}
+
+inNetns(import.meta.url, { name: "halfopen", timeoutMs: 150_000 }, () => {
+  test("a connection that is dead is found within 45 s, quiet watches and sent requests alike", async (t) => {
+    const source = await startSource(t, {
+      clock: systemClock,
+      prepare: (s) => s.put("nodes", node("node-a")),
+    });
+    const { server, sink, log } = source;
+    const client = createApiClient({
+      config: {
+        server: new URL(server.url),
+        ca: { kind: "data", text: server.authority.certificate },
+        isServerVerified: true,
+        serverName: undefined,
+        proxyUrl: undefined,
+        clientCertificate: undefined,
+        authentication: { kind: "none" },
+        impersonation: {},
+      },
+      qps: -1,
+      burst: 0,
+      version: "v1.36.2",
+      clock: systemClock,
+      log: recordingLog(),
+    });
+    const transport = client.newTransport();
+    t.after(async () => transport.close());
+    await readAll(await transport.send(LIST, never));
+    await until("the watches", () => server.watches().length === 4);
+    const watches = server.requests.length;
+    assert.equal(server.connections, 5);
+
+    forgetConnections(server);
+    server.put("services", service(1));
+    const startMs = performance.now();
+    const sent = transport.send(LIST, never).then(readAll);
+    const sentMs = sent.then(
+      () => assert.fail("it was answered"),
+      (error: unknown) => {
+        assert.ok(error instanceof ApiError && error.code === "timeout", String(error));
+        return performance.now() - startMs;
+      },
+    );
+    await until("the change", () => sink.state.services.has("default/svc-1"), 2 * LIMIT_MS * PATIENCE);
+    const watchMs = performance.now() - startMs;
+    await until("all watches anew", () => server.requests.length >= watches + 4, LIMIT_MS);
+    const allMs = performance.now() - startMs;
+    t.diagnostic(`request ${await sentMs} ms, first change ${watchMs} ms, all watches anew ${allMs} ms`);
+    assert.ok((await sentMs) <= LIMIT_MS * PATIENCE, `a request that was sent: ${await sentMs} ms`);
+    assert.ok(allMs <= LIMIT_MS * PATIENCE, `quiet watches: ${allMs} ms`);
+    assert.deepEqual(log.complaints(), [], "that is ordinary");
+  });
+});
