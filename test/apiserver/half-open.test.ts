@@ -56,6 +56,7 @@ inNetns(import.meta.url, { name: "halfopen", timeoutMs: 150_000 }, () => {
       qps: -1,
       burst: 0,
       version: "v1.36.2",
+      product: "kube-proxy-ts/1.2.3 (abc)",
       clock: systemClock,
       log: recordingLog(),
     });
