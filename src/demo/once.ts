@@ -2,8 +2,8 @@
 
 import { type Block, totalsOf } from "./results.ts";
 import type { Session } from "./session.ts";
-import { type Line, segment } from "./styled-line.ts";
-import { failureLines, summaryLine, tableLines } from "./table.ts";
+import { type Line, segment } from "./view/styled-line.ts";
+import { failureLines, summaryLine, tableLines } from "./view/table.ts";
 
 /** Starting the program and the first sync take a second; a busy machine gets more. */
 const FIRST_SYNC_TIMEOUT_MS = 30_000;

@@ -1,4 +1,5 @@
 /** What the demo knows of each service port: the data that the table shows. */
+import type { IpFamily } from "../net/ip.ts";
 import type { Position, Target } from "./expectations.ts";
 import type { Judgement } from "./judgement.ts";
 
@@ -8,6 +9,15 @@ export interface Cell {
   /** What the last pass found, to show until this one knows. */
   previous: Judgement | undefined;
   requests: number;
+  /** What must be met, in words; empty until it was asked for. */
+  expected: string;
+}
+
+/** An endpoint of a service port in one family: where it runs, whether it may answer, how many answers came from it. */
+export interface PodShare {
+  readonly place: string;
+  readonly state: string;
+  answers: number;
 }
 
 export interface Row {
@@ -22,8 +32,8 @@ export interface Block {
   /** `NodePort`, `external Local`, … */
   readonly traits: readonly string[];
   readonly rows: readonly Row[];
-  /** Every endpoint of the port: where it runs, whether it may answer, how many answers came from it. */
-  readonly pods: Map<string, { readonly place: string; readonly state: string; answers: number }>;
+  /** The endpoints of the families that the service has, by name. */
+  readonly pods: Map<IpFamily, Map<string, PodShare>>;
   /** Why the port cannot be asked; empty when it can. */
   readonly note: string;
   /** Differs whenever the service port or its endpoints do. */

@@ -5,12 +5,13 @@ import { fileURLToPath } from "node:url";
 import { type DemoOptions, helpText, parseDemoArguments } from "./arguments.ts";
 import { missingForMode, missingForTopology } from "./kernel-capabilities.ts";
 import { runLive } from "./live.ts";
-import { pictureOf, printSettled, throttled } from "./live-view.ts";
 import type { DemoMode } from "./modes.ts";
 import { runOnce } from "./once.ts";
-import { Screen } from "./screen.ts";
 import { Session } from "./session.ts";
-import { type Line, printLine } from "./styled-line.ts";
+import { Browser } from "./view/browser.ts";
+import { pictureOf, printSettled, throttled } from "./view/live-view.ts";
+import { Screen } from "./view/screen.ts";
+import { type Line, printLine } from "./view/styled-line.ts";
 
 // The same place relative to src/demo and dist/demo.
 const examples = fileURLToPath(new URL("../../examples", import.meta.url));
@@ -82,11 +83,14 @@ async function runIn(options: DemoOptions, manifests: string, stop: AbortControl
   try {
     if (options.once) return await runOnce(session, writeLine, stop.signal);
     if (output.isTTY) {
-      const opened = new Screen(output, process.stdin, () => stop.abort());
+      const browser = new Browser();
+      const opened = new Screen(output, process.stdin, (key) => {
+        if (browser.press(key) === "quit") stop.abort();
+      });
       screen = opened;
       await runLive(
         session,
-        throttled((view) => opened.show(pictureOf(view, session))),
+        throttled((view) => opened.show((size) => pictureOf(view, session, browser, size))),
         stop.signal,
       );
     } else {

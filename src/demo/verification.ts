@@ -3,10 +3,11 @@ import { isProbeable, probeCell } from "./cell-probe.ts";
 import type { ClusterView, DemoEndpoint, DemoService } from "./cluster-view.ts";
 import { networkFacts, nodeAddresses } from "./demo-network.ts";
 import { expectationOf, type Position, type Target } from "./expectations.ts";
+import { describe } from "./judgement.ts";
 import type { ProbeProtocol } from "./messages.ts";
 import type { ModeTraits } from "./modes.ts";
 import type { Prober } from "./prober-process.ts";
-import type { Block, Cell, Row } from "./results.ts";
+import type { Block, Cell, PodShare, Row } from "./results.ts";
 import { positionsOf, targetsOf } from "./targets.ts";
 import { nodeA } from "./topology-spec.ts";
 
@@ -23,6 +24,15 @@ function traitsOf(service: DemoService): string[] {
 function stateOf(endpoint: DemoEndpoint): string {
   if (endpoint.isReady) return "";
   return endpoint.isServingTerminating ? "terminating" : "not ready";
+}
+
+function sharesOf(endpoints: readonly DemoEndpoint[]): Map<string, PodShare> {
+  return new Map(
+    endpoints.map((endpoint) => {
+      const place = endpoint.nodeName === nodeA.name ? "" : endpoint.nodeName;
+      return [endpoint.pod, { place, state: stateOf(endpoint), answers: 0 }];
+    }),
+  );
 }
 
 /** The empty table for a cluster. Pure. */
@@ -42,15 +52,13 @@ export function blocksOf(view: ClusterView, traits: ModeTraits): Block[] {
       block = { title, traits: traitsOf(service), rows, pods: new Map(), note, fingerprint, isChanged: false };
       blocks.set(key, block);
     }
-    for (const endpoint of view.endpointsOf(service, port, target.family)) {
-      const place = endpoint.nodeName === nodeA.name ? "" : endpoint.nodeName;
-      block.pods.set(endpoint.pod, { place, state: stateOf(endpoint), answers: 0 });
-    }
+    if (!block.pods.has(target.family))
+      block.pods.set(target.family, sharesOf(view.endpointsOf(service, port, target.family)));
     const positions = block.note === "" ? positionsOf(target.kind) : [];
     const cells = new Map(
       positions.map((position): [Position, Cell] => [
         position,
-        { judgement: undefined, previous: undefined, requests: 0 },
+        { judgement: undefined, previous: undefined, requests: 0, expected: "" },
       ]),
     );
     block.rows.push({ target, cells });
@@ -115,9 +123,10 @@ async function runSequence(block: Block, asks: readonly Ask[], deps: PassDeps): 
     const { judgement, answers } = await probeCell(deps.probers[position], target, protocol, expected);
     if (deps.signal.aborted) return;
     cell.judgement = judgement;
+    cell.expected = describe(expected);
     cell.requests += answers.length;
     for (const answer of answers) {
-      const pod = answer.ok ? block.pods.get(answer.pod) : undefined;
+      const pod = answer.ok ? block.pods.get(target.family)?.get(answer.pod) : undefined;
       if (pod !== undefined) pod.answers += 1;
     }
     deps.onProgress();

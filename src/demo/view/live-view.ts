@@ -1,0 +1,146 @@
+/** Turns what the live demo knows into a picture for a terminal, or into printed tables for anything else. */
+import type { LiveView } from "../live.ts";
+import { problemLines, reportLines } from "../once.ts";
+import type { Block } from "../results.ts";
+import type { Session } from "../session.ts";
+import type { Browser } from "./browser.ts";
+import { detailLines } from "./details.ts";
+import { bodyRows, type Picture, type Size } from "./screen.ts";
+import { cutLine, type Line, segment } from "./styled-line.ts";
+import { failureLines, summaryLine, tableLines } from "./table.ts";
+import { wrapLine } from "./wrap.ts";
+
+/** A message takes at most so many lines; the details of a service port have all of it. */
+const MESSAGE_LINES = 3;
+/** And all messages together this part of the terminal. */
+const MESSAGES_SHARE = 0.3;
+const FRAME_MS = 40;
+
+/** Calls `show` at once and then at most every 40 ms, always with the newest view. */
+export function throttled(show: (view: LiveView) => void): (view: LiveView) => void {
+  let newest: LiveView | undefined;
+  let isWaiting = false;
+  const flush = (): void => {
+    isWaiting = newest !== undefined;
+    if (newest === undefined) return;
+    const view = newest;
+    newest = undefined;
+    // Not holding the process open: what is still to be shown when the demo ends is of no interest.
+    setTimeout(flush, FRAME_MS).unref();
+    show(view);
+  };
+  return (view) => {
+    newest = view;
+    if (!isWaiting) flush();
+  };
+}
+
+function titleLine({ syncedAt, isSettling }: LiveView, { options, network }: Session): Line {
+  const time = syncedAt === 0 ? "no sync yet" : `last sync ${new Date(syncedAt).toTimeString().slice(0, 8)}`;
+  return [
+    segment("kube-proxy-ts", "bold"),
+    segment(`  ${options.mode} on ${network.nodeNamespace.name} · ${time} `),
+    segment(isSettling ? "· asking…" : "", "yellow"),
+  ];
+}
+
+/** The last thing that the proxy complained about, if anything: klog lines begin with their severity. */
+function complaintLines(log: readonly string[]): Line[] {
+  const last = log.findLast((line) => /^[WEF]\d{4} /.test(line));
+  return last === undefined ? [] : [[segment("kube-proxy logged: ", "yellow"), segment(last, "dim")]];
+}
+
+/** Messages, wrapped; those for which there is no room are counted. */
+function messageLines(blocks: readonly Block[], session: Session, { columns, rows }: Size): Line[] {
+  const messages = [
+    ...failureLines(blocks),
+    ...problemLines(session.problems),
+    ...complaintLines(session.proxy.log),
+  ].map((line) => shortened(wrapLine(line, columns, 2)));
+  const room = Math.max(2, Math.floor(rows * MESSAGES_SHARE));
+  const shown: Line[] = [];
+  for (const [index, lines] of messages.entries()) {
+    const isLast = index === messages.length - 1;
+    if (shown.length + lines.length + (isLast ? 0 : 1) > room && shown.length > 0) {
+      return [...shown, [segment(`  … and ${messages.length - index} more messages`, "yellow")]];
+    }
+    shown.push(...lines);
+  }
+  return shown;
+}
+
+function shortened(lines: readonly Line[]): readonly Line[] {
+  if (lines.length <= MESSAGE_LINES) return lines;
+  return [...lines.slice(0, MESSAGE_LINES - 1), [...(lines[MESSAGE_LINES - 1] ?? []), segment(" …", "dim")]];
+}
+
+/** The picture of a view, as the browser has it. */
+export function pictureOf(view: LiveView, session: Session, browser: Browser, size: Size): Picture {
+  const { columns } = size;
+  const blocks = browser.visible(view.blocks);
+  const selected = blocks.find(({ title }) => title === browser.selected);
+  const title = cutLine(titleLine(view, session), columns);
+  if (browser.isDetailed && selected !== undefined) {
+    const foot = [[], [segment("↑↓ PgUp PgDn scroll · Esc or Enter back · q ends", "dim")]];
+    const body = detailLines(selected, columns);
+    const room = bodyRows({ head: [title, []], foot }, size.rows);
+    browser.linesPerPage = Math.max(1, room - 1);
+    browser.scroll = Math.min(Math.max(0, browser.scroll), Math.max(0, body.length - room));
+    return { head: [title, []], body, foot, focus: { from: browser.scroll, to: browser.scroll + room } };
+  }
+  const { head, body, starts } = tableLines(blocks, { columns, selected: browser.selected });
+  const foot = [[], ...messageLines(view.blocks, session, size), ...helpLines(session, browser, columns)];
+  const summary: Line =
+    browser.filter === ""
+      ? summaryLine(view.blocks)
+      : [...summaryLine(view.blocks), segment(` · ${blocks.length} of ${view.blocks.length} shown`, "yellow")];
+  const heads = [title, summary, head];
+  browser.blocksPerPage = Math.max(
+    1,
+    Math.floor((bodyRows({ head: heads, foot }, size.rows) * blocks.length) / Math.max(1, body.length)),
+  );
+  const at = selected === undefined ? -1 : blocks.indexOf(selected);
+  const from = starts[at] ?? 0;
+  return { head: heads, body, foot, focus: { from, to: (starts[at + 1] ?? body.length + 1) - 1 } };
+}
+
+function helpLines({ options, network }: Session, { filter, isTyping }: Browser, columns: number): Line[] {
+  if (isTyping) {
+    return [
+      [segment("filter: "), segment(`${filter}▏`, "bold")],
+      [segment("name, address or pod; ! for what is wrong · Enter keeps it · Esc clears it", "dim")],
+    ];
+  }
+  const keys = "↑↓ PgUp PgDn move · Enter details · / filter · q ends and removes everything";
+  return [
+    cutLine([segment(`Edit ${options.manifests} and watch. From outside, try:`, "dim")], columns),
+    [segment(`  ip netns exec ${network.clientNamespace.name} sh`)],
+    [segment(filter === "" ? keys : `filter: ${filter} · Esc clears it · Enter details · q ends`, "dim")],
+  ];
+}
+
+/** For output that is no terminal: prints the whole table whenever it has settled to something new. */
+export function printSettled(session: Session, write: (line: Line) => void): (view: LiveView) => void {
+  let last = "";
+  return ({ blocks, isSettling }) => {
+    if (isSettling) return;
+    const lines = reportLines(blocks, session.problems);
+    // Shares and counts differ from pass to pass; what clients met is the news.
+    const news = JSON.stringify(
+      blocks.map(({ title, pods, rows }) => [
+        title,
+        [...pods].map(([family, shares]) => [
+          family,
+          [...shares].map(([name, { place, state }]) => [name, place, state]),
+        ]),
+        rows.map(({ target, cells }) => [
+          target.address,
+          [...cells.values()].map(({ judgement }) => judgement?.isRight),
+        ]),
+      ]),
+    );
+    if (news === last) return;
+    last = news;
+    for (const line of [...lines, []]) write(line);
+  };
+}
