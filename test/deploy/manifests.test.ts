@@ -13,6 +13,7 @@ import { ChartRefusal, renderChart } from "./helm-template.ts";
 
 const DEPLOY = fileURLToPath(new URL("../../deploy/", import.meta.url));
 const CHART = join(DEPLOY, "chart");
+const VERSION: string = JSON.parse(readFileSync(join(DEPLOY, "../package.json"), "utf8")).version;
 const ENDPOINT = "https://control-plane.example:6443";
 /** The values that make the plain files of the chart. */
 const PLAIN = { controlPlaneEndpoint: ENDPOINT, restartOnConfigChange: false };
@@ -73,7 +74,7 @@ const KUBEADM_DAEMON_SET = {
         containers: [
           {
             name: "kube-proxy",
-            image: "kube-proxy-ts:0.1.0",
+            image: `kube-proxy-ts:${VERSION}`,
             imagePullPolicy: "IfNotPresent",
             command: [
               "/usr/local/bin/kube-proxy",

@@ -1,25 +1,62 @@
 /** What has to agree when a version is released, and the files that GitHub reads. */
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { parse } from "yaml";
+import { runCommand } from "../../src/demo/run-command.ts";
 import { CHECKOUT, proseLines } from "../docs/markdown.ts";
 
-const read = (path: string) => readFileSync(join(CHECKOUT, path), "utf8");
-const { version }: { readonly version: string } = JSON.parse(read("package.json"));
+const read = (path: string, root = CHECKOUT) => readFileSync(join(root, path), "utf8");
 
-test("every place that has the version has this one", () => {
-  const chart = parse(read("deploy/chart/Chart.yaml"));
+/** Fails for the first place that has another version than package.json. */
+function checkVersions(root: string): void {
+  const { version }: { readonly version: string } = JSON.parse(read("package.json", root));
+  const chart = parse(read("deploy/chart/Chart.yaml", root));
   assert.deepEqual([chart.version, chart.appVersion], [version, version], "deploy/chart/Chart.yaml");
   for (const path of ["deploy/kubernetes/daemonset.yaml", "deploy/trial/daemonset.yaml"]) {
-    assert.equal(parse(read(path)).spec.template.spec.containers[0].image, `kube-proxy-ts:${version}`, path);
+    assert.equal(parse(read(path, root)).spec.template.spec.containers[0].image, `kube-proxy-ts:${version}`, path);
   }
-  assert.ok(read("deploy/image/Containerfile").includes(`image.version="${version}"`), "deploy/image/Containerfile");
+  assert.ok(
+    read("deploy/image/Containerfile", root).includes(`image.version="${version}"`),
+    "deploy/image/Containerfile",
+  );
   for (const path of ["README.md", "docs/operations.md"]) {
-    const tags = [...read(path).matchAll(/kube-proxy-ts:(\d\S*)/g)].map(([, tag]) => tag);
+    const tags = [...read(path, root).matchAll(/kube-proxy-ts:(\d\S*)/g)].map(([, tag]) => tag);
     assert.deepEqual(new Set(tags), new Set([version]), path);
   }
+  const lock = JSON.parse(read("package-lock.json", root));
+  assert.deepEqual([lock.version, lock.packages[""].version], [version, version], "package-lock.json");
+}
+
+test("every place that has the version has this one", () => {
+  checkVersions(CHECKOUT);
+});
+
+test("a release changes every place, and nothing when it cannot", async (t) => {
+  const root = mkdtempSync(join(tmpdir(), "kpts-release-"));
+  t.after(() => rmSync(root, { recursive: true }));
+  for (const path of [
+    "deploy",
+    "docs",
+    "README.md",
+    "CHANGELOG.md",
+    "package.json",
+    "package-lock.json",
+    "scripts/release.mjs",
+  ]) {
+    cpSync(join(CHECKOUT, path), join(root, path), { recursive: true });
+  }
+  const release = (version: string) => runCommand([process.execPath, join(root, "scripts/release.mjs"), version]);
+  for (const wrong of ["", "v1.0.0", "1.0", JSON.parse(read("package.json")).version]) {
+    await assert.rejects(release(wrong), /is no version|already/);
+  }
+  assert.equal(read("CHANGELOG.md", root), read("CHANGELOG.md"));
+  await release("7.8.9");
+  assert.equal(JSON.parse(read("package.json", root)).version, "7.8.9");
+  checkVersions(root);
+  assert.match(read("CHANGELOG.md", root), /^## \[Unreleased\]\n\n## \[7\.8\.9\] - \d{4}-\d\d-\d\d\n\n### Added\n/m);
 });
 
 test("the changelog begins with what is not released, and each part has a heading of Keep a Changelog", () => {
