@@ -157,7 +157,7 @@ async function ipsetSteps({ setEntries, rounds }: IpvsTask): Promise<IpvsStep[]>
       {
         what: `${setEntries} set entries added`,
         tool: "ipset restore",
-        prepare: () => ipset.flush(SET),
+        prepare: async () => run("ipset", ["flush", SET]),
         ours: async () => expect((await ipset.apply(fill)).length === 0, "filling a set"),
         theirs: () => run("ipset", ["restore"], text),
       },

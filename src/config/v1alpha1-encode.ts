@@ -87,11 +87,6 @@ function outputObject(output: LogOutput): PlainObject {
   return { ...(output.splitStream ? { splitStream: true } : {}), infoBufferSize: output.infoBufferSize.text };
 }
 
-/** The body of `/configz`. Pure. */
-export function encodeConfigz(config: DraftConfig): string {
-  return JSON.stringify({ [API_VERSION.slice(0, API_VERSION.indexOf("/"))]: toV1Alpha1(config) });
-}
-
 /**
  * The text that `--write-config-to` writes: YAML with sorted keys, quoted as upstream quotes. The YAML library is
  * loaded on the first call, because a daemon without a configuration file never needs it.

@@ -37,8 +37,6 @@ export interface DualStackOptions {
   readonly proxiers: readonly ProxierSink[];
   /** Events of other nodes are dropped. */
   readonly nodeName: string;
-  /** Told before the proxiers are. */
-  readonly nodeSinks?: readonly NodeSink[];
   readonly log: Logger;
 }
 
@@ -65,9 +63,8 @@ export class DualStackDispatcher implements ObjectSink {
     endpointSlices: () => {
       for (const proxier of this.#options.proxiers) proxier.onEndpointSlicesSynced();
     },
-    nodes: () => {
-      for (const sink of this.#options.nodeSinks ?? []) sink.onSynced();
-    },
+    // The zone is known with the first event.
+    nodes() {},
     serviceCIDRs: () => this.#tellServiceCIDRs(),
   };
 
@@ -109,7 +106,6 @@ export class DualStackDispatcher implements ObjectSink {
 
   #onNode(event: ObjectEvent<NodeRecord>): void {
     if (event.object.name !== this.#options.nodeName) return;
-    for (const sink of this.#options.nodeSinks ?? []) sink.onEvent(event);
     if (event.kind === "delete" || event.object.zone === this.#zone) return;
     this.#zone = event.object.zone;
     for (const proxier of this.#options.proxiers) proxier.onZone(this.#zone);

@@ -39,18 +39,12 @@ export class NodeManager {
   readonly #options: NodeManagerOptions;
   /** The object as the source has it now; undefined before it came and after it was deleted. */
   #current: NodeRecord | undefined;
-  #lastKnown: NodeRecord | undefined;
   #isSynced = false;
   #facts: NodeFacts | undefined;
   #wake: (() => void) | undefined;
 
   constructor(options: NodeManagerOptions) {
     this.#options = options;
-  }
-
-  /** The newest Node object seen; a deleted one stays (core.md §8.3). */
-  get node(): NodeRecord | undefined {
-    return this.#lastKnown;
   }
 
   /** Takes a Node event; other nodes are ignored. */
@@ -62,7 +56,6 @@ export class NodeManager {
       log.error("Node is being deleted", undefined, { node: nodeName });
     } else {
       this.#current = event.object;
-      this.#lastKnown = event.object;
       if (this.#facts !== undefined) this.#compare(this.#facts, event.object);
     }
     this.#wake?.();

@@ -13,8 +13,6 @@ const COMMANDS = {
   protocol: 1,
   create: 2,
   destroy: 3,
-  flush: 4,
-  swap: 6,
   list: 7,
   add: 9,
   delete: 10,
@@ -71,7 +69,7 @@ const elements = list(DATA, element);
 const common = {
   protocol: [1, u8],
   name: [2, zstring],
-  /** The type's name; in a swap, the second set's. */
+  /** The type's name. */
   type: [3, zstring],
   revision: [4, u8],
   family: [5, u8],
@@ -163,14 +161,6 @@ export class IpsetWriter {
     this.#write("list", { name: checked(name) }, NLM_F_DUMP);
   }
 
-  swap(first: string, second: string): void {
-    this.#write("swap", { name: checked(first), type: checked(second) });
-  }
-
-  flush(name: string): void {
-    this.#write("flush", { name: checked(name) });
-  }
-
   destroy(name: string): void {
     this.#write("destroy", { name: checked(name) });
   }
@@ -205,7 +195,7 @@ export class IpsetWriter {
   }
 }
 
-/** Without a name, "flush" and "destroy" mean every set there is. */
+/** Without a name, "destroy" means every set there is. */
 function checked(name: string): string {
   if (name === "") throw new RangeError("ipset: a set needs a name");
   return name;

@@ -84,16 +84,12 @@ export interface Ipset {
   members(name: string, signal?: AbortSignal): Promise<readonly IpsetEntry[] | undefined>;
   /** Adds and deletes, many to a system call. Adding what is there and deleting what is not are no failures. */
   apply(operations: readonly IpsetOperation[], signal?: AbortSignal): Promise<readonly IpsetFailure[]>;
-  /** Exchanges the contents of two sets of one type. */
-  swap(first: string, second: string): Promise<void>;
-  /** Removes all members. */
-  flush(name: string): Promise<void>;
   /** Destroys the set; a missing one is no error. Throws with code `IPSET_ERR_BUSY` while a rule refers to it. */
   destroy(name: string): Promise<void>;
   close(): Promise<void>;
 }
 
-/** The kernel refused to create, swap, flush or destroy a set, or to list one. */
+/** The kernel refused to create or destroy a set, or to list one. */
 export class IpsetError extends Error {
   override readonly name = "IpsetError";
   /** As {@link IpsetFailure.code}. */

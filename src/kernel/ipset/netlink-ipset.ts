@@ -112,14 +112,6 @@ class NfnetlinkIpset implements NetlinkIpset {
     return failures;
   }
 
-  async swap(first: string, second: string): Promise<void> {
-    await this.#request(`swap the sets ${first} and ${second}`, (writer) => writer.swap(first, second));
-  }
-
-  async flush(name: string): Promise<void> {
-    await this.#request(`flush the set ${name}`, (writer) => writer.flush(name));
-  }
-
   async destroy(name: string): Promise<void> {
     await this.#requestUnlessMissing(`destroy the set ${name}`, (writer) => writer.destroy(name));
   }
