@@ -311,6 +311,24 @@ test("a watch that the server has forgotten is opened anew when its time is over
   assert.deepEqual(waits, [], "nothing says that the server needs a rest");
 });
 
+test("a watch that something in between holds back is replaced by a list with what follows it, and is no error", async (t) => {
+  const source = await start(t, { times: { watchAnswerMs: 200 } });
+  const { server, sink, log } = source;
+  await settled(source, "services");
+  sink.take("services");
+  // What waits for a piece of the body before it passes anything on.
+  server.switches.fault = ({ verb, query }) =>
+    verb === "watch" && !query.has("sendInitialEvents") ? { kind: "silent" } : undefined;
+  for (const watch of server.watches("services")) watch.end();
+  server.put("services", service(1, { type: "NodePort" }));
+  await until("the update", () => sink.events.services.length > 0);
+  server.put("services", service(1));
+  await until("the next", () => sink.events.services.length > 1);
+  assert.deepEqual(sink.take("services"), ["update default/svc-1", "update default/svc-1"]);
+  assert.equal(server.watches("services").length, 1, "and stays");
+  assert.deepEqual(log.complaints(), []);
+});
+
 test("a watch that is cut is opened anew at once, however often, as long as it works in between", async (t) => {
   const { waits, clock } = notingClock();
   const source = await start(t, { clock });

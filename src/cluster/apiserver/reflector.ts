@@ -21,6 +21,8 @@ import { Watchdog } from "./watchdog.ts";
 export interface ReflectorTimes {
   /** Longest silence of a list. The API server itself gives up after a minute. */
   readonly listIdleMs: number;
+  /** Longest time until a watch is accepted. The API server itself gives up after a minute. */
+  readonly watchAnswerMs: number;
   /** Longest silence of a streamed list before it is over, after which pages are tried. */
   readonly streamIdleMs: number;
   /** Watches last between this time and twice as long. */
@@ -33,6 +35,7 @@ export interface ReflectorTimes {
 
 const TIMES: ReflectorTimes = {
   listIdleMs: 60_000,
+  watchAnswerMs: 75_000,
   streamIdleMs: 60_000,
   watchTimeoutMs: 300_000,
   watchGraceMs: 30_000,
@@ -232,7 +235,7 @@ export class Reflector<K extends ObjectKind> {
 
   async #watch(query: Readonly<Record<string, string>>, signal: AbortSignal, onInitialEnd?: () => void): Promise<void> {
     const { clock, resource, transport } = this.#options;
-    const { watchTimeoutMs, watchGraceMs, streamIdleMs, shortWatchMs } = this.#times;
+    const { watchAnswerMs, watchTimeoutMs, watchGraceMs, streamIdleMs, shortWatchMs } = this.#times;
     const timeoutSeconds = Math.max(1, Math.floor((watchTimeoutMs * (1 + this.#random())) / 1000));
     const end = new AbortController();
     const overdue = clock.setTimer(timeoutSeconds * 1000 + watchGraceMs, () => end.abort(OVERDUE));
@@ -248,6 +251,7 @@ export class Reflector<K extends ObjectKind> {
           transport,
           cache: this.#cache,
           query: { ...query, timeoutSeconds: String(timeoutSeconds) },
+          answerMs: watchAnswerMs,
           onProgress: () => {
             initial?.alive();
             this.#options.onHeard?.();

@@ -26,10 +26,12 @@ export interface ApiRequest {
   readonly path: string;
   readonly body?: { readonly contentType: string; readonly text: string };
   /**
-   * The longest silence in the middle of the answer, and before it unless that is longer than 75 seconds. Without one an
+   * The longest silence in the middle of the answer, and before it unless that is longer than `answerMs`. Without one an
    * answer may pause for any time: a connection that is dead is found by the kernel.
    */
   readonly idleMs?: number;
+  /** The longest silence before the answer. @default 75 s */
+  readonly answerMs?: number;
 }
 
 export interface ApiResponse {
@@ -177,7 +179,7 @@ export class Transport {
 
   #sendAndWait(request: ApiRequest, credentials: Credentials, signal: AbortSignal): Promise<Exchange> {
     const { config, userAgent } = this.#options;
-    const { method, body, idleMs = Number.POSITIVE_INFINITY } = request;
+    const { method, body, idleMs = Number.POSITIVE_INFINITY, answerMs = ANSWER_LIMIT_MS } = request;
     return new Promise((resolve) => {
       const sent: ClientRequest = (this.#isTls ? httpsRequest : httpRequest)({
         agent: this.#agentFor(credentials.tls),
@@ -208,7 +210,7 @@ export class Transport {
         silence = { limitMs: Math.min(idleMs, limitMs), reached };
         socket.setTimeout(Number.isFinite(silence.limitMs) ? silence.limitMs : 0);
       };
-      const answer: Silence = { limitMs: ANSWER_LIMIT_MS, reached: "unanswered" };
+      const answer: Silence = { limitMs: answerMs, reached: "unanswered" };
       sent.on("socket", (socket) => {
         if (!socket.connecting) {
           limit(socket, answer);

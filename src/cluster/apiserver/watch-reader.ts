@@ -18,6 +18,8 @@ export interface WatchOptions<K extends ObjectKind> {
   readonly transport: Transport;
   readonly cache: ObjectCache<K>;
   readonly query: Readonly<Record<string, string>>;
+  /** The longest time until the server accepts the watch. */
+  readonly answerMs: number;
   /** Something has come. */
   readonly onProgress: () => void;
   /** The events begin with everything that is there; told when that was all. */
@@ -38,9 +40,10 @@ export async function followWatch<K extends ObjectKind>(
   options: WatchOptions<K>,
   signal: AbortSignal,
 ): Promise<number> {
-  const { resource, transport, query } = options;
+  const { resource, transport, query, answerMs } = options;
   const path = pathOf(resource, { ...query, watch: "true", allowWatchBookmarks: "true" });
-  const response = await transport.send({ verb: "watch", resource: resource.plural, method: "GET", path }, signal);
+  const request = { verb: "watch", resource: resource.plural, method: "GET", path, answerMs } as const;
+  const response = await transport.send(request, signal);
   const events = new WatchEvents(options);
   requireJson(response.contentType, (detail) => events.garbage(detail));
   options.onOpen();
