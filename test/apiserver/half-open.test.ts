@@ -5,23 +5,24 @@ import { test } from "node:test";
 import { createApiClient } from "../../src/cluster/apiserver/api-client.ts";
 import { ApiError } from "../../src/cluster/apiserver/api-error.ts";
 import { recordingLog } from "../../src/cluster/apiserver/testing/recording-log.ts";
-import type { ApiRequest, ApiResponse } from "../../src/cluster/apiserver/transport.ts";
+import type { ApiRequest, ApiResponse, Transport } from "../../src/cluster/apiserver/transport.ts";
 import { systemClock } from "../../src/sync/clock.ts";
 import { inNetns } from "../support/in-netns.ts";
 import { PATIENCE } from "../support/patience.ts";
 import { node, service } from "./example-objects.ts";
 import { startSource, until } from "./source-under-test.ts";
-import type { TestApiServer } from "./test-api-server.ts";
+import { TestApiServer } from "./test-api-server.ts";
 
 /** Upstream's: HTTP/2 pings after 30 s, answered within 15 s. */
 const LIMIT_MS = 45_000;
 const never = new AbortController().signal;
 const LIST: ApiRequest = { verb: "list", resource: "services", method: "GET", path: "/api/v1/services" };
 
-/** Drops every packet of the connections that are open now; new ones work. */
-function forgetConnections(server: TestApiServer): void {
-  const ports = server.clientPorts.join(", ");
-  const rules = ["sport", "dport"].map((side) => `add rule inet kpts-half-open input tcp ${side} { ${ports} } drop`);
+/** Drops every packet of the connections with these ports; others work. */
+function losePackets(ports: readonly number[]): void {
+  const rules = ["sport", "dport"].map(
+    (side) => `add rule inet kpts-half-open input tcp ${side} { ${ports.join(", ")} } drop`,
+  );
   const input = [
     "add table inet kpts-half-open",
     "flush table inet kpts-half-open",
@@ -29,6 +30,28 @@ function forgetConnections(server: TestApiServer): void {
     ...rules,
   ].join("\n");
   execFileSync("nft", ["-f", "-"], { input });
+}
+
+function transportTo(server: TestApiServer, host: string): Transport {
+  const client = createApiClient({
+    config: {
+      server: new URL(`https://${host}:${server.port}`),
+      ca: { kind: "data", text: server.authority.certificate },
+      isServerVerified: true,
+      serverName: undefined,
+      proxyUrl: undefined,
+      clientCertificate: undefined,
+      authentication: { kind: "none" },
+      impersonation: {},
+    },
+    qps: -1,
+    burst: 0,
+    version: "v1.36.2",
+    product: "kube-proxy-ts/1.2.3 (abc)",
+    clock: systemClock,
+    log: recordingLog(),
+  });
+  return client.newTransport();
 }
 
 async function readAll({ body }: ApiResponse): Promise<void> {
@@ -42,32 +65,14 @@ inNetns(import.meta.url, { name: "halfopen", timeoutMs: 150_000 }, () => {
       prepare: (s) => s.put("nodes", node("node-a")),
     });
     const { server, sink, log } = source;
-    const client = createApiClient({
-      config: {
-        server: new URL(server.url),
-        ca: { kind: "data", text: server.authority.certificate },
-        isServerVerified: true,
-        serverName: undefined,
-        proxyUrl: undefined,
-        clientCertificate: undefined,
-        authentication: { kind: "none" },
-        impersonation: {},
-      },
-      qps: -1,
-      burst: 0,
-      version: "v1.36.2",
-      product: "kube-proxy-ts/1.2.3 (abc)",
-      clock: systemClock,
-      log: recordingLog(),
-    });
-    const transport = client.newTransport();
+    const transport = transportTo(server, "127.0.0.1");
     t.after(async () => transport.close());
     await readAll(await transport.send(LIST, never));
     await until("the watches", () => server.watches().length === 4);
     const watches = server.requests.length;
     assert.equal(server.connections, 5);
 
-    forgetConnections(server);
+    losePackets(server.clientPorts);
     server.put("services", service(1));
     const startMs = performance.now();
     const sent = transport.send(LIST, never).then(readAll);
@@ -86,5 +91,24 @@ inNetns(import.meta.url, { name: "halfopen", timeoutMs: 150_000 }, () => {
     assert.ok((await sentMs) <= LIMIT_MS * PATIENCE, `a request that was sent: ${await sentMs} ms`);
     assert.ok(allMs <= LIMIT_MS * PATIENCE, `quiet watches: ${allMs} ms`);
     assert.deepEqual(log.complaints(), [], "that is ordinary");
+  });
+
+  test("a server whose packets are lost is knocked at anew after three seconds, and not when the kernel thinks so", async (t) => {
+    const server = await TestApiServer.start();
+    t.after(() => server.close());
+    losePackets([server.port]);
+    for (const host of ["127.0.0.1", "localhost"]) {
+      const transport = transportTo(server, host);
+      const startMs = performance.now();
+      await assert.rejects(transport.send(LIST, never), (error: unknown) => {
+        assert.ok(error instanceof ApiError && error.code === "timeout", String(error));
+        assert.equal(error.facts.reached, "absent");
+        assert.match(error.message, /nothing came for 3 s/);
+        return true;
+      });
+      const tookMs = performance.now() - startMs;
+      assert.ok(tookMs >= 2_900 && tookMs < 8_000 * PATIENCE, `${host}: ${tookMs} ms`);
+      transport.close();
+    }
   });
 });
