@@ -133,7 +133,8 @@ function quoteCsv(value: string): string {
 export const gatesType: FlagType<Readonly<Record<string, boolean>>> = {
   word: "mapStringBool",
   read: (text, soFar) => {
-    const gates = { ...soFar };
+    // A map, because an assignment to `__proto__` makes no field.
+    const gates = new Map(Object.entries(soFar));
     for (const pair of text.split(",")) {
       if (pair === "") continue;
       const equals = pair.indexOf("=");
@@ -142,9 +143,9 @@ export const gatesType: FlagType<Readonly<Record<string, boolean>>> = {
       const word = pair.slice(equals + 1).trim();
       const value = parseGoBool(word);
       if (!value.ok) return refused(`invalid value of ${name}: ${word}, err: ${value.error}`);
-      gates[name] = value.value;
+      gates.set(name, value.value);
     }
-    return parsed(gates);
+    return parsed(Object.fromEntries(gates));
   },
   format: (gates) =>
     Object.keys(gates)

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { parseCidr } from "../net/ip.ts";
 import { setFeatureGates } from "./feature-gates.ts";
+import { gatesType } from "./flag-types.ts";
 import { parseGoFloat32 } from "./go-text.ts";
 import { ConfigDecodeError, decodeConfiguration } from "./v1alpha1-decode.ts";
 
@@ -135,6 +136,8 @@ describe("configuration: maps and anchors", () => {
       const { featureGates } = documentOf(`featureGates: {${name}: true}\n`);
       const result = setFeatureGates(featureGates);
       assert.equal(result.ok ? "taken" : result.error, `unrecognized feature gate: ${name}`);
+      const flag = gatesType.read(`${name}=true`, {});
+      assert.ok(flag.ok && Object.hasOwn(flag.value, name), `--feature-gates=${name}=true`);
     }
     assert.match(
       failureOf("featureGates: {__proto__: 1}\n"),
