@@ -48,7 +48,7 @@ describe("which slices are accepted", () => {
   const rows: readonly [string, Partial<EndpointSliceRecord>, string[]][] = [
     ["another family", { addressType: "IPv6" }, []],
     ["FQDN", { addressType: "FQDN" }, []],
-    ["no service label", { serviceName: "" }, ["ns1/svc1-a metadata.labels[kubernetes.io/service-name]"]],
+    ["no service label", { serviceName: "" }, []],
     ["no namespace", { namespace: "" }, ["/svc1-a metadata"]],
     ["no name", { name: "" }, ["ns1/ metadata"]],
   ];

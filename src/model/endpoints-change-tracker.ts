@@ -41,11 +41,14 @@ export interface EndpointsChangeTrackerOptions {
   /** Milliseconds since the epoch; read once, to ignore changes that were made before this process started. */
   readonly now: () => number;
   readonly onProblem?: OnProblem;
+  /** Told of slices that are nobody's: other controllers may keep some, and nothing is wrong with them. */
+  readonly onIgnored?: OnProblem;
 }
 
 export class EndpointsChangeTracker {
   readonly #family: IpFamily;
   readonly #onProblem: OnProblem | undefined;
+  readonly #onIgnored: OnProblem | undefined;
   readonly #createdMs: number;
   readonly #cache: EndpointSliceCache;
   readonly #localReadyCounts = new Map<string, number>();
@@ -54,6 +57,7 @@ export class EndpointsChangeTracker {
   constructor(options: EndpointsChangeTrackerOptions) {
     this.#family = options.family;
     this.#onProblem = options.onProblem;
+    this.#onIgnored = options.onIgnored;
     this.#createdMs = options.now();
     this.#cache = new EndpointSliceCache(options);
   }
@@ -121,15 +125,13 @@ export class EndpointsChangeTracker {
   }
 
   #reportRefusal(slice: EndpointSliceRecord, refusal: "no-service" | "no-name"): void {
-    this.#onProblem?.(
-      refusal === "no-service"
-        ? "endpoint slice ignored: it belongs to no service; set the label"
-        : "endpoint slice ignored: it has no namespace or name",
-      {
-        endpointSlice: `${slice.namespace}/${slice.name}`,
-        field: refusal === "no-service" ? "metadata.labels[kubernetes.io/service-name]" : "metadata",
-      },
-    );
+    const endpointSlice = `${slice.namespace}/${slice.name}`;
+    if (refusal === "no-service") {
+      const field = "metadata.labels[kubernetes.io/service-name]";
+      this.#onIgnored?.("endpoint slice ignored: no label says which service it belongs to", { endpointSlice, field });
+    } else {
+      this.#onProblem?.("endpoint slice ignored: it has no namespace or name", { endpointSlice, field: "metadata" });
+    }
   }
 }
 

@@ -94,6 +94,18 @@ describe("proxy state", () => {
     assert.equal(state.endpoints.size, 2);
   });
 
+  test("a slice that is nobody's is no error: other controllers keep such", () => {
+    const lines: string[] = [];
+    const log = {
+      ...silentLogger,
+      error: (message: string) => lines.push(`error ${message}`),
+      v: (level: number, message: string) => lines.push(`${level} ${message}`),
+    };
+    const object = makeSlice({ serviceName: "" });
+    assert.equal(makeState(log).onEndpointSlice({ kind: "add", object }).accepted, false);
+    assert.deepEqual(lines, ["4 endpoint slice ignored: no label says which service it belongs to"]);
+  });
+
   test("slices of another family are not accepted", () => {
     const object = makeSlice({ addressType: "IPv6" });
     assert.deepEqual(makeState().onEndpointSlice({ kind: "add", object }), { accepted: false, changed: false });

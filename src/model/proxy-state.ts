@@ -55,7 +55,13 @@ export class ProxyState {
     const onProblem: OnProblem = (message, facts) => log.error(message, undefined, facts);
     this.#log = log;
     this.#serviceChanges = new ServiceChangeTracker({ family, allowExternalIPs, onProblem });
-    this.#endpointsChanges = new EndpointsChangeTracker({ family, nodeName, now, onProblem });
+    this.#endpointsChanges = new EndpointsChangeTracker({
+      family,
+      nodeName,
+      now,
+      onProblem,
+      onIgnored: (message, facts) => log.v(4, message, facts),
+    });
   }
 
   /** By {@link ServicePortName.key}; live. */

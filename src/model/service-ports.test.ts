@@ -126,6 +126,25 @@ describe("fields of a service port", () => {
     assert.deepEqual(portOf({ ...DUAL, externalIPs }, "IPv6").externalIPs, ["fd00::9"]);
   });
 
+  test("special addresses are reported and skipped; a load balancer may be on the link of the node", () => {
+    const externalIPs = ["127.0.0.1", "169.254.1.1", "9.9.9.9", "224.0.0.1"];
+    const loadBalancerIngress = ["0.0.0.0", "169.254.1.2", "255.255.255.255"].map((ip) => ({
+      ip,
+      ipMode: "VIP" as const,
+    }));
+    const { ports, problems } = compute({ externalIPs, loadBalancerIngress });
+    const port = ports?.get("ns1/svc1:p/TCP");
+    assert.deepEqual(port?.externalIPs, ["9.9.9.9"]);
+    assert.deepEqual(port?.loadBalancerVIPs, ["169.254.1.2"]);
+    assert.deepEqual(problems, [
+      "spec.externalIPs[0]=127.0.0.1",
+      "spec.externalIPs[1]=169.254.1.1",
+      "spec.externalIPs[3]=224.0.0.1",
+      "status.loadBalancer.ingress[0]=0.0.0.0",
+      "status.loadBalancer.ingress[2]=255.255.255.255",
+    ]);
+  });
+
   test("with the gate off external IPs are hidden, but the port stays externally accessible", () => {
     const port = portOf({ externalIPs: ["9.9.9.9"] }, "IPv4", false);
     assert.deepEqual(port.externalIPs, []);

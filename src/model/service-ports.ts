@@ -11,6 +11,8 @@ import {
   isZeroCidr,
   parseCidr,
   parseIpAddress,
+  type SpecialAddress,
+  specialAddress,
 } from "../net/ip.ts";
 import type { OnProblem } from "./problem.ts";
 import type { ServicePort } from "./service-port.ts";
@@ -47,7 +49,7 @@ export function servicePortsOf(
   const clusterIP = clusterIPOf(service, family, report);
   if (clusterIP === undefined) return undefined;
 
-  const storedExternalIPs = addressesOf(service.externalIPs, family, "spec.externalIPs", report);
+  const storedExternalIPs = addressesOf(service.externalIPs, family, EXTERNAL_IPS, report);
   const loadBalancerVIPs = vipsOf(service, family, report);
   const sourceRanges = sourceRangesOf(service.loadBalancerSourceRanges, family, report);
   const isSticky = service.sessionAffinity === "ClientIP";
@@ -99,7 +101,22 @@ function clusterIPOf(service: ServiceRecord, family: IpFamily, report: OnProblem
   return undefined;
 }
 
-function addressesOf(texts: readonly string[], family: IpFamily, field: string, report: OnProblem) {
+/** A list of addresses, and the special ones that it may have. */
+interface AddressField {
+  readonly field: string;
+  readonly allows?: SpecialAddress;
+}
+
+const EXTERNAL_IPS: AddressField = { field: "spec.externalIPs" };
+/** Some load balancers live on the link of the node. */
+const INGRESS: AddressField = { field: "status.loadBalancer.ingress", allows: "link-local" };
+
+function addressesOf(
+  texts: readonly string[],
+  family: IpFamily,
+  { field, allows }: AddressField,
+  report: OnProblem,
+): readonly IpAddress[] {
   let found: IpAddress[] | undefined;
   for (const [index, text] of texts.entries()) {
     if (text.trim() === "") continue;
@@ -107,6 +124,12 @@ function addressesOf(texts: readonly string[], family: IpFamily, field: string, 
     if (address === undefined) {
       report("skipped a value that is not an IP address", { field: `${field}[${index}]`, value: text });
     } else if (familyOf(address) === family) {
+      const special = specialAddress(address);
+      if (special !== undefined && special !== allows) {
+        const facts = { field: `${field}[${index}]`, value: text, kind: special };
+        report("skipped a special address, which no Service can have; remove it from the Service", facts);
+        continue;
+      }
       found ??= [];
       found.push(address);
     }
@@ -117,7 +140,7 @@ function addressesOf(texts: readonly string[], family: IpFamily, field: string, 
 function vipsOf(service: ServiceRecord, family: IpFamily, report: OnProblem): readonly IpAddress[] {
   if (service.loadBalancerIngress.length === 0) return NO_ADDRESSES;
   const texts = service.loadBalancerIngress.map((ingress) => (ingress.ipMode === "VIP" ? ingress.ip : ""));
-  return addressesOf(texts, family, "status.loadBalancer.ingress", report);
+  return addressesOf(texts, family, INGRESS, report);
 }
 
 /** A zero prefix allows everybody, so the whole list of its family means "no restriction". */

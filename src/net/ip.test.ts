@@ -1,6 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cidrContains, ipBytes, ipFromBytes, joinHostPort, parseCidr, parseIpAddress } from "./ip.ts";
+import {
+  cidrContains,
+  type IpAddress,
+  ipBytes,
+  ipFromBytes,
+  joinHostPort,
+  parseCidr,
+  parseIpAddress,
+  specialAddress,
+} from "./ip.ts";
 
 test("addresses come out canonical, however sloppily they are written", () => {
   const cases: readonly (readonly [string, string | undefined])[] = [
@@ -60,3 +69,25 @@ test("bytes and text are inverse", () => {
   assert.ok(v6);
   assert.equal(joinHostPort(v6, 80), "[fd00::1]:80");
 });
+
+test("addresses that no connection can be led to are told apart", () => {
+  const kinds = {
+    loopback: ["127.0.0.0", "127.255.255.255", "::1"],
+    unspecified: ["0.0.0.0", "::"],
+    "link-local": ["169.254.0.0", "169.254.255.255", "fe80::", "febf:ffff::1"],
+    multicast: ["224.0.0.1", "239.255.255.255", "ff00::", "ff02::1", "ffff::1"],
+    broadcast: ["255.255.255.255"],
+  };
+  const ordinary = ["126.255.255.255", "128.0.0.1", "0.0.0.1", "169.253.0.1", "169.255.0.1", "223.255.255.255"];
+  const ordinary6 = ["240.0.0.1", "255.255.255.254", "1::", "::2", "fe7f::1", "fec0::1", "fe8::1", "ff::1", "fd00::1"];
+  for (const [kind, texts] of Object.entries(kinds)) {
+    for (const text of texts) assert.equal(specialAddress(parsed(text)), kind, text);
+  }
+  for (const text of [...ordinary, ...ordinary6]) assert.equal(specialAddress(parsed(text)), undefined, text);
+});
+
+function parsed(text: string): IpAddress {
+  const address = parseIpAddress(text);
+  assert.equal(address, text);
+  return address;
+}

@@ -142,6 +142,22 @@ export function isLinkLocalV6(address: IpAddress): boolean {
   return address.startsWith("fe") && cidrContains(LINK_LOCAL_V6, address);
 }
 
+const SPECIAL =
+  /^(?:(?<loopback>127\.|::1$)|(?<unspecified>0\.0\.0\.0$|::$)|(?<linkLocal>169\.254\.|fe[89ab][\da-f]:)|(?<multicast>2(?:2[4-9]|3\d)\.|ff[\da-f]{2}:)|255\.255\.255\.255$)/;
+
+export type SpecialAddress = "loopback" | "unspecified" | "link-local" | "multicast" | "broadcast";
+
+/** What an address is when it is none that a connection can be led to or from anywhere in a network. Pure. */
+export function specialAddress(address: IpAddress): SpecialAddress | undefined {
+  const match = SPECIAL.exec(address);
+  if (match === null) return undefined;
+  const { loopback, unspecified, linkLocal, multicast } = match.groups ?? {};
+  if (loopback !== undefined) return "loopback";
+  if (unspecified !== undefined) return "unspecified";
+  if (linkLocal !== undefined) return "link-local";
+  return multicast === undefined ? "broadcast" : "multicast";
+}
+
 /** Whether an address is the unspecified one (0.0.0.0 or ::). Pure. */
 export function isUnspecified(address: IpAddress): boolean {
   return address === "::" || address === "0.0.0.0";

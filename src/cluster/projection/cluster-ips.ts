@@ -1,5 +1,5 @@
 /** `spec.clusterIP`, `clusterIPs` and `ipFamilies` of a Service, completed and checked against each other. */
-import { familyOf, type IpFamily, parseIpAddress } from "../../net/ip.ts";
+import { familyOf, type IpFamily, parseIpAddress, specialAddress } from "../../net/ip.ts";
 import { choiceField, type JsonObject, listField, stringField, stringListField } from "./fields.ts";
 import { type Findings, refuse, warn } from "./findings.ts";
 
@@ -47,10 +47,14 @@ function checkedFamilies(
   const actual: IpFamily[] = [];
   for (const [index, text] of clusterIPs.entries()) {
     const address = parseIpAddress(text);
+    const field = index === 0 ? firstField : `spec.clusterIPs[${index}]`;
     if (address === undefined) {
-      const field = index === 0 ? firstField : `spec.clusterIPs[${index}]`;
       refuse(found, field, "must be an IP address, or absent", text);
       continue;
+    }
+    const special = specialAddress(address);
+    if (special !== undefined) {
+      refuse(found, field, `must be an address of a Service CIDR, not a special one (${special})`, text);
     }
     const family = familyOf(address);
     if (actual.includes(family)) {

@@ -180,3 +180,23 @@ for (const text of ["a b", 'a"', "a\nb", "--flush -j", "a'b", "a\tb", "a\u0007",
     assert.match(refusal(endpoint({ hints: { forNodes: [{ name: text }] } })), /forNodes\[0\]\.name/);
   });
 }
+
+test("special addresses are left out by name, and the other endpoints stay", () => {
+  const specials = ["127.0.0.1", "0.0.0.0", "169.254.169.254", "224.0.0.1", "255.255.255.255"];
+  const endpoints = ["10.1.0.1", ...specials].map((address) => ({ addresses: [address] }));
+  const { record, warnings } = accepted(slice({ endpoints }));
+  assert.deepEqual(
+    record.endpoints.map(({ addresses }) => addresses),
+    [["10.1.0.1"]],
+  );
+  assert.deepEqual(
+    warnings.map(({ field, message, value }) => `${field} ${message} ${value}`),
+    [
+      "endpoints[1].addresses[0] must be the address of a pod or a host, not a special one (loopback); this endpoint is left out 127.0.0.1",
+      "endpoints[2].addresses[0] must be the address of a pod or a host, not a special one (unspecified); this endpoint is left out 0.0.0.0",
+      "endpoints[3].addresses[0] must be the address of a pod or a host, not a special one (link-local); this endpoint is left out 169.254.169.254",
+      "endpoints[4].addresses[0] must be the address of a pod or a host, not a special one (multicast); this endpoint is left out 224.0.0.1",
+      "endpoints[5].addresses[0] must be the address of a pod or a host, not a special one (broadcast); this endpoint is left out 255.255.255.255",
+    ],
+  );
+});

@@ -2,7 +2,7 @@
  * One `endpoints[]` entry of an EndpointSlice. This is the hot path of a big cluster (150,000 of them): a path text is
  * only made for an entry that is wrong.
  */
-import { familyOf, type IpFamily, parseIpAddress } from "../../net/ip.ts";
+import { familyOf, type IpFamily, parseIpAddress, specialAddress } from "../../net/ip.ts";
 import { exactList } from "../exact-list.ts";
 import type { EndpointRecord } from "../objects.ts";
 import { isAbsent, isJsonObject, type JsonObject } from "./fields.ts";
@@ -57,25 +57,33 @@ function readAddresses(
     return undefined;
   }
   const only: unknown = value[0];
-  if (value.length === 1 && isOfFamily(only, family)) return Object.freeze([only]);
+  if (value.length === 1 && isUsable(only, family)) return Object.freeze([only]);
   const addresses: string[] = [];
   for (const [position, text] of value.entries()) {
-    if (isOfFamily(text, family)) {
+    if (isUsable(text, family)) {
       addresses.push(text);
       continue;
     }
     const field = `endpoints[${index}].addresses[${position}]`;
     const lost = position === 0 ? "this endpoint is left out" : "it is left out";
-    warn(found, field, `must be an ${family} address, as addressType says; ${lost}`, text);
+    warn(found, field, `${addressRule(text, family)}; ${lost}`, text);
     if (position === 0) return undefined;
   }
   return Object.freeze(exactList(addresses));
 }
 
-function isOfFamily(text: unknown, family: IpFamily): text is string {
-  if (typeof text !== "string") return false;
-  const address = parseIpAddress(text);
-  return address !== undefined && familyOf(address) === family;
+function isUsable(text: unknown, family: IpFamily): text is string {
+  const address = typeof text === "string" ? parseIpAddress(text) : undefined;
+  return address !== undefined && familyOf(address) === family && specialAddress(address) === undefined;
+}
+
+/** Why an address is left out. */
+function addressRule(text: unknown, family: IpFamily): string {
+  const address = typeof text === "string" ? parseIpAddress(text) : undefined;
+  if (address === undefined || familyOf(address) !== family) {
+    return `must be an ${family} address, as addressType says`;
+  }
+  return `must be the address of a pod or a host, not a special one (${specialAddress(address)})`;
 }
 
 function readNodeName(found: Findings, value: unknown, index: number): string {

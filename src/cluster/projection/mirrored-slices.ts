@@ -8,7 +8,7 @@
  * random letters, so the same ports give the same slice. And Endpoints of Services with a selector count too: dumps of
  * old clusters have nothing else.
  */
-import { familyOf, type IpFamily, parseIpAddress } from "../../net/ip.ts";
+import { familyOf, type IpFamily, parseIpAddress, specialAddress } from "../../net/ip.ts";
 import type { EndpointRecord, EndpointSlicePort, EndpointSliceRecord } from "../objects.ts";
 import { contentDigest } from "./content-digest.ts";
 import { choiceField, isAbsent, type JsonObject, listField, objectField, portField } from "./fields.ts";
@@ -109,6 +109,12 @@ function readAddress(
   const address = typeof entry.ip === "string" ? parseIpAddress(entry.ip) : undefined;
   if (address === undefined) {
     warn(found, `${path}.ip`, "must be an IP address; it is left out", entry.ip);
+    return undefined;
+  }
+  const special = specialAddress(address);
+  if (special !== undefined) {
+    const message = `must be the address of a pod or a host, not a special one (${special}); it is left out`;
+    warn(found, `${path}.ip`, message, entry.ip);
     return undefined;
   }
   const record = Object.freeze({

@@ -265,3 +265,15 @@ test("accepted names are DNS labels whatever the input", () => {
     }),
   );
 });
+
+test("a cluster IP that is not one of a Service CIDR refuses the Service: what it had before stays in force", () => {
+  const specials = ["127.0.0.1", "::1", "0.0.0.0", "169.254.1.1", "224.0.0.1", "255.255.255.255", "::ffff:127.0.0.1"];
+  for (const clusterIP of specials) {
+    assert.match(
+      refusal(service({ clusterIP })),
+      /^spec\.clusterIP must be an address of a Service CIDR, not a special one \([a-z-]+\), got "/,
+    );
+  }
+  const second = refusal(service({ clusterIP: "10.96.0.1", clusterIPs: ["10.96.0.1", "fe80::1"] }));
+  assert.match(second, /^spec\.clusterIPs\[1\] must .*\(link-local\), got "fe80::1"$/);
+});

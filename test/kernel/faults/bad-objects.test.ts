@@ -236,6 +236,19 @@ describe("objects that are wrong", { skip: kernelSkip, timeout: 120_000 }, () =>
     );
   });
 
+  test("a cluster IP of the node's own loopback is refused by name; its last good version stays", async () => {
+    const at = (address: string) => ({
+      kind: "List",
+      apiVersion: "v1",
+      items: [service("own", address, {}), slice("own", ["10.180.8.9"])],
+    });
+    await meet("own.json", at("10.96.8.9"));
+    const { rules, log } = await meet("own.json", at("127.0.0.1"));
+    assert.match(log, /spec\.clusterIP must be an address of a Service CIDR, not a special one \(loopback\)/);
+    assert.ok(isServed(rules, "10.96.8.9", ["10.180.8.9"]), rules);
+    assert.doesNotMatch(rules, /-A KUBE-SERVICES -d 127\.0\.0\.1/);
+  });
+
   test("a slice without a service makes no rules, and those of its service once that comes", async () => {
     const { rules } = await meet("orphan.json", slice("orphan", ["10.180.20.1"]));
     assert.doesNotMatch(rules, /orphan|10\.180\.20\.1/);
