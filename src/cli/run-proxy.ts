@@ -14,12 +14,13 @@ import { openConntrack } from "../kernel/conntrack/netlink-conntrack.ts";
 import { tuneConntrack } from "../kernel/conntrack/tuning.ts";
 import { raiseSoftFileLimit } from "../kernel/file-limit.ts";
 import { applyOomScore } from "../kernel/oom-score.ts";
+import { AddressWatch } from "../kernel/route/address-watch.ts";
 import { localAddresses } from "../kernel/route/addresses.ts";
 import type { Logger } from "../logging/logger.ts";
 import { detectorFor } from "../model/local-traffic-detector.ts";
 import { nodeNameFrom } from "../model/node-identity.ts";
 import { nodePortAddresses, nodePortIPs } from "../model/node-port-addresses.ts";
-import type { IpFamily } from "../net/ip.ts";
+import type { IpAddress, IpFamily } from "../net/ip.ts";
 import { ConnectionGate } from "../server/connection-gate.ts";
 import { serverLimits } from "../server/connection-limits.ts";
 import { fullReporter } from "../server/http-endpoint.ts";
@@ -36,6 +37,7 @@ import { connectCluster } from "./cluster-connection.ts";
 import { DeferredSink } from "./deferred-sink.ts";
 import { type HttpServers, type HttpServersContext, startServers } from "./http-servers.ts";
 import { collectWhenIdle } from "./idle-memory.ts";
+import { followNodeAddresses } from "./node-address-follower.ts";
 import { frontendConflict, nodeEvent, serviceHealthFailure } from "./node-events.ts";
 import { type NodeSetup, setUpNode } from "./node-setup.ts";
 import { programIdentity } from "./program-identity.ts";
@@ -209,7 +211,12 @@ interface FamilyProxier {
   readonly backend: Backend;
   readonly proxier: Proxier;
   readonly serviceHealth: ServiceHealthPorts;
+  /** Follows the node's addresses until the signal aborts. */
+  readonly followAddresses: (signal: AbortSignal) => Promise<void>;
 }
+
+/** One subscription for all families. */
+const addressWatch = new AddressWatch();
 
 function healthGate({ limits, log, clock }: HttpServersContext): ConnectionGate {
   const onFull = fullReporter(log, clock, { server: "health-check node ports" });
@@ -236,9 +243,10 @@ async function createProxier(context: ProxierContext, family: IpFamily, openMode
   const addresses = nodePortAddresses(family, setup.nodePortAddresses);
   const nodeIP = setup.addresses.ips[family];
   const backend = await openMode.backendFor({ family, nodeIP, detector, nodePortAddresses: addresses, log });
+  const known = await listenAddresses(addresses, log);
   const serviceHealth = createServiceHealth({
     family,
-    addresses: await listenAddresses(addresses, log),
+    addresses: known,
     gate: context.healthGate,
     clock,
     isProxyHealthy: () => config.healthzBindAddress === "" || health.isHealthy(),
@@ -263,10 +271,15 @@ async function createProxier(context: ProxierContext, family: IpFamily, openMode
     onFailures: (failures) => health.setFailures(family, failures),
     onConflict: (conflict) => context.events.record(frontendConflict(nodeName, conflict)),
   });
-  return { proxier, serviceHealth, backend };
+  const onChange = (ips: readonly IpAddress[], isNew: boolean): void => {
+    serviceHealth.setAddresses(ips).catch((error: unknown) => log.error("Error syncing healthcheck services", error));
+    if (isNew) proxier.onNodeAddresses();
+  };
+  const following = { addresses, watch: addressWatch, known, onChange, clock, log };
+  return { proxier, serviceHealth, backend, followAddresses: (signal) => followNodeAddresses(following, signal) };
 }
 
-/** Resolved once, as upstream does (reference core.md §14); without an answer, everywhere. */
+/** Where to listen at first (reference core.md §14); without an answer, everywhere. */
 async function listenAddresses(addresses: ReturnType<typeof nodePortAddresses>, log: Logger) {
   if (addresses.matchesAll) return "all" as const;
   try {
@@ -296,7 +309,7 @@ async function serve(context: ServeContext): Promise<void> {
   const dispatcher = new DualStackDispatcher({ proxiers: proxiers.map(({ proxier }) => proxier), nodeName, log });
   context.sink.attach(dispatcher);
   context.events.record(nodeEvent(nodeName, "Normal", "Starting", startNote(config.mode)));
-  await dispatcher.run(ended);
+  await Promise.all([dispatcher.run(ended), ...proxiers.map(({ followAddresses }) => followAddresses(ended))]);
   await Promise.all(proxiers.map(({ backend }) => backend.close?.()));
   await context.openMode.close();
   await Promise.all(proxiers.map(({ serviceHealth }) => serviceHealth.close()));

@@ -125,6 +125,29 @@ test("with fixed addresses nothing else answers", async () => {
   assert.equal(await isRefused(port, "127.0.0.1"), true);
 });
 
+test("listeners follow the addresses, and one that could not be had is tried again", async () => {
+  const port = await freePort();
+  const address = (text: string) => parseIpAddress(text) ?? assert.fail();
+  const [one, two, absent] = [address("127.0.0.2"), address("127.0.0.3"), address("192.0.2.77")];
+  const failures: string[] = [];
+  const standing: (readonly SyncFailure[])[] = [];
+  const health = manager({
+    addresses: [one],
+    onListenFailure: (service) => failures.push(service),
+    onFailures: (now) => standing.push(now),
+  });
+  await health.syncServices(ports({ "ns/s": port }));
+  health.syncEndpoints(ports({ "ns/s": 1 }));
+  await health.setAddresses([one, two]);
+  assert.equal((await ask(port, "/", { host: two })).status, 200);
+  await health.setAddresses([two, absent]);
+  assert.equal(await isRefused(port, one), true);
+  assert.equal((await ask(port, "/", { host: two })).status, 200);
+  assert.deepEqual([failures, standing.at(-1)?.length], [["ns/s"], 1]);
+  await health.setAddresses([two]);
+  assert.deepEqual(standing.at(-1), []);
+});
+
 test("when one address cannot be had the service has none, it is told, and the next sync tries again", async () => {
   const port = await freePort();
   const blocker = createServer();

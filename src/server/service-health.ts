@@ -21,7 +21,7 @@ const DRAIN_MS = 1_000;
 
 export interface ServiceHealthOptions {
   readonly family: IpFamily;
-  /** Where to listen: on all addresses of the family, or on these alone. */
+  /** Where to listen: on all addresses of the family, or on these alone (see {@link ServiceHealthPorts.setAddresses}). */
   readonly addresses: "all" | readonly IpAddress[];
   /** Whether the proxiers keep up; always true when there is no health server. */
   isProxyHealthy(): boolean;
@@ -39,7 +39,8 @@ export interface ServiceHealthOptions {
 interface Entry {
   readonly service: string;
   readonly port: number;
-  readonly listeners: Server[];
+  /** By the address that they listen on. */
+  readonly listeners: Map<string, Server>;
   readonly connections: Set<Socket>;
   count: number;
   isClosed: boolean;
@@ -55,7 +56,7 @@ export function serviceHealthBody(service: string, localEndpoints: number, servi
 /** Stops accepting; connections that exist stay, and what they ask from now on is answered emptily. */
 function closeListeners(entry: Entry): void {
   entry.isClosed = true;
-  for (const listener of entry.listeners) listener.close();
+  for (const listener of entry.listeners.values()) listener.close();
 }
 
 function cutConnections(entry: Entry): void {
@@ -75,7 +76,9 @@ function listen(server: Server, host: string, port: number, family: IpFamily): P
 /** Makes the manager of one family. Nothing listens until the first {@link ServiceHealthPorts.syncServices}. */
 export function createServiceHealth(options: ServiceHealthOptions): ServiceHealthPorts {
   const { family, log } = options;
-  const hosts = options.addresses === "all" ? [family === "IPv4" ? "0.0.0.0" : "::"] : options.addresses;
+  let hosts: readonly string[] =
+    options.addresses === "all" ? [family === "IPv4" ? "0.0.0.0" : "::"] : options.addresses;
+  let wanted: ReadonlyMap<string, number> = new Map();
   const entries = new Map<string, Entry>();
   const draining = new Set<Entry>();
   let queue: Promise<void> = Promise.resolve();
@@ -108,22 +111,37 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
   }
 
   async function openEntry(service: string, port: number): Promise<Entry> {
-    const entry: Entry = { service, port, listeners: [], connections: new Set(), count: 0, isClosed: false };
+    const entry: Entry = { service, port, listeners: new Map(), connections: new Set(), count: 0, isClosed: false };
     try {
-      for (const host of hosts) {
-        const listener = createServer({ allowHalfOpen: true }, (socket) => accept(entry, socket));
-        await listen(listener, host, port, family);
-        listener.on("error", (error) =>
-          log.error("Healthcheck could not accept a connection", error, { service, port }),
-        );
-        entry.listeners.push(listener);
-      }
+      await openListeners(entry);
       return entry;
     } catch (error) {
       closeListeners(entry);
       cutConnections(entry);
       throw error;
     }
+  }
+
+  /** Opens what is missing. */
+  async function openListeners(entry: Entry): Promise<void> {
+    const { service, port } = entry;
+    for (const host of hosts) {
+      if (entry.listeners.has(host)) continue;
+      const listener = createServer({ allowHalfOpen: true }, (socket) => accept(entry, socket));
+      await listen(listener, host, port, family);
+      listener.on("error", (error) => log.error("Healthcheck could not accept a connection", error, { service, port }));
+      entry.listeners.set(host, listener);
+    }
+  }
+
+  /** Brings a service that is served already to the addresses of now. */
+  async function moveListeners(entry: Entry): Promise<void> {
+    for (const [host, listener] of entry.listeners) {
+      if (hosts.includes(host)) continue;
+      entry.listeners.delete(host);
+      listener.close();
+    }
+    await openListeners(entry);
   }
 
   function drain(entry: Entry): void {
@@ -145,10 +163,14 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
     }
     const failures: SyncFailure[] = [];
     for (const [service, port] of ports) {
-      if (entries.has(service)) continue;
       // Closed while we waited for another listener: open nothing more.
       if (isClosed) return;
       try {
+        const known = entries.get(service);
+        if (known !== undefined) {
+          await moveListeners(known);
+          continue;
+        }
         const entry = await openEntry(service, port);
         log.v(2, "Opened healthcheck", { service, port });
         entries.set(service, entry);
@@ -170,7 +192,14 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
   return {
     syncServices(ports) {
       return enqueue(async () => {
+        wanted = ports;
         if (!isClosed) await reconcile(ports);
+      });
+    },
+    setAddresses(addresses) {
+      return enqueue(async () => {
+        hosts = addresses;
+        if (!isClosed) await reconcile(wanted);
       });
     },
     syncEndpoints(counts) {

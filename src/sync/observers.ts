@@ -16,6 +16,8 @@ export interface HealthReporter {
 export interface ServiceHealthPorts {
   /** `namespace/name` → port; opens, keeps and closes listeners. */
   syncServices(ports: ReadonlyMap<string, number>): Promise<void>;
+  /** From now on listens on these addresses alone, and tries again what could not be opened. */
+  setAddresses(addresses: readonly IpAddress[]): Promise<void>;
   /** `namespace/name` → number of local ready endpoint IPs; absent means 0. */
   syncEndpoints(counts: ReadonlyMap<string, number>): void;
   close(): Promise<void>;

@@ -160,6 +160,12 @@ export class Proxier {
     this.sync();
   }
 
+  /** Node ports answer on other addresses of the node now. */
+  onNodeAddresses(): void {
+    this.#needsFullSync = true;
+    if (this.#isInitialised) this.sync();
+  }
+
   /** The union of all ServiceCIDRs, in a fixed order. Costs a sync only in a mode that uses them, and only on change. */
   onServiceCIDRs(cidrs: readonly string[]): void {
     const known = this.#serviceCIDRs;

@@ -79,6 +79,10 @@ export class RecordingServiceHealth implements ServiceHealthPorts {
     if (this.error !== undefined) throw this.error;
   }
 
+  async setAddresses(addresses: readonly string[]): Promise<void> {
+    this.calls.push(`addresses ${addresses.join()}`);
+  }
+
   syncEndpoints(counts: ReadonlyMap<string, number>): void {
     this.calls.push(`endpoints ${JSON.stringify([...counts])}`);
   }
