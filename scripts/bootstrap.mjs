@@ -1,5 +1,5 @@
 /**
- * `node scripts/bootstrap.mjs start|test|bench|soak [ARGUMENT…]`: from a bare checkout to a running command. Runs on the
+ * `node scripts/bootstrap.mjs start|test|bench|soak|attack [ARGUMENT…]`: from a bare checkout to a running command. Runs on the
  * machine's own Node.js (18 or newer) before anything is installed, so it has no dependencies; the command itself runs
  * on the pinned Node.js of node_modules.
  */
@@ -18,6 +18,7 @@ const entries = {
   start: { script: "dist/cli/main.js", args: ["demo"], mustBuild: true },
   test: { script: "scripts/run-tests.mjs", args: [], mustBuild: false },
   bench: { script: "bench/run.ts", args: [], mustBuild: false },
+  attack: { script: "test/attack/run.ts", args: [], mustBuild: true },
   soak: { script: "test/apiserver/soak.ts", args: [], mustBuild: true },
 };
 

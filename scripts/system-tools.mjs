@@ -40,6 +40,7 @@ const toolsOf = {
   start: demoTools,
   test: [...demoTools, "nft", "conntrack", "ipset", "ipvsadm", "nfacct", ...imageTools, ...machineTools],
   soak: [...demoTools, "nft"],
+  attack: [...demoTools, "nft"],
   bench: [...demoTools, "nft", "ipset", "ipvsadm", ...machineTools],
 };
 

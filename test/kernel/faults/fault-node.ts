@@ -18,7 +18,7 @@ export const nodeObject = {
 };
 
 /** A namespace with the node's address; removed with the test. */
-export async function faultNode(t: Pick<TestContext, "after">): Promise<NetworkNamespace> {
+export async function faultNode(t: { after(work: () => unknown): void }): Promise<NetworkNamespace> {
   const node = await NetworkNamespace.create(newRunName("fault"));
   t.after(() => node.remove());
   await node.configure([

@@ -1,0 +1,64 @@
+/** `npm run attack`: everything that once stopped the program, done to a fresh build, with figures. Needs root. */
+import { spawnSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { faultNode } from "../kernel/faults/fault-node.ts";
+import type { ProxyDaemon } from "../support/proxy-daemon.ts";
+import type { Probe } from "./attackers.ts";
+import { type AttackedMode, askForDebugger, holdIdleConnections, pipelineUnread, victim } from "./stop-it.ts";
+
+const say = (line: string) => void process.stdout.write(`${line}\n`);
+let failures = 0;
+
+function health({ count, failed, medianMs, longestMs, lateMs }: Probe): string {
+  const ms = (value: number) => `${value.toFixed(1)} ms`;
+  return `/healthz ${count} times, ${failed} failed, median ${ms(medianMs)}, longest ${ms(longestMs)} (machine late ${ms(lateMs)})`;
+}
+
+async function attempt(title: string, work: () => Promise<string>): Promise<void> {
+  try {
+    say(`✓ ${title}: ${await work()}`);
+  } catch (error) {
+    failures += 1;
+    say(`✗ ${title}: ${error instanceof Error ? error.message : error}`);
+  }
+}
+
+async function on<T>(mode: AttackedMode, openFiles: number | undefined, attack: (daemon: ProxyDaemon) => Promise<T>) {
+  const afterwards: (() => unknown)[] = [];
+  try {
+    const node = await faultNode({ after: (work) => void afterwards.push(work) });
+    const daemon = await victim(node, mode, openFiles);
+    afterwards.unshift(() => daemon.dispose());
+    return await attack(daemon);
+  } finally {
+    for (const work of afterwards) await work();
+  }
+}
+
+for (const mode of ["iptables", "nftables", "userspace"] as const) {
+  for (const openFiles of [undefined, 200]) {
+    await attempt(`idle connections, ${mode}, ${openFiles ?? "many"} descriptors`, async () => {
+      const { probe, changeMs } = await on(mode, openFiles, (daemon) => holdIdleConnections(daemon, mode));
+      if (probe.failed > 0) throw new Error(health(probe));
+      return `a change took ${changeMs.toFixed(0)} ms; ${health(probe)}`;
+    });
+  }
+}
+await attempt("pipelined requests", async () => {
+  const { probe, grownMb } = await on("nftables", undefined, (daemon) => pipelineUnread(daemon, 10_000));
+  const text = `${grownMb} MB more; ${health(probe)}`;
+  if (probe.failed > 0 || probe.longestMs - probe.lateMs > 50 || grownMb > 40) throw new Error(text);
+  return text;
+});
+await attempt("SIGUSR1", async () => {
+  const { isOpen, isAlive } = await on("nftables", undefined, askForDebugger);
+  if (isOpen || !isAlive) throw new Error(isOpen ? "a debugger answers" : "the daemon is gone");
+  return "no debugger, and the daemon answers";
+});
+await attempt("tools that cannot be started", async () => {
+  const file = fileURLToPath(new URL("../../src/kernel/process-descriptors.test.ts", import.meta.url));
+  const { status, stdout } = spawnSync(process.execPath, ["--test", file], { encoding: "utf8" });
+  if (status !== 0) throw new Error(stdout);
+  return "bystanders live, and tools start again";
+});
+process.exitCode = failures === 0 ? 0 : 1;

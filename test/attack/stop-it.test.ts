@@ -1,0 +1,37 @@
+/** What once stopped the program does not. `npm run attack` shows the figures. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { faultNode } from "../kernel/faults/fault-node.ts";
+import { PATIENCE } from "../support/patience.ts";
+import { kernelSkip } from "../support/topology.ts";
+import { askForDebugger, holdIdleConnections, pipelineUnread, victim } from "./stop-it.ts";
+
+/** Beside what the machine itself is late: other tests run here. */
+const HEALTH_LIMIT_MS = 50 * PATIENCE;
+
+describe("attacks", { skip: kernelSkip, timeout: 180_000 * PATIENCE }, () => {
+  for (const [mode, openFiles] of [
+    ["nftables", undefined],
+    ["nftables", 200],
+    ["iptables", 200],
+    ["userspace", 200],
+  ] as const) {
+    test(`2,000 idle connections on each port, ${mode}, ${openFiles ?? "many"} descriptors`, async (t) => {
+      const daemon = await victim(await faultNode(t), mode, openFiles);
+      t.after(() => daemon.dispose());
+      const { probe } = await holdIdleConnections(daemon, mode);
+      assert.equal(probe.failed, 0);
+      assert.ok(probe.count > 0);
+    });
+  }
+
+  test("1,000 pipelined requests for metrics that are not read, and SIGUSR1", async (t) => {
+    const daemon = await victim(await faultNode(t), "nftables");
+    t.after(() => daemon.dispose());
+    const { probe, grownMb } = await pipelineUnread(daemon, 3_000);
+    assert.equal(probe.failed, 0);
+    assert.ok(probe.longestMs - probe.lateMs < HEALTH_LIMIT_MS, JSON.stringify(probe));
+    assert.ok(grownMb < 40, `${grownMb} MB more`);
+    assert.deepEqual(await askForDebugger(daemon), { isOpen: false, isAlive: true });
+  });
+});

@@ -1,0 +1,129 @@
+/** Everything that is known to have stopped the program once, done to a fresh daemon. */
+import { readFileSync } from "node:fs";
+import type { NetworkNamespace } from "../../src/demo/network-namespace.ts";
+import { signalChild } from "../../src/kernel/child-process.ts";
+import { daemonOptions } from "../kernel/faults/fault-node.ts";
+import { ProxyDaemon } from "../support/proxy-daemon.ts";
+import { Attacker, type Probe } from "./attackers.ts";
+
+const HEALTH_CHECK_PORT = 32_100;
+/** The ports of a daemon. In nftables mode health checks are answered on the node's own address alone. */
+const PORTS = [
+  ["127.0.0.1", 10256],
+  ["127.0.0.1", 10249],
+  ["10.200.0.2", HEALTH_CHECK_PORT],
+] as const;
+const IDLE = 2000;
+const PIPELINED = 1000;
+
+export type AttackedMode = "iptables" | "nftables" | "userspace";
+
+function service(name: string, clusterIP: string): readonly unknown[] {
+  const ports = [{ name: "web", port: 80, protocol: "TCP" }];
+  const local = { type: "LoadBalancer", externalTrafficPolicy: "Local", healthCheckNodePort: HEALTH_CHECK_PORT };
+  return [
+    {
+      apiVersion: "v1",
+      kind: "Service",
+      metadata: { name, namespace: "default" },
+      spec: { clusterIP, clusterIPs: [clusterIP], ports, ...(name === "first" ? local : {}) },
+    },
+    {
+      apiVersion: "discovery.k8s.io/v1",
+      kind: "EndpointSlice",
+      metadata: { name: `${name}-1`, namespace: "default", labels: { "kubernetes.io/service-name": name } },
+      addressType: "IPv4",
+      endpoints: [{ addresses: ["10.180.0.5"], nodeName: "node-a", conditions: { ready: true } }],
+      ports: [{ name: "web", port: 8080, protocol: "TCP" }],
+    },
+  ];
+}
+
+const FIRST = service("first", "172.30.0.10");
+const SECOND_IP = "172.30.0.77";
+const node = daemonOptions({}).objects;
+
+/** A daemon with a Service that has a health-check node port. @param openFiles its limit. */
+export async function victim(
+  namespace: NetworkNamespace,
+  mode: AttackedMode,
+  openFiles?: number,
+): Promise<ProxyDaemon> {
+  // Without the right to raise the limit again, which userspace mode would use.
+  const capped = ["setpriv", "--bounding-set=-sys_resource", "prlimit", `--nofile=${openFiles}:${openFiles}`] as const;
+  return await ProxyDaemon.start(namespace, {
+    ...daemonOptions({ objects: FIRST, config: { mode, [mode]: { syncPeriod: "30s", minSyncPeriod: "10ms" } } }),
+    ...(openFiles === undefined ? {} : { wrapper: [...capped] }),
+  });
+}
+
+async function rules(daemon: ProxyDaemon, mode: AttackedMode): Promise<string> {
+  const command = mode === "nftables" ? (["nft", "list", "ruleset"] as const) : (["iptables-save"] as const);
+  return (await daemon.namespace.exec([...command])).stdout;
+}
+
+function residentMb(daemon: ProxyDaemon): number {
+  const [, kilobytes] = /^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${daemon.pid}/status`, "utf8")) ?? [];
+  return Math.round(Number(kilobytes) / 1024);
+}
+
+export interface IdleOutcome {
+  readonly probe: Probe;
+  /** From the edit to the rule. */
+  readonly changeMs: number;
+}
+
+/** Holds idle connections on every port, and changes Services meanwhile. */
+export async function holdIdleConnections(daemon: ProxyDaemon, mode: AttackedMode): Promise<IdleOutcome> {
+  const attackers: Attacker[] = [];
+  try {
+    for (const [host, port] of PORTS) {
+      attackers.push(await Attacker.start(daemon.namespace, "idle", host, port, IDLE));
+    }
+    const probe = await Attacker.start(daemon.namespace, "probe", "127.0.0.1", 10256, "/healthz");
+    attackers.push(probe);
+    const startMs = performance.now();
+    daemon.writeObjects([...node, ...FIRST, ...service("second", SECOND_IP)]);
+    await daemon.until("the rule of a new Service", async () => (await rules(daemon, mode)).includes(SECOND_IP));
+    const changeMs = performance.now() - startMs;
+    daemon.writeObjects([...node, ...FIRST]);
+    await daemon.until("the rule to go", async () => !(await rules(daemon, mode)).includes(SECOND_IP));
+    for (const [host, port] of PORTS) {
+      const { status, body } = await daemon.fetch(`http://${host}:${port}/healthz`);
+      if (status !== 200) throw new Error(`port ${port} answers ${status} ${body}\n${daemon.log}`);
+    }
+    return { probe: await probe.result(), changeMs };
+  } finally {
+    for (const attacker of attackers) attacker.end();
+  }
+}
+
+export interface PipelineOutcome {
+  readonly probe: Probe;
+  readonly grownMb: number;
+}
+
+/** Asks for the metrics page many times on one connection, and reads nothing. @param watchMs how long to look on. */
+export async function pipelineUnread(daemon: ProxyDaemon, watchMs: number): Promise<PipelineOutcome> {
+  const beforeMb = residentMb(daemon);
+  const probe = await Attacker.start(daemon.namespace, "probe", "127.0.0.1", 10256, "/healthz");
+  const flooder = await Attacker.start(daemon.namespace, "pipeline", "127.0.0.1", 10249, PIPELINED, "/metrics");
+  try {
+    await new Promise((resolve) => setTimeout(resolve, watchMs));
+    return { probe: await probe.result(), grownMb: residentMb(daemon) - beforeMb };
+  } finally {
+    flooder.end();
+    probe.end();
+  }
+}
+
+/** Sends SIGUSR1. @returns whether a debugger answers, and whether the daemon does. */
+export async function askForDebugger(daemon: ProxyDaemon): Promise<{ isOpen: boolean; isAlive: boolean }> {
+  const { pid } = daemon;
+  if (pid === undefined) throw new Error("the daemon does not run");
+  signalChild({ pid, exitCode: null, signalCode: null, kill: (signal) => process.kill(pid, signal) }, "SIGUSR1");
+  // The thread that would open it needs a moment; the answer of the health port comes after the signal's handler.
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  const isAlive = (await daemon.fetch("http://127.0.0.1:10256/healthz")).status === 200;
+  return { isOpen: (await daemon.fetch("http://127.0.0.1:9229/json")).status !== 0, isAlive };
+}
