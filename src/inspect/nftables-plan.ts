@@ -2,6 +2,8 @@
  * What the nftables mode would program for a cluster on one node, without a kernel: the operations of its first sync, where
  * there is no table yet.
  */
+
+import { SliceYielder } from "../async/yielder.ts";
 import { TABLE } from "../backends/nftables/names.ts";
 import type { PlanConfig, PlanFacts } from "../backends/nftables/plan-options.ts";
 import { planServicePort } from "../backends/nftables/plan-service-port.ts";
@@ -17,7 +19,6 @@ import { type NftTable, tableOf } from "../kernel/nftables/ruleset-table.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { withoutLoopback } from "../model/without-loopback.ts";
 import { type Cidr, familyOf, type IpFamily, parseCidr } from "../net/ip.ts";
-import { TimeSlice } from "../sync/time-slice.ts";
 import type { OfflineNode } from "./offline-node.ts";
 
 const FAMILIES: Readonly<Record<IpFamily, NftFamily>> = { IPv4: "ip", IPv6: "ip6" };
@@ -107,7 +108,7 @@ export async function planNftables(
   const { draft } = await reconcile(
     undefined,
     { plan: planStatic(config, facts), facts, ports, kept: new Map() },
-    { postponed: new Set(), slice: new TimeSlice(), signal: new AbortController().signal },
+    { postponed: new Set(), yielder: new SliceYielder(), signal: new AbortController().signal },
   );
   const operations = [...draft.operations()];
   return { operations, table: tableOf(FAMILIES[family], TABLE, operations) };

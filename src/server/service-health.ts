@@ -5,6 +5,7 @@
  * All listeners hand their connections to one guarded HTTP server: a listener is then a bare socket, cheap by the hundred.
  */
 import { createServer, type Server, type Socket } from "node:net";
+import { Mutex } from "../async/mutex.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 import type { SyncFailure } from "../sync/backend.ts";
@@ -81,7 +82,8 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
   let wanted: ReadonlyMap<string, number> = new Map();
   const entries = new Map<string, Entry>();
   const draining = new Set<Entry>();
-  let queue: Promise<void> = Promise.resolve();
+  /** One reconciliation at a time, in the order asked for. */
+  const mutex = new Mutex();
   let isClosed = false;
 
   const http = createGuardedHttp({
@@ -183,21 +185,15 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
     options.onFailures?.(failures);
   }
 
-  /** One reconciliation at a time, in the order asked for. */
-  function enqueue(job: () => Promise<void>): Promise<void> {
-    queue = queue.then(job);
-    return queue;
-  }
-
   return {
     syncServices(ports) {
-      return enqueue(async () => {
+      return mutex.run(async () => {
         wanted = ports;
         if (!isClosed) await reconcile(ports);
       });
     },
     setAddresses(addresses) {
-      return enqueue(async () => {
+      return mutex.run(async () => {
         hosts = addresses;
         if (!isClosed) await reconcile(wanted);
       });
@@ -207,7 +203,7 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
     },
     close() {
       isClosed = true;
-      return enqueue(async () => {
+      return mutex.run(async () => {
         for (const entry of entries.values()) closeListeners(entry);
         for (const entry of [...entries.values(), ...draining]) cutConnections(entry);
         entries.clear();

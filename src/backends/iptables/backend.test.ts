@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { testYielder } from "../../async/testing/test-yielder.ts";
 import { IptablesRestoreError } from "../../kernel/iptables/iptables.ts";
 import { MemoryIptables } from "../../kernel/iptables/memory-iptables.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
@@ -54,6 +55,7 @@ class Bench {
         conntrackLiberal: false,
       },
       iptables: kernel,
+      yielder: testYielder,
       counters: undefined,
       nodePortIPs: async () => ({ kind: "all" }),
       metrics: {

@@ -2,6 +2,8 @@
  * The iptables mode for one address family: plans what changed, sends the difference, remembers what the kernel holds.
  * Reference iptables.md §8, §9, §11, §12.
  */
+
+import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import { type Iptables, IptablesRestoreError, type Presence } from "../../kernel/iptables/iptables.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
@@ -9,7 +11,6 @@ import type { Logger } from "../../logging/logger.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
-import { TimeSlice } from "../../sync/time-slice.ts";
 import { ChainCheck } from "./chain-check.ts";
 import { isServiceChain } from "./chain-names.ts";
 import { ensureJumps } from "./ensure-jumps.ts";
@@ -74,12 +75,15 @@ export interface IptablesBackendOptions {
   readonly largeClusterEndpoints?: number;
   /** Full syncs of more ports than this come in pieces, where the tools like it. @default PORTS_PER_TRANSACTION */
   readonly portsPerTransaction?: number;
+  /** When long computations give way. @default every 10 ms */
+  readonly yielder?: Yielder;
 }
 
 export class IptablesBackend implements Backend {
   readonly mode = "iptables";
   readonly family;
   readonly #options: IptablesBackendOptions;
+  readonly #yielder: Yielder;
   readonly #known = new Map<string, InstalledRules>();
   #totals = { filter: 0, nat: 0, internal: 0, external: 0 };
   /** Text of the static rules in the kernel; undefined when the kernel is not known to match memory. */
@@ -101,6 +105,7 @@ export class IptablesBackend implements Backend {
     this.#options = options;
     this.family = options.config.family;
     this.#chainCheck = new ChainCheck(options.iptables, options.nowMs ?? (() => performance.now()));
+    this.#yielder = options.yielder ?? new SliceYielder();
   }
 
   /** Large clusters go without the hourly full sync (iptables.md §8). */
@@ -229,7 +234,7 @@ export class IptablesBackend implements Backend {
     const plan = planStatic(config, facts);
     const ports = new Map<string, DesiredPort>();
     const unplanned = new Map<string, { name: ServicePort["name"]; reason: string }>();
-    const slice = new TimeSlice();
+    const yielder = this.#yielder;
     for (const key of [...input.services.keys()].sort()) {
       const port = input.services.get(key);
       if (port === undefined) continue;
@@ -239,7 +244,7 @@ export class IptablesBackend implements Backend {
         if (!(error instanceof RangeError)) throw error;
         unplanned.set(key, { name: port.name, reason: error.message });
       }
-      if (slice.isOver()) await slice.next(signal);
+      if (yielder.isDue()) await yielder.turn(signal);
     }
     for (const { rules } of ports.values()) for (const chain of listOf(rules.ownChains)) existing.delete(chain);
     const portsPerTransaction = this.#options.portsPerTransaction ?? PORTS_PER_TRANSACTION[isFirst ? "first" : "again"];

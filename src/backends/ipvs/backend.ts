@@ -3,17 +3,18 @@
  * rules. A full sync, the first one included, asks the kernel what is there and writes only what differs; any other sync
  * writes what changed. Reference legacy-modes.md §2.
  */
+
+import { Mutex } from "../../async/mutex.ts";
+import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import type { Ipset } from "../../kernel/ipset/ipset.ts";
 import { type Iptables, IptablesError } from "../../kernel/iptables/iptables.ts";
 import type { Ipvs } from "../../kernel/ipvs/ipvs.ts";
-import { Exclusive } from "../../kernel/netlink/exclusive.ts";
 import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
 import type { Cidr, IpAddress } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import type { Clock } from "../../sync/clock.ts";
-import { TimeSlice } from "../../sync/time-slice.ts";
 import { AddressRemarks } from "./address-remarks.ts";
 import { type AddressDifference, type AddressFailures, DummyAddresses } from "./dummy-addresses.ts";
 import { SyncFailures } from "./failures.ts";
@@ -46,6 +47,8 @@ export interface IpvsBackendOptions {
   readonly verifyPeriodMs: number;
   readonly clock: Clock;
   readonly log: Logger;
+  /** When long computations give way. @default every 10 ms */
+  readonly yielder?: Yielder;
 }
 
 /** The measurements of this mode, one family. */
@@ -81,7 +84,8 @@ export class IpvsBackend implements Backend {
   readonly #rules: IptablesRules;
   readonly #watch: Watch;
   /** Syncs, verification and the removal of idle real servers do not overlap. */
-  readonly #turns = new Exclusive();
+  readonly #turns = new Mutex();
+  readonly #yielder: Yielder;
   #wanted = new WantedState();
   /** Of the last full sync; undefined when the kernel is not known to match memory. */
   #facts: PlanFacts | undefined;
@@ -92,13 +96,15 @@ export class IpvsBackend implements Backend {
     const { config, ipvs, ipset, links, iptables, excludeCIDRs, log } = options;
     this.#options = options;
     this.family = config.family;
+    this.#yielder = options.yielder ?? new SliceYielder();
     this.#remarks = new AddressRemarks(excludeCIDRs, log);
-    this.#sets = new IpSets(ipset, config.family);
+    this.#sets = new IpSets(ipset, config.family, this.#yielder);
     this.#virtualServers = new VirtualServers({
       ipvs,
       family: config.family,
       excludeCIDRs,
       graceful: this.#graceful,
+      yielder: this.#yielder,
     });
     this.#addresses = new DummyAddresses(links);
     this.#rules = new IptablesRules(iptables);
@@ -155,10 +161,10 @@ export class IpvsBackend implements Backend {
     const node = await this.#readNode(signal);
     const facts: PlanFacts = { zone: input.zone, nodeAddresses: node.nodeAddresses, nodePortIPs: node.nodePortIPs };
     const wanted = new WantedState();
-    const slice = new TimeSlice();
+    const yielder = this.#yielder;
     for (const key of input.services.keys()) {
       this.#put(key, input, facts, (service, plan) => wanted.put(key, service, plan));
-      if (slice.isOver()) await slice.next(signal);
+      if (yielder.isDue()) await yielder.turn(signal);
     }
     this.#wanted = wanted;
     this.#remarks.report(input.services, node.devices);

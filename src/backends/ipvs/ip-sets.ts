@@ -1,4 +1,6 @@
 /** The IP sets of one family in the kernel: where they differ from what is wanted, and how that is ended. */
+
+import type { Yielder } from "../../async/yielder.ts";
 import {
   type Ipset,
   type IpsetDefinition,
@@ -8,7 +10,6 @@ import {
   ipsetEntryText,
 } from "../../kernel/ipset/ipset.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import { TimeSlice } from "../../sync/time-slice.ts";
 import { SET_IDS, type SetId, setDefinition, setName } from "./names.ts";
 import type { WantedChanges, WantedState } from "./wanted-state.ts";
 
@@ -29,12 +30,14 @@ export interface SetFailure {
 export class IpSets {
   readonly #ipset: Ipset;
   readonly #family: IpFamily;
+  readonly #yielder: Yielder;
   readonly #ids: ReadonlyMap<string, SetId>;
   #unusable: ReadonlyMap<SetId, string> = new Map();
   /** The kernel is not known to have their members as they were last wanted. */
   #doubtful: ReadonlySet<SetId> = new Set();
 
-  constructor(ipset: Ipset, family: IpFamily) {
+  constructor(ipset: Ipset, family: IpFamily, yielder: Yielder) {
+    this.#yielder = yielder;
     this.#ipset = ipset;
     this.#family = family;
     this.#ids = new Map(SET_IDS.map((id) => [setName(id, family), id]));
@@ -129,7 +132,7 @@ export class IpSets {
   async #compare(ids: readonly SetId[], wanted: WantedState, signal: AbortSignal): Promise<SetDifference> {
     const additions: IpsetOperation[] = [];
     const deletions: IpsetOperation[] = [];
-    const slice = new TimeSlice();
+    const yielder = this.#yielder;
     for (const id of ids) {
       if (this.#unusable.has(id)) continue;
       const set = setName(id, this.#family);
@@ -139,12 +142,12 @@ export class IpSets {
         const key = ipsetEntryText(entry);
         present.set(key, entry);
         if (!claims.has(key)) deletions.push({ kind: "delete", set, entry });
-        if (slice.isOver()) await slice.next(signal);
+        if (yielder.isDue()) await yielder.turn(signal);
       }
       for (const key of claims.keys()) {
         const entry = claims.get(key);
         if (entry !== undefined && !present.has(key)) additions.push({ kind: "add", set, entry });
-        if (slice.isOver()) await slice.next(signal);
+        if (yielder.isDue()) await yielder.turn(signal);
       }
     }
     return { additions, deletions: deletions.reverse() };

@@ -1,8 +1,9 @@
 /** The virtual servers of one family in the kernel: where they differ from what is wanted, and how that is ended. */
+
+import type { Yielder } from "../../async/yielder.ts";
 import type { Ipvs, IpvsFailure, IpvsOperation, RealServerState, VirtualServer } from "../../kernel/ipvs/ipvs.ts";
 import { virtualServerText } from "../../kernel/ipvs/ipvs.ts";
 import { type Cidr, cidrContains, type IpFamily } from "../../net/ip.ts";
-import { TimeSlice } from "../../sync/time-slice.ts";
 import type { Claims, Touched } from "../claims.ts";
 import type { GracefulTermination } from "./graceful-termination.ts";
 import type { PlannedVirtualServer } from "./plan-service-port.ts";
@@ -25,6 +26,7 @@ export interface VirtualServersOptions {
   /** Virtual servers with these addresses are never deleted: legacy-modes.md §2.9. */
   readonly excludeCIDRs: readonly Cidr[];
   readonly graceful: GracefulTermination;
+  readonly yielder: Yielder;
 }
 
 type Wanted = Claims<PlannedVirtualServer>;
@@ -40,21 +42,20 @@ export class VirtualServers {
 
   /** Asks the kernel for everything. */
   async compareAll(wanted: Wanted, signal: AbortSignal): Promise<VirtualServerDifference> {
-    const { ipvs, family } = this.#options;
+    const { ipvs, family, yielder } = this.#options;
     const difference = new Difference();
     const unmet = new Set(wanted.keys());
-    const slice = new TimeSlice();
     for (const virtualServer of await ipvs.virtualServers(family, signal)) {
       const key = virtualServerText(virtualServer);
       const planned = wanted.get(key);
       unmet.delete(key);
       if (planned !== undefined) difference.add(key, planned, await this.#read(virtualServer, signal));
       else if (!this.isExcluded(virtualServer)) difference.add(key, undefined, { virtualServer, realServers: [] });
-      if (slice.isOver()) await slice.next(signal);
+      if (yielder.isDue()) await yielder.turn(signal);
     }
     for (const key of unmet) {
       difference.add(key, wanted.get(key), undefined);
-      if (slice.isOver()) await slice.next(signal);
+      if (yielder.isDue()) await yielder.turn(signal);
     }
     return difference;
   }
@@ -156,12 +157,11 @@ export class VirtualServers {
   }
 
   async #carryOut(steps: ReadonlyMap<string, VirtualServerStep>, signal: AbortSignal): Promise<VirtualServerFailures> {
-    const { ipvs, graceful } = this.#options;
+    const { ipvs, graceful, yielder } = this.#options;
     const operations: IpvsOperation[] = [];
-    const slice = new TimeSlice();
     for (const step of steps.values()) {
       for (const operation of step.operations) operations.push(operation);
-      if (slice.isOver()) await slice.next(signal);
+      if (yielder.isDue()) await yielder.turn(signal);
     }
     const refused = operations.length === 0 ? [] : await ipvs.apply(operations, signal);
     const failures: VirtualServerFailures = new Map();

@@ -2,8 +2,9 @@
  * What goes on between syncs: devices and addresses are watched, the kernel is compared with what is wanted now and then,
  * and real servers that were waiting for their connections to end are removed.
  */
+
+import type { Mutex } from "../../async/mutex.ts";
 import type { Ipvs } from "../../kernel/ipvs/ipvs.ts";
-import type { Exclusive } from "../../kernel/netlink/exclusive.ts";
 import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
@@ -26,7 +27,7 @@ export interface WatchOptions {
   readonly links: Links;
   readonly nodePortAddresses: NodePortAddresses;
   readonly verifyPeriodMs: number;
-  readonly turns: Exclusive;
+  readonly turns: Mutex;
   readonly graceful: GracefulTermination;
   readonly clock: Clock;
   readonly log: Logger;

@@ -3,6 +3,8 @@
  * read back from the kernel at the start and whenever it is in doubt; both take the path of an ordinary full sync, which
  * writes nothing where nothing differs. Reference nftables.md §11.
  */
+
+import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import {
   type Nftables,
   NftError,
@@ -15,7 +17,6 @@ import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { type Cidr, familyOf, parseCidr } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
-import { TimeSlice } from "../../sync/time-slice.ts";
 import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
 import type { DifferenceOptions } from "./element-difference.ts";
@@ -55,6 +56,8 @@ export interface NftablesBackendOptions {
   readonly log: Logger;
   /** Monotonic. @default performance.now */
   readonly nowMs?: () => number;
+  /** When long computations give way. @default every 10 ms */
+  readonly yielder?: Yielder;
   /** Of more new service ports the chains are made in portions of so many at most, before anything leads to them. @default 500 */
   readonly portsAtOnce?: number;
 }
@@ -65,6 +68,7 @@ export class NftablesBackend implements Backend {
   readonly usesServiceCIDRs = true;
   readonly #options: NftablesBackendOptions;
   readonly #committer: Committer;
+  readonly #yielder: Yielder;
   #state = new TableState();
   /** Of the last full sync; undefined when the kernel is not known to match memory. */
   #facts: PlanFacts | undefined;
@@ -78,6 +82,7 @@ export class NftablesBackend implements Backend {
     const { nft, metrics, log } = options;
     this.#options = options;
     this.family = options.config.family;
+    this.#yielder = options.yielder ?? new SliceYielder();
     const nowMs = options.nowMs ?? (() => performance.now());
     this.#committer = new Committer({ nft, cleanupFailures: metrics.cleanupFailures, log, nowMs });
   }
@@ -154,16 +159,16 @@ export class NftablesBackend implements Backend {
   ): Promise<boolean> {
     const draft = new TransactionDraft();
     const before: (readonly [string, InstalledPort | undefined])[] = [];
-    const slice = new TimeSlice();
+    const yielder = this.#yielder;
     try {
       const plan = planStatic(this.#options.config, facts);
-      const options = { nft: this.#options.nft, plan, state: this.#state, slice, signal };
+      const options = { nft: this.#options.nft, plan, state: this.#state, yielder, signal };
       if (!(await repairShared(draft, damaged, options))) return false;
       for (const key of input.changedPorts) {
         if (this.#refused.has(key)) continue;
         before.push([key, this.#state.installed(key)]);
         this.#state.change(draft, key, this.#changeOf(key, input, facts).desired, damaged);
-        if (slice.isOver()) await slice.next(signal);
+        if (yielder.isDue()) await yielder.turn(signal);
       }
       await this.#committer.commit(draft);
     } catch (error) {
@@ -184,11 +189,11 @@ export class NftablesBackend implements Backend {
     this.#facts = undefined;
     const facts = await this.#readFacts(input);
     const ports = new Map<string, DesiredPort>();
-    const slice = new TimeSlice();
+    const yielder = this.#yielder;
     for (const key of [...input.services.keys()].sort()) {
       const { desired } = this.#changeOf(key, input, facts);
       if (desired !== undefined) ports.set(key, desired);
-      if (slice.isOver()) await slice.next(signal);
+      if (yielder.isDue()) await yielder.turn(signal);
     }
     const wanted: WantedTable = { plan: planStatic(this.#options.config, facts), facts, ports, kept: new Map() };
     for (let conflicts = 0; ; conflicts += 1) {
@@ -204,7 +209,7 @@ export class NftablesBackend implements Backend {
 
   /** Rejects with `conflict` when somebody else changed the ruleset meanwhile. */
   async #commitWhole(wanted: WantedTable, input: SyncInput, signal: AbortSignal): Promise<void> {
-    const options = { postponed: this.#committer.postponed, slice: new TimeSlice(), signal };
+    const options = { postponed: this.#committer.postponed, yielder: this.#yielder, signal };
     const content = await this.#readPrepared(wanted, options);
     const whole = await reconcile(content, wanted, options);
     try {
@@ -295,6 +300,7 @@ export class NftablesBackend implements Backend {
     await applyPiecemeal(changes, {
       state: this.#state,
       commit: (draft) => this.#committer.commit(draft),
+      yielder: this.#yielder,
       signal,
       rewrites,
       onRefused: (owner, error) => {

@@ -1,12 +1,13 @@
 /** From the elements that a shared set has to those that it shall have. */
+
+import type { Yielder } from "../../async/yielder.ts";
 import { elementKey, type NftElement, type NftSet } from "../../kernel/nftables/ruleset.ts";
-import type { TimeSlice } from "../../sync/time-slice.ts";
 import type { TransactionDraft } from "./draft.ts";
 import { sameElement } from "./element-changes.ts";
 import type { TableState } from "./table-state.ts";
 
 export interface DifferenceOptions {
-  readonly slice: TimeSlice;
+  readonly yielder: Yielder;
   readonly signal: AbortSignal;
 }
 
@@ -16,19 +17,19 @@ export async function changeElements(
   set: NftSet,
   present: Iterable<NftElement>,
   state: TableState,
-  { slice, signal }: DifferenceOptions,
+  { yielder, signal }: DifferenceOptions,
 ): Promise<void> {
   const left = new Map<string, NftElement>();
   for (const element of present) {
     left.set(elementKey(element.key), element);
-    if (slice.isOver()) await slice.next(signal);
+    if (yielder.isDue()) await yielder.turn(signal);
   }
   for (const { owner, element: after } of state.wantedElements(set.name)) {
     const key = elementKey(after.key);
     const before = left.get(key);
     left.delete(key);
     if (!sameElement(before, after)) draft.changeElement(set, { set: set.name, before, after }, owner || undefined);
-    if (slice.isOver()) await slice.next(signal);
+    if (yielder.isDue()) await yielder.turn(signal);
   }
   for (const before of left.values()) draft.changeElement(set, { set: set.name, before, after: undefined });
 }

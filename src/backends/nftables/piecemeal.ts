@@ -2,8 +2,9 @@
  * Finding out which service ports the kernel refuses: all are tried at once, and whenever that is refused, the one that the
  * kernel names is left out and the others are tried in halves.
  */
+
+import type { Yielder } from "../../async/yielder.ts";
 import { NftError } from "../../kernel/nftables/nftables.ts";
-import { TimeSlice } from "../../sync/time-slice.ts";
 import { TransactionDraft } from "./draft.ts";
 import type { DesiredPort, InstalledPort } from "./port-objects.ts";
 import type { TableState } from "./table-state.ts";
@@ -20,6 +21,7 @@ export interface PiecemealOptions {
   readonly commit: (draft: TransactionDraft) => Promise<void>;
   /** Chains to write even if they are believed to be right. */
   readonly rewrites?: ReadonlySet<string>;
+  readonly yielder: Yielder;
   readonly signal: AbortSignal;
   readonly onRefused: (owner: string, error: NftError) => void;
 }
@@ -34,8 +36,7 @@ export function isAttributable(error: unknown): error is NftError {
 
 /** Rejects with what is not the fault of a part, and when more than {@link MAX_CULPRITS} were refused. */
 export async function applyPiecemeal(changes: readonly PortChange[], options: PiecemealOptions): Promise<void> {
-  const { state, commit, rewrites, onRefused, signal } = options;
-  const slice = new TimeSlice();
+  const { state, commit, rewrites, onRefused, yielder, signal } = options;
   const groups: (readonly PortChange[])[] = [changes];
   let culprits = 0;
   for (let group = groups.pop(); group !== undefined; group = groups.pop()) {
@@ -48,7 +49,7 @@ export async function applyPiecemeal(changes: readonly PortChange[], options: Pi
     try {
       for (const { owner, desired } of group) {
         state.change(draft, owner, desired, rewrites);
-        if (slice.isOver()) await slice.next(signal);
+        if (yielder.isDue()) await yielder.turn(signal);
       }
       await commit(draft);
     } catch (error) {

@@ -34,7 +34,7 @@ export interface PreparationOptions extends DifferenceOptions {
 export async function prepareChains(
   content: NftTableContent | undefined,
   { plan, ports }: WantedTable,
-  { commit, portsAtOnce, slice, signal }: PreparationOptions,
+  { commit, portsAtOnce, yielder, signal }: PreparationOptions,
 ): Promise<boolean> {
   // The chains would go with the table.
   if (content !== undefined && !hasOurShape(content, plan)) return false;
@@ -43,7 +43,7 @@ export async function prepareChains(
     if (desired.chainObjects.length > 0 && !desired.chainObjects.some(({ name }) => content?.chains.has(name))) {
       absent.push([owner, desired]);
     }
-    if (slice.isOver()) await slice.next(signal);
+    if (yielder.isDue()) await yielder.turn(signal);
   }
   if (absent.length <= portsAtOnce) return false;
   let size = portsAtOnce;
@@ -65,7 +65,7 @@ export async function prepareChains(
     }
     const fitting = Math.round((size * PORTION_MS) / (performance.now() - startMs));
     size = Math.min(Math.max(fitting, LEAST_PORTION), portsAtOnce);
-    if (slice.isOver()) await slice.next(signal);
+    if (yielder.isDue()) await yielder.turn(signal);
     signal.throwIfAborted();
   }
   return true;

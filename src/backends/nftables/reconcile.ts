@@ -37,7 +37,7 @@ export interface ReconcileOptions extends DifferenceOptions {
 export async function reconcile(
   content: NftTableContent | undefined,
   wanted: WantedTable,
-  { postponed, slice, signal }: ReconcileOptions,
+  { postponed, yielder, signal }: ReconcileOptions,
 ): Promise<Reconciliation> {
   const draft = new TransactionDraft();
   const { plan, ports, kept } = wanted;
@@ -77,10 +77,10 @@ export async function reconcile(
       if (presence !== undefined) draft.writeChain(chain, presence, owner);
     }
     state.put(owner, installedPort(desired));
-    if (slice.isOver()) await slice.next(signal);
+    if (yielder.isDue()) await yielder.turn(signal);
   }
   for (const set of plan.sets) {
-    await changeElements(draft, set, usable?.sets.get(set.name)?.elements ?? [], state, { slice, signal });
+    await changeElements(draft, set, usable?.sets.get(set.name)?.elements ?? [], state, { yielder, signal });
   }
   for (const [name, { ruleDigests }] of usable?.chains ?? []) {
     if (!isServiceChain(name) || chains.has(name)) continue;

@@ -163,7 +163,7 @@ test("a partial sync that is refused because of damage ends as a full one", asyn
   for (const one of [a, b]) model.set(one, [remote("10.180.0.1")]);
   await model.rig.sync();
   // As long as the notice is under way.
-  model.rig.close();
+  model.rig.stopWatching();
   await foreignInMemory(model.rig.kernel.connectAnother(), { kind: "delete-table" });
   model.setEndpoints(b.name.key, [remote("10.180.0.2")]);
   assert.deepEqual((await model.rig.sync()).failures, []);

@@ -3,6 +3,8 @@
  * changes are turned into what the balancer, and whatever leads clients to the proxy (`fronts.ts`), have to do. Reference
  * legacy-modes.md §1.
  */
+
+import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { equalLists } from "../../model/equal-lists.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
@@ -10,7 +12,6 @@ import { haveSameLosses, type ServicePort } from "../../model/service-port.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import type { Clock } from "../../sync/clock.ts";
-import { TimeSlice } from "../../sync/time-slice.ts";
 import type { Affinity, Balancer } from "./balancer.ts";
 import { destinationsOf } from "./endpoint-destinations.ts";
 import type { FrontFailures, Fronts, WantedFront } from "./fronts.ts";
@@ -36,6 +37,8 @@ export interface UserspaceBackendOptions {
   readonly drainTimeoutMs: number;
   readonly clock: Clock;
   readonly log: Logger;
+  /** When long computations give way. @default every 10 ms */
+  readonly yielder?: Yielder;
 }
 
 export class UserspaceBackend implements Backend {
@@ -43,6 +46,7 @@ export class UserspaceBackend implements Backend {
   readonly endsUdpFlows = true;
   readonly family: IpFamily;
   readonly #options: UserspaceBackendOptions;
+  readonly #yielder: Yielder;
   /** What the fronts were last asked for. */
   readonly #asked = new Map<string, ServicePort>();
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
@@ -53,6 +57,7 @@ export class UserspaceBackend implements Backend {
   constructor(options: UserspaceBackendOptions) {
     this.#options = options;
     this.family = options.family;
+    this.#yielder = options.yielder ?? new SliceYielder();
   }
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
@@ -63,11 +68,11 @@ export class UserspaceBackend implements Backend {
     const changed = new Set(this.#failures?.keys());
     // Whatever ends this sync early leaves changes that are noted here and not yet made.
     this.#failures = undefined;
-    const slice = new TimeSlice();
+    const yielder = this.#yielder;
     for (const key of keys) {
       this.#updateBalancer(key, input);
       if (this.#differsFromAsked(key, input.services.get(key))) changed.add(key);
-      if (slice.isOver()) await slice.next(signal);
+      if (yielder.isDue()) await yielder.turn(signal);
     }
     const wanted = this.#wantedFronts(isFull ? keys : changed, input);
     this.#failures = await fronts.apply({ isFull, wanted, hostAddresses: this.#hostAddresses }, signal);

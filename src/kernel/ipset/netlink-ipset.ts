@@ -1,6 +1,7 @@
 /** The kernel's IP sets over nfnetlink. */
+
+import { SliceYielder } from "../../async/yielder.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import { EventLoopSlice } from "../event-loop-slice.ts";
 import { NETLINK_NETFILTER } from "../netlink/constants.ts";
 import type { NetlinkError } from "../netlink/errors.ts";
 import type { ReplyVisitor } from "../netlink/frames.ts";
@@ -38,7 +39,7 @@ export function openIpset(): NetlinkIpset {
 
 class NfnetlinkIpset implements NetlinkIpset {
   readonly #socket: NetlinkSocket;
-  readonly #slice = new EventLoopSlice();
+  readonly #yielder = new SliceYielder();
   #protocol: number | undefined;
   /** By type and family: asked once. */
   readonly #revisions = new Map<string, number>();
@@ -103,7 +104,7 @@ class NfnetlinkIpset implements NetlinkIpset {
   async apply(operations: readonly IpsetOperation[], signal?: AbortSignal): Promise<readonly IpsetFailure[]> {
     const failures: IpsetFailure[] = [];
     for (let first = 0; first < operations.length; first += OPERATIONS_PER_WINDOW) {
-      await this.#slice.breathe();
+      if (this.#yielder.isDue()) await this.#yielder.turn();
       const window = operations.slice(first, first + OPERATIONS_PER_WINDOW);
       const errors = await this.#exchange((writer) => writeTogether(writer, window), undefined, { signal });
       // A message of several operations stops at the first refusal. Repeating those that were done changes nothing.

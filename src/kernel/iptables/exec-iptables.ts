@@ -2,6 +2,8 @@
  * The host's iptables tools of one family behind {@link Iptables}: command lines, waiting for the xtables lock, and what
  * exit statuses mean (reference iptables.md §10). Knows tables, chains and rule text; nothing of Services.
  */
+
+import { Mutex } from "../../async/mutex.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { type Exec, ExecError, type ExecOptions, type ExecResult } from "../process.ts";
@@ -24,7 +26,6 @@ import {
   type RulePosition,
 } from "./iptables.ts";
 import { chainsOf } from "./saved-chains.ts";
-import { createSerialiser, type Serialise } from "./serialise.ts";
 
 /** Names or paths of the three programs of a family. */
 export interface IptablesBinaries {
@@ -134,7 +135,7 @@ class ExecIptables implements Iptables {
   readonly #listNftChains: ExecIptablesOptions["listNftChains"];
   readonly #nftReader: ExecIptablesOptions["nftReader"];
   /** One command of a family at a time, and check-then-change as one. */
-  readonly #serialise: Serialise = createSerialiser();
+  readonly #turns = new Mutex();
 
   constructor(options: ExecIptablesOptions, binaries: IptablesBinaries, capabilities: IptablesCapabilities) {
     this.family = options.family;
@@ -150,7 +151,7 @@ class ExecIptables implements Iptables {
   }
 
   ensureChain(table: IptablesTable, chain: string): Promise<void> {
-    return this.#serialise(async () => {
+    return this.#turns.run(async () => {
       const [command, result] = await this.#rule("-N", table, chain);
       // Status 1 means that the chain exists (iptables.md §18.45).
       if (result.status !== 0 && result.status !== 1) throw commandError(command, result);
@@ -158,15 +159,15 @@ class ExecIptables implements Iptables {
   }
 
   chainPresence(table: IptablesTable, chain: string): Promise<Presence> {
-    return this.#serialise(async () => presenceOf((await this.#rule("-S", table, chain))[1]));
+    return this.#turns.run(async () => presenceOf((await this.#rule("-S", table, chain))[1]));
   }
 
   deleteChain(table: IptablesTable, chain: string): Promise<void> {
-    return this.#serialise(() => this.#mustSucceed("-X", table, chain, []));
+    return this.#turns.run(() => this.#mustSucceed("-X", table, chain, []));
   }
 
   ensureRule(table: IptablesTable, chain: string, args: readonly string[], position?: RulePosition): Promise<void> {
-    return this.#serialise(async () => {
+    return this.#turns.run(async () => {
       const [command, result] = await this.#check(table, chain, args);
       if (result.status === 0) return;
       if (result.status !== 1) throw commandError(command, result);
@@ -175,11 +176,11 @@ class ExecIptables implements Iptables {
   }
 
   rulePresence(table: IptablesTable, chain: string, args: readonly string[]): Promise<Presence> {
-    return this.#serialise(async () => presenceOf((await this.#check(table, chain, args))[1]));
+    return this.#turns.run(async () => presenceOf((await this.#check(table, chain, args))[1]));
   }
 
   deleteRule(table: IptablesTable, chain: string, args: readonly string[]): Promise<void> {
-    return this.#serialise(async () => {
+    return this.#turns.run(async () => {
       const [command, result] = await this.#check(table, chain, args);
       const presence = presenceOf(result);
       if (presence === "absent") return;
@@ -190,20 +191,20 @@ class ExecIptables implements Iptables {
 
   async chainNames(table: IptablesTable): Promise<readonly string[]> {
     const list = this.#listNftChains;
-    if (list !== undefined) return await this.#serialise(() => list(this.family, table));
+    if (list !== undefined) return await this.#turns.run(() => list(this.family, table));
     return chainsOf(await this.save(table));
   }
 
   async chainUses(table: IptablesTable): Promise<ReadonlyMap<string, number>> {
     const reader = await this.#nftReader?.();
-    if (reader !== undefined) return await this.#serialise(() => reader.nftChainUses(this.family, table));
+    if (reader !== undefined) return await this.#turns.run(() => reader.nftChainUses(this.family, table));
     return chainUsesOf(await this.save(table));
   }
 
   async ruleCount(table: IptablesTable, chain: string): Promise<number> {
     const reader = await this.#nftReader?.();
-    if (reader !== undefined) return await this.#serialise(() => reader.countNftRules(this.family, table, chain));
-    return await this.#serialise(async () => {
+    if (reader !== undefined) return await this.#turns.run(() => reader.countNftRules(this.family, table, chain));
+    return await this.#turns.run(async () => {
       const [command, result] = await this.#rule("-S", table, chain);
       const presence = presenceOf(result);
       if (presence === "unknown") throw commandError(command, result);
@@ -216,7 +217,7 @@ class ExecIptables implements Iptables {
   }
 
   save(table: IptablesTable): Promise<string> {
-    return this.#serialise(async () => {
+    return this.#turns.run(async () => {
       const [command, result] = await this.#run(this.#binaries.save, ["-t", table], {});
       if (result.status !== 0) throw commandError(command, result);
       return result.stdout;
@@ -224,7 +225,7 @@ class ExecIptables implements Iptables {
   }
 
   restore(payload: Iterable<string>, options: { readonly table?: IptablesTable } = {}): Promise<void> {
-    return this.#serialise(async () => {
+    return this.#turns.run(async () => {
       try {
         await this.#restore(payload, options.table);
       } catch (error) {

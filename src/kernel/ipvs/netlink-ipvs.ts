@@ -1,6 +1,7 @@
 /** The kernel's IPVS over generic netlink. */
+
+import { SliceYielder } from "../../async/yielder.ts";
 import { familyOf, type IpFamily } from "../../net/ip.ts";
-import { EventLoopSlice } from "../event-loop-slice.ts";
 import { NETLINK_GENERIC } from "../netlink/constants.ts";
 import { isNotFound, type NetlinkError } from "../netlink/errors.ts";
 import type { ReplyVisitor } from "../netlink/frames.ts";
@@ -71,7 +72,7 @@ type WriteMessages = (messages: MessageBuffer, familyId: number) => void;
 class GenericNetlinkIpvs implements NetlinkIpvs {
   readonly #socket: NetlinkSocket;
   readonly #options: NetlinkIpvsOptions;
-  readonly #slice = new EventLoopSlice();
+  readonly #yielder = new SliceYielder();
   #familyId = 0;
 
   constructor(socket: NetlinkSocket, options: NetlinkIpvsOptions) {
@@ -120,7 +121,7 @@ class GenericNetlinkIpvs implements NetlinkIpvs {
 
   async realServers(key: VirtualServerKey, signal?: AbortSignal): Promise<readonly RealServerState[] | undefined> {
     // Thousands of these in a row are answered without the event loop ever turning.
-    await this.#slice.breathe();
+    if (this.#yielder.isDue()) await this.#yielder.turn();
     const family = familyOf(key.address);
     const found: RealServerState[] = [];
     await this.#request(

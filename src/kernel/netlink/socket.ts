@@ -7,11 +7,12 @@
  * answer is late. Large transactions are sent from a worker thread; long dumps, and many requests, let the event loop turn in
  * between.
  */
-import { EventLoopSlice } from "../event-loop-slice.ts";
+
+import { Mutex } from "../../async/mutex.ts";
+import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import { NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP } from "./constants.ts";
 import { NetlinkDescriptor } from "./descriptor.ts";
 import { NetlinkError } from "./errors.ts";
-import { Exclusive } from "./exclusive.ts";
 import { errorFromReply, forEachMessage, type Reply, type ReplyVisitor, statusOf } from "./frames.ts";
 import type { MessageBuffer } from "./message-buffer.ts";
 
@@ -56,7 +57,7 @@ const WAIT_SLICE_MS = 250;
 export class NetlinkSocket implements AsyncDisposable {
   readonly #protocol: number;
   readonly #options: NetlinkOptions;
-  readonly #turns = new Exclusive();
+  readonly #turns = new Mutex();
   #descriptor: NetlinkDescriptor;
   #isClosed = false;
   #sequence = 1;
@@ -100,14 +101,14 @@ export class NetlinkSocket implements AsyncDisposable {
       }
       const errors: NetlinkError[] = [];
       const base = this.#takeSequence(messages);
-      const slice = new EventLoopSlice();
+      const yielder = new SliceYielder();
       for (let first = 0; first < messages.count; first += REQUESTS_PER_SEND) {
         const next = Math.min(first + REQUESTS_PER_SEND, messages.count);
         const bytes = messages.bytes.subarray(messages.startOf(first), messages.startOf(next));
         if (options.isSlow === true) await this.#descriptor.send(bytes);
         else this.#descriptor.sendNow(bytes);
-        await this.#readAnswers(messages, base, next - first, errors, onReply, slice, options.signal);
-        await slice.breathe();
+        await this.#readAnswers(messages, base, next - first, errors, onReply, yielder, options.signal);
+        if (yielder.isDue()) await yielder.turn();
         if (next < messages.count) options.signal?.throwIfAborted();
       }
       return errors;
@@ -209,7 +210,7 @@ export class NetlinkSocket implements AsyncDisposable {
     expected: number,
     errors: NetlinkError[],
     onReply: ReplyVisitor | undefined,
-    slice: EventLoopSlice,
+    yielder: Yielder,
     signal: AbortSignal | undefined,
   ): Promise<void> {
     let missing = expected;
@@ -229,7 +230,7 @@ export class NetlinkSocket implements AsyncDisposable {
       const length = this.#descriptor.receive();
       if (length < 0) await this.#waitForAnswer(signal);
       else forEachMessage(this.#descriptor.input, length, visit);
-      const turn = missing > 0 ? slice.breathe() : undefined;
+      const turn = missing > 0 && yielder.isDue() ? yielder.turn() : undefined;
       if (turn === undefined) continue;
       await turn;
       signal?.throwIfAborted();

@@ -1,6 +1,6 @@
 /** A table read from the kernel, as the contract of `nftables.ts` has it. */
 
-import { EventLoopSlice } from "../event-loop-slice.ts";
+import { SliceYielder } from "../../async/yielder.ts";
 import {
   NF_ACCEPT,
   NF_DROP,
@@ -46,17 +46,17 @@ export async function readTable(
   if (found === undefined) return undefined;
   const { flags: tableFlags = 0 } = found;
   const chains = new Map<string, { hook: NftChainContent["hook"]; ruleDigests: (string | undefined)[] }>();
-  const slice = new EventLoopSlice();
+  const yielder = new SliceYielder();
   let looks = 0;
-  const breathe = () => (++looks % OBJECTS_PER_LOOK === 0 ? slice.breathe() : undefined);
+  const pauseIfDue = () => (++looks % OBJECTS_PER_LOOK === 0 && yielder.isDue() ? yielder.turn() : undefined);
   for (const chain of await client.chainHeads(nfproto, table)) {
     if (chain.name === undefined) continue;
-    const pause = breathe();
+    const pause = pauseIfDue();
     if (pause !== undefined) await pause;
     chains.set(chain.name, { hook: hookOf(chain), ruleDigests: [] });
   }
   for (const { chain, userdata } of await client.ruleHeads(nfproto, table)) {
-    const pause = breathe();
+    const pause = pauseIfDue();
     if (pause !== undefined) await pause;
     chains.get(chain ?? "")?.ruleDigests.push(digestOfOrigin(originOf(userdata)));
   }
@@ -96,13 +96,13 @@ export async function readElements(
   { table, name, key }: SetToRead,
   layout: FamilyLayout,
 ): Promise<NftElement[]> {
-  const slice = new EventLoopSlice();
+  const yielder = new SliceYielder();
   const elements: NftElement[] = [];
   let looks = 0;
   for (const object of await client.elements(layout.nfproto, table, name)) {
     const element = elementOf(object, key, layout);
     if (element !== undefined) elements.push(element);
-    if (++looks % OBJECTS_PER_LOOK === 0) await slice.breathe();
+    if (++looks % OBJECTS_PER_LOOK === 0 && yielder.isDue()) await yielder.turn();
   }
   return elements;
 }

@@ -3,8 +3,8 @@
  * tables, which share one socket and one subscription.
  */
 
+import { Mutex } from "../../async/mutex.ts";
 import { isNotFound } from "../netlink/errors.ts";
-import { Exclusive } from "../netlink/exclusive.ts";
 import { type CommitResult, openNftables } from "../netlink/nftables/nftables-client.ts";
 import { readElements, readTable } from "./netlink-content.ts";
 import { fromNetlinkError, fromRefusal } from "./netlink-errors.ts";
@@ -60,7 +60,7 @@ export interface NetlinkRuleset {
 /** Opens the namespace's nf_tables. @throws NetlinkError when the kernel has none. */
 export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptions = {}): NetlinkRuleset {
   const client = openNftables();
-  const commits = new Exclusive();
+  const commits = new Mutex();
   let committed = 0;
   let last = { milliseconds: 0, messages: 1 };
   const monitor = new RulesetMonitor({ client, commits, committed: () => committed, ...options });
@@ -87,7 +87,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
   function open({ family, table }: NetlinkTableName): Nftables {
     const layout = LAYOUTS[family];
     const target = { nfproto: layout.nfproto, table };
-    const turns = new Exclusive();
+    const turns = new Mutex();
     /** Transactions of this handle, and how many there had been when the table was last read. */
     let transactions = 0;
     let lastRead = { generation: -1, transactions: -1 };

@@ -3,7 +3,7 @@
  * turns: a first batch can have a hundred thousand messages.
  */
 
-import { EventLoopSlice } from "../event-loop-slice.ts";
+import { SliceYielder } from "../../async/yielder.ts";
 import { NftBatch } from "../netlink/nftables/batch.ts";
 import { NF_ACCEPT, NF_DROP, NF_INET_HOOKS, NFT_TABLE_F_DORMANT } from "../netlink/nftables/constants.ts";
 import type { NftElementObject } from "../netlink/nftables/objects.ts";
@@ -57,16 +57,18 @@ export async function encodeTransaction(
   const encoder = new OperationEncoder(batch, table, layout);
   /** By operation. */
   const firstMessages: number[] = [];
-  const slice = new EventLoopSlice();
+  const yielder = new SliceYielder();
   for (const operation of operations) {
     const index = firstMessages.push(batch.messages.count) - 1;
     try {
-      for (const _step of encoder.steps(operation)) await slice.breathe();
+      for (const _step of encoder.steps(operation)) {
+        if (yielder.isDue()) await yielder.turn();
+      }
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       throw new NftError("failed", `nftables: ${operation.kind}: ${error.message}`, index, { cause: error });
     }
-    if (index % OPERATIONS_PER_LOOK === 0) await slice.breathe();
+    if (index % OPERATIONS_PER_LOOK === 0 && yielder.isDue()) await yielder.turn();
   }
   const end = batch.messages.count;
   return {

@@ -7,8 +7,8 @@
  * when somebody else's may have been among them.
  */
 
+import type { Mutex } from "../../async/mutex.ts";
 import { NETLINK_NETFILTER } from "../netlink/constants.ts";
-import type { Exclusive } from "../netlink/exclusive.ts";
 import type { Reply } from "../netlink/frames.ts";
 import { NFNL_SUBSYS_NFTABLES, nfnetlinkPayload } from "../netlink/nfnetlink.ts";
 import { type Announcement, announcedObject } from "../netlink/nftables/announcement.ts";
@@ -47,7 +47,7 @@ interface Watcher extends WatchedTable {
 export interface RulesetMonitorOptions {
   readonly client: NftablesClient;
   /** Held while a commit of ours is under way. */
-  readonly commits: Exclusive;
+  readonly commits: Mutex;
   /** Commits of ours so far. */
   readonly committed: () => number;
   /** For announcements. @default that of subscriptions */

@@ -1,4 +1,5 @@
 /** A clock that moves only when a test says so. */
+import { turnsTaken } from "../../async/testing/test-yielder.ts";
 import { type Clock, sleepWith, type Timer } from "../clock.ts";
 
 interface PendingTimer {
@@ -39,11 +40,15 @@ export class FakeClock implements Clock {
     return this.#timers.size;
   }
 
-  /** Lets everything run that needs no time to pass. */
+  /** Lets everything run that needs no time to pass, computations that give way included. */
   async settle(): Promise<void> {
-    await new Promise<void>((resolve) => {
-      setImmediate(resolve);
-    });
+    let before: number;
+    do {
+      before = turnsTaken();
+      await new Promise<void>((resolve) => {
+        setImmediate(resolve);
+      });
+    } while (turnsTaken() !== before);
   }
 
   /** Moves time forward, firing what becomes due on the way, each with its consequences settled before the next. */

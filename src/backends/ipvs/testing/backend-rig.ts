@@ -2,6 +2,7 @@
  * The ipvs backend on a kernel in memory, driven as the proxier drives it: what a sync could not finish is given to the next
  * one again.
  */
+import { testYielder } from "../../../async/testing/test-yielder.ts";
 import type { Facts, Logger } from "../../../logging/logger.ts";
 import { silentLogger } from "../../../logging/logger.ts";
 import type { Endpoint } from "../../../model/endpoint.ts";
@@ -98,6 +99,7 @@ export class BackendRig {
       metrics: { restoreFailures: { inc: () => void this.metrics.restoreFailures++ } },
       verifyPeriodMs: VERIFY_PERIOD_MS,
       clock: this.clock,
+      yielder: testYielder,
       log: this.#recorder(),
     });
   }

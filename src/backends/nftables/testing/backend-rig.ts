@@ -2,6 +2,7 @@
  * The nftables backend on a kernel in memory, or on a real one, driven as the proxier drives it: what a sync could not
  * finish is given to the next one again.
  */
+import { testYielder } from "../../../async/testing/test-yielder.ts";
 import type { MemoryNftKernelOptions } from "../../../kernel/nftables/memory-nftables.ts";
 import { MemoryNftKernel } from "../../../kernel/nftables/memory-nftables.ts";
 import type { Nftables, NftOperation } from "../../../kernel/nftables/nftables.ts";
@@ -78,6 +79,7 @@ export class BackendRig {
   nowMs = 0;
   backend: NftablesBackend;
   #stop = new AbortController();
+  #stopWatching = new AbortController();
   #pending = new Set<string>();
   #needsFullSync = true;
   #hasLost = false;
@@ -110,6 +112,7 @@ export class BackendRig {
       },
       log,
       nowMs: () => this.nowMs,
+      yielder: testYielder,
       ...(this.#portsAtOnce !== undefined && { portsAtOnce: this.#portsAtOnce }),
     });
     const onLost = (lost?: LostRules): void => {
@@ -119,7 +122,9 @@ export class BackendRig {
       else for (const port of lost.ports) this.#pending.add(port);
     };
     // Watching in memory cannot fail unless a test says so; that test looks at the log itself.
-    backend.monitor(onLost, this.#stop.signal).catch((error: unknown) => log.error("watching failed", error));
+    backend
+      .monitor(onLost, AbortSignal.any([this.#stop.signal, this.#stopWatching.signal]))
+      .catch((error: unknown) => log.error("watching failed", error));
     return backend;
   }
 
@@ -127,6 +132,7 @@ export class BackendRig {
   restart(): void {
     this.#stop.abort();
     this.#stop = new AbortController();
+    this.#stopWatching = new AbortController();
     this.#needsFullSync = true;
     this.#pending = new Set();
     this.backend = this.#start();
@@ -193,7 +199,12 @@ export class BackendRig {
     this.kernel.passTime();
   }
 
-  /** Ends watching. */
+  /** Notices of what others do no longer arrive; syncs go on. */
+  stopWatching(): void {
+    this.#stopWatching.abort();
+  }
+
+  /** Ends watching, and a sync that is under way. */
   close(): void {
     this.#stop.abort();
   }

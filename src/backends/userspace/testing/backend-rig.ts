@@ -1,4 +1,5 @@
 /** A userspace backend over sockets, rules and connection tracking in memory, and a cluster that tests change. */
+import { testYielder } from "../../../async/testing/test-yielder.ts";
 import { memoryConntrack } from "../../../kernel/conntrack/memory-conntrack.ts";
 import { MemoryIptables } from "../../../kernel/iptables/memory-iptables.ts";
 import { MemoryRelays } from "../../../kernel/relay/memory-relays.ts";
@@ -108,6 +109,7 @@ export class BackendRig {
       },
       checkIntervalMs: 30_000,
       drainTimeoutMs: 10_000,
+      yielder: testYielder,
       clock: this.clock,
       log,
     });

@@ -1,5 +1,5 @@
 /** Lets one operation at a time use something, in the order of asking. */
-export class Exclusive {
+export class Mutex {
   #tail: Promise<unknown> = Promise.resolve();
 
   /**

@@ -1,0 +1,36 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { alwaysYield, neverYield, SliceYielder } from "./yielder.ts";
+
+test("a slice is due after some time without a turn, and a turn begins the next one", async () => {
+  const yielder = new SliceYielder();
+  assert.equal(yielder.isDue(), false);
+  while (!yielder.isDue());
+  let turned = false;
+  setImmediate(() => {
+    turned = true;
+  });
+  await yielder.turn();
+  assert.ok(turned);
+  assert.equal(yielder.isDue(), false);
+});
+
+test("always is always due and lets others run; never is never due", async () => {
+  assert.ok(alwaysYield.isDue());
+  let turned = false;
+  setImmediate(() => {
+    turned = true;
+  });
+  await neverYield.turn();
+  assert.equal(turned, false);
+  await alwaysYield.turn();
+  assert.ok(turned);
+  assert.equal(neverYield.isDue(), false);
+});
+
+test("a turn ends with the reason of an abort", async () => {
+  const signal = AbortSignal.abort(new Error("stop"));
+  for (const yielder of [new SliceYielder(), alwaysYield, neverYield]) {
+    await assert.rejects(yielder.turn(signal), /stop/);
+  }
+});

@@ -1,0 +1,51 @@
+/**
+ * Long computations give way to what else the process has to do, health and metrics requests above all
+ * (docs/architecture.md: never block the loop for long). When they do so is a dependency, so that tests can have it always and
+ * never.
+ */
+
+/** `if (yielder.isDue()) await yielder.turn(signal);` in the loop. */
+export interface Yielder {
+  isDue(): boolean;
+  /** Gives the event loop one turn. Rejects with the signal's reason when it has aborted. */
+  turn(signal?: AbortSignal): Promise<void>;
+}
+
+/** How long a computation may hold the event loop at a stretch. */
+const SLICE_MS = 10;
+
+/** Due when the event loop has had no turn from it for 10 ms. */
+export class SliceYielder implements Yielder {
+  #endMs = performance.now() + SLICE_MS;
+
+  isDue(): boolean {
+    return performance.now() >= this.#endMs;
+  }
+
+  async turn(signal?: AbortSignal): Promise<void> {
+    await eventLoopTurn();
+    signal?.throwIfAborted();
+    this.#endMs = performance.now() + SLICE_MS;
+  }
+}
+
+export const alwaysYield: Yielder = {
+  isDue: () => true,
+  async turn(signal) {
+    await eventLoopTurn();
+    signal?.throwIfAborted();
+  },
+};
+
+export const neverYield: Yielder = {
+  isDue: () => false,
+  async turn(signal) {
+    signal?.throwIfAborted();
+  },
+};
+
+function eventLoopTurn(): Promise<void> {
+  return new Promise((resolve) => {
+    setImmediate(resolve);
+  });
+}
