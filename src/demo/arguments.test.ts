@@ -3,12 +3,12 @@ import { test } from "node:test";
 import { parseDemoArguments } from "./arguments.ts";
 
 test("without arguments the demo is live, in iptables mode, on the examples", () => {
-  const options = { once: false, mode: "iptables", manifests: undefined };
+  const options = { once: false, mode: "iptables", manifests: undefined, hostnameOverride: undefined };
   assert.deepEqual(parseDemoArguments([]), { kind: "run", options });
 });
 
 test("options are read in both spellings", () => {
-  const options = { once: true, mode: "iptables", manifests: "dir" };
+  const options = { once: true, mode: "iptables", manifests: "dir", hostnameOverride: undefined };
   assert.deepEqual(parseDemoArguments(["--once", "--mode=iptables", "--manifests", "dir"]), { kind: "run", options });
   assert.deepEqual(parseDemoArguments(["-h"]), { kind: "help" });
 });

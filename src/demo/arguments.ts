@@ -9,6 +9,7 @@ export interface DemoOptions {
   readonly mode: DemoMode;
   /** `undefined` means the examples of the checkout. */
   readonly manifests: string | undefined;
+  readonly hostnameOverride: string | undefined;
 }
 
 export type ParsedArguments =
@@ -25,9 +26,16 @@ manifests, and shows what real requests meet. Everything is removed at the end. 
 Usage: npm start -- [options]        or: bin/kube-proxy demo [options]
 
   --manifests PATH   folder or file of Kubernetes manifests (default: the examples of this checkout); edits are followed
+  --hostname-override NAME
+                     the Node of the manifests to be (default: node-a, else the first that is not of the control plane)
   --mode MODE        proxy mode: ${Object.keys(demoModes).join(", ")} (default: iptables)
   --once             verify once, print the result, exit with status 1 if anything is not as it must be
   -h, --help         this text
+
+With the services of a real cluster, whose endpoints are played by servers of the demo:
+
+  kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml > cluster.yaml
+  npm start -- --manifests cluster.yaml
 `;
 
 /** Reads the demo's arguments. Pure. */
@@ -45,6 +53,7 @@ function readArguments(argv: readonly string[]): ParsedArguments {
     once: { type: "boolean" },
     mode: { type: "string" },
     manifests: { type: "string" },
+    "hostname-override": { type: "string" },
     help: { type: "boolean", short: "h" },
   });
   if (values.help === true) return { kind: "help" };
@@ -53,5 +62,13 @@ function readArguments(argv: readonly string[]): ParsedArguments {
     const known = upstreamModes.includes(mode) ? "does not exist in this version yet" : "is no proxy mode";
     throw new UsageError(`--mode ${mode} ${known}; there is: ${Object.keys(demoModes).join(", ")}`);
   }
-  return { kind: "run", options: { once: values.once ?? false, mode, manifests: values.manifests } };
+  return {
+    kind: "run",
+    options: {
+      once: values.once ?? false,
+      mode,
+      manifests: values.manifests,
+      hostnameOverride: values["hostname-override"],
+    },
+  };
 }

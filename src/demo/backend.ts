@@ -7,7 +7,7 @@ import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
 import { createInterface } from "node:readline";
 import { bindSctp } from "../kernel/sctp/sctp-socket.ts";
-import { unspecifiedAddress } from "../net/ip.ts";
+import { parseIpAddress, unspecifiedAddress } from "../net/ip.ts";
 import {
   type BackendAnswer,
   type BackendReply,
@@ -25,54 +25,60 @@ interface Listener {
 const listeners = new Map<string, Listener>();
 const ANY_ADDRESSES = [unspecifiedAddress("IPv4"), unspecifiedAddress("IPv6")];
 
-function answerTo(peer: string | undefined): string {
-  const answer: BackendAnswer = { pod, peer: plainAddress(peer ?? "") };
+function answerTo(name: string, peer: string | undefined): string {
+  const answer: BackendAnswer = { pod: name, peer: plainAddress(peer ?? "") };
   return `${JSON.stringify(answer)}\n`;
 }
 
 /** Answers as HTTP whatever is asked, so that `curl` works too. */
-function serve(socket: Socket): void {
+function serve(name: string, socket: Socket): void {
   // A client that got its answer resets the connection; that is its way to leave no TIME_WAIT behind.
   socket.on("error", () => {});
   socket.once("data", () => {
-    const body = answerTo(socket.remoteAddress);
+    const body = answerTo(name, socket.remoteAddress);
     socket.end(`HTTP/1.0 200 OK\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
   });
 }
 
-function openTcp(port: number): Promise<Listener> {
-  return new Promise((resolve, reject) => {
-    const server = createServer(serve);
+type Opener = (name: string, port: number, address: string | undefined) => Promise<Listener>;
+
+const openTcp: Opener = (name, port, address = "::") =>
+  new Promise((resolve, reject) => {
+    const server = createServer((socket) => serve(name, socket));
     server.once("error", reject);
-    server.listen({ host: "::", port, backlog: 1024 }, () => resolve(server));
+    server.listen({ host: address, port, backlog: 1024 }, () => resolve(server));
   });
-}
 
-function openUdp(port: number): Promise<Listener> {
-  return new Promise((resolve, reject) => {
-    const socket = createSocket({ type: "udp6" });
+const openUdp: Opener = (name, port, address = "::") =>
+  new Promise((resolve, reject) => {
+    const socket = createSocket({ type: address.includes(":") ? "udp6" : "udp4" });
     socket.once("error", reject);
-    socket.on("message", (_text, from) => socket.send(answerTo(from.address), from.port, from.address, () => {}));
-    socket.bind(port, "::", () => resolve(socket));
+    socket.on("message", (_text, from) => socket.send(answerTo(name, from.address), from.port, from.address, () => {}));
+    socket.bind(port, address, () => resolve(socket));
   });
-}
 
-async function openSctp(port: number): Promise<Listener> {
+const openSctp: Opener = async (name, port, address) => {
   const servers = await Promise.all(
-    ANY_ADDRESSES.map(async (address) => {
-      const server = createServer(serve);
-      server.listen({ fd: bindSctp({ address, port }), backlog: 1024 });
-      await once(server, "listening");
-      return server;
-    }),
+    (address === undefined ? ANY_ADDRESSES : [parseIpAddress(address) ?? unspecifiedAddress("IPv4")]).map(
+      async (own) => {
+        const server = createServer((socket) => serve(name, socket));
+        server.listen({ fd: bindSctp({ address: own, port }), backlog: 1024 });
+        await once(server, "listening");
+        return server;
+      },
+    ),
   );
   return { close: () => servers.forEach((server) => void server.close()) };
+};
+
+const openers = { TCP: openTcp, UDP: openUdp, SCTP: openSctp } satisfies Record<ListenSpec["protocol"], Opener>;
+
+function keyOf({ protocol, port, address, pod: name }: ListenSpec): string {
+  return [protocol, address, port, name].filter((part) => part !== undefined).join(" ");
 }
 
-const openers = { TCP: openTcp, UDP: openUdp, SCTP: openSctp } satisfies Record<ListenSpec["protocol"], unknown>;
-
 async function listenOn(wanted: readonly ListenSpec[]): Promise<string[]> {
-  const keys = new Map(wanted.map((spec) => [`${spec.protocol} ${spec.port}`, spec]));
+  const keys = new Map(wanted.map((spec) => [keyOf(spec), spec]));
   for (const [key, listener] of listeners) {
     if (keys.has(key)) continue;
     listener.close();
@@ -82,7 +88,7 @@ async function listenOn(wanted: readonly ListenSpec[]): Promise<string[]> {
   for (const [key, spec] of keys) {
     if (listeners.has(key)) continue;
     try {
-      listeners.set(key, await openers[spec.protocol](spec.port));
+      listeners.set(key, await openers[spec.protocol](spec.pod ?? pod, spec.port, spec.address));
     } catch (error) {
       failed.push(`${key}: ${error instanceof Error ? error.message : String(error)}`);
     }

@@ -57,7 +57,8 @@ const sliceSchema = v.object({
   kind: v.literal("EndpointSlice"),
   metadata: meta,
   addressType: v.picklist(["IPv4", "IPv6", "FQDN"]),
-  ports: v.optional(v.array(v.object({ name: v.nullish(v.string(), ""), protocol, port: portNumber })), []),
+  // The API server writes null where there is none.
+  ports: v.nullish(v.array(v.object({ name: v.nullish(v.string(), ""), protocol, port: v.nullish(portNumber) })), []),
   endpoints: v.nullish(
     v.array(
       v.object({
@@ -72,7 +73,14 @@ const sliceSchema = v.object({
   ),
 });
 
-const nodeSchema = v.object({ kind: v.literal("Node"), metadata: meta });
+const nodeSchema = v.object({
+  kind: v.literal("Node"),
+  metadata: meta,
+  status: v.optional(
+    v.object({ addresses: v.nullish(v.array(v.object({ type: v.string(), address: v.string() })), []) }),
+    {},
+  ),
+});
 const objectSchema = v.variant("kind", [serviceSchema, sliceSchema, nodeSchema]);
 
 export type DemoObject = v.InferOutput<typeof objectSchema>;
@@ -122,6 +130,14 @@ export interface ClusterView {
   readonly sockets: readonly DemoSocket[];
   /** Zone label by node name. */
   readonly zones: ReadonlyMap<string, string>;
+  readonly nodes: readonly DemoNode[];
+}
+
+export interface DemoNode {
+  readonly name: string;
+  readonly isControlPlane: boolean;
+  /** Its internal addresses. */
+  readonly addresses: readonly IpAddress[];
 }
 
 export interface DemoSocket {
@@ -129,6 +145,8 @@ export interface DemoSocket {
   readonly address: IpAddress;
   readonly protocol: "TCP" | "UDP" | "SCTP";
   readonly port: number;
+  /** Empty when the slice names none. */
+  readonly nodeName: string;
 }
 
 export type ParsedObject =
@@ -174,11 +192,13 @@ function toService({ metadata, spec, status }: ServiceObject): DemoService | und
   };
 }
 
-function endpointOf(endpoint: SliceObject["endpoints"][number], address: IpAddress, port: number): DemoEndpoint {
+type SliceEndpoint = NonNullable<SliceObject["endpoints"]>[number];
+
+function endpointOf(endpoint: SliceEndpoint, pod: string, address: IpAddress, port: number): DemoEndpoint {
   const isReady = endpoint.conditions.ready ?? true;
   const isServing = endpoint.conditions.serving ?? isReady;
   return {
-    pod: endpoint.targetRef?.name ?? address,
+    pod,
     address,
     port,
     nodeName: endpoint.nodeName,
@@ -189,26 +209,69 @@ function endpointOf(endpoint: SliceObject["endpoints"][number], address: IpAddre
   };
 }
 
+/**
+ * A name for each socket, by `address port`: its pod's, with the namespace where pods of several namespaces share it. Those
+ * that no slice names a pod for have none. On the hosts' network pods share addresses.
+ */
+function podNames(slices: readonly SliceObject[]): ReadonlyMap<string, string> {
+  const pods = new Map<string, { readonly name: string; readonly namespace: string }>();
+  for (const { endpoints, ports } of slices) {
+    for (const { addresses, targetRef } of endpoints ?? []) {
+      if (targetRef?.name === undefined) continue;
+      const pod = { name: targetRef.name, namespace: targetRef.namespace ?? "" };
+      for (const { port } of ports ?? [])
+        pods.set(`${addresses[0]} ${port}`, pods.get(`${addresses[0]} ${port}`) ?? pod);
+    }
+  }
+  const byName = Map.groupBy(pods.values(), ({ name }) => name);
+  const isShared = (name: string) => new Set(byName.get(name)?.map(({ namespace }) => namespace)).size > 1;
+  return new Map(
+    [...pods].map(([socket, { name, namespace }]) => [socket, isShared(name) ? `${name}.${namespace}` : name]),
+  );
+}
+
+function nodesOf(objects: readonly DemoObject[]): DemoNode[] {
+  return objects.flatMap((object) => {
+    if (object.kind !== "Node") return [];
+    const { metadata, status } = object;
+    const internal = (status.addresses ?? []).filter(({ type }) => type === "InternalIP");
+    return [
+      {
+        name: metadata.name,
+        isControlPlane: "node-role.kubernetes.io/control-plane" in metadata.labels,
+        addresses: internal.map(({ address }) => parseIpAddress(address)).filter(isDefined),
+      },
+    ];
+  });
+}
+
 /** Joins the objects of a folder. Pure. */
 export function clusterViewOf(objects: Iterable<DemoObject>): ClusterView {
   const all = [...objects];
   const services = all.flatMap((object) => (object.kind === "Service" ? (toService(object) ?? []) : []));
-  const slices = all.filter((object) => object.kind === "EndpointSlice" && object.addressType !== "FQDN");
+  const slices = all
+    .filter((object) => object.kind === "EndpointSlice")
+    .filter(({ addressType }) => addressType !== "FQDN");
+  const names = podNames(slices);
   const endpoints = new Map<string, Map<string, DemoEndpoint>>();
   const sockets = new Map<string, DemoSocket>();
   for (const slice of slices) {
-    if (slice.kind !== "EndpointSlice" || "service.kubernetes.io/headless" in slice.metadata.labels) continue;
+    if ("service.kubernetes.io/headless" in slice.metadata.labels) continue;
     const service = `${slice.metadata.namespace}/${slice.metadata.labels["kubernetes.io/service-name"] ?? ""}`;
-    for (const port of slice.ports) {
+    for (const port of slice.ports ?? []) {
+      const number = port.port;
+      // A slice without a port number is for consumers that know one; a proxy has nothing to do with it.
+      if (number === undefined || number === null) continue;
       const key = `${service} ${port.name ?? ""} ${port.protocol} ${slice.addressType}`;
       const known = endpoints.get(key) ?? new Map<string, DemoEndpoint>();
       endpoints.set(key, known);
       for (const item of slice.endpoints ?? []) {
-        const address = parseIpAddress(item.addresses[0] ?? "");
+        const text = item.addresses[0] ?? "";
+        const address = parseIpAddress(text);
         if (address === undefined) continue;
-        const endpoint = endpointOf(item, address, port.port);
-        known.set(`${address} ${port.port}`, endpoint);
-        sockets.set(`${port.protocol} ${address} ${port.port}`, { ...endpoint, protocol: port.protocol });
+        const endpoint = endpointOf(item, names.get(`${text} ${number}`) ?? address, address, number);
+        known.set(`${address} ${number}`, endpoint);
+        sockets.set(`${port.protocol} ${address} ${number}`, { ...endpoint, protocol: port.protocol });
       }
     }
   }
@@ -218,6 +281,7 @@ export function clusterViewOf(objects: Iterable<DemoObject>): ClusterView {
       ...(endpoints.get(`${service.key} ${port.name} ${port.protocol} ${family}`)?.values() ?? []),
     ],
     sockets: [...sockets.values()],
+    nodes: nodesOf(all),
     zones: new Map(
       all.flatMap((object) => {
         const zone = object.kind === "Node" ? object.metadata.labels["topology.kubernetes.io/zone"] : undefined;

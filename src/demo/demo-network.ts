@@ -1,55 +1,38 @@
 /** The demo's cluster of namespaces: follows the manifests with pods and their servers, and has a client everywhere. */
-import { cidrContains, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
+import { hostCidr, type IpAddress, type IpFamily } from "../net/ip.ts";
 import { type Backend, startBackend } from "./backend-process.ts";
 import { isProbeable } from "./cell-probe.ts";
 import type { ClusterView, DemoSocket } from "./cluster-view.ts";
 import type { NetworkFacts, Position } from "./expectations.ts";
 import type { ListenSpec } from "./messages.ts";
 import type { NetworkNamespace } from "./network-namespace.ts";
+import { addressOf, homeOf, type PlayedNode, placeOf } from "./played-node.ts";
 import { type Prober, startProber } from "./prober-process.ts";
+import { StandIns } from "./stand-ins.ts";
 import { Topology } from "./topology.ts";
-import { bareAddress, client, clientPod, defaultTopology, type NodeSpec, networkOf, nodeA } from "./topology-spec.ts";
+import { bareAddress, client, clientPod, defaultTopology, nodeA } from "./topology-spec.ts";
 
 const namespaceOf: Readonly<Record<Position, string>> = { pod: clientPod.name, node: nodeA.name, client: client.name };
 
-/** Addresses of the node under test, for node ports. */
-export const nodeAddresses: Readonly<Record<IpFamily, IpAddress>> = {
-  IPv4: addressOf(nodeA.lan.ipv4),
-  IPv6: addressOf(nodeA.lan.ipv6),
-};
-
-function addressOf(text: string): IpAddress {
-  const address = parseIpAddress(bareAddress(text));
-  if (address === undefined) throw new TypeError(`not an address: ${text}`);
-  return address;
-}
-
-function isInPodNetwork({ bridge }: NodeSpec, address: IpAddress): boolean {
-  return cidrContains(networkOf(bridge.ipv4), address) || cidrContains(networkOf(bridge.ipv6), address);
-}
-
-/** The node whose pod network has the address. */
-function nodeOf(address: IpAddress): NodeSpec | undefined {
-  return defaultTopology.nodes.find((candidate) => isInPodNetwork(candidate, address));
-}
-
-/** What the expectations need to know, for one family. */
-export const networkFacts: Readonly<Record<IpFamily, NetworkFacts>> = {
-  IPv4: factsOf("ipv4"),
-  IPv6: factsOf("ipv6"),
-};
-
-function factsOf(family: "ipv4" | "ipv6"): NetworkFacts {
-  return {
-    nodeName: nodeA.name,
+/** What the expectations need to know, for each family. */
+export function networkFacts(
+  node: PlayedNode,
+  sockets: readonly DemoSocket[],
+): Readonly<Record<IpFamily, NetworkFacts>> {
+  const places = new Map(sockets.map(({ address, nodeName }) => [address, placeOf(address, nodeName, node)]));
+  const placeAt = (address: IpAddress) => places.get(address) ?? placeOf(address, "", node);
+  const factsOf = (family: "ipv4" | "ipv6"): NetworkFacts => ({
+    nodeName: node.name,
     sources: {
       pod: addressOf(clientPod[family]),
-      node: addressOf(nodeA.lan[family]),
+      node: node.addresses[family === "ipv4" ? "IPv4" : "IPv6"],
       client: addressOf(client.lan[family]),
     },
     // MASQUERADE takes the address of the interface that the packet leaves by.
-    masqueradeAddress: (to) => addressOf((isInPodNetwork(nodeA, to) ? nodeA.bridge : nodeA.lan)[family]),
-  };
+    masqueradeAddress: (to) => addressOf((placeAt(to) === "here" ? nodeA.bridge : nodeA.lan)[family]),
+    isOnNode: (address) => placeAt(address) === "node",
+  });
+  return { IPv4: factsOf("ipv4"), IPv6: factsOf("ipv6") };
 }
 
 interface WantedPod {
@@ -58,17 +41,18 @@ interface WantedPod {
   readonly listen: Map<string, ListenSpec>;
 }
 
-/** Groups sockets by pod. Pure. @returns the pods, and one line for each that cannot be. */
+/** Groups sockets by pod. Pure. @returns the pods, and the sockets at addresses that are in no pod network of the demo. */
 export function wantedPods(sockets: readonly DemoSocket[]): {
   readonly pods: ReadonlyMap<string, WantedPod>;
-  readonly problems: readonly string[];
+  readonly foreign: readonly DemoSocket[];
 } {
   const pods = new Map<string, WantedPod>();
-  const problems = new Set<string>();
-  for (const { pod, address, protocol, port } of sockets) {
-    const home = nodeOf(address);
+  const foreign: DemoSocket[] = [];
+  for (const socket of sockets) {
+    const { pod, address, protocol, port } = socket;
+    const home = homeOf(address);
     if (home === undefined) {
-      problems.add(`endpoint ${address} (${pod}) is in no node's pod network: no pod can be started for it`);
+      foreign.push(socket);
       continue;
     }
     if (!isProbeable(protocol)) continue;
@@ -77,12 +61,24 @@ export function wantedPods(sockets: readonly DemoSocket[]): {
     wanted.listen.set(`${protocol} ${port}`, { protocol, port });
     pods.set(pod, wanted);
   }
-  return { pods, problems: [...problems] };
+  return { pods, foreign };
 }
 
 interface RunningPod {
   readonly backend: Backend;
   readonly addresses: ReadonlySet<IpAddress>;
+}
+
+/** Gives the node the addresses that it plays, and has it use them as a real node does: as the source of what it sends. */
+function nodeLines({ addresses, extra }: PlayedNode): string[] {
+  const routers = { IPv4: defaultTopology.lan.ipv4, IPv6: defaultTopology.lan.ipv6 } as const;
+  const routes = (["IPv4", "IPv6"] as const)
+    .filter((family) => extra.includes(addresses[family]))
+    .map((family) => {
+      const router = bareAddress(routers[family]);
+      return `route replace default via ${router} dev eth0 onlink src ${addresses[family]}`;
+    });
+  return [...extra.map((address) => `addr add ${hostCidr(address)} dev lo`), ...routes];
 }
 
 /** A running network; always end it with {@link DemoNetwork.destroy}. */
@@ -91,15 +87,25 @@ export class DemoNetwork {
   readonly probers: Readonly<Record<Position, Prober>>;
   readonly #pods = new Map<string, RunningPod>();
 
-  private constructor(topology: Topology) {
+  readonly #standIns: StandIns;
+
+  private constructor(topology: Topology, node: PlayedNode) {
     this.topology = topology;
+    this.#standIns = new StandIns(topology, node);
     const start = (position: Position): Prober => startProber(topology.namespace(namespaceOf[position]));
     this.probers = { pod: start("pod"), node: start("node"), client: start("client") };
   }
 
   /** Builds the namespaces and starts the clients; pods come with {@link DemoNetwork.follow}. */
-  static async create(): Promise<DemoNetwork> {
-    return new DemoNetwork(await Topology.create("demo"));
+  static async create(node: PlayedNode): Promise<DemoNetwork> {
+    const topology = await Topology.create("demo");
+    try {
+      await topology.namespace(nodeA.name).configure(nodeLines(node));
+      return new DemoNetwork(topology, node);
+    } catch (error) {
+      await topology.destroy();
+      throw error;
+    }
   }
 
   /** The namespace that the proxy belongs in. */
@@ -117,7 +123,8 @@ export class DemoNetwork {
    * that no slice names any more stay. @returns what could not be done, one line each.
    */
   async follow(view: ClusterView): Promise<readonly string[]> {
-    const { pods, problems } = wantedPods(view.sockets);
+    const { pods, foreign } = wantedPods(view.sockets);
+    const problems = await this.#standIns.follow(foreign);
     const failures = await Promise.all([...pods].map(([name, wanted]) => this.#followPod(name, wanted)));
     return [...problems, ...failures.filter((failure) => failure !== undefined)];
   }

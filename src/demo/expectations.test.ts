@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { networkFacts, nodeAddresses } from "./demo-network.ts";
+import { networkFacts } from "./demo-network.ts";
 import { type AddressKind, expectationOf, type Position, positions } from "./expectations.ts";
 import { demoModes, type ModeTraits } from "./modes.ts";
+import { demoNode } from "./played-node.ts";
 import { targetsOf } from "./targets.ts";
 import { type ExampleEndpoint, exampleCluster, localPod, remotePod } from "./testing/example-cluster.ts";
 
@@ -19,9 +20,9 @@ function expected(
   traits: ModeTraits = demoModes.nftables,
 ): string {
   const view = exampleCluster({ type: "LoadBalancer", ...spec }, endpoints, status);
-  const target = targetsOf(view, nodeAddresses, demoModes.iptables).find((candidate) => candidate.kind === kind);
+  const target = targetsOf(view, demoNode.addresses, demoModes.iptables).find((candidate) => candidate.kind === kind);
   assert.ok(target);
-  const expectation = expectationOf(view, target, position, networkFacts.IPv4, traits);
+  const expectation = expectationOf(view, target, position, networkFacts(demoNode, view.sockets).IPv4, traits);
   if (expectation.kind !== "answer") return expectation.kind;
   return [...expectation.peers].map(([pod, peer]) => `${pod}=${peer}`).join(" ");
 }

@@ -30,13 +30,15 @@ export interface NetworkFacts {
   readonly sources: Readonly<Record<Position, IpAddress>>;
   /** The address that the node puts in place of the source when it masquerades towards this endpoint. */
   masqueradeAddress(endpoint: IpAddress): IpAddress;
+  /** The endpoint is the node itself: which of its addresses such packets come from depends on the way they take. */
+  isOnNode(endpoint: IpAddress): boolean;
 }
 
 export type Expectation =
   | {
       readonly kind: "answer";
-      /** The pods that may answer, each with the source address that it must see. */
-      readonly peers: ReadonlyMap<string, IpAddress>;
+      /** The pods that may answer, each with the source address that it must see; undefined where it may see any. */
+      readonly peers: ReadonlyMap<string, IpAddress | undefined>;
       readonly source: "kept" | "masqueraded";
       readonly isSticky: boolean;
     }
@@ -134,20 +136,26 @@ export function expectationOf(
   const isKept = mayKeep && traits.isTransparent;
   return {
     kind: "answer",
-    peers: new Map(set.map(({ pod, address }) => [pod, isKept ? source : facts.masqueradeAddress(address)])),
+    peers: new Map(set.map(({ pod, address }) => [pod, peerAt(facts, address, isKept ? source : undefined)])),
     source: isKept ? "kept" : "masqueraded",
     isSticky: service.isSticky,
   };
+}
+
+/** The source address that an endpoint sees. @param kept the client's, where that is kept */
+function peerAt(facts: NetworkFacts, endpoint: IpAddress, kept: IpAddress | undefined): IpAddress | undefined {
+  return facts.isOnNode(endpoint) ? undefined : (kept ?? facts.masqueradeAddress(endpoint));
 }
 
 /** The same where the kernel's virtual servers answer (reference legacy-modes.md §2.3, §2.4, §2.7, §5.15). */
 function expectationOfVirtualServer(
   target: Target,
   position: Position,
-  { sources, masqueradeAddress, nodeName }: NetworkFacts,
+  facts: NetworkFacts,
   { cluster, local, hasAny }: EndpointSets,
   barred: Expectation | undefined,
 ): Expectation {
+  const { sources, nodeName } = facts;
   const { service, kind, address } = target;
   const isNode = position === "node";
   const isInternal = kind === "cluster IP";
@@ -168,7 +176,7 @@ function expectationOfVirtualServer(
   const source = isNode && isVip ? address : sources[position];
   return {
     kind: "answer",
-    peers: new Map(set.map((endpoint) => [endpoint.pod, isKept ? source : masqueradeAddress(endpoint.address)])),
+    peers: new Map(set.map((one) => [one.pod, peerAt(facts, one.address, isKept ? source : undefined)])),
     source: isKept ? "kept" : "masqueraded",
     isSticky: service.isSticky,
   };

@@ -45,8 +45,8 @@ export function judge(expected: Expectation, answers: readonly ProbeAnswer[]): J
   for (const answer of answers) {
     if (!answer.ok) continue;
     const peer = expected.peers.get(answer.pod);
-    if (peer === undefined) return wrong(expected, `by ${answer.pod}`, longText(answer));
-    if (peer !== answer.peer) return wrong(expected, `from ${answer.peer}`, longText(answer));
+    if (!expected.peers.has(answer.pod)) return wrong(expected, `by ${answer.pod}`, longText(answer));
+    if (peer !== undefined && peer !== answer.peer) return wrong(expected, `from ${answer.peer}`, longText(answer));
     pods.add(answer.pod);
   }
   const source = expected.source === "kept" ? "source kept" : "masqueraded";
@@ -83,7 +83,7 @@ export function describe(expected: Expectation): string {
     case "dropped":
       return `silence (${expected.why})`;
     case "answer": {
-      const each = [...expected.peers].map(([pod, peer]) => `${pod} seeing ${peer}`);
+      const each = [...expected.peers].map(([pod, peer]) => (peer === undefined ? pod : `${pod} seeing ${peer}`));
       return `${expected.isSticky ? "always the same of" : "answers from"} ${each.join(", ")}`;
     }
   }

@@ -15,6 +15,7 @@ interface ReadResult {
 /** Remembers the last good objects of each file. */
 export class ManifestFolder {
   readonly #path: string;
+  #texts: ReadonlyMap<string, { readonly text: string; readonly result: ReadResult }> = new Map();
   #lastGood = new Map<string, ReadonlyMap<string, DemoObject>>();
 
   /** @param path a folder (read recursively) or one file. */
@@ -28,16 +29,21 @@ export class ManifestFolder {
     const lastGood = new Map<string, ReadonlyMap<string, DemoObject>>();
     const objects = new Map<string, DemoObject>();
     const problems: string[] = [];
+    const texts = new Map<string, { readonly text: string; readonly result: ReadResult }>();
     for (const file of files) {
       const text = await readFile(file, "utf8").catch(() => undefined);
       // Gone since the listing: an editor replaces files.
       if (text === undefined) continue;
-      const result = this.#parse(file, text);
+      const known = this.#texts.get(file);
+      // A dump of a cluster takes seconds to parse, and is read in every pass.
+      const result = known?.text === text ? known.result : this.#parse(file, text);
+      texts.set(file, { text, result });
       lastGood.set(file, result.objects);
       for (const [key, object] of result.objects) objects.set(key, object);
       problems.push(...result.problems);
     }
     this.#lastGood = lastGood;
+    this.#texts = texts;
     return { objects: [...objects.values()], problems };
   }
 

@@ -2,10 +2,14 @@
 
 export type ProbeProtocol = "TCP" | "UDP" | "SCTP";
 
-/** A socket that a backend listens on, on all its addresses. */
+/** A socket that a backend listens on. */
 export interface ListenSpec {
   readonly protocol: ProbeProtocol;
   readonly port: number;
+  /** @default all its addresses */
+  readonly address?: string;
+  /** Who answers there. @default the backend's own pod */
+  readonly pod?: string;
 }
 
 /** To a backend: listen on exactly these, closing others. */

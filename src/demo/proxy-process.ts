@@ -10,7 +10,7 @@ import type { DemoMode } from "./modes.ts";
 import type { NetworkNamespace } from "./network-namespace.ts";
 import type { Prober } from "./prober-process.ts";
 import { isLeftover } from "./run-name.ts";
-import { defaultClusterCidr, nodeA } from "./topology-spec.ts";
+import { defaultClusterCidr } from "./topology-spec.ts";
 
 const METRICS_ADDRESS = "127.0.0.1:10249";
 const LAST_SYNC = /^kubeproxy_sync_proxy_rules_last_timestamp_seconds\{[^}]*ip_family="(IPv[46])"[^}]*\} (\S+)$/gm;
@@ -85,14 +85,13 @@ export class ProxyProcess {
   static async start(
     namespace: NetworkNamespace,
     prober: Prober,
-    mode: DemoMode,
-    manifests: string,
+    { mode, manifests, nodeName }: { readonly mode: DemoMode; readonly manifests: string; readonly nodeName: string },
   ): Promise<ProxyProcess> {
     await removeLeftoverFolders();
     const folder = await mkdtemp(join(tmpdir(), `${namespace.name}-`));
     const config = join(folder, "config.yaml");
     await writeFile(config, configText(mode));
-    const args = ["--config", config, "--manifests", manifests, "--hostname-override", nodeA.name] as const;
+    const args = ["--config", config, "--manifests", manifests, "--hostname-override", nodeName] as const;
     // In a session of its own, so that the terminal's Ctrl-C reaches only the demo, which ends the proxy in order.
     const child = namespace.spawn([program, ...args], { stdio: ["ignore", "pipe", "pipe"], detached: true });
     return new ProxyProcess(child, folder, prober);

@@ -9,6 +9,7 @@ import { HOST_MODES } from "../../test/support/host-modes.ts";
 import { kernelSkip } from "../../test/support/topology.ts";
 import { missingForMode } from "./kernel-capabilities.ts";
 import { demoModes, isDemoMode } from "./modes.ts";
+import { clusterDump } from "./testing/cluster-dump.ts";
 
 const module = fileURLToPath(new URL("./run-demo.ts", import.meta.url));
 
@@ -41,6 +42,25 @@ for (const mode of modes.filter(isDemoMode)) {
     const outcome = await demo("--once", "--mode", mode);
     assert.equal(outcome.status, 0, outcome.output);
     assert.match(outcome.output, /✓ \d{3} as expected · \d+ requests\n$/);
+    assert.deepEqual(namespacesOf(outcome), []);
+  });
+}
+
+for (const mode of modes.filter(isDemoMode)) {
+  const missing = await missingForMode(mode);
+  test(`${mode}: the dump of a real cluster is served as it is, by servers that stand in for its pods`, {
+    skip: missing.length > 0 ? missing.join("; ") : kernelSkip,
+  }, async (t) => {
+    const folder = mkdtempSync(join(tmpdir(), "kpts-dump-"));
+    t.after(() => rmSync(folder, { recursive: true }));
+    const file = join(folder, "cluster.yaml");
+    writeFileSync(file, clusterDump(3));
+    const outcome = await demo("--once", "--mode", mode, "--manifests", file);
+    assert.equal(outcome.status, 0, outcome.output);
+    assert.match(outcome.output, /^default\/kubernetes:https {2}TCP 443 .*\n {2}IPv4 {2}172\.18\.0\.3 100%$/m);
+    assert.match(outcome.output, /^green\/web:http .*\n {2}IPv4 {2}web-0\.green \d+% {2}web-1\.green@worker-2 \d+%$/m);
+    assert.match(outcome.output, /^ {2}node port +172\.18\.0\.2:31080 /m);
+    assert.match(outcome.output, /^ {2}cluster IP +10\.96\.2\.3:80 /m);
     assert.deepEqual(namespacesOf(outcome), []);
   });
 }

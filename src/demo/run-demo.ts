@@ -75,7 +75,7 @@ async function runIn(options: DemoOptions, manifests: string, stop: AbortControl
   if (output.isTTY) output.write("building a node, pods and a client in network namespaces…");
   let session: Session;
   try {
-    session = await Session.start({ mode: options.mode, manifests });
+    session = await Session.start({ mode: options.mode, manifests, hostnameOverride: options.hostnameOverride });
   } finally {
     if (output.isTTY) output.write("\r\x1b[K");
   }
@@ -100,8 +100,18 @@ async function runIn(options: DemoOptions, manifests: string, stop: AbortControl
   } finally {
     screen?.close();
     await session.end();
-    if (!options.once) output.write("The demo's namespaces, processes and rules are gone.\n");
+    if (!options.once) output.write(`The demo's namespaces, processes and rules are gone.\n${hintOf(options)}`);
   }
+}
+
+/** What else there is to see, for those who saw the examples. */
+function hintOf({ manifests }: DemoOptions): string {
+  if (manifests !== undefined) return "";
+  return [
+    "With the services of your cluster:",
+    "  kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml > cluster.yaml",
+    "  npm start -- --manifests cluster.yaml\n",
+  ].join("\n");
 }
 
 function writeLine(line: Line): void {

@@ -4,9 +4,10 @@
  */
 import { isDeepStrictEqual } from "node:util";
 import { type ClusterView, clusterViewOf, type DemoObject } from "./cluster-view.ts";
-import { DemoNetwork } from "./demo-network.ts";
+import { DemoNetwork, networkFacts } from "./demo-network.ts";
 import { ManifestFolder } from "./manifest-folder.ts";
 import { type DemoMode, demoModes } from "./modes.ts";
+import { type PlayedNode, playedNode } from "./played-node.ts";
 import { ProxyProcess } from "./proxy-process.ts";
 import type { Block } from "./results.ts";
 import { blocksOf, runPass } from "./verification.ts";
@@ -15,6 +16,8 @@ export interface SessionOptions {
   readonly mode: DemoMode;
   /** Folder or file. */
   readonly manifests: string;
+  /** The Node of the manifests that the proxy runs on; undefined: see {@link playedNode}. */
+  readonly hostnameOverride: string | undefined;
 }
 
 /** Always end it with {@link Session.end}. */
@@ -22,14 +25,20 @@ export class Session {
   readonly options: SessionOptions;
   readonly network: DemoNetwork;
   readonly proxy: ProxyProcess;
+  readonly node: PlayedNode;
   readonly #folder: ManifestFolder;
   #view: ClusterView;
   #problems: readonly string[] = [];
   /** What the view was made of. */
   #read: readonly [objects?: readonly DemoObject[], problems?: readonly string[]] = [];
 
-  private constructor(options: SessionOptions, network: DemoNetwork, proxy: ProxyProcess, folder: ManifestFolder) {
+  private constructor(
+    options: SessionOptions,
+    { node, network, proxy }: Pick<Session, "node" | "network" | "proxy">,
+    folder: ManifestFolder,
+  ) {
     this.options = options;
+    this.node = node;
     this.network = network;
     this.proxy = proxy;
     this.#folder = folder;
@@ -40,13 +49,15 @@ export class Session {
   static async start(options: SessionOptions): Promise<Session> {
     const folder = new ManifestFolder(options.manifests);
     // Before anything is built: a folder that cannot be read is the commonest mistake.
-    await folder.read();
-    const network = await DemoNetwork.create();
+    const { objects } = await folder.read();
+    const node = playedNode(clusterViewOf(objects), options.hostnameOverride);
+    const network = await DemoNetwork.create(node);
     let session: Session | undefined;
     try {
       const { mode, manifests } = options;
-      const proxy = await ProxyProcess.start(network.nodeNamespace, network.probers.node, mode, manifests);
-      session = new Session(options, network, proxy, folder);
+      const start = { mode, manifests, nodeName: node.name };
+      const proxy = await ProxyProcess.start(network.nodeNamespace, network.probers.node, start);
+      session = new Session(options, { node, network, proxy }, folder);
       await session.reload();
       return session;
     } catch (error) {
@@ -82,13 +93,15 @@ export class Session {
 
   /** An empty table of the present cluster. */
   newTable(): Block[] {
-    return blocksOf(this.#view, demoModes[this.options.mode]);
+    return blocksOf(this.#view, demoModes[this.options.mode], this.node);
   }
 
   /** Fills the table's open cells; see {@link runPass}. */
   fill(blocks: readonly Block[], onProgress: () => void, signal: AbortSignal): Promise<void> {
     const traits = demoModes[this.options.mode];
-    return runPass(blocks, { view: this.#view, traits, probers: this.network.probers, onProgress, signal });
+    const view = this.#view;
+    const facts = networkFacts(this.node, view.sockets);
+    return runPass(blocks, { view, traits, facts, probers: this.network.probers, onProgress, signal });
   }
 
   /** Ends the proxy and removes the network. Safe to call twice. */

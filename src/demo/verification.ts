@@ -1,15 +1,16 @@
 /** One pass over every address of every service port: asks from everywhere and fills in the results as they come. */
+
+import type { IpFamily } from "../net/ip.ts";
 import { isProbeable, probeCell } from "./cell-probe.ts";
 import type { ClusterView, DemoEndpoint, DemoService } from "./cluster-view.ts";
-import { networkFacts, nodeAddresses } from "./demo-network.ts";
-import { expectationOf, type Position, type Target } from "./expectations.ts";
+import { expectationOf, type NetworkFacts, type Position, type Target } from "./expectations.ts";
 import { describe } from "./judgement.ts";
 import type { ProbeProtocol } from "./messages.ts";
 import type { ModeTraits } from "./modes.ts";
+import { demoNode, type PlayedNode } from "./played-node.ts";
 import type { Prober } from "./prober-process.ts";
 import type { Block, Cell, PodShare, Row } from "./results.ts";
 import { positionsOf, targetsOf } from "./targets.ts";
-import { nodeA } from "./topology-spec.ts";
 
 function traitsOf(service: DemoService): string[] {
   return [
@@ -26,19 +27,19 @@ function stateOf(endpoint: DemoEndpoint): string {
   return endpoint.isServingTerminating ? "terminating" : "not ready";
 }
 
-function sharesOf(endpoints: readonly DemoEndpoint[]): Map<string, PodShare> {
+function sharesOf(endpoints: readonly DemoEndpoint[], node: PlayedNode): Map<string, PodShare> {
   return new Map(
     endpoints.map((endpoint) => {
-      const place = endpoint.nodeName === nodeA.name ? "" : endpoint.nodeName;
+      const place = endpoint.nodeName === node.name ? "" : endpoint.nodeName;
       return [endpoint.pod, { place, state: stateOf(endpoint), answers: 0 }];
     }),
   );
 }
 
 /** The empty table for a cluster. Pure. */
-export function blocksOf(view: ClusterView, traits: ModeTraits): Block[] {
+export function blocksOf(view: ClusterView, traits: ModeTraits, node: PlayedNode = demoNode): Block[] {
   const blocks = new Map<string, Block & { rows: Row[] }>();
-  for (const target of targetsOf(view, nodeAddresses, traits)) {
+  for (const target of targetsOf(view, node.addresses, traits)) {
     const { service, port } = target;
     const name = port.name === "" ? service.key : `${service.key}:${port.name}`;
     const key = `${name} ${port.protocol}`;
@@ -53,7 +54,7 @@ export function blocksOf(view: ClusterView, traits: ModeTraits): Block[] {
       blocks.set(key, block);
     }
     if (!block.pods.has(target.family))
-      block.pods.set(target.family, sharesOf(view.endpointsOf(service, port, target.family)));
+      block.pods.set(target.family, sharesOf(view.endpointsOf(service, port, target.family), node));
     const positions = block.note === "" ? positionsOf(target.kind) : [];
     const cells = new Map(
       positions.map((position): [Position, Cell] => [
@@ -73,6 +74,7 @@ const AT_ONCE = 8;
 export interface PassDeps {
   readonly view: ClusterView;
   readonly traits: ModeTraits;
+  readonly facts: Readonly<Record<IpFamily, NetworkFacts>>;
   readonly probers: Readonly<Record<Position, Prober>>;
   /** Called after each cell. */
   onProgress(): void;
@@ -119,7 +121,7 @@ function sequencesOf(block: Block): Ask[][] {
 async function runSequence(block: Block, asks: readonly Ask[], deps: PassDeps): Promise<void> {
   for (const { target, protocol, position, cell } of asks) {
     if (deps.signal.aborted) return;
-    const expected = expectationOf(deps.view, target, position, networkFacts[target.family], deps.traits);
+    const expected = expectationOf(deps.view, target, position, deps.facts[target.family], deps.traits);
     const { judgement, answers } = await probeCell(deps.probers[position], target, protocol, expected);
     if (deps.signal.aborted) return;
     cell.judgement = judgement;

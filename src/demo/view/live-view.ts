@@ -1,6 +1,7 @@
 /** Turns what the live demo knows into a picture for a terminal, or into printed tables for anything else. */
 import type { LiveView } from "../live.ts";
 import { problemLines, reportLines } from "../once.ts";
+import { demoNode } from "../played-node.ts";
 import type { Block } from "../results.ts";
 import type { Session } from "../session.ts";
 import type { Browser } from "./browser.ts";
@@ -35,11 +36,12 @@ export function throttled(show: (view: LiveView) => void): (view: LiveView) => v
   };
 }
 
-function titleLine({ syncedAt, isSettling }: LiveView, { options, network }: Session): Line {
+function titleLine({ syncedAt, isSettling }: LiveView, { options, network, node }: Session): Line {
   const time = syncedAt === 0 ? "no sync yet" : `last sync ${new Date(syncedAt).toTimeString().slice(0, 8)}`;
+  const where = node.name === demoNode.name ? `on ${network.nodeNamespace.name}` : `as ${node.name}`;
   return [
     segment("kube-proxy-ts", "bold"),
-    segment(`  ${options.mode} on ${network.nodeNamespace.name} · ${time} `),
+    segment(`  ${options.mode} ${where} · ${time} `),
     segment(isSettling ? "· asking…" : "", "yellow"),
   ];
 }
