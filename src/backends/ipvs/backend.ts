@@ -70,6 +70,8 @@ interface NodeState extends NodeAddressFacts {
   readonly routed: ReadonlySet<IpAddress>;
 }
 
+/** How often rules are compared and repaired at once while others change them meanwhile. */
+const REPAIR_ATTEMPTS = 3;
 const RULES = "iptables rules of the ipvs mode";
 
 export class IpvsBackend implements Backend {
@@ -215,11 +217,11 @@ export class IpvsBackend implements Backend {
     return { ...facts, routed: new Set(routes.map(({ address }) => address)) };
   }
 
-  async #compareAll({ bound, routed }: NodeState, signal: AbortSignal): Promise<Difference> {
+  async #compareAll({ bound, routed, foreign }: NodeState, signal: AbortSignal): Promise<Difference> {
     return {
       sets: await this.#sets.compareAll(this.#wanted, signal),
       virtualServers: await this.#virtualServers.compareAll(this.#wanted.virtualServers, signal),
-      addresses: this.#addresses.compareAll(this.#wanted.addresses, bound, routed),
+      addresses: this.#addresses.compareAll(this.#wanted.addresses, bound, routed, foreign),
     };
   }
 
@@ -282,7 +284,15 @@ export class IpvsBackend implements Backend {
 
   async #repairRules(): Promise<void> {
     const plan = this.#planRules();
-    await this.#rules.repair(plan, await this.#rules.compare(plan));
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        await this.#rules.repair(plan, await this.#rules.compare(plan));
+        return;
+      } catch (error) {
+        // Somebody may have flushed the tables between the look and the repair: what a jump needs is gone then.
+        if (!(error instanceof IptablesError) || error.code === "lock_held" || attempt === REPAIR_ATTEMPTS) throw error;
+      }
+    }
   }
 
   /** Most changes of services are changes of sets, and leave the rules as they are. */
@@ -304,7 +314,7 @@ export class IpvsBackend implements Backend {
     const damage = {
       virtualServers: changed.length + virtualServers.deletions.size,
       setEntries: sets.additions.length + sets.deletions.length,
-      addresses: addresses.bind.length + addresses.rebind.length + addresses.unbind.length,
+      addresses: addresses.bind.length + addresses.rebind.length + addresses.unbind.length + addresses.foreign.length,
       rules: Number(rules.differs || rules.lacksJumps),
     };
     return Object.values(damage).some((count) => count > 0) ? damage : undefined;

@@ -1,5 +1,5 @@
 /** The addresses of one family on kube-ipvs0: where they differ from what is wanted, and how that is ended. */
-import type { Links } from "../../kernel/route/links.ts";
+import type { LinkAddress, Links } from "../../kernel/route/links.ts";
 import { familyOf, type IpAddress } from "../../net/ip.ts";
 import type { Claims, Touched } from "../claims.ts";
 import { DUMMY_DEVICE } from "./names.ts";
@@ -9,6 +9,8 @@ export interface AddressDifference {
   /** On the device, but not the node's: somebody has removed their routes, which come back with the address only. */
   readonly rebind: readonly IpAddress[];
   readonly unbind: readonly IpAddress[];
+  /** Not as whole addresses (/32, /128), which nothing of ours is: somebody else's, even where the address is wanted. */
+  readonly foreign: readonly LinkAddress[];
 }
 
 /** An address that is not as it shall be, and why. */
@@ -25,11 +27,15 @@ export class DummyAddresses {
     this.#links = links;
   }
 
-  /** @param bound what is on the device. @param routed what the node takes for its own. */
+  /**
+   * @param bound what is on the device, as whole addresses. @param routed what the node takes for its own.
+   * @param foreign what is on the device with another prefix length.
+   */
   compareAll(
     wanted: Claims<IpAddress>,
     bound: ReadonlySet<IpAddress>,
     routed: ReadonlySet<IpAddress>,
+    foreign: readonly LinkAddress[],
   ): AddressDifference {
     const all = Array.from(wanted.winners(), ({ value }) => value);
     for (const address of this.#unroutable) if (routed.has(address)) this.#unroutable.delete(address);
@@ -37,6 +43,7 @@ export class DummyAddresses {
       bind: all.filter((address) => !bound.has(address)),
       rebind: all.filter((address) => bound.has(address) && !routed.has(address) && !this.#unroutable.has(address)),
       unbind: [...bound].filter((address) => !wanted.has(address)),
+      foreign,
     };
   }
 
@@ -50,7 +57,7 @@ export class DummyAddresses {
       if (before !== undefined && after === undefined && !this.#doubtful.has(before)) unbind.push(before);
     }
     for (const address of this.#doubtful) (wanted.has(address) ? bind : unbind).push(address);
-    return { bind, rebind: [], unbind };
+    return { bind, rebind: [], unbind, foreign: [] };
   }
 
   /** Adds addresses, and the device should it be gone. */
@@ -75,8 +82,9 @@ export class DummyAddresses {
   }
 
   /** Removes addresses. Comes after {@link DummyAddresses.bind}. */
-  async unbind({ unbind }: Pick<AddressDifference, "unbind">): Promise<AddressFailures> {
-    const refused = unbind.length === 0 ? [] : await this.#links.removeAddresses(DUMMY_DEVICE, unbind);
+  async unbind({ unbind, foreign }: Pick<AddressDifference, "unbind" | "foreign">): Promise<AddressFailures> {
+    const all = [...foreign, ...unbind];
+    const refused = all.length === 0 ? [] : await this.#links.removeAddresses(DUMMY_DEVICE, all);
     const failures = refused.filter(({ code }) => code !== "ENODEV");
     this.#doubtful = new Set([...this.#doubtful, ...failures.map(({ address }) => address)]);
     return new Map(failures.map(({ address, message }) => [address, message]));

@@ -1,6 +1,7 @@
 /** What others do to the kernel: left alone, taken over, or noticed and mended. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { IptablesError } from "../../kernel/iptables/iptables.ts";
 import { ip } from "../../model/testing/records.ts";
 import { type BackendRig, VERIFY_PERIOD_MS } from "./testing/backend-rig.ts";
 import type { MemoryNode } from "./testing/memory-node.ts";
@@ -40,6 +41,52 @@ test("a foreign virtual server is removed, unless it is excluded", async () => {
     "10.96.0.2:80/TCP rr flags 0 timeout 0",
     "203.0.113.7:443/TCP wlc flags 0 timeout 0",
   ]);
+});
+
+test("an address with another prefix length is removed, also where the address itself is wanted", async (t) => {
+  const model = twoServices();
+  const { rig } = model;
+  t.after(() => rig.close());
+  await rig.sync();
+  rig.watch();
+  const state = await rig.node.state();
+  for (const address of ["10.98.1.1", "10.96.0.1"]) {
+    rig.node.links.addForeignAddress("kube-ipvs0", ip(address), 24);
+    rig.asked.repairs = 0;
+    await rig.clock.advance(VERIFY_PERIOD_MS);
+    await healed(rig);
+    rig.asked.repairs = 0;
+    await rig.clock.advance(2 * VERIFY_PERIOD_MS);
+    assert.equal(rig.asked.repairs, 0, "repaired once and for all");
+  }
+  assert.deepEqual(await rig.node.state(), state);
+});
+
+test("tables that are flushed during a repair are repaired at once, a few times", async () => {
+  const model = twoServices();
+  const { rig } = model;
+  await rig.sync();
+  const { iptables } = rig.node;
+  for (const [times, failures] of [
+    [2, 0],
+    [9, 1],
+  ] as const) {
+    let left: number = times;
+    const ensureRule = iptables.ensureRule.bind(iptables);
+    iptables.flush("nat");
+    iptables.ensureRule = async (...args) => {
+      left -= 1;
+      if (left >= 0) {
+        iptables.flush("nat");
+        throw new IptablesError("failed", "iptables -I", 2, "Couldn't load target `KUBE-SERVICES'");
+      }
+      await ensureRule(...args);
+    };
+    const { failures: found } = await rig.sync({ full: true });
+    iptables.ensureRule = ensureRule;
+    assert.equal(found.length, failures, JSON.stringify(found));
+  }
+  assert.deepEqual((await rig.sync({ full: true })).failures, []);
 });
 
 test("a foreign virtual server at the very address of a service is taken over", async () => {

@@ -7,7 +7,11 @@ import type { IpFamily } from "../../net/ip.ts";
 import { equalAddressFacts, nodeAddressFacts } from "./node-facts.ts";
 
 function on(link: string, ...addresses: string[]): LinkAddress[] {
-  return addresses.map((address) => ({ address: ip(address), prefixLength: 24, link }));
+  return addresses.map((address) => ({
+    address: ip(address),
+    prefixLength: link !== "kube-ipvs0" ? 24 : address.includes(":") ? 128 : 32,
+    link,
+  }));
 }
 
 function factsOf(family: IpFamily, configured: readonly string[], addresses: readonly LinkAddress[]) {

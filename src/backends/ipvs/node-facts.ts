@@ -1,5 +1,5 @@
 /** What the addresses of the node's devices mean for the ipvs mode: reference legacy-modes.md §2.2, §2.3. Pure. */
-import type { LinkAddress } from "../../kernel/route/links.ts";
+import { fullLength, type LinkAddress } from "../../kernel/route/links.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
 import { type IpAddress, isLinkLocalV6, isLoopback } from "../../net/ip.ts";
 import { DUMMY_DEVICE } from "./names.ts";
@@ -9,6 +9,8 @@ import type { PlanFacts } from "./plan-options.ts";
 export interface NodeAddressFacts extends Omit<PlanFacts, "zone"> {
   /** On kube-ipvs0. */
   readonly bound: ReadonlySet<IpAddress>;
+  /** On kube-ipvs0, with the prefix length of a network: nothing of ours. */
+  readonly foreign: readonly LinkAddress[];
   /** The device of each of `nodeAddresses`; one of them if several have it. */
   readonly devices: ReadonlyMap<IpAddress, string>;
 }
@@ -19,18 +21,22 @@ export function nodeAddressFacts(
   nodePortAddresses: NodePortAddresses,
 ): NodeAddressFacts {
   const bound = new Set<IpAddress>();
+  const foreign: LinkAddress[] = [];
   const others: IpAddress[] = [];
   const devices = new Map<IpAddress, string>();
-  for (const { address, link } of addresses) {
+  for (const found of addresses) {
+    const { address, link, prefixLength } = found;
     if (link !== DUMMY_DEVICE) {
       others.push(address);
       if (!isLoopback(address) && !isLinkLocalV6(address)) devices.set(address, link);
-    } else if (!isLinkLocalV6(address)) bound.add(address);
+    } else if (isLinkLocalV6(address)) continue;
+    else if (prefixLength === fullLength(address)) bound.add(address);
+    else foreign.push(found);
   }
   const nodeAddresses = new Set(devices.keys());
   const wanted = nodePortIPs(nodePortAddresses, others);
   const ips = wanted.kind === "all" ? [...nodeAddresses].sort() : wanted.ips.filter((ip) => !isLoopback(ip));
-  return { bound, nodeAddresses, nodePortIPs: ips, devices };
+  return { bound, foreign, nodeAddresses, nodePortIPs: ips, devices };
 }
 
 /** Whether nothing that plans depend on differs. Pure. */

@@ -2,7 +2,7 @@
  * Network devices and their addresses in one network namespace. Two implementations, rtnetlink (`netlink-links.ts`) and
  * memory (`memory-links.ts`), pass one contract test. Knows nothing of Services.
  */
-import type { IpAddress, IpFamily } from "../../net/ip.ts";
+import { familyOf, type IpAddress, type IpFamily } from "../../net/ip.ts";
 
 /** An address on a device, or the destination of a route to it. */
 export interface LinkAddress {
@@ -11,6 +11,9 @@ export interface LinkAddress {
   /** The device's name. */
   readonly link: string;
 }
+
+/** An address that was added with another prefix length can only be removed with that. */
+export type AddressToRemove = IpAddress | Pick<LinkAddress, "address" | "prefixLength">;
 
 export interface LinkDescription {
   readonly name: string;
@@ -48,8 +51,8 @@ export interface Links {
   localRoutes(family: IpFamily, signal?: AbortSignal): Promise<readonly LinkAddress[]>;
   /** Adds them as /32 or /128, many to a system call; an address that the device has is no failure. */
   addAddresses(link: string, addresses: readonly IpAddress[]): Promise<readonly LinkAddressFailure[]>;
-  /** Removes them; an address that the device lacks is no failure. */
-  removeAddresses(link: string, addresses: readonly IpAddress[]): Promise<readonly LinkAddressFailure[]>;
+  /** Removes them, as /32 or /128 unless a prefix length is given; an address that the device lacks is no failure. */
+  removeAddresses(link: string, addresses: readonly AddressToRemove[]): Promise<readonly LinkAddressFailure[]>;
   /**
    * Watches devices and addresses of the namespace until the signal aborts; `onChange` gets the name of the device that was
    * changed or deleted, or `undefined` when announcements were lost and anything may have changed. What this object itself
@@ -57,4 +60,14 @@ export interface Links {
    */
   watch(onChange: (link: string | undefined) => void, signal: AbortSignal): Promise<void>;
   close(): Promise<void>;
+}
+
+/** With the length of a whole address where none is given. Pure. */
+export function withPrefixLength(asked: AddressToRemove): Pick<LinkAddress, "address" | "prefixLength"> {
+  return typeof asked === "string" ? { address: asked, prefixLength: fullLength(asked) } : asked;
+}
+
+/** The prefix length of a whole address. Pure. */
+export function fullLength(address: IpAddress): number {
+  return familyOf(address) === "IPv4" ? 32 : 128;
 }

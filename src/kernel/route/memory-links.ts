@@ -4,7 +4,14 @@
  */
 import { familyOf, type IpAddress, type IpFamily } from "../../net/ip.ts";
 import { linkFailure, noDummyDevices, notADummy } from "./link-failure.ts";
-import type { LinkAddress, LinkAddressFailure, LinkDescription, Links } from "./links.ts";
+import {
+  type AddressToRemove,
+  type LinkAddress,
+  type LinkAddressFailure,
+  type LinkDescription,
+  type Links,
+  withPrefixLength,
+} from "./links.ts";
 
 /** Decides whether a change of an address shall be refused, whatever the state, by giving the errno's name. */
 export type LinkFault = (change: {
@@ -138,7 +145,7 @@ export class MemoryLinks implements Links {
     });
   }
 
-  async removeAddresses(link: string, addresses: readonly IpAddress[]): Promise<readonly LinkAddressFailure[]> {
+  async removeAddresses(link: string, addresses: readonly AddressToRemove[]): Promise<readonly LinkAddressFailure[]> {
     return this.#change("remove", link, addresses, (device, address, prefixLength) => {
       device.addresses.delete(`${address}/${prefixLength}`);
       device.unrouted.delete(`${address}/${prefixLength}`);
@@ -162,17 +169,18 @@ export class MemoryLinks implements Links {
   #change(
     kind: "add" | "remove",
     link: string,
-    addresses: readonly IpAddress[],
+    addresses: readonly AddressToRemove[],
     apply: (device: Device, address: IpAddress, prefixLength: number) => void,
   ): readonly LinkAddressFailure[] {
     const device = this.#devices.get(link);
     const failures: LinkAddressFailure[] = [];
-    for (const address of addresses) {
+    for (const asked of addresses) {
+      const { address, prefixLength } = withPrefixLength(asked);
       this.#messages++;
       const code = device === undefined ? "ENODEV" : this.#fault(kind, link, address);
       if (code !== undefined) failures.push(linkFailure(kind, link, address, code));
       else if (device !== undefined) {
-        apply(device, address, familyOf(address) === "IPv4" ? 32 : 128);
+        apply(device, address, prefixLength);
         if (familyOf(address) === "IPv6") this.#announce(link);
       }
     }

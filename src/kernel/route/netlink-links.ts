@@ -8,7 +8,14 @@ import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
 import { subscribe } from "../netlink/subscription.ts";
 import { linkFailure, noDummyDevices, notADummy } from "./link-failure.ts";
-import type { LinkAddress, LinkAddressFailure, LinkDescription, Links } from "./links.ts";
+import {
+  type AddressToRemove,
+  type LinkAddress,
+  type LinkAddressFailure,
+  type LinkDescription,
+  type Links,
+  withPrefixLength,
+} from "./links.ts";
 import {
   type AddressMessage,
   RTNLGRP_IPV4_IFADDR,
@@ -100,7 +107,7 @@ class RtnetlinkLinks implements NetlinkLinks {
     return this.#change("add", link, addresses);
   }
 
-  removeAddresses(link: string, addresses: readonly IpAddress[]): Promise<readonly LinkAddressFailure[]> {
+  removeAddresses(link: string, addresses: readonly AddressToRemove[]): Promise<readonly LinkAddressFailure[]> {
     return this.#change("remove", link, addresses);
   }
 
@@ -198,16 +205,19 @@ class RtnetlinkLinks implements NetlinkLinks {
   async #change(
     verb: "add" | "remove",
     link: string,
-    addresses: readonly IpAddress[],
+    asked: readonly AddressToRemove[],
   ): Promise<readonly LinkAddressFailure[]> {
+    const addresses = asked.map(withPrefixLength);
     if (addresses.length === 0) return [];
     const found = await this.link(link);
-    if (found === undefined) return addresses.map((address) => linkFailure(verb, link, address, "ENODEV"));
+    if (found === undefined) return addresses.map(({ address }) => linkFailure(verb, link, address, "ENODEV"));
     const messages = new MessageBuffer();
-    for (const address of addresses) writeAddress(messages, verb, found.index, address);
+    for (const { address, prefixLength } of addresses) {
+      writeAddress(messages, verb, found.index, address, prefixLength);
+    }
     const failures: LinkAddressFailure[] = [];
     for (const { code, facts } of await this.#socket.exchange(messages)) {
-      const address = addresses[facts.request?.index ?? -1];
+      const { address } = addresses[facts.request?.index ?? -1] ?? {};
       if (address === undefined || code === DONE_ALREADY[verb]) continue;
       failures.push(linkFailure(verb, link, address, code));
     }

@@ -98,11 +98,17 @@ export function writeLocalRouteDump(messages: MessageBuffer, family: IpFamily): 
   messages.end();
 }
 
-/** Adds or removes an address with a prefix of full length. */
-export function writeAddress(messages: MessageBuffer, verb: "add" | "remove", index: number, address: IpAddress): void {
+/** Adds or removes an address, with a prefix of full length unless another is given. */
+export function writeAddress(
+  messages: MessageBuffer,
+  verb: "add" | "remove",
+  index: number,
+  address: IpAddress,
+  prefixLength?: number,
+): void {
   const bytes = ipBytes(address);
   const [type, flags] = verb === "add" ? [RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL] : [RTM_DELADDR, 0];
-  beginAddress(messages, type, flags, familyOf(address), bytes.length * 8, index);
+  beginAddress(messages, type, flags, familyOf(address), prefixLength ?? bytes.length * 8, index);
   interfaceAddress.write(messages.out, { address: bytes, local: bytes });
   messages.end();
 }

@@ -141,6 +141,19 @@ function addressTests(open: Open): void {
     assert.deepEqual(await on(links, DEVICE), []);
   });
 
+  test("an address with another prefix length goes when that is given, and only then", async (t) => {
+    const { links, foreign } = await open(t);
+    await foreign.addLink("other");
+    for (const prefixLength of [32, 24]) await foreign.addAddress("other", A, prefixLength);
+    await foreign.addAddress("other", B, 24);
+    assert.deepEqual(await links.removeAddresses("other", [B]), []);
+    assert.deepEqual(await on(links, "other"), [A, A, B]);
+    const asked = [A, B].map((address) => ({ address, prefixLength: 24 }));
+    assert.deepEqual(await links.removeAddresses("other", asked), []);
+    const left = (await links.addresses("IPv4")).filter(({ link }) => link === "other");
+    assert.deepEqual(left, [{ address: A, prefixLength: 32, link: "other" }]);
+  });
+
   test("a missing device makes every change fail, by name", async (t) => {
     const { links } = await open(t);
     const failures = await links.addAddresses("gone", [A, B]);
