@@ -5,7 +5,7 @@
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { runInVm, vmSkip } from "../test/vm/run-in-vm.ts";
+import { MACHINES, runInVm } from "../test/vm/run-in-vm.ts";
 import type { IpvsFigures, IpvsTask } from "./ipvs-figures.ts";
 import { type IpvsMemoryStep, type IpvsMemoryTask, measureInMemory } from "./ipvs-memory.ts";
 import { engineOptions } from "./run-worker.ts";
@@ -135,9 +135,10 @@ export function judgeMemory(steps: readonly IpvsMemoryStep[]): Verdict[] {
 }
 
 async function measureInMachine(task: IpvsTask): Promise<IpvsFigures> {
-  const reason = vmSkip();
+  const reason = MACHINES.qemu.skip();
   if (reason !== false) throw new Error(reason);
   const { status, output } = await runInVm({
+    machine: "qemu",
     argv: ["node", ...engineOptions(), WORKER, JSON.stringify(task)],
     timeoutMs: LIMIT_MS,
   });

@@ -1,8 +1,12 @@
 /**
- * `npm test [-- PATH…|--test-name-pattern=…]`: type check, lint, then all tests (or those under the paths), and a
- * closing line `N passed, N failed, N skipped`. Runs on the pinned Node.js. Files named `*.vm.test.ts`, and some others once
- * more, run in the virtual machine of test/vm. A test that needs the kernel and was skipped although the kernel can run it
- * counts as failed.
+ * `npm test [-- --tier=TIER,…] [PATH…] [--test-name-pattern=…]`, and a closing line `N passed, N failed, N skipped`. Runs on
+ * the pinned Node.js. Without paths it runs tiers:
+ *
+ * - `host` (the default): type check, lint, and the tests of this machine's own kernel.
+ * - `vm` (`npm run test:vm`): what needs another kernel, in user-mode Linux (test/vm).
+ * - `all` (`npm run test:all`): both, and the second kernel in qemu, the image, long histories, the next Node.js.
+ *
+ * A test that needs the kernel and was skipped although the kernel can run it counts as failed.
  */
 import { spawn } from "node:child_process";
 import { globSync } from "node:fs";
@@ -15,10 +19,16 @@ import report from "./test-report.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const TIMEOUT_MS = 300_000;
-/** The virtual machine, whose tests this file reports: alone, after all others. */
-const VM_TEST = join(root, "test/vm/vm.test.ts");
-/** It has limits of its own, and perhaps to wait for its turn. */
+/** The virtual machines, whose tests these files report: alone, after all others. */
+const UML_TEST = join(root, "test/vm/uml.test.ts");
+const QEMU_TEST = join(root, "test/vm/qemu.test.ts");
+/** They have limits of their own, and perhaps to wait for their turn. */
 const VM_TIMEOUT_MS = 7_200_000;
+/** Building the image takes longer than everything else on the host. */
+const IMAGE_TEST = join(root, "test/deploy/image.test.ts");
+/** How many times as many histories the property tests run in tier `all`. */
+const LONG_HISTORIES = "10";
+const TIERS = ["host", "vm", "all"];
 
 const checks = {
   "type check": ["node_modules/typescript/bin/tsc", "-p", "tsconfig.json"],
@@ -38,8 +48,8 @@ function check(title, args, node = process.execPath) {
   });
 }
 
-/** Building the image takes the longest, and most others say more about what is wrong. */
-const isLast = (file) => Number(file === join(root, "test/deploy/image.test.ts"));
+/** Most others say more about what is wrong than the image does. */
+const isLast = (file) => Number(file === IMAGE_TEST);
 
 function testFiles(paths) {
   const files = globSync(["src/**/*.test.ts", "test/**/*.test.ts", "bench/*.test.ts"], { cwd: root }).map((file) =>
@@ -56,21 +66,38 @@ const patterns = args
   .filter((arg) => arg.startsWith("--test-name-pattern="))
   .map((arg) => arg.slice(arg.indexOf("=") + 1));
 const paths = args.filter((arg) => !arg.startsWith("-"));
-const unknown = args.filter((arg) => arg.startsWith("-") && !arg.startsWith("--test-name-pattern="));
-if (unknown.length > 0) {
+const named = args.find((arg) => arg.startsWith("--tier="))?.slice("--tier=".length);
+const tiers = new Set(named === undefined ? ["host"] : named.split(","));
+const unknown = args.filter((arg) => arg.startsWith("-") && !/^--(?:test-name-pattern|tier)=/.test(arg));
+if (unknown.length > 0 || [...tiers].some((tier) => !TIERS.includes(tier))) {
   console.error(
-    `unknown option ${unknown.join(" ")}; known: --test-name-pattern=REGEXP, and paths under src/, test/ or bench/`,
+    `unknown: ${[...unknown, ...tiers].filter((word) => !TIERS.includes(word)).join(" ")}; known: --tier=${TIERS.join("|")}, ` +
+      "--test-name-pattern=REGEXP, and paths under src/, test/ or bench/",
   );
   process.exit(1);
 }
+if (named !== undefined && paths.length > 0) {
+  console.error("either --tier or paths");
+  process.exit(1);
+}
+const isAll = tiers.has("all");
+const runsHost = isAll || tiers.has("host");
+/** Everything that was asked for by path, or what the tiers have. */
+const isWanted = (file) => {
+  if (paths.length > 0) return true;
+  if (file === QEMU_TEST || file === IMAGE_TEST) return isAll;
+  if (file === UML_TEST) return isAll || tiers.has("vm");
+  return runsHost && !file.endsWith(".vm.test.ts");
+};
 
 const total = { passed: 0, failed: 0, skipped: 0 };
-if (args.length === 0) {
+const isWhole = paths.length === 0 && patterns.length === 0;
+if (isWhole && runsHost) {
   const outcomes = await Promise.all(Object.entries(checks).map(([title, words]) => check(title, words)));
   for (const passed of outcomes) total[passed ? "passed" : "failed"] += 1;
 }
 
-const files = testFiles(paths);
+const files = testFiles(paths).filter(isWanted);
 if (files.length === 0) {
   console.error(`no test file under ${paths.join(" ")}`);
   process.exit(1);
@@ -101,18 +128,29 @@ async function runFiles(options) {
 }
 
 const forVm = files.filter((file) => file.endsWith(".vm.test.ts"));
-const onHost = files.filter((file) => !forVm.includes(file) && file !== VM_TEST);
+const machines = files.filter((file) => file === UML_TEST || file === QEMU_TEST);
+const onHost = files.filter((file) => !forVm.includes(file) && !machines.includes(file));
 if (onHost.length > 0) {
   const names = patterns.length > 0 && { testNamePatterns: patterns };
-  await runFiles({ files: onHost, timeout: TIMEOUT_MS, ...names });
+  const env = { ...process.env, ...(isAll && { KPTS_PROPERTY_SCALE: LONG_HISTORIES }) };
+  await runFiles({ files: onHost, timeout: TIMEOUT_MS * (isAll ? 4 : 1), env, ...names });
 }
-if (files.includes(VM_TEST) || forVm.length > 0) {
-  const names = patterns.length > 0 && { KPTS_VM_NAMES: JSON.stringify(patterns) };
-  const named = !files.includes(VM_TEST) && {
-    KPTS_VM_FILES: JSON.stringify(forVm.map((file) => relative(root, file))),
-  };
-  await runFiles({ files: [VM_TEST], timeout: VM_TIMEOUT_MS, env: { ...process.env, ...names, ...named } });
+
+/** The tests whose computations give way only when a test says so, with the other choice: once more, they take seconds. */
+if (isWhole && runsHost) {
+  const backends = onHost.filter((file) => relative(root, file).startsWith(join("src", "backends") + sep));
+  await runFiles({ files: backends, timeout: TIMEOUT_MS, env: { ...process.env, KPTS_YIELD: "always" } });
 }
+
+/** @param named the only files to run in the machine. */
+async function runMachine(file, named) {
+  const env = { ...process.env };
+  if (patterns.length > 0) env.KPTS_VM_NAMES = JSON.stringify(patterns);
+  if (named !== undefined) env.KPTS_VM_FILES = JSON.stringify(named.map((path) => relative(root, path)));
+  await runFiles({ files: [file], timeout: VM_TIMEOUT_MS, env });
+}
+for (const file of machines) await runMachine(file);
+if (forVm.length > 0 && !machines.includes(UML_TEST)) await runMachine(UML_TEST, forVm);
 
 /** The unit tests once more, on the Node.js release that comes after the pinned one. */
 async function checkNextNode() {
@@ -125,7 +163,7 @@ async function checkNextNode() {
     return false;
   }
 }
-if (args.length === 0) total[(await checkNextNode()) ? "passed" : "failed"] += 1;
+if (isWhole && isAll) total[(await checkNextNode()) ? "passed" : "failed"] += 1;
 
 for (const title of wronglySkipped) console.log(`✗ skipped although this machine can run it: ${title}`);
 // A suite that was skipped as a whole is not among the counted tests.

@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { NetworkNamespace } from "../../src/demo/network-namespace.ts";
 import { traitsOf } from "../kernel/flows/modes.ts";
+import { hasNftables } from "../support/kernel-modules.ts";
 import { ProxyDaemon } from "../support/proxy-daemon.ts";
 import { canonicalIptables } from "./canonical-iptables.ts";
 import { caseFile, caseState, SERVICE_CIDR_OBJECT } from "./conformance-case.ts";
@@ -67,7 +68,10 @@ test("to the ipvs mode and away from it", async (t) => {
   assert.match(ipvs.ipvs, /kube-ipvs0/);
   assert.match(ipvs.ipvs, /^10\.\S+\/TCP rr /m);
 
-  for (const other of ["iptables", "nftables", "userspace"] as const) {
+  const others: readonly Mode[] = (await hasNftables(node))
+    ? ["iptables", "nftables", "userspace"]
+    : ["iptables", "userspace"];
+  for (const other of others) {
     const before = await after(other, node);
     assert.equal(before.ipvs, "", `what ipvs leaves in ${other} mode`);
     assert.ok(!before.iptables.some((line) => /match-set|IPVS/.test(line)), `rules of ipvs in ${other} mode`);

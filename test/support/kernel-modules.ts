@@ -1,6 +1,7 @@
 /** What only some kernels have: reasons to skip a test, asked when the test file is read. */
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
+import type { NetworkNamespace } from "../../src/demo/network-namespace.ts";
 
 /** Loads the module where it is one. Whether this network namespace has IPVS is seen by its list of virtual servers. */
 export function skipWithoutIpvs(): string | false {
@@ -16,4 +17,14 @@ export function skipWithoutDummyDevices(): string | false {
   }
   spawnSync("ip", ["link", "delete", name]);
   return false;
+}
+
+/** Whether the kernel has nftables for IPv4, which user-mode Linux has not. Tries it in the namespace, and tidies up. */
+export async function hasNftables(namespace: NetworkNamespace): Promise<boolean> {
+  try {
+    await namespace.exec(["nft", "add table ip kpts-probe; delete table ip kpts-probe"]);
+    return true;
+  } catch {
+    return false;
+  }
 }

@@ -1,10 +1,10 @@
 /**
- * `node test/vm/run.ts [--timeout SECONDS] FILE…` runs test files in the virtual machine; `… --exec PROGRAM ARGUMENT…`
- * runs any program there. Prints what it prints and ends with its exit status.
+ * `node test/vm/run.ts [--machine uml|qemu] [--timeout SECONDS] FILE…` runs test files in a virtual machine;
+ * `… --exec PROGRAM ARGUMENT…` runs any program there. Prints what it prints and ends with its exit status.
  */
-import { runInVm, type VmJob, vmSkip } from "./run-in-vm.ts";
+import { isMachineName, MACHINES, runInVm, type VmJob } from "./run-in-vm.ts";
 
-const USAGE = "usage: node test/vm/run.ts [--timeout SECONDS] FILE… | --exec PROGRAM ARGUMENT…\n";
+const USAGE = "usage: node test/vm/run.ts [--machine uml|qemu] [--timeout SECONDS] FILE… | --exec PROGRAM ARGUMENT…\n";
 
 function parse(words: readonly string[]): VmJob | undefined {
   const [first, ...rest] = words;
@@ -14,8 +14,13 @@ function parse(words: readonly string[]): VmJob | undefined {
     const job = parse(others);
     return job === undefined || !(Number(seconds) > 0) ? undefined : { ...job, timeoutMs: Number(seconds) * 1000 };
   }
-  if (first === "--exec") return rest.length === 0 ? undefined : { argv: rest };
-  return first.startsWith("-") ? undefined : { files: words };
+  if (first === "--machine") {
+    const [name = "", ...others] = rest;
+    const job = parse(others);
+    return job === undefined || !isMachineName(name) ? undefined : { ...job, machine: name };
+  }
+  if (first === "--exec") return rest.length === 0 ? undefined : { machine: "uml", argv: rest };
+  return first.startsWith("-") ? undefined : { machine: "uml", files: words };
 }
 
 async function main(): Promise<number> {
@@ -24,7 +29,7 @@ async function main(): Promise<number> {
     process.stderr.write(USAGE);
     return 2;
   }
-  const reason = vmSkip();
+  const reason = MACHINES[job.machine].skip();
   if (reason !== false) throw new Error(reason);
   const { status, durationMs } = await runInVm({ ...job, onOutput: (text) => process.stdout.write(text) });
   process.stderr.write(`(virtual machine: ${(durationMs / 1000).toFixed(1)} s)\n`);

@@ -7,6 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
 import { canonicalIptables } from "../../conformance/canonical-iptables.ts";
+import { PATIENCE } from "../../support/patience.ts";
 import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
 import { served, service, slice } from "../faults/fault-node.ts";
 import { traitsOf } from "../flows/modes.ts";
@@ -26,6 +27,8 @@ async function healed(daemon: ProxyDaemon, before: string): Promise<void> {
   });
 }
 
+/** Of a start and some fifty tools. */
+const CLEANUP_LIMIT_MS = 20_000 * PATIENCE;
 const KUBE_PROXY = fileURLToPath(new URL("../../../bin/kube-proxy", import.meta.url));
 
 describe("start", () => {
@@ -208,7 +211,7 @@ describe("end", () => {
     daemon.spawn();
     await daemon.synced();
     await daemon.stop();
-    const { stdout } = await node.exec([KUBE_PROXY, "--cleanup"]);
+    const { stdout } = await node.exec([KUBE_PROXY, "--cleanup"], { timeoutMs: CLEANUP_LIMIT_MS });
     assert.deepEqual(await virtualServers(node), ["TCP 203.0.113.1:443 wlc"], stdout);
     assert.deepEqual(await boundAddresses(node), []);
     assert.equal((await node.exec(["ipset", "list", "-n"])).stdout, "");
@@ -219,7 +222,7 @@ describe("end", () => {
     const node = await NetworkNamespace.create(`kpts-bare-${process.pid}`);
     t.after(() => node.remove());
     await addVirtualServer(node, "203.0.113.1", 443);
-    await node.exec([KUBE_PROXY, "--cleanup"]);
+    await node.exec([KUBE_PROXY, "--cleanup"], { timeoutMs: CLEANUP_LIMIT_MS });
     assert.deepEqual(await virtualServers(node), ["TCP 203.0.113.1:443 wlc"]);
   });
 });

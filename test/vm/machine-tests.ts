@@ -1,12 +1,12 @@
 /**
- * Starts the virtual machine once and reports what each test in it did as a test of this file. `KPTS_VM_FILES` (JSON) names
- * other files than the usual ones, `KPTS_VM_FULL=1` adds all kernel tests, `KPTS_VM_NAMES` (JSON) picks tests by name.
+ * Starts a virtual machine once and reports what each test in it did as a test of the calling file. `KPTS_VM_FILES` (JSON)
+ * names other files than the usual ones, `KPTS_VM_FULL=1` adds all kernel tests, `KPTS_VM_NAMES` (JSON) picks tests by name.
  */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { type InnerResult, parseResultLine } from "./inner-result.ts";
-import { CHECKOUT, runInVm, vmSkip } from "./run-in-vm.ts";
-import { vmFiles } from "./vm-files.ts";
+import { CHECKOUT, MACHINES, type MachineName, runInVm } from "./run-in-vm.ts";
+import { FLOW_MODES, vmFiles } from "./vm-files.ts";
 
 const RUNNER = "test/vm/guest/run-test-files.ts";
 const isFull = process.env.KPTS_VM_FULL === "1";
@@ -15,17 +15,12 @@ const LIMIT_MS = isFull ? 5_400_000 : 2_400_000;
 const CONCURRENCY = "1";
 
 const isUsual = !isFull && process.env.KPTS_MODES === undefined && process.env.KPTS_VM_FILES === undefined;
-const FLOW_ENVIRONMENT: Readonly<Record<string, string>> = {
-  KPTS_MODES: process.env.KPTS_MODES ?? "iptables,nftables,ipvs",
-  ...(isUsual && { KPTS_HOST_MODES: "iptables,nftables,userspace" }),
-};
 
 function listFrom(name: string): string[] | undefined {
   const text = process.env[name];
   return text === undefined ? undefined : (JSON.parse(text) as string[]);
 }
 
-const files = listFrom("KPTS_VM_FILES") ?? vmFiles(CHECKOUT, isFull);
 const names = listFrom("KPTS_VM_NAMES") ?? [];
 
 /** Of tests that show what a kernel does without something: the host's. */
@@ -55,15 +50,25 @@ class FileTimes {
   }
 }
 
-test("in the virtual machine", { skip: vmSkip() }, async (t) => {
+/** Registers the machine's run as a test. */
+export function testInMachine(machine: MachineName): void {
+  test(`in the virtual machine ${machine}`, { skip: MACHINES[machine].skip() }, (t) => runTests(t, machine));
+}
+
+async function runTests(t: TestContext, machine: MachineName): Promise<void> {
+  const files = listFrom("KPTS_VM_FILES") ?? vmFiles(CHECKOUT, machine, isFull);
   const reported: Promise<void>[] = [];
   const seen = new Set<string>();
   const times = new FileTimes();
   let line = "";
   const { status, output, durationMs } = await runInVm({
+    machine,
     argv: ["node", RUNNER, CONCURRENCY, JSON.stringify(names)],
     files,
-    env: FLOW_ENVIRONMENT,
+    env: {
+      KPTS_MODES: process.env.KPTS_MODES ?? FLOW_MODES[machine],
+      ...(isUsual && { KPTS_HOST_MODES: "iptables,nftables,userspace" }),
+    },
     timeoutMs: LIMIT_MS,
     onOutput(text) {
       const lines = (line + text).split("\n");
@@ -80,4 +85,4 @@ test("in the virtual machine", { skip: vmSkip() }, async (t) => {
   const tail = output.slice(-4000);
   assert.ok(status === 0 || status === 1, `the machine did not come to the end of the tests:\n${tail}`);
   if (names.length === 0) assert.deepEqual([...seen].sort(), [...files].sort(), `files without a test:\n${tail}`);
-});
+}

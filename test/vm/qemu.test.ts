@@ -1,0 +1,4 @@
+/** Debian's kernel in qemu: a second kernel with nftables. Part of `npm run test:all`. */
+import { testInMachine } from "./machine-tests.ts";
+
+testInMachine("qemu");

@@ -1,0 +1,89 @@
+/**
+ * Debian's user-mode Linux: a kernel that is a program of the host. It runs at nearly the host's speed on one processor, has
+ * IPVS, SCTP, dummy devices and the legacy iptables, and no nftables for IPv4 or IPv6.
+ */
+import { existsSync, readFileSync, statfsSync } from "node:fs";
+import { join } from "node:path";
+import { ensurePackage } from "./debian-package.ts";
+import {
+  type GuestSettings,
+  type Machine,
+  type RunningMachine,
+  type StartOptions,
+  skipEveryMachine,
+  startBound,
+} from "./machine.ts";
+import { modulesBelow, rememberedFiles } from "./machine-files.ts";
+
+const guest: GuestSettings = {
+  hostFiles: "-t hostfs -o ro none",
+  // The kernel does not ask for ipv6 when an address is added.
+  bootModules: ["overlay", "ipv6"],
+  outputDevice: "/dev/ttyS0",
+  statusDevice: "/dev/ttyS1",
+  legacyIptables: true,
+};
+
+/**
+ * Where the machine's memory becomes a file: it must be large enough, or the machine is ended in the middle (a container's
+ * /dev/shm often has 64 MB), and programs must be allowed there.
+ */
+function memoryFolder(megabytes: number, other: string): string {
+  const folder = "/dev/shm";
+  const mount = readFileSync("/proc/self/mounts", "utf8")
+    .split("\n")
+    .map((line) => line.split(" "))
+    .findLast(([, path]) => path === folder);
+  if (mount === undefined || mount[3]?.split(",").includes("noexec")) return other;
+  const { bavail, bsize } = statfsSync(folder);
+  return bavail * bsize > megabytes * 2 ** 20 ? folder : other;
+}
+
+/**
+ * Each system call inside switches between two processes of the host, one of which always waits: on one processor that takes
+ * half as long as on two.
+ */
+function lastProcessor(): string {
+  const allowed = /^Cpus_allowed_list:\s*(.*)$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1] ?? "0";
+  return /\d+$/.exec(allowed)?.[0] ?? "0";
+}
+
+async function start({ folder, files, initrd, memoryMegabytes }: StartOptions): Promise<RunningMachine> {
+  // The kernel is many processes, which would stay if only the first one were killed: a PID namespace ends them all.
+  const inNamespace = ["unshare", "--pid", "--fork", "--kill-child=KILL", "--", files.kernel, `initrd=${initrd}`];
+  const words = ["--cpu-list", lastProcessor(), ...inNamespace];
+  const options = [
+    `mem=${memoryMegabytes}M`,
+    `uml_dir=${folder}`,
+    "panic=-1",
+    // The kernel speaks on standard error; the job's output is the first serial line, its exit status the second.
+    ...["con=null", "con0=null,fd:2", "ssl=null", "ssl0=null,fd:1", "ssl1=null,fd:3"],
+  ];
+  const env = { ...process.env, TMPDIR: memoryFolder(memoryMegabytes, folder) };
+  const machine = startBound("taskset", [...words, ...options], { env, extraPipes: 1 });
+  let said = "";
+  let status = "";
+  machine.stderr?.setEncoding("utf8").on("data", (text: string) => {
+    said = (said + text).slice(-16_000);
+  });
+  machine.stdio[3]?.on("data", (chunk) => {
+    status += String(chunk);
+  });
+  return { process: machine, status: () => status.trim(), console: () => said, cleanUp: () => {} };
+}
+
+export const umlMachine: Machine = {
+  guest,
+  skip() {
+    const reason = skipEveryMachine();
+    if (reason !== false) return reason;
+    if (existsSync("/usr/bin/apt-get")) return false;
+    return "the virtual machine is made of Debian's packages: no apt-get here";
+  },
+  files: (cache) =>
+    rememberedFiles(cache, "uml", () => {
+      const root = ensurePackage(cache, { name: "user-mode-linux", proof: /modules\.dep$/ });
+      return { kernel: join(root, "usr/bin/linux.uml"), modules: modulesBelow(join(root, "usr/lib/uml/modules")) };
+    }),
+  start,
+};
