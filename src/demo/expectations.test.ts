@@ -81,20 +81,27 @@ test("in iptables mode the node's own packets to an external address without end
   assert.equal(expected({}, [], "cluster IP", "node", iptables), "refused");
 });
 
-test("in userspace mode the proxy asks in its own name, all endpoints, and takes connections before it knows of any", () => {
+test("in userspace mode the proxy asks in its own name, and otherwise as the policies say", () => {
   const { userspace } = demoModes;
+  const here = expected({}, [localPod], "cluster IP", "client", userspace);
   const local = { externalTrafficPolicy: "Local", internalTrafficPolicy: "Local" };
-  for (const kind of ["cluster IP", "node port", "load balancer"] as const) {
-    for (const position of positions) assert.equal(expected(local, both, kind, position, userspace), snat);
+  for (const position of positions) assert.equal(expected(local, both, "cluster IP", position, userspace), here);
+  for (const kind of ["node port", "load balancer"] as const) {
+    assert.equal(expected(local, both, kind, "client", userspace), here);
+    assert.equal(expected(local, [remotePod], kind, "client", userspace), "dropped");
+    for (const position of ["pod", "node"] as const)
+      assert.equal(expected(local, both, kind, position, userspace), snat);
   }
   const external = { externalIPs: ["198.51.100.1"] };
   assert.equal(expected(external, both, "external IP", "client", userspace), snat);
   assert.equal(expected(external, both, "external IP", "pod", userspace), "dropped");
   assert.equal(expected(external, both, "external IP", "node", userspace), "dropped");
-  assert.equal(expected({}, [], "cluster IP", "pod", userspace), "closed");
+  for (const position of positions) {
+    assert.equal(expected({}, [], "cluster IP", position, userspace), "refused");
+    assert.equal(expected(external, [], "external IP", position, userspace), "refused");
+  }
   const ranges = { loadBalancerSourceRanges: ["10.200.0.64/26"] };
   assert.equal(expected(ranges, both, "load balancer", "pod", userspace), "dropped");
-  assert.equal(expected(ranges, [], "load balancer", "pod", userspace), "dropped");
 });
 
 test("source ranges filter the load-balancer address only", () => {

@@ -75,9 +75,8 @@ function preferNearby(
   return ready;
 }
 
-function endpointSets(view: ClusterView, target: Target, nodeName: string, traits: ModeTraits): EndpointSets {
+function endpointSets(view: ClusterView, target: Target, nodeName: string): EndpointSets {
   const all = view.endpointsOf(target.service, target.port, target.family);
-  if (!traits.isTransparent) return { cluster: usable(all), local: usable(all), hasAny: usable(all).length > 0 };
   const ready = all.filter(({ isReady }) => isReady);
   const zone = view.zones.get(nodeName);
   return {
@@ -103,10 +102,7 @@ export function expectationOf(
   traits: ModeTraits,
 ): Expectation {
   const { service, kind } = target;
-  if (kind === "external IP" && position !== "client" && !traits.servesExternalIPsInside) {
-    return { kind: "dropped", why: "only what comes from elsewhere is served at external IPs" };
-  }
-  const { cluster, local, hasAny } = endpointSets(view, target, facts.nodeName, traits);
+  const { cluster, local, hasAny } = endpointSets(view, target, facts.nodeName);
   const source = facts.sources[position];
   const barred: Expectation | undefined =
     kind === "load balancer" && !isSourceAllowed(target, source)
@@ -115,16 +111,15 @@ export function expectationOf(
   if (traits.hasVirtualServers === true) {
     return expectationOfVirtualServer(target, position, facts, { cluster, local, hasAny }, barred);
   }
-  if (!hasAny && traits.withoutEndpoints === "closes") {
-    const why = "no endpoint is usable, and the proxy only sees that once it was asked";
-    return barred ?? { kind: target.port.protocol === "TCP" ? "closed" : "dropped", why };
-  }
   if (!hasAny) {
     const isForeign = kind === "external IP" || kind === "load balancer";
     if (isForeign && position === "node" && !traits.refusesNodeAtExternalAddresses) {
       return { kind: "dropped", why: "no endpoint is usable, and the node's own packets are not looked at" };
     }
     return { kind: "refused", why: "no endpoint is usable" };
+  }
+  if (kind === "external IP" && position !== "client" && !traits.servesExternalIPsInside) {
+    return { kind: "dropped", why: "only what comes from elsewhere is served at external IPs" };
   }
   if (barred !== undefined) return barred;
   const isInternal = kind === "cluster IP";

@@ -10,15 +10,10 @@ export interface ModeTraits {
    * (reference iptables.md §2), so its packets leave by the default route and nobody answers.
    */
   readonly refusesNodeAtExternalAddresses: boolean;
-  /**
-   * Pods see who asks them, where the policies allow it, and only endpoints that the policies and hints allow are asked.
-   * Otherwise the proxy process asks in its own name, and picks from all endpoints.
-   */
+  /** Pods see who asks them, where the policies allow it. Otherwise the proxy process asks in its own name. */
   readonly isTransparent: boolean;
   /** Pods and the node itself are served at an external IP that no machine has. */
   readonly servesExternalIPsInside: boolean;
-  /** What a service without usable endpoints does: the proxy takes a connection before it knows, and a datagram in silence. */
-  readonly withoutEndpoints: "refuses" | "closes";
   /**
    * Service addresses are the node's own, with virtual servers of the kernel behind them (reference legacy-modes.md §2): a
    * Local policy binds the node and its pods, too, as long as there is a local endpoint, and the node asks an external address
@@ -28,7 +23,7 @@ export interface ModeTraits {
 }
 
 const ALL: readonly Protocol[] = ["TCP", "UDP", "SCTP"];
-const inKernel = { isTransparent: true, servesExternalIPsInside: true, withoutEndpoints: "refuses" } as const;
+const inKernel = { isTransparent: true, servesExternalIPsInside: true } as const;
 
 export const demoModes = {
   iptables: { ...inKernel, localhostNodePorts: ALL, refusesNodeAtExternalAddresses: false },
@@ -37,10 +32,9 @@ export const demoModes = {
   userspace: {
     // The answer to a datagram comes from 127.0.0.1, which is not the address that the rules wrote into the question.
     localhostNodePorts: ["TCP"],
-    refusesNodeAtExternalAddresses: false,
+    refusesNodeAtExternalAddresses: true,
     isTransparent: false,
     servesExternalIPsInside: false,
-    withoutEndpoints: "closes",
   },
 } as const satisfies Record<string, ModeTraits>;
 

@@ -6,8 +6,10 @@ import { fullPayload } from "../backends/iptables/payload.ts";
 import type { ServicePortPlan } from "../backends/iptables/plan-service-port.ts";
 import type { StaticPlan } from "../backends/iptables/plan-static.ts";
 import { spellPlan } from "../backends/iptables/port-rules.ts";
+import { isServed, LANES, type Lane, lanesOf } from "../backends/userspace/lanes.ts";
 import { listenAddressOf } from "../backends/userspace/listen-address.ts";
 import {
+  type LanePorts,
   PORTAL_JUMPS,
   PORTAL_STATIC_PLAN,
   type PortalPlanConfig,
@@ -19,6 +21,7 @@ import type { KubeProxyConfig } from "../config/config.ts";
 import type { Rule } from "../kernel/iptables/rule.ts";
 import { ruleSpec } from "../kernel/iptables/rule-text.ts";
 import type { ServicePort } from "../model/service-port.ts";
+import { routeServicePort } from "../model/service-port-routing.ts";
 import { unspecifiedAddress } from "../net/ip.ts";
 import { parsePortRange } from "../net/port-range.ts";
 import { jumpRules, jumpTargets, savedText, type TableContent } from "./iptables-saved.ts";
@@ -31,8 +34,8 @@ const LAST_PORT = 65_535;
 interface PlannedPort {
   readonly port: ServicePort;
   readonly portals: readonly Portal[];
-  /** Undefined without rules. */
-  readonly proxyPort: number | undefined;
+  /** By lane; undefined without rules. */
+  readonly proxyPorts: LanePorts | undefined;
   readonly plan: ServicePortPlan | undefined;
 }
 
@@ -54,24 +57,28 @@ export function planUserspace(node: OfflineNode, config: KubeProxyConfig): Users
     listenAddress: listenAddressOf(config.bindAddress, family),
     hostAddress: nodeIP,
     knowsBridgePorts: true,
+    detector: node.detector,
   };
   const services = [...state.services].sort(([a], [b]) => (a < b ? -1 : 1));
-  const proxyPorts = countedPorts(config.userspace.portRange);
+  const freePorts = countedPorts(config.userspace.portRange);
   const leftOut = new Map<string, string>();
   const ports: PlannedPort[] = [];
-  for (const [, port] of services) {
+  for (const [key, port] of services) {
     if (!isRelayed(port.name)) {
       leftOut.set(port.name.text, "SCTP is not supported for user space proxy");
       continue;
     }
-    const portals = portalsOf(port, nodePortIPs);
-    const proxyPort = hasRules ? proxyPorts.next().value : undefined;
-    if (hasRules && proxyPort === undefined) {
+    const routing = routeServicePort(port, state.endpoints.get(key) ?? [], { nodeName: node.name, zone: node.zone });
+    const portals = portalsOf(port, routing, nodePortIPs);
+    const lanes = new Map<Lane, number | undefined>();
+    if (hasRules) for (const lane of lanesOf(portals)) lanes.set(lane, freePorts.next().value);
+    if ([...lanes.values()].includes(undefined)) {
       leftOut.set(port.name.text, "there are no remaining ports left to allocate in the accepted range");
       continue;
     }
-    const plan = proxyPort === undefined ? undefined : planPortalRules(port, portals, proxyPort, planConfig);
-    ports.push({ port, portals, proxyPort, plan });
+    const proxyPorts: LanePorts | undefined = hasRules ? Object.fromEntries(lanes) : undefined;
+    const plan = proxyPorts === undefined ? undefined : planPortalRules(port, portals, proxyPorts, planConfig);
+    ports.push({ port, portals, proxyPorts, plan });
   }
   return { node, hasRules, ports, leftOut, extent: "whole" };
 }
@@ -96,6 +103,7 @@ function* countedPorts(portRange: string): Generator<number, undefined> {
 function listenersOf({ node }: UserspacePlan, { port, portals }: PlannedPort): string[] {
   const here = new Set(node.hostAddresses);
   const places = portals
+    .filter((portal) => LANES.some((lane) => isServed(portal, lane)))
     .filter(({ address }) => address === undefined || here.has(address))
     .map(({ address, port: number }) => `${address ?? unspecifiedAddress(node.family)} ${number}`);
   return [...new Set(places)].map((place) => `${port.protocol} ${place}`);
@@ -156,7 +164,7 @@ export function planData(plan: UserspacePlan) {
       portals: one.portals.map(({ kind, address, port, sources }) => ({ kind, address, port, sources })),
       ...(one.plan === undefined
         ? { listens: listenersOf(plan, one) }
-        : { proxyPort: one.proxyPort, rules: one.plan.shared.map(({ table, rule }) => ({ table, ...data(rule) })) }),
+        : { proxyPorts: one.proxyPorts, rules: one.plan.shared.map(({ table, rule }) => ({ table, ...data(rule) })) }),
     })),
     leftOut: Object.fromEntries(plan.leftOut),
   };

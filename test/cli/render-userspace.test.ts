@@ -45,15 +45,19 @@ for (const family of ["IPv4", "IPv6"] as const) {
   });
 }
 
-test("every service port has a port of its own, counted from the first of the range or of a fixed one", async (t) => {
-  const portsIn = (text: string) => [...new Set(text.match(/(?<=--to-ports )\d+/g))].map(Number).sort((a, b) => a - b);
-  const counted = portsIn(await run("--mode", "userspace"));
+test("every lane of a service port has a port of its own, counted from the first of the range or of a fixed one", async (t) => {
+  const portsOf = async (...args: string[]): Promise<number[]> => {
+    const { servicePorts } = JSON.parse(await run(...args, "-o", "json"));
+    return servicePorts.flatMap(({ proxyPorts }: { proxyPorts: Record<string, number> }) => Object.values(proxyPorts));
+  };
+  const counted = await portsOf("--mode", "userspace");
   assert.deepEqual(
     counted,
     counted.map((_, index) => 20000 + index),
   );
-  const ranged = await run("--config", configFile(t, "portRange: 30100-30102\n"));
-  assert.deepEqual(portsIn(ranged), [30100, 30101, 30102]);
+  const config = configFile(t, "portRange: 30100-30102\n");
+  assert.deepEqual(await portsOf("--config", config), [30100, 30101, 30102]);
+  const ranged = await run("--config", config);
   assert.match(ranged, /^# shop\/web:http: there are no remaining ports left to allocate in the accepted range$/m);
 });
 
@@ -67,12 +71,12 @@ test("without rules the sockets are listed, at addresses of this node only", asy
   );
 });
 
-test("the plan as data has portals, rules and the proxy's port", async () => {
+test("the plan as data has portals, rules and the proxy's ports", async () => {
   const data = JSON.parse(await run("--mode", "userspace", "-o", "json"));
-  assert.deepEqual([data.mode, data.family, data.jumps.length], ["userspace", "IPv4", 5]);
+  assert.deepEqual([data.mode, data.family, data.jumps.length], ["userspace", "IPv4", 8]);
   const dns = data.servicePorts.find(({ name }: { name: string }) => name === "kube-system/kube-dns:dns");
   assert.deepEqual(dns.portals, [{ kind: "cluster-ip", address: "10.96.0.53", port: 53, sources: [] }]);
-  assert.equal(dns.rules[0].target.port, dns.proxyPort);
+  assert.equal(dns.rules[0].target.port, dns.proxyPorts.cluster);
 });
 
 test("an address that nobody else can reach is refused in words", async (t) => {

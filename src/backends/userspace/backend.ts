@@ -5,16 +5,19 @@
  */
 
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
+import type { Destination } from "../../kernel/relay/relay.ts";
 import type { Logger } from "../../logging/logger.ts";
+import type { Endpoint } from "../../model/endpoint.ts";
 import { equalLists } from "../../model/equal-lists.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
-import { haveSameLosses, type ServicePort } from "../../model/service-port.ts";
-import type { IpAddress, IpFamily } from "../../net/ip.ts";
+import { haveSameLosses, type ServicePort, usesLocalEndpoints } from "../../model/service-port.ts";
+import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
+import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import type { Clock } from "../../sync/clock.ts";
 import type { Affinity, Balancer } from "./balancer.ts";
-import { destinationsOf } from "./endpoint-destinations.ts";
 import type { FrontFailures, Fronts, WantedFront } from "./fronts.ts";
+import { LANES, laneKey } from "./lanes.ts";
 import { portalsOf } from "./portals.ts";
 import { isRelayed, type ServiceRelays } from "./service-relays.ts";
 
@@ -23,6 +26,8 @@ const SCTP_REFUSED = "SCTP is not supported for user space proxy";
 
 export interface UserspaceBackendOptions {
   readonly family: IpFamily;
+  /** Empty when unknown: no endpoint is local then. */
+  readonly nodeName: string;
   readonly balancer: Balancer;
   readonly sockets: ServiceRelays;
   readonly fronts: Fronts;
@@ -41,6 +46,12 @@ export interface UserspaceBackendOptions {
   readonly yielder?: Yielder;
 }
 
+interface Asked {
+  readonly port: ServicePort;
+  /** Which of its clients were to be served. */
+  readonly access: string;
+}
+
 export class UserspaceBackend implements Backend {
   readonly mode = "userspace";
   readonly endsUdpFlows = true;
@@ -48,7 +59,9 @@ export class UserspaceBackend implements Backend {
   readonly #options: UserspaceBackendOptions;
   readonly #yielder: Yielder;
   /** What the fronts were last asked for. */
-  readonly #asked = new Map<string, ServicePort>();
+  readonly #asked = new Map<string, Asked>();
+  /** Service ports with a Local policy that no endpoint here serves. */
+  readonly #lacking = { internal: new Set<string>(), external: new Set<string>() };
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
   /** What the last request left undone; undefined: nothing is known. */
   #failures: FrontFailures | undefined;
@@ -70,13 +83,17 @@ export class UserspaceBackend implements Backend {
     this.#failures = undefined;
     const yielder = this.#yielder;
     for (const key of keys) {
-      this.#updateBalancer(key, input);
-      if (this.#differsFromAsked(key, input.services.get(key))) changed.add(key);
+      const port = input.services.get(key);
+      const routing = this.#routingOf(port, input);
+      this.#updateBalancer(key, port, routing);
+      if (this.#differsFromAsked(key, port, routing)) changed.add(key);
       if (yielder.isDue()) await yielder.turn(signal);
     }
     const wanted = this.#wantedFronts(isFull ? keys : changed, input);
     this.#failures = await fronts.apply({ isFull, wanted, hostAddresses: this.#hostAddresses }, signal);
-    return { failures: this.#describe(this.#failures, input), noLocalEndpoints: { internal: 0, external: 0 } };
+    const { internal, external } = this.#lacking;
+    const noLocalEndpoints = { internal: internal.size, external: external.size };
+    return { failures: this.#describe(this.#failures, input), noLocalEndpoints };
   }
 
   async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
@@ -130,39 +147,55 @@ export class UserspaceBackend implements Backend {
     return known.size === this.#hostAddresses.size && [...known].every((ip) => this.#hostAddresses.has(ip));
   }
 
-  #updateBalancer(key: string, { services, endpoints }: SyncInput): void {
+  /** Undefined for service ports that are not served at all. */
+  #routingOf(port: ServicePort | undefined, { endpoints, zone }: SyncInput): ServicePortRouting | undefined {
+    if (port === undefined || !isRelayed(port.name)) return undefined;
+    return routeServicePort(port, endpoints.get(port.name.key) ?? [], { nodeName: this.#options.nodeName, zone });
+  }
+
+  #updateBalancer(key: string, port: ServicePort | undefined, routing: ServicePortRouting | undefined): void {
     const { balancer, sockets } = this.#options;
-    const port = services.get(key);
-    const isServed = port !== undefined && isRelayed(port.name);
-    if (isServed) balancer.setService(key, affinityOf(port));
-    else balancer.deleteService(key);
-    const gone = balancer.setEndpoints(key, isServed ? destinationsOf(endpoints.get(key) ?? []) : []);
-    if (gone.length > 0) sockets.endSessionsTo(key, gone);
+    const left = new Map<string, Destination>();
+    for (const lane of LANES) {
+      const name = laneKey(key, lane);
+      const isUsed = port !== undefined && routing !== undefined && (lane === "cluster" || usesLocalEndpoints(port));
+      if (isUsed) balancer.setService(name, affinityOf(port));
+      else balancer.deleteService(name);
+      for (const gone of balancer.setEndpoints(name, isUsed ? destinationsOf(routing[lane]) : [])) {
+        left.set(joinHostPort(gone.address, gone.port), gone);
+      }
+    }
+    for (const { text } of [...(routing?.cluster ?? []), ...(routing?.local ?? [])]) left.delete(text);
+    if (left.size > 0) sockets.endSessionsTo(key, [...left.values()]);
+    for (const policy of ["internal", "external"] as const) {
+      if (routing?.lacksLocal[policy] === true) this.#lacking[policy].add(key);
+      else this.#lacking[policy].delete(key);
+    }
   }
 
   /** Whether the portals of a service port are not those that were last asked for; notes them. */
-  #differsFromAsked(key: string, port: ServicePort | undefined): boolean {
+  #differsFromAsked(key: string, port: ServicePort | undefined, routing: ServicePortRouting | undefined): boolean {
     const before = this.#asked.get(key);
-    if (before === port || (before !== undefined && port !== undefined && haveSamePortals(before, port))) {
-      if (port !== undefined) this.#asked.set(key, port);
-      return false;
-    }
-    if (port === undefined) this.#asked.delete(key);
-    else this.#asked.set(key, port);
-    if (port !== undefined && !isRelayed(port.name)) {
+    if (port === undefined) return this.#asked.delete(key);
+    const access = accessOf(port, routing);
+    this.#asked.set(key, { port, access });
+    if (before?.port === port && before.access === access) return false;
+    if (before !== undefined && before.access === access && haveSamePortals(before.port, port)) return false;
+    if (routing === undefined) {
       this.#options.log.error("A service port is left out", new Error(SCTP_REFUSED), { service: port.name.text });
       return false;
     }
     return true;
   }
 
-  #wantedFronts(keys: Iterable<string>, { services }: SyncInput): Map<string, WantedFront | undefined> {
+  #wantedFronts(keys: Iterable<string>, input: SyncInput): Map<string, WantedFront | undefined> {
     const onNode = nodePortIPs(this.#options.nodePortAddresses, this.#hostAddresses);
     const wanted = new Map<string, WantedFront | undefined>();
     for (const key of keys) {
-      const port = services.get(key);
-      if (port === undefined || !isRelayed(port.name)) wanted.set(key, undefined);
-      else wanted.set(key, { port, portals: portalsOf(port, onNode) });
+      const port = input.services.get(key);
+      const routing = this.#routingOf(port, input);
+      const isWanted = port !== undefined && routing !== undefined;
+      wanted.set(key, isWanted ? { port, portals: portalsOf(port, routing, onNode) } : undefined);
     }
     return wanted;
   }
@@ -177,6 +210,20 @@ export class UserspaceBackend implements Backend {
 
 function affinityOf({ sessionAffinity, stickyMaxAgeSeconds }: ServicePort): Affinity {
   return sessionAffinity === "ClientIP" ? { timeoutSeconds: stickyMaxAgeSeconds } : undefined;
+}
+
+function destinationsOf(endpoints: readonly Endpoint[]): readonly Destination[] {
+  return endpoints.map(({ ip, port }) => ({ address: ip, port }));
+}
+
+/** What decides who is served by which endpoints, in one text. */
+function accessOf(
+  { internalPolicyLocal, externalPolicyLocal }: ServicePort,
+  routing: ServicePortRouting | undefined,
+): string {
+  if (routing === undefined) return "";
+  const { hasInternal, hasExternal, categories } = routing;
+  return [internalPolicyLocal, externalPolicyLocal, categories.hasAny, hasInternal, hasExternal].join(" ");
 }
 
 /** What does not show in an address is the balancer's alone. */

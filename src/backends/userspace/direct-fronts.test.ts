@@ -1,7 +1,7 @@
 /** The userspace mode without rules: what it listens on, and what it does not. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ip } from "../../model/testing/records.ts";
+import { ip, makeEndpoint } from "../../model/testing/records.ts";
 import type { Cidr, IpAddress } from "../../net/ip.ts";
 import type { AddressAssigner } from "./address-assigner.ts";
 import { BackendRig } from "./testing/backend-rig.ts";
@@ -141,4 +141,26 @@ test("a stop closes every socket and gives every address back", async () => {
   await rig.sync();
   await rig.backend.close();
   assert.deepEqual([assigner.assigned, rig.openSockets], [[], []]);
+});
+
+test("without endpoints nobody listens; a Local policy binds clients from outside, and not the node and its pods", async () => {
+  const rig = new BackendRig({ rules: "none" });
+  const local = { nodePort: 30080, externalPolicyLocal: true, isExternallyAccessible: true };
+  const here = makeEndpoint("10.1.0.1", 8080, { isLocal: true });
+  const elsewhere = makeEndpoint("10.1.1.1", 8080);
+  const met = (client: string) =>
+    new Set([1, 2, 3, 4].map(() => rig.connect("TCP", "0.0.0.0", 30080, client) ?? "sent away"));
+  rig.set("web", local, []);
+  await rig.sync();
+  assert.deepEqual(rig.openSockets, []);
+  rig.set("web", local, [here, elsewhere]);
+  await rig.sync();
+  assert.deepEqual(met("172.16.9.9"), new Set(["10.1.0.1"]));
+  for (const inside of ["10.1.3.3", "192.168.1.5", "127.0.0.1"]) {
+    assert.deepEqual(met(inside), new Set(["10.1.0.1", "10.1.1.1"]));
+  }
+  rig.set("web", local, [elsewhere]);
+  await rig.sync();
+  assert.deepEqual(met("172.16.9.9"), new Set(["sent away"]));
+  assert.deepEqual(met("10.1.3.3"), new Set(["10.1.1.1"]));
 });

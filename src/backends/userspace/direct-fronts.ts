@@ -4,17 +4,22 @@
  */
 import type { Relay } from "../../kernel/relay/relay.ts";
 import type { Logger } from "../../logging/logger.ts";
+import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import {
   type Cidr,
+  cidrContains,
   type IpAddress,
   type IpFamily,
   isLinkLocalV6,
+  isLoopback,
   joinHostPort,
   unspecifiedAddress,
 } from "../../net/ip.ts";
 import type { AddressAssigner } from "./address-assigner.ts";
 import { FailureList, type FrontFailures, type Fronts, type FrontsRequest, type WantedFront } from "./fronts.ts";
+import { isServed, LANES, laneOf } from "./lanes.ts";
+import type { Portal } from "./portals.ts";
 import type { ServiceRelays } from "./service-relays.ts";
 
 export interface DirectFrontsOptions {
@@ -22,6 +27,8 @@ export interface DirectFrontsOptions {
   readonly sockets: ServiceRelays;
   /** Absent: addresses that the host does not have are not served. */
   readonly assigner?: AddressAssigner;
+  /** Tells the cluster's pods from clients outside; only addresses can be told apart here, not interfaces. */
+  readonly detector: LocalTrafficDetector;
   readonly log: Logger;
 }
 
@@ -31,6 +38,7 @@ interface Listener {
   readonly sources: readonly Cidr[];
   /** Node ports are served at addresses that the host has anyway; they keep none that was given for a service. */
   readonly isNodePort: boolean;
+  readonly portal: Portal;
 }
 
 interface Front {
@@ -43,6 +51,7 @@ export class DirectFronts implements Fronts {
   readonly #options: DirectFrontsOptions;
   readonly #anywhere: IpAddress;
   readonly #fronts = new Map<string, Front>();
+  #hostAddresses: ReadonlySet<IpAddress> = new Set();
   /** How many services want an address. */
   readonly #users = new Map<IpAddress, number>();
 
@@ -54,6 +63,7 @@ export class DirectFronts implements Fronts {
   async apply(request: FrontsRequest, signal: AbortSignal): Promise<FrontFailures> {
     const { assigner } = this.#options;
     const failures = new FailureList();
+    this.#hostAddresses = request.hostAddresses;
     for (const [key, wanted] of this.#changesOf(request)) await this.#replace(key, wanted, request.hostAddresses);
     const refused = await assigner?.update(new Set(this.#users.keys()), signal);
     for (const key of request.wanted.keys()) {
@@ -114,14 +124,18 @@ export class DirectFronts implements Fronts {
     const listeners = new Map<string, Listener>();
     const taken = new Set<string>();
     const everywhere = servicePort.protocol === "UDP" ? answeringAddresses(hostAddresses) : [this.#anywhere];
-    for (const { kind, address: own, port, sources } of portals) {
+    for (const portal of portals) {
+      const { kind, address: own, port, sources } = portal;
+      // Where nobody listens, clients are refused.
+      if (!LANES.some((lane) => isServed(portal, lane))) continue;
       const isNodePort = kind === "node-port";
       for (const address of own === undefined ? everywhere : [own]) {
         const place = joinHostPort(address, port);
         // An external IP may be a load balancer's as well.
         if (taken.has(place)) continue;
         taken.add(place);
-        listeners.set([place, ...sources].join(" "), { address, port, sources, isNodePort });
+        const access = [portal.policy, portal.fate, kind === "cluster-ip"];
+        listeners.set([place, ...access, ...sources].join(" "), { address, port, sources, isNodePort, portal });
       }
     }
     return listeners;
@@ -137,10 +151,22 @@ export class DirectFronts implements Fronts {
   async #listen(front: Front, text: string, listener: Listener, failures: FailureList): Promise<void> {
     if (front.sockets.has(text)) return;
     try {
-      front.sockets.set(text, await this.#options.sockets.listen({ name: front.name, ...listener }));
+      const { address, port, sources, portal } = listener;
+      const request = { name: front.name, address, port, sources };
+      const laneFor = (client: IpAddress) => {
+        const lane = laneOf(portal, this.#isInside(client));
+        return isServed(portal, lane) ? lane : undefined;
+      };
+      front.sockets.set(text, await this.#options.sockets.listen({ ...request, laneOf: laneFor }));
     } catch (error) {
       failures.add(front.name.key, error instanceof Error ? error.message : String(error));
     }
+  }
+
+  #isInside(client: IpAddress): boolean {
+    const { detector } = this.#options;
+    if (isLoopback(client) || this.#hostAddresses.has(client)) return true;
+    return detector.kind === "cidr" && cidrContains(detector.cidr, client);
   }
 
   async #stop({ name, sockets }: Front, text: string, { address }: Listener): Promise<void> {

@@ -2,9 +2,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
+import type { Endpoint } from "../../model/endpoint.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import { ip, makeServicePort } from "../../model/testing/records.ts";
+import { routeServicePort } from "../../model/service-port-routing.ts";
+import { ip, makeEndpoint, makeServicePort } from "../../model/testing/records.ts";
 import type { Cidr } from "../../net/ip.ts";
 import { PORTAL_JUMPS, type PortalPlanConfig, planPortalRules } from "./plan-portal-rules.ts";
 import { portalsOf } from "./portals.ts";
@@ -13,12 +15,21 @@ const config: PortalPlanConfig = {
   listenAddress: ip("0.0.0.0"),
   hostAddress: ip("192.168.1.5"),
   knowsBridgePorts: true,
+  detector: { kind: "cidr", cidr: "10.1.0.0/16" as Cidr },
 };
-const PROXY_PORT = 40001;
+const PROXY_PORTS = { cluster: 40001, local: 40002 };
+const HERE = makeEndpoint("10.1.0.1", 80, { isLocal: true });
+const ELSEWHERE = makeEndpoint("10.1.1.1", 80);
 
 /** `table chain …rest` without the words that are the same in all rules of the port. */
-function rulesOf(port: ServicePort, options: Partial<PortalPlanConfig> = {}, nodes: NodePortIPs = { kind: "all" }) {
-  const { shared } = planPortalRules(port, portalsOf(port, nodes), PROXY_PORT, { ...config, ...options });
+function rulesOf(
+  port: ServicePort,
+  options: Partial<PortalPlanConfig> = {},
+  nodes: NodePortIPs = { kind: "all" },
+  endpoints: readonly Endpoint[] = [HERE],
+) {
+  const routing = routeServicePort(port, endpoints, { nodeName: "node-a", zone: undefined });
+  const { shared } = planPortalRules(port, portalsOf(port, routing, nodes), PROXY_PORTS, { ...config, ...options });
   const common = `-m comment --comment ${port.name.text} -m ${port.protocol.toLowerCase()} -p ${port.protocol.toLowerCase()} `;
   return shared.map(({ table, rule }) => `${table} ${ruleSpec(rule).replace(common, "")}`);
 }
@@ -36,6 +47,10 @@ test("the jumps stand where upstream puts them: portals first, node ports last",
       `end nat PREROUTING ${nodePorts} -j KUBE-NODEPORT-CONTAINER`,
       `end nat OUTPUT ${nodePorts} -j KUBE-NODEPORT-HOST`,
       `head filter INPUT ${nonLocal} -j KUBE-NODEPORT-NON-LOCAL`,
+      ...["INPUT", "FORWARD", "OUTPUT"].map(
+        (chain) =>
+          `head filter ${chain} -m conntrack --ctstate NEW ${comment("refuse what no endpoint serves")} -j KUBE-PORTALS-UNSERVED`,
+      ),
     ],
   );
 });
@@ -108,4 +123,59 @@ test("source ranges and listed node-port addresses narrow the rules; the node is
     "nat KUBE-NODEPORT-HOST --dport 30080 -d 192.168.1.5/32 -j DNAT --to-destination 192.168.1.5:40001",
     "filter KUBE-NODEPORT-NON-LOCAL --dport 40001 -m state --state NEW -j ACCEPT",
   ]);
+});
+
+const everything = (overrides: Partial<ServicePort>) =>
+  makeServicePort({
+    nodePort: 30080,
+    loadBalancerVIPs: [ip("198.51.100.5")],
+    isExternallyAccessible: true,
+    ...overrides,
+  });
+
+test("a service without endpoints leads nowhere and is refused at every address", () => {
+  assert.deepEqual(rulesOf(everything({}), {}, { kind: "all" }, []), [
+    "filter KUBE-PORTALS-UNSERVED --dport 80 -d 172.16.0.1/32 -j REJECT",
+    "filter KUBE-PORTALS-UNSERVED --dport 80 -d 198.51.100.5/32 -j REJECT",
+    "filter KUBE-PORTALS-UNSERVED --dport 30080 -m addrtype --dst-type LOCAL -j REJECT",
+  ]);
+});
+
+test("an internal Local policy leads everyone to the local lane, and drops where that has no endpoint", () => {
+  const port = makeServicePort({ internalPolicyLocal: true });
+  assert.deepEqual(rulesOf(port), [
+    "nat KUBE-PORTALS-CONTAINER --dport 80 -d 172.16.0.1/32 -j REDIRECT --to-ports 40002",
+    "nat KUBE-PORTALS-HOST --dport 80 -d 172.16.0.1/32 -j DNAT --to-destination 192.168.1.5:40002",
+  ]);
+  assert.deepEqual(rulesOf(port, {}, { kind: "all" }, [ELSEWHERE]), [
+    "filter KUBE-PORTALS-UNSERVED --dport 80 -d 172.16.0.1/32 -j DROP",
+  ]);
+});
+
+test("an external Local policy binds clients outside; the node and its pods reach all endpoints", () => {
+  const port = everything({ externalPolicyLocal: true });
+  const inside = [
+    "nat KUBE-PORTALS-CONTAINER --dport 80 -d 198.51.100.5/32 -s 10.1.0.0/16 -j REDIRECT --to-ports 40001",
+    "nat KUBE-PORTALS-HOST --dport 80 -d 198.51.100.5/32 -j DNAT --to-destination 192.168.1.5:40001",
+    "nat KUBE-NODEPORT-CONTAINER --dport 30080 -s 10.1.0.0/16 -j REDIRECT --to-ports 40001",
+    "nat KUBE-NODEPORT-HOST --dport 30080 -j DNAT --to-destination 192.168.1.5:40001",
+    "filter KUBE-NODEPORT-NON-LOCAL --dport 40001 -m state --state NEW -j ACCEPT",
+  ];
+  const outside = [
+    "nat KUBE-PORTALS-CONTAINER --dport 80 -d 198.51.100.5/32 -j REDIRECT --to-ports 40002",
+    "nat KUBE-NODEPORT-CONTAINER --dport 30080 -j REDIRECT --to-ports 40002",
+    "filter KUBE-NODEPORT-NON-LOCAL --dport 40002 -m state --state NEW -j ACCEPT",
+  ];
+  const withLocal = rulesOf(port).slice(2);
+  assert.deepEqual(withLocal.toSorted(), [...inside, ...outside].toSorted());
+  const container = withLocal.filter((rule) => rule.includes("NODEPORT-CONTAINER"));
+  assert.match(container[0] ?? "", /-s 10\.1\.0\.0\/16/, "pods come first");
+  assert.deepEqual(
+    rulesOf(port, {}, { kind: "all" }, [ELSEWHERE]).slice(2).toSorted(),
+    [
+      ...inside,
+      "filter KUBE-PORTALS-UNSERVED --dport 80 -d 198.51.100.5/32 -j DROP",
+      "filter KUBE-PORTALS-UNSERVED --dport 30080 -m addrtype --dst-type LOCAL -j DROP",
+    ].toSorted(),
+  );
 });

@@ -3,10 +3,12 @@
  * §1.3, §5 traps 7 and 8. Pure.
  */
 import type { ChainName, Rule, RuleMatch, RuleProtocol, RuleTarget } from "../../kernel/iptables/rule.ts";
+import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { type Cidr, cidrContains, hostCidr, type IpAddress, isUnspecified, joinHostPort } from "../../net/ip.ts";
 import type { ServicePortPlan, SharedRule } from "../iptables/plan-service-port.ts";
 import type { JumpRule, StaticPlan } from "../iptables/plan-static.ts";
+import { isServed, type Lane, laneOf } from "./lanes.ts";
 import type { Portal } from "./portals.ts";
 
 /** Packets that come in from elsewhere pass the `container` chains, those of the host itself the `host` ones. */
@@ -15,13 +17,17 @@ export const PORTAL_CHAINS = {
   host: "KUBE-PORTALS-HOST" as ChainName,
   nodePortContainer: "KUBE-NODEPORT-CONTAINER" as ChainName,
   nodePortHost: "KUBE-NODEPORT-HOST" as ChainName,
-  /** In filter; the others are in nat. */
+  /** In filter, as the next one; the others are in nat. */
   nodePortNonLocal: "KUBE-NODEPORT-NON-LOCAL" as ChainName,
+  /** What nobody serves: without it, clients would wait for an answer. Not upstream's. */
+  unserved: "KUBE-PORTALS-UNSERVED" as ChainName,
 } as const;
 
 const LOCAL: RuleMatch = { kind: "address-type", side: "destination", type: "LOCAL" };
 const PORTALS = "handle ClusterIPs; NOTE: this must be before the NodePort rules";
 const NODE_PORTS = "handle service NodePorts; NOTE: this must be the last rule in the chain";
+const UNSERVED = "refuse what no endpoint serves";
+const NEW_CONNECTIONS: RuleMatch = { kind: "conntrack-state", states: ["NEW"] };
 const NON_LOCAL = "Ensure that non-local NodePort traffic can flow";
 
 function jump(
@@ -37,7 +43,7 @@ function jump(
     target: { kind: "jump", chain: target },
   };
   // Node ports come last: their match takes every local address.
-  return { table, rule, target, isShared: false, position: matches.length > 0 ? "end" : "head" };
+  return { table, rule, target, isShared: false, position: matches.includes(LOCAL) ? "end" : "head" };
 }
 
 /** In the order in which they are ensured. */
@@ -47,11 +53,14 @@ export const PORTAL_JUMPS: readonly JumpRule[] = [
   jump("nat", "PREROUTING", PORTAL_CHAINS.nodePortContainer, NODE_PORTS, [LOCAL]),
   jump("nat", "OUTPUT", PORTAL_CHAINS.nodePortHost, NODE_PORTS, [LOCAL]),
   jump("filter", "INPUT", PORTAL_CHAINS.nodePortNonLocal, NON_LOCAL),
+  ...["INPUT", "FORWARD", "OUTPUT"].map((chain) =>
+    jump("filter", chain, PORTAL_CHAINS.unserved, UNSERVED, [NEW_CONNECTIONS]),
+  ),
 ];
 
 /** What a full payload declares: chains that are there whatever services there are, and no rule of their own. */
 export const PORTAL_STATIC_PLAN: StaticPlan = {
-  filterChains: [PORTAL_CHAINS.nodePortNonLocal],
+  filterChains: [PORTAL_CHAINS.nodePortNonLocal, PORTAL_CHAINS.unserved],
   natChains: [PORTAL_CHAINS.container, PORTAL_CHAINS.host, PORTAL_CHAINS.nodePortContainer, PORTAL_CHAINS.nodePortHost],
   filterHead: [],
   filterTail: [],
@@ -67,52 +76,102 @@ export interface PortalPlanConfig {
   readonly hostAddress: IpAddress;
   /** Whether rules may ask if a packet came in by a bridge port (xt_physdev). Without it, none does. */
   readonly knowsBridgePorts: boolean;
+  /** Tells the cluster's pods from clients outside. */
+  readonly detector: LocalTrafficDetector;
 }
 
-/** Plans the rules that lead to `proxyPort`. @param portals those of the service port that are its own. */
+/** The proxy's own port for each lane that is open. */
+export type LanePorts = Readonly<Partial<Record<Lane, number>>>;
+
+/** Plans the rules that lead to the lanes. @param portals those of the service port that are its own. */
 export function planPortalRules(
   port: ServicePort,
   portals: readonly Portal[],
-  proxyPort: number,
+  proxyPorts: LanePorts,
   config: PortalPlanConfig,
 ): ServicePortPlan {
-  const plan = new PortPlanner(port, proxyPort, config);
+  const plan = new PortPlanner(port, proxyPorts, config);
   return {
-    shared: portals.flatMap((portal) => plan.rulesOf(portal)),
+    shared: portals.flatMap((portal) => [...plan.rulesOf(portal), ...plan.refusalsOf(portal)]),
     ownChains: [],
     ownRules: [],
     lacksLocal: { internal: false, external: false },
   };
 }
 
+/** Where packets of one lane are sent. */
+interface LaneTarget {
+  readonly proxyPort: number;
+  readonly fromContainers: RuleTarget;
+  readonly fromHost: RuleTarget;
+}
+
+/** Who comes through the container chain: the cluster's pods, or everyone that no rule before has taken. */
+interface Arrival {
+  readonly matches: readonly RuleMatch[];
+  readonly target: LaneTarget;
+}
+
 class PortPlanner {
   readonly #port: ServicePort;
-  readonly #proxyPort: number;
+  readonly #proxyPorts: LanePorts;
   readonly #config: PortalPlanConfig;
-  readonly #fromContainers: RuleTarget;
-  readonly #fromHost: RuleTarget;
   readonly #bridgeMatches: readonly RuleMatch[];
 
-  constructor(port: ServicePort, proxyPort: number, config: PortalPlanConfig) {
-    const { listenAddress, hostAddress, knowsBridgePorts } = config;
-    const listensEverywhere = isUnspecified(listenAddress);
-    const dnat = (address: IpAddress): RuleTarget => ({ kind: "dnat", to: joinHostPort(address, proxyPort) });
+  constructor(port: ServicePort, proxyPorts: LanePorts, config: PortalPlanConfig) {
     this.#port = port;
-    this.#proxyPort = proxyPort;
+    this.#proxyPorts = proxyPorts;
     this.#config = config;
-    this.#fromContainers = listensEverywhere ? { kind: "redirect", port: proxyPort } : dnat(listenAddress);
-    this.#fromHost = dnat(listensEverywhere ? hostAddress : listenAddress);
-    this.#bridgeMatches = knowsBridgePorts ? [{ kind: "bridge-port-in", negate: true }] : [];
+    this.#bridgeMatches = config.knowsBridgePorts ? [{ kind: "bridge-port-in", negate: true }] : [];
   }
 
   rulesOf(portal: Portal): SharedRule[] {
-    if (portal.kind === "node-port") return this.#nodePortRules(portal);
+    const arrivals = this.#arrivals(portal);
+    const host = this.#target(portal, laneOf(portal, true));
+    if (portal.kind === "node-port") return this.#nodePortRules(portal, arrivals, host);
     const sources: readonly RuleMatch[][] =
       portal.sources.length === 0 ? [[]] : this.#sourcesOf(portal).map((address) => [{ kind: "source", address }]);
     return sources.flatMap((source) => {
       const matches = [...this.#matches(portal.address, portal.port), ...source];
-      return portal.kind === "external-ip" ? this.#externalRules(matches) : this.#plainRules(matches);
+      const rules = portal.kind === "external-ip" ? this.#externalRules : this.#plainRules;
+      return rules.call(this, matches, arrivals, host);
     });
+  }
+
+  /** Packets that no rule of nat has taken: they still have the service's address. */
+  refusalsOf({ address, port, fate }: Portal): SharedRule[] {
+    if (fate === "serve") return [];
+    const matches = this.#matches(address, port);
+    if (address === undefined) matches.push(LOCAL);
+    const target: RuleTarget = { kind: fate === "drop" ? "drop" : "reject" };
+    return [{ table: "filter", rule: { chain: PORTAL_CHAINS.unserved, matches, target } }];
+  }
+
+  /** Undefined when a lane is not open, or when its clients are not served. */
+  #target(portal: Portal, lane: Lane): LaneTarget | undefined {
+    const proxyPort = this.#proxyPorts[lane];
+    if (proxyPort === undefined || !isServed(portal, lane)) return undefined;
+    const { listenAddress, hostAddress } = this.#config;
+    const listensEverywhere = isUnspecified(listenAddress);
+    const dnat = (address: IpAddress): RuleTarget => ({ kind: "dnat", to: joinHostPort(address, proxyPort) });
+    return {
+      proxyPort,
+      fromContainers: listensEverywhere ? { kind: "redirect", port: proxyPort } : dnat(listenAddress),
+      fromHost: dnat(listensEverywhere ? hostAddress : listenAddress),
+    };
+  }
+
+  #arrivals(portal: Portal): Arrival[] {
+    const [inside, outside] = [laneOf(portal, true), laneOf(portal, false)];
+    const arrivals: Arrival[] = [];
+    const insideTarget = this.#target(portal, inside);
+    const isPod = podMatch(this.#config.detector);
+    if (inside !== outside && insideTarget !== undefined && isPod !== undefined) {
+      arrivals.push({ matches: [isPod], target: insideTarget });
+    }
+    const target = this.#target(portal, outside);
+    if (target !== undefined) arrivals.push({ matches: [], target });
+    return arrivals;
   }
 
   /** Where the node has the address itself, that is the source of what the node sends there. */
@@ -122,37 +181,48 @@ class PortPlanner {
     return letsNodeIn && address !== undefined ? [...sources, hostCidr(address)] : sources;
   }
 
-  #plainRules(matches: readonly RuleMatch[]): SharedRule[] {
-    return [
-      nat(PORTAL_CHAINS.container, matches, this.#fromContainers),
-      nat(PORTAL_CHAINS.host, matches, this.#fromHost),
-    ];
+  #plainRules(matches: readonly RuleMatch[], arrivals: readonly Arrival[], host: LaneTarget | undefined): SharedRule[] {
+    const rules = arrivals.map(({ matches: more, target }) =>
+      nat(PORTAL_CHAINS.container, [...matches, ...more], target.fromContainers),
+    );
+    if (host !== undefined) rules.push(nat(PORTAL_CHAINS.host, matches, host.fromHost));
+    return rules;
   }
 
-  /** Pods reach an external IP by way of whoever has it, unless that is this node. */
-  #externalRules(matches: readonly RuleMatch[]): SharedRule[] {
-    return [
-      nat(PORTAL_CHAINS.container, [...matches, ...this.#bridgeMatches], this.#fromContainers),
-      nat(PORTAL_CHAINS.container, [...matches, LOCAL], this.#fromContainers),
-      nat(PORTAL_CHAINS.host, [...matches, LOCAL], this.#fromHost),
-    ];
+  /** Pods reach an external IP through its holder, unless that is this node. */
+  #externalRules(
+    matches: readonly RuleMatch[],
+    arrivals: readonly Arrival[],
+    host: LaneTarget | undefined,
+  ): SharedRule[] {
+    const rules = arrivals.flatMap(({ matches: more, target: { fromContainers } }) => [
+      nat(PORTAL_CHAINS.container, [...matches, ...more, ...this.#bridgeMatches], fromContainers),
+      nat(PORTAL_CHAINS.container, [...matches, ...more, LOCAL], fromContainers),
+    ]);
+    if (host !== undefined) rules.push(nat(PORTAL_CHAINS.host, [...matches, LOCAL], host.fromHost));
+    return rules;
   }
 
-  #nodePortRules({ address, port }: Portal): SharedRule[] {
+  #nodePortRules({ address, port }: Portal, arrivals: readonly Arrival[], host: LaneTarget | undefined): SharedRule[] {
     const matches = this.#matches(address, port);
-    return [
-      nat(PORTAL_CHAINS.nodePortContainer, matches, this.#fromContainers),
-      nat(PORTAL_CHAINS.nodePortHost, matches, this.#fromHost),
-      {
+    const rules = arrivals.map(({ matches: more, target }) =>
+      nat(PORTAL_CHAINS.nodePortContainer, [...matches, ...more], target.fromContainers),
+    );
+    if (host !== undefined) rules.push(nat(PORTAL_CHAINS.nodePortHost, matches, host.fromHost));
+    const proxyPorts = new Set(arrivals.map(({ target }) => target.proxyPort));
+    if (host !== undefined) proxyPorts.add(host.proxyPort);
+    for (const proxyPort of proxyPorts) {
+      rules.push({
         table: "filter",
         rule: {
           chain: PORTAL_CHAINS.nodePortNonLocal,
           // The proxy's port and not the node port: INPUT comes after the redirection (trap 7).
-          matches: [...this.#matches(undefined, this.#proxyPort), { kind: "state", states: ["NEW"] }],
+          matches: [...this.#matches(undefined, proxyPort), { kind: "state", states: ["NEW"] }],
           target: { kind: "accept" },
         },
-      },
-    ];
+      });
+    }
+    return rules;
   }
 
   #matches(address: IpAddress | undefined, port: number): RuleMatch[] {
@@ -170,4 +240,18 @@ class PortPlanner {
 
 function nat(chain: ChainName, matches: readonly RuleMatch[], target: RuleTarget): SharedRule {
   return { table: "nat", rule: { chain, matches, target } };
+}
+
+/** Where pods of the cluster come from. */
+function podMatch(detector: LocalTrafficDetector): RuleMatch | undefined {
+  switch (detector.kind) {
+    case "none":
+      return undefined;
+    case "cidr":
+      return { kind: "source", address: detector.cidr };
+    case "interface":
+      return { kind: "in-interface", name: detector.name };
+    case "interface-prefix":
+      return { kind: "in-interface", name: `${detector.prefix}+` };
+  }
 }

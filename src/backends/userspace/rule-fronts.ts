@@ -1,5 +1,5 @@
 /**
- * Service ports with one socket each, on a port of the proxy's own, and rules that lead every service address there.
+ * Service ports with one socket for each lane, on ports of the proxy's own, and rules that lead every service address there.
  * Reference legacy-modes.md §1.3 to §1.6. Unlike upstream's, a socket stays as long as its service port does, whatever changes
  * about the addresses: nobody is cut off, and no UDP flow of a client leads to a port that is gone (trap 9).
  */
@@ -10,7 +10,8 @@ import { type IpAddress, type IpFamily, unspecifiedAddress } from "../../net/ip.
 import { spellPlan } from "../iptables/port-rules.ts";
 import { FailureList, type FrontFailures, type Fronts, type FrontsRequest, type WantedFront } from "./fronts.ts";
 import { type HeldPort, HeldPorts } from "./held-ports.ts";
-import { type PortalPlanConfig, planPortalRules } from "./plan-portal-rules.ts";
+import { type Lane, lanesOf } from "./lanes.ts";
+import { type LanePorts, type PortalPlanConfig, planPortalRules } from "./plan-portal-rules.ts";
 import type { AllocatedPort, PortAllocator } from "./port-allocator.ts";
 import { PortsExhaustedError } from "./port-allocator.ts";
 import type { PortalRules } from "./portal-rules.ts";
@@ -31,8 +32,14 @@ export interface RuleFrontsOptions {
 
 interface Front {
   readonly name: ServicePortName;
-  readonly socket: AllocatedPort<Relay>;
+  readonly sockets: Map<Lane, AllocatedPort<Relay>>;
   portals: readonly Portal[];
+}
+
+/** A socket that nothing shall lead to any more. */
+interface Leaving {
+  readonly name: ServicePortName;
+  readonly socket: AllocatedPort<Relay>;
 }
 
 export class RuleFronts implements Fronts {
@@ -41,7 +48,7 @@ export class RuleFronts implements Fronts {
   readonly #held: HeldPorts;
   readonly #fronts = new Map<string, Front>();
   /** Sockets to be closed once no rule leads there, and UDP portals that changed: kept when the rules cannot be written. */
-  #leaving: Front[] = [];
+  #leaving: Leaving[] = [];
   #udp = new UdpPortals();
 
   constructor(options: RuleFrontsOptions) {
@@ -59,11 +66,11 @@ export class RuleFronts implements Fronts {
       if (front !== undefined) this.#udp.lost(front.name, front.portals);
       if (wanted !== undefined) {
         const opened = await this.#open(key, wanted, request.hostAddresses, failures);
-        if (opened !== undefined) this.#udp.served(opened.name, opened.portals, opened.socket.opened.port);
+        this.#udp.served(opened.name, opened.portals, portsOf(opened));
       } else if (front !== undefined) {
         this.#fronts.delete(key);
         rules.want(key, undefined);
-        this.#leaving.push(front);
+        for (const socket of front.sockets.values()) this.#leaving.push({ name: front.name, socket });
       }
     }
     const refused = await rules.write(request.isFull ? "all" : request.wanted.keys());
@@ -87,10 +94,11 @@ export class RuleFronts implements Fronts {
   async stopAccepting(): Promise<void> {
     const { sockets, plan } = this.#options;
     await sockets.closeAll();
-    for (const [key, { name, socket }] of this.#fronts) {
+    for (const [key, { name, sockets: lanes }] of this.#fronts) {
       const protocol = name.protocol as RelayProtocol; // it was listened with
-      const port = { protocol, address: plan.listenAddress, port: socket.opened.port };
-      await this.#held.hold(key, port).catch(() => {});
+      for (const { opened } of lanes.values()) {
+        await this.#held.hold(key, { protocol, address: plan.listenAddress, port: opened.port }).catch(() => {});
+      }
     }
   }
 
@@ -117,18 +125,18 @@ export class RuleFronts implements Fronts {
     { port, portals }: WantedFront,
     hostAddresses: ReadonlySet<IpAddress>,
     failures: FailureList,
-  ): Promise<Front | undefined> {
+  ): Promise<Front> {
     const { rules, plan } = this.#options;
-    const front = this.#fronts.get(key) ?? (await this.#listen(port.name, failures));
-    if (front === undefined) return undefined;
+    const front = this.#fronts.get(key) ?? { name: port.name, sockets: new Map(), portals: [] };
     this.#fronts.set(key, front);
+    await this.#openLanes(front, lanesOf(portals), failures);
     const usable: Portal[] = [];
     for (const portal of portals) {
       if (await this.#hold(key, port.name, portal, hostAddresses, failures)) usable.push(portal);
     }
     front.portals = usable;
     try {
-      const planned = planPortalRules(port, usable, front.socket.opened.port, plan);
+      const planned = planPortalRules(port, usable, portsOf(front), plan);
       rules.want(key, { name: port.name, rules: spellPlan(planned) });
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
@@ -138,13 +146,25 @@ export class RuleFronts implements Fronts {
     return front;
   }
 
-  async #listen(name: ServicePortName, failures: FailureList): Promise<Front | undefined> {
+  async #openLanes(front: Front, lanes: ReadonlySet<Lane>, failures: FailureList): Promise<void> {
+    for (const lane of lanes) {
+      if (front.sockets.has(lane)) continue;
+      const socket = await this.#listen(front.name, lane, failures);
+      if (socket !== undefined) front.sockets.set(lane, socket);
+    }
+    for (const [lane, socket] of front.sockets) {
+      if (lanes.has(lane)) continue;
+      front.sockets.delete(lane);
+      this.#leaving.push({ name: front.name, socket });
+    }
+  }
+
+  async #listen(name: ServicePortName, lane: Lane, failures: FailureList): Promise<AllocatedPort<Relay> | undefined> {
     const { ports, sockets, plan } = this.#options;
     try {
-      const socket = await ports.open((port) =>
-        sockets.listen({ name, address: plan.listenAddress, port, sources: [] }),
+      return await ports.open((port) =>
+        sockets.listen({ name, address: plan.listenAddress, port, sources: [], laneOf: () => lane }),
       );
-      return { name, socket, portals: [] };
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       const what = error instanceof PortsExhaustedError ? "failed to allocate proxy port" : "failed to start proxy";
@@ -192,8 +212,12 @@ export class RuleFronts implements Fronts {
     this.#leaving = [];
     for (const { name, socket } of leaving) {
       await sockets.close(name, socket.opened);
-      await this.#held.keepOnly(name.key, []);
+      if (!this.#fronts.has(name.key)) await this.#held.keepOnly(name.key, []);
       ports.release(socket.port);
     }
   }
+}
+
+function portsOf({ sockets }: Front): LanePorts {
+  return Object.fromEntries(Array.from(sockets, ([lane, { opened }]) => [lane, opened.port]));
 }

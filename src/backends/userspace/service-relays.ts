@@ -13,6 +13,7 @@ import type {
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import { type Cidr, cidrContains, type IpAddress } from "../../net/ip.ts";
 import type { Balancer } from "./balancer.ts";
+import { type Lane, laneKey } from "./lanes.ts";
 
 export interface ServiceRelaysOptions {
   readonly relays: Relays;
@@ -29,6 +30,8 @@ export interface ListenRequest {
   readonly port: number;
   /** Who may connect; empty means everybody. */
   readonly sources: readonly Cidr[];
+  /** Whose endpoints a client gets; undefined: it is sent away. */
+  readonly laneOf: (client: IpAddress) => Lane | undefined;
 }
 
 export class ServiceRelays {
@@ -42,9 +45,12 @@ export class ServiceRelays {
   }
 
   /** Rejects with a `ListenError`. The protocol must be one that {@link isRelayed}. */
-  async listen({ name, address, port, sources }: ListenRequest): Promise<Relay> {
+  async listen({ name, address, port, sources, laneOf }: ListenRequest): Promise<Relay> {
     const { relays, balancer, udpIdleTimeoutMs, observe } = this.#options;
-    const pickAny: PickDestination = (client, attempt) => balancer.pick(name.key, client.address, attempt > 0);
+    const pickAny: PickDestination = (client, attempt) => {
+      const lane = laneOf(client.address);
+      return lane === undefined ? undefined : balancer.pick(laneKey(name.key, lane), client.address, attempt > 0);
+    };
     const isAllowed = (client: Destination) => sources.some((source) => cidrContains(source, client.address));
     const relay = await relays.listen({
       protocol: name.protocol as RelayProtocol, // the caller has asked

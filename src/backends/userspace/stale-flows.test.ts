@@ -2,7 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { memoryConntrack } from "../../kernel/conntrack/memory-conntrack.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
-import { ip, makeServicePort } from "../../model/testing/records.ts";
+import type { Endpoint } from "../../model/endpoint.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import { routeServicePort } from "../../model/service-port-routing.ts";
+import { ip, makeEndpoint, makeServicePort } from "../../model/testing/records.ts";
 import { portalsOf } from "./portals.ts";
 import { staleFlowsOf, UdpPortals } from "./stale-flows.ts";
 
@@ -24,12 +27,19 @@ function flow(to: string, port: number, reply: string, replyPort: number) {
 }
 
 const dns = makeServicePort({ protocol: "UDP", port: 53, nodePort: 30053 });
-const portals = portalsOf(dns, { kind: "all" });
+const SERVED = [makeEndpoint("10.1.0.1", 53, { isLocal: true })];
+
+function portalsWith(port: ServicePort, endpoints: readonly Endpoint[]) {
+  const routing = routeServicePort(port, endpoints, { nodeName: "node-a", zone: undefined });
+  return portalsOf(port, routing, { kind: "all" });
+}
+
+const portals = portalsWith(dns, SERVED);
 
 test("a flow of a served portal is stale unless it leads to the proxy's port", () => {
   const udp = new UdpPortals();
   udp.lost(dns.name, portals);
-  udp.served(dns.name, portals, 40001);
+  udp.served(dns.name, portals, { cluster: 40001 });
   const isStale = (...args: Parameters<typeof flow>) => udp.isStale(flow(...args), HOST);
   assert.equal(isStale("172.16.0.1", 53, "192.168.1.5", 40001), false);
   assert.equal(isStale("172.16.0.1", 53, "192.168.1.5", 40002), true);
@@ -39,6 +49,29 @@ test("a flow of a served portal is stale unless it leads to the proxy's port", (
   // Another machine's node port, and another service's address.
   assert.equal(isStale("192.168.1.6", 30053, "192.168.1.6", 30053), false);
   assert.equal(isStale("172.16.0.2", 53, "10.0.0.1", 53), false);
+});
+
+test("the flows of either lane are right where clients of both are served; without endpoints none are", () => {
+  const port = { ...dns, externalPolicyLocal: true, isExternallyAccessible: true };
+  const ports = { cluster: 40001, local: 40002 };
+  const isStale = (endpoints: readonly Endpoint[], replyPort: number) => {
+    const udp = new UdpPortals();
+    udp.served(port.name, portalsWith(port, endpoints), ports);
+    return udp.isStale(flow("192.168.1.5", 30053, "192.168.1.5", replyPort), HOST);
+  };
+  assert.deepEqual(
+    [40001, 40002].map((replyPort) => isStale(SERVED, replyPort)),
+    [false, false],
+  );
+  const elsewhere = [makeEndpoint("10.1.1.1", 53)];
+  assert.deepEqual(
+    [40001, 40002].map((replyPort) => isStale(elsewhere, replyPort)),
+    [false, true],
+  );
+  assert.deepEqual(
+    [40001, 40002].map((replyPort) => isStale([], replyPort)),
+    [true, true],
+  );
 });
 
 test("a flow of a portal that nobody serves any more is stale if it is translated", () => {
@@ -51,7 +84,7 @@ test("a flow of a portal that nobody serves any more is stale if it is translate
 test("TCP has no flows to be cleaned, and then the table is not even read", async () => {
   const udp = new UdpPortals();
   const web = makeServicePort();
-  udp.served(web.name, portalsOf(web, { kind: "all" }), 40001);
+  udp.served(web.name, portalsWith(web, SERVED), { cluster: 40001 });
   const table = memoryConntrack();
   table.forEachUdpFlow = () => assert.fail("read");
   await staleFlowsOf(table, "IPv4", silentLogger).delete(udp, HOST, signal);
@@ -59,7 +92,7 @@ test("TCP has no flows to be cleaned, and then the table is not even read", asyn
 
 test("a table that cannot be read costs a line in the log", async () => {
   const udp = new UdpPortals();
-  udp.served(dns.name, portals, 40001);
+  udp.served(dns.name, portals, { cluster: 40001 });
   const table = memoryConntrack();
   table.forEachUdpFlow = () => Promise.reject(new Error("not permitted"));
   const errors: string[] = [];

@@ -6,12 +6,14 @@ import type { Logger } from "../../logging/logger.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
 import type { ConntrackTable, UdpFlow } from "../../sync/observers.ts";
+import { isServed, lanesOf } from "./lanes.ts";
+import type { LanePorts } from "./plan-portal-rules.ts";
 import type { Portal } from "./portals.ts";
 
 /** Where UDP clients ask, and which proxy port serves them now. */
 export class UdpPortals {
-  /** By `ip:port`, or `*:port` for a node port; undefined: nobody serves any more. */
-  readonly #proxyPorts = new Map<string, number | undefined>();
+  /** By `ip:port`, or `*:port` for a node port; none: nobody serves any more. */
+  readonly #proxyPorts = new Map<string, readonly number[]>();
 
   get isEmpty(): boolean {
     return this.#proxyPorts.size === 0;
@@ -22,12 +24,19 @@ export class UdpPortals {
     if (protocol !== "UDP") return;
     for (const portal of portals) {
       const text = textOf(portal);
-      if (!this.#proxyPorts.has(text)) this.#proxyPorts.set(text, undefined);
+      if (!this.#proxyPorts.has(text)) this.#proxyPorts.set(text, []);
     }
   }
 
-  served({ protocol }: ServicePortName, portals: readonly Portal[], proxyPort: number): void {
-    if (protocol === "UDP") for (const portal of portals) this.#proxyPorts.set(textOf(portal), proxyPort);
+  served({ protocol }: ServicePortName, portals: readonly Portal[], proxyPorts: LanePorts): void {
+    if (protocol !== "UDP") return;
+    for (const portal of portals) {
+      const lanes = [...lanesOf([portal])].filter((lane) => isServed(portal, lane));
+      this.#proxyPorts.set(
+        textOf(portal),
+        lanes.flatMap((lane) => proxyPorts[lane] ?? []),
+      );
+    }
   }
 
   /** Whether the flow goes to one of the portals and does not reach who serves it. */
@@ -36,9 +45,9 @@ export class UdpPortals {
     const exact = joinHostPort(destinationIP, destinationPort);
     const any = `*:${destinationPort}`;
     const text = this.#proxyPorts.has(exact) ? exact : hostAddresses.has(destinationIP) ? any : undefined;
-    if (text === undefined || !this.#proxyPorts.has(text)) return false;
-    const proxyPort = this.#proxyPorts.get(text);
-    if (proxyPort !== undefined) return replySourcePort !== proxyPort;
+    const proxyPorts = text === undefined ? undefined : this.#proxyPorts.get(text);
+    if (proxyPorts === undefined) return false;
+    if (proxyPorts.length > 0) return !proxyPorts.includes(replySourcePort);
     return replySourcePort !== destinationPort || replySourceIP !== destinationIP;
   }
 }

@@ -88,7 +88,12 @@ async function ruleFronts(context: FamilyContext, parts: FrontParts): Promise<Fr
   if (!hasBridgePorts) log.info("The kernel has no xt_physdev: external IPs are served to pods as to everybody");
   return new RuleFronts({
     family,
-    plan: { listenAddress, hostAddress: await hostAddressOf(context), knowsBridgePorts: hasBridgePorts },
+    plan: {
+      listenAddress,
+      hostAddress: await hostAddressOf(context),
+      knowsBridgePorts: hasBridgePorts,
+      detector: context.detector,
+    },
     rules,
     sockets,
     relays,
@@ -103,12 +108,12 @@ function windowsAddresses(): readonly IpAddress[] {
   return all.map(({ address }) => parseIpAddress(address)).filter((address) => address !== undefined);
 }
 
-function directFronts({ family, log }: FamilyContext, clock: Clock, sockets: ServiceRelays): Fronts {
-  if (process.platform !== "win32") return new DirectFronts({ family, sockets, log });
+function directFronts({ family, detector, log }: FamilyContext, clock: Clock, sockets: ServiceRelays): Fronts {
+  if (process.platform !== "win32") return new DirectFronts({ family, sockets, detector, log });
   const interfaceName = process.env.INTERFACE_TO_ADD_SERVICE_IP ?? DEFAULT_INTERFACE;
   const hostAddresses = async () => windowsAddresses();
   const assigner = new NetshAssigner({ interfaceName, hostAddresses, exec: execProcess, clock, log });
-  return new DirectFronts({ family, sockets, assigner, log });
+  return new DirectFronts({ family, sockets, assigner, detector, log });
 }
 
 async function open(node: NodeContext): Promise<OpenMode> {
@@ -143,6 +148,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
       };
       backend = new UserspaceBackend({
         family,
+        nodeName: node.nodeName,
         balancer,
         sockets,
         fronts: hasRules ? await ruleFronts(context, parts) : directFronts(context, clock, sockets),

@@ -86,15 +86,6 @@ export interface Question {
   readonly number: number;
 }
 
-/** What a service without a usable endpoint does to who asks, where it does something at all. */
-export function withoutEndpoints(
-  mode: Mode,
-  protocol: Protocol,
-): Expected & { kind: "refused" | "closed" | "silence" } {
-  if (!traitsOf[mode].carriesTraffic) return { kind: "refused" };
-  return { kind: protocol === "TCP" ? "closed" : "silence" };
-}
-
 /**
  * Whether the node gets no answer from an address of its own that is not its node IP: a proxy that serves everywhere answers
  * a datagram from the address that was asked, and the rules wrote the node IP in its place.
@@ -106,17 +97,14 @@ export function losesOwnDatagrams(mode: Mode, protocol: Protocol): boolean {
 /** The cell of the table. */
 export function expected(mode: Mode, service: ServiceFacts, question: Question): Expected {
   const { to, from, family } = question;
-  if (traitsOf[mode].carriesTraffic) {
-    if (to === "external IP" && from !== "off-node client") return { kind: "nothing" };
-    if (service.pods.length === 0) return withoutEndpoints(mode, question.protocol);
-    return answersOf(service.pods, false, from, family);
-  }
   if (traitsOf[mode].hasVirtualServers === true) return expectedOfVirtualServer(service, question);
   if (service.pods.length === 0) {
     const isForeign = to === "external IP" || to === "load balancer";
     const isRefused = from !== "node" || !isForeign || traitsOf[mode].refusesNodeAtExternalAddresses;
     return { kind: isRefused ? "refused" : "nothing" };
   }
+  const { carriesTraffic } = traitsOf[mode];
+  if (carriesTraffic && to === "external IP" && from !== "off-node client") return { kind: "nothing" };
   const isPod = from === "pod" || from === "endpoint pod";
   const isInternal = to === "cluster IP";
   const policy = isInternal ? service.internal : service.external;
@@ -125,7 +113,7 @@ export function expected(mode: Mode, service: ServiceFacts, question: Question):
   const pods = isRestricted ? service.pods.filter((pod) => servingPods[pod].node === nodeA.name) : service.pods;
   if (pods.length === 0) return { kind: "silence" };
   const isKept = isInternal ? isPod : policy === "Local" && from !== "node";
-  return answersOf(pods, isKept, from, family);
+  return answersOf(pods, isKept && !carriesTraffic, from, family);
 }
 
 /** Reference legacy-modes.md §2.3, §2.4 and §2.7. */

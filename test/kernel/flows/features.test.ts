@@ -22,7 +22,6 @@ import {
   type Expected,
   losesOwnDatagrams,
   type Position,
-  withoutEndpoints,
 } from "./expected.ts";
 import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
 import { MODES, type Mode, protocolsOf, traitsOf } from "./modes.ts";
@@ -239,12 +238,7 @@ function registerTests(t: TestContext, network: FlowNetwork, mode: Mode): Promis
     expectAll(mode, network, name, to, from, wanted);
   const keptBy = (from: Position, ...pods: ServingPod[]) => seenBy(from, !carriesTraffic, ...pods);
   const inside = (name: ServiceName, ...pods: ServingPod[]) =>
-    cell(
-      name,
-      "cluster IP",
-      "pod",
-      pods.length === 0 ? (_, protocol) => withoutEndpoints(mode, protocol) : keptBy("pod", ...pods),
-    );
+    cell(name, "cluster IP", "pod", pods.length === 0 ? () => ({ kind: "refused" }) : keptBy("pod", ...pods));
   const outside = "off-node client";
   const barred = barredBy(mode);
   return [
@@ -262,30 +256,18 @@ function registerTests(t: TestContext, network: FlowNetwork, mode: Mode): Promis
     check("terminating pods that serve are used when none is ready", inside("draining", "local-1", "remote-1")),
     check("pods that neither are ready nor serve are no endpoints", inside("broken")),
     check("one endpoint without a hint makes all endpoints used", inside("half-zoned", "local-1", "remote-1")),
-    ...(carriesTraffic
-      ? [
-          check(
-            "neither policies nor hints keep clients from any endpoint",
-            cell("draining-here", "load balancer", outside, masqueraded(outside, "remote-1")),
-            cell("cluster-ip-type", "external IP", outside, masqueraded(outside, ...ALL)),
-            inside("zoned", ...ALL),
-            inside("node-hinted", "local-1", "remote-1"),
-          ),
-        ]
-      : [
-          check(
-            `a Local service falls back to the node's terminating pod${hasVirtualServers ? "" : " for the outside only"}`,
-            cell("draining-here", "load balancer", outside, keptBy(outside, "local-1")),
-            cell("draining-here", "load balancer", "pod", keptBy("pod", hasVirtualServers ? "local-1" : "remote-1")),
-            inside("draining-here", "remote-1"),
-          ),
-          check(
-            "a Local policy holds for the external IPs of a ClusterIP service too",
-            cell("cluster-ip-type", "external IP", outside, keptBy(outside, "local-1", "local-2")),
-          ),
-          check("zone hints keep to the node's zone, wherever its pods are", inside("zoned", "remote-1")),
-          check("node hints come before zone hints", inside("node-hinted", "remote-1")),
-        ]),
+    check(
+      `a Local service falls back to the node's terminating pod${hasVirtualServers ? "" : " for the outside only"}`,
+      cell("draining-here", "load balancer", outside, keptBy(outside, "local-1")),
+      cell("draining-here", "load balancer", "pod", keptBy("pod", hasVirtualServers ? "local-1" : "remote-1")),
+      inside("draining-here", "remote-1"),
+    ),
+    check(
+      "a Local policy holds for the external IPs of a ClusterIP service too",
+      cell("cluster-ip-type", "external IP", outside, keptBy(outside, "local-1", "local-2")),
+    ),
+    check("zone hints keep to the node's zone, wherever its pods are", inside("zoned", "remote-1")),
+    check("node hints come before zone hints", inside("node-hinted", "remote-1")),
     check(
       "source ranges let in who is listed and drop everybody else, at the load balancer's address only",
       cell("for-the-client", "load balancer", outside, masqueraded(outside, "local-1")),

@@ -16,7 +16,7 @@ import {
   type ServingPod,
   TARGET_PORTS,
 } from "./cluster-objects.ts";
-import { type Destination, type Position, withoutEndpoints } from "./expected.ts";
+import type { Destination, Position } from "./expected.ts";
 import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
 import { HeldConnection } from "./held-connection.ts";
 import { MODES, type Mode, protocolsOf, traitsOf } from "./modes.ts";
@@ -64,13 +64,12 @@ class LiveCluster {
     return [...new Set(answers.map((answer) => (answer.ok ? answer.pod : answer.error)))].sort();
   }
 
-  /** Waits until requests, over all protocols and families, meet exactly these pods; without any, what the mode does then. */
+  /** Waits until requests, over all protocols and families, meet exactly these pods; without any, that they are refused. */
   async follows(from: Position, number: number, to: Destination, pods: readonly string[]): Promise<void> {
     await Promise.all(
       FAMILIES.flatMap((family) =>
         protocolsOf(this.mode).map((protocol) => {
-          const { kind } = withoutEndpoints(this.mode, protocol);
-          const wanted = pods.length > 0 ? pods : [kind === "silence" ? "timeout" : kind];
+          const wanted = pods.length > 0 ? pods : ["refused"];
           return this.#follows(from, { number, to, protocol, family }, wanted);
         }),
       ),

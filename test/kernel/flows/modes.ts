@@ -27,10 +27,8 @@ export interface ModeTraits {
    */
   readonly refusesNodeAtExternalAddresses: boolean;
   /**
-   * The daemon carries the bytes itself. So pods see the node's address; policies, hints and the difference between the
-   * ways to a service do not count; SCTP is not served; nothing is served without the daemon. A TCP connection is taken
-   * before it is known that there is no endpoint, and then reset; a datagram is lost. What comes from the node and its pods
-   * is not led to external IPs (reference legacy-modes.md §1.3).
+   * The daemon carries the bytes itself. So pods see the node's address; SCTP is not served; nothing is served without the
+   * daemon. What comes from the node and its pods is not led to external IPs (reference legacy-modes.md §1.3).
    */
   readonly carriesTraffic: boolean;
   /**
@@ -66,7 +64,7 @@ export const traitsOf: Readonly<Record<Mode, ModeTraits>> = {
   },
   userspace: {
     hasLocalhostNodePorts: true,
-    refusesNodeAtExternalAddresses: false,
+    refusesNodeAtExternalAddresses: true,
     carriesTraffic: true,
     // A flow that is silent for longer than the default 250 ms is another one.
     config: { udpIdleTimeout: "30s" },

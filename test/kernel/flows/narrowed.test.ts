@@ -20,10 +20,10 @@ const listed: DualAddress = { ipv4: "10.201.0.5/32", ipv6: "fd00:201::5/128" };
 const unlisted: DualAddress = { ipv4: "10.202.0.5/32", ipv6: "fd00:202::5/128" };
 const nodePortAddresses = ["10.200.0.0/24", "10.201.0.0/24", "fd00:200::/64", "fd00:201::/64"];
 
-/** The Local policy holds for the outside, where the mode heeds it. */
+/** The Local policy holds for the outside; where virtual servers answer, for everyone. */
 function podsFor(mode: Mode, from: Position): readonly ServingPod[] {
-  const { carriesTraffic, hasVirtualServers = false } = traitsOf[mode];
-  const isLocalOnly = hasVirtualServers || (from === "off-node client" && !carriesTraffic);
+  const { hasVirtualServers = false } = traitsOf[mode];
+  const isLocalOnly = hasVirtualServers || from === "off-node client";
   return isLocalOnly ? ["local-1"] : ["local-1", "remote-1"];
 }
 

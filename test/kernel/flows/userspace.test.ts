@@ -91,7 +91,7 @@ test("userspace: an endpoint dies in mid-stream; then there is none, and then on
   source.kill();
   await sink.ended();
   daemon.writeObjects([nodeObject, ...web([])]);
-  await reaches("closed");
+  await reaches("refused");
   daemon.writeObjects([nodeObject, ...web([webPod.ipv4])]);
   await reaches("web-1");
   await daemon.until("connections are given back", async () => {

@@ -10,7 +10,7 @@ import { OwnedServices } from "../../../model/owned-services.ts";
 import type { ServicePort } from "../../../model/service-port.ts";
 import { servicePortName } from "../../../model/service-port-name.ts";
 import { ip, makeEndpoint, makeServicePort } from "../../../model/testing/records.ts";
-import type { IpAddress } from "../../../net/ip.ts";
+import type { Cidr, IpAddress } from "../../../net/ip.ts";
 import { parsePortRange } from "../../../net/port-range.ts";
 import type { SyncOutcome } from "../../../sync/backend.ts";
 import { FakeClock } from "../../../sync/testing/fake-clock.ts";
@@ -35,6 +35,7 @@ export interface RigOptions {
   readonly iptables?: MemoryIptables;
 }
 
+const PODS = { kind: "cidr", cidr: "10.1.0.0/16" as Cidr } as const;
 export const HOST = ["127.0.0.1", "192.168.1.5"];
 
 export class BackendRig {
@@ -98,6 +99,7 @@ export class BackendRig {
     this.fronts = this.#fronts(options, log);
     this.backend = new UserspaceBackend({
       family: "IPv4",
+      nodeName: "node-a",
       balancer,
       sockets: this.sockets,
       fronts: this.fronts,
@@ -119,7 +121,13 @@ export class BackendRig {
     const { sockets, relays, rules, conntrack } = this;
     if (options.rules === "none") {
       const { assigner } = options;
-      return new DirectFronts({ family: "IPv4", sockets, log, ...(assigner !== undefined && { assigner }) });
+      return new DirectFronts({
+        family: "IPv4",
+        sockets,
+        detector: PODS,
+        log,
+        ...(assigner !== undefined && { assigner }),
+      });
     }
     const range = parsePortRange(options.portRange ?? "");
     if (!range.ok) throw new RangeError(range.error);
@@ -129,6 +137,7 @@ export class BackendRig {
         listenAddress: ip(options.listenAddress ?? "0.0.0.0"),
         hostAddress: ip("192.168.1.5"),
         knowsBridgePorts: true,
+        detector: PODS,
       },
       rules,
       sockets,
@@ -140,13 +149,13 @@ export class BackendRig {
   }
 
   /** Adds or changes `ns1/NAME:p`, with one endpoint unless told otherwise. @returns its key. */
-  set(name: string, port: Partial<ServicePort> = {}, endpoints: readonly string[] = ["10.0.0.1"]): string {
+  set(name: string, port: Partial<ServicePort> = {}, endpoints: readonly (string | Endpoint)[] = ["10.0.0.1"]): string {
     const protocol = port.protocol ?? "TCP";
     const portName = servicePortName("ns1", name, "p", protocol);
     this.services.set(portName.key, makeServicePort({ ...port, name: portName }));
     this.endpoints.set(
       portName.key,
-      endpoints.map((address) => makeEndpoint(address, 8080)),
+      endpoints.map((one) => (typeof one === "string" ? makeEndpoint(one, 8080) : one)),
     );
     this.#changed.add(portName.key);
     return portName.key;
