@@ -2,10 +2,11 @@
  * Random clusters for property tests: few names and addresses, so that objects meet (two services with one external IP,
  * slices that come before their service, endpoints that move) far more often than in a real cluster.
  */
-import fc from "fast-check";
+
 import type { EndpointRecord, EndpointSliceRecord, ServiceRecord } from "../../src/cluster/objects.ts";
 import { makeEndpointRecord, makeService, makeSlice } from "../../src/model/testing/records.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
+import fc from "../support/fast-check.ts";
 
 export const NODE_NAME = "node-a";
 export const ZONES = [undefined, "zone-1", "zone-2"] as const;

@@ -4,15 +4,15 @@
  */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import fc from "fast-check";
 import { binariesOf, createIptables } from "../../src/kernel/iptables/exec-iptables.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
+import fc, { historyRuns } from "../support/fast-check.ts";
 import { netnsFor, netnsSkip } from "../support/netns.ts";
 import { stepArbitrary } from "./cluster-arbitrary.ts";
 import { ClusterHistory, type HistoryOptions } from "./cluster-history.ts";
 import { ruleDifferences } from "./comparable-rules.ts";
 
-const RUNS = Number(process.env.KPTS_PROPERTY_KERNEL_RUNS ?? "8");
+const RUNS = historyRuns("KPTS_PROPERTY_KERNEL_RUNS", 8);
 
 const KINDS = [
   { family: "IPv4", backEnd: "nft" },

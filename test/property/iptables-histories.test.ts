@@ -6,18 +6,18 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
 import { isServiceChain, servicePortChains } from "../../src/backends/iptables/chain-names.ts";
 import { STATIC_RULES } from "../../src/backends/iptables/transactions.ts";
 import { MemoryIptables } from "../../src/kernel/iptables/memory-iptables.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
 import type { SyncFailure } from "../../src/sync/backend.ts";
+import fc, { historyRuns } from "../support/fast-check.ts";
 import { type Step, stepArbitrary } from "./cluster-arbitrary.ts";
 import { ClusterHistory, COUNTER_NAMES, type HistoryOptions } from "./cluster-history.ts";
 import { ruleDifferences, rulesOfOwner, withEndpointChains } from "./comparable-rules.ts";
 import { FaultyIptables, type Refusal } from "./faulty-iptables.ts";
 
-const RUNS = Number(process.env.KPTS_PROPERTY_RUNS ?? "1000");
+const RUNS = historyRuns("KPTS_PROPERTY_RUNS", 300);
 
 function optionsArbitrary(
   family: IpFamily,

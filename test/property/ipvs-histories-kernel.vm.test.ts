@@ -5,7 +5,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import fc from "fast-check";
 import { NODE_IPS } from "../../src/backends/ipvs/testing/memory-node.ts";
 import { type IpvsKernel, type NodeState, readNodeState } from "../../src/backends/ipvs/testing/node-state.ts";
 import { openIpset } from "../../src/kernel/ipset/netlink-ipset.ts";
@@ -15,12 +14,12 @@ import { execProcess } from "../../src/kernel/process.ts";
 import { openLinks } from "../../src/kernel/route/netlink-links.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import type { IpAddress, IpFamily } from "../../src/net/ip.ts";
+import fc, { historyRuns } from "../support/fast-check.ts";
 import { inNetns } from "../support/in-netns.ts";
 import { stepArbitrary } from "./cluster-arbitrary.ts";
 import { IpvsHistory } from "./ipvs-history.ts";
 
-const RUNS = Number(process.env.KPTS_PROPERTY_KERNEL_RUNS ?? "12");
-const seed = process.env.KPTS_PROPERTY_SEED;
+const RUNS = historyRuns("KPTS_PROPERTY_KERNEL_RUNS", 12);
 
 const ip = (...words: string[]): void => void execFileSync("ip", words);
 
@@ -117,7 +116,7 @@ inNetns(import.meta.url, { name: "ipvshist", timeoutMs: 600_000 }, () => {
           assert.deepEqual(kernel.takeWrites(), [], "a restart writes nothing");
           cluster.apply({ kind: "addresses", index: 0 });
         }),
-        { numRuns: RUNS, endOnFailure: true, ...(seed === undefined ? {} : { seed: Number(seed) }) },
+        { numRuns: RUNS, endOnFailure: true },
       );
       await empty(kernel);
     });

@@ -7,16 +7,14 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
 import { GRACE_PERIOD_MS } from "../../src/backends/ipvs/graceful-termination.ts";
 import { SET_IDS, setName } from "../../src/backends/ipvs/names.ts";
 import type { NodeState } from "../../src/backends/ipvs/testing/node-state.ts";
+import fc, { historyRuns } from "../support/fast-check.ts";
 import { type Step, stepArbitrary } from "./cluster-arbitrary.ts";
 import { IpvsHistory } from "./ipvs-history.ts";
 
-const RUNS = Number(process.env.KPTS_PROPERTY_RUNS ?? "300");
-const seed = process.env.KPTS_PROPERTY_SEED;
-const PARAMETERS = seed === undefined ? {} : { seed: Number(seed) };
+const RUNS = historyRuns("KPTS_PROPERTY_RUNS", 150);
 
 type Happening = Step | { readonly kind: "restart" } | { readonly kind: "connect"; readonly index: number };
 
@@ -81,7 +79,7 @@ for (const family of ["IPv4", "IPv6"] as const) {
         await history.rig.close();
         assert.deepEqual(await history.node.state(), await history.fromNothing());
       }),
-      { numRuns: RUNS, ...PARAMETERS },
+      { numRuns: RUNS },
     );
   });
 }
@@ -225,7 +223,7 @@ for (const family of ["IPv4", "IPv6"] as const) {
         await assertAsFromNothing(history);
         await history.rig.close();
       }),
-      { numRuns: RUNS, ...PARAMETERS },
+      { numRuns: RUNS },
     );
   });
 }

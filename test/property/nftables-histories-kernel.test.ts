@@ -5,15 +5,15 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, before, describe, test } from "node:test";
-import fc from "fast-check";
 import { BackendRig } from "../../src/backends/nftables/testing/backend-rig.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../../src/kernel/nftables/netlink-nftables.ts";
 import { canonicalNftables } from "../conformance/canonical-nftables.ts";
+import fc, { historyRuns } from "../support/fast-check.ts";
 import { inNetns } from "../support/in-netns.ts";
 import { type Step, stepArbitrary } from "./cluster-arbitrary.ts";
 import { NftablesHistory } from "./nftables-history.ts";
 
-const RUNS = Number(process.env.KPTS_PROPERTY_KERNEL_RUNS ?? "16");
+const RUNS = historyRuns("KPTS_PROPERTY_KERNEL_RUNS", 16);
 const FAMILIES = [
   { family: "IPv4", nft: "ip" },
   { family: "IPv6", nft: "ip6" },

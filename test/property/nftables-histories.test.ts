@@ -6,13 +6,13 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
 import { portTextOf } from "../../src/backends/nftables/names.ts";
 import { operationText } from "../../src/backends/nftables/testing/backend-rig.ts";
 import type { MemoryNftKernel } from "../../src/kernel/nftables/memory-nftables.ts";
 import type { NftTableContent } from "../../src/kernel/nftables/nftables.ts";
 import { elementKey } from "../../src/kernel/nftables/ruleset.ts";
 import { canonicalNftables } from "../conformance/canonical-nftables.ts";
+import fc, { historyRuns } from "../support/fast-check.ts";
 import { type Step, stepArbitrary } from "./cluster-arbitrary.ts";
 import {
   type Fault,
@@ -24,9 +24,7 @@ import {
 } from "./nftables-faults.ts";
 import { NftablesHistory } from "./nftables-history.ts";
 
-const RUNS = Number(process.env.KPTS_PROPERTY_RUNS ?? "1000");
-const seed = process.env.KPTS_PROPERTY_SEED;
-const PARAMETERS = seed === undefined ? {} : { seed: Number(seed) };
+const RUNS = historyRuns("KPTS_PROPERTY_RUNS", 300);
 
 async function assertAsFromScratch({ rig }: NftablesHistory): Promise<void> {
   const found = rig.list();
@@ -70,7 +68,7 @@ for (const family of ["IPv4", "IPv6"] as const) {
         assert.deepEqual(history.rig.kernel.takeOperations().map(operationText), [], "a restart changes nothing");
         history.rig.close();
       }),
-      { numRuns: RUNS, ...PARAMETERS },
+      { numRuns: RUNS },
     );
   });
 }
@@ -159,7 +157,7 @@ for (const releasesLate of [false, true]) {
         await assertAsFromScratch(history);
         rig.close();
       }),
-      { numRuns: RUNS / 2, ...PARAMETERS },
+      { numRuns: RUNS / 2 },
     );
   });
 }

@@ -1,6 +1,5 @@
 /** Random iptables rules for property tests. */
 import assert from "node:assert/strict";
-import fc from "fast-check";
 import {
   ADDRESS_TYPES,
   CONNTRACK_STATES,
@@ -10,6 +9,7 @@ import {
   STATES,
 } from "../../src/kernel/iptables/kernel-rule.ts";
 import { type Cidr, type IpAddress, parseCidr, parseIpAddress } from "../../src/net/ip.ts";
+import fc from "./fast-check.ts";
 
 function must<T>(value: T | undefined): T {
   assert.ok(value !== undefined);

@@ -41,6 +41,8 @@ export interface StartOptions {
   /** The initial file system. */
   readonly initrd: string;
   readonly memoryMegabytes: number;
+  /** Counts the machines that run side by side, from 0. */
+  readonly index: number;
 }
 
 export interface Machine {

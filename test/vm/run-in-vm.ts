@@ -3,7 +3,7 @@
  * devices, SCTP. The machine sees the host's files under their own paths; what it writes is gone with it.
  */
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { performance } from "node:perf_hooks";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -58,17 +58,28 @@ export interface VmResult {
 
 /** Runs the job to its end. Ask the machine's `skip` before. @throws Error when the machine cannot be had. */
 export async function runInVm(job: VmJob): Promise<VmResult> {
+  const [result] = await runInVms([job]);
+  if (result === undefined) throw new Error("a machine without a result");
+  return result;
+}
+
+/** Runs each job in a machine of its own, side by side, to the end of all. */
+export async function runInVms(jobs: readonly VmJob[]): Promise<readonly VmResult[]> {
   const lock = await lockMachine(TURN_LIMIT_MS, (holder) =>
     process.stderr.write(`waiting for the virtual machine of process ${holder}\n`),
   );
   try {
-    const machine = MACHINES[job.machine];
-    const files = machine.files(CACHE);
     writeStrippedSources(CHECKOUT, SOURCES);
-    const { folder } = lock;
-    const initrd = join(folder, "initrd");
-    writeFileSync(initrd, initialFileSystem(files, machine.guest, { checkout: CHECKOUT, command: commandOf(job) }));
-    return await boot(machine, { folder, files, initrd, memoryMegabytes: MEMORY_MEGABYTES }, job);
+    const booted = jobs.map((job, index) => {
+      const machine = MACHINES[job.machine];
+      const files = machine.files(CACHE);
+      const folder = join(lock.folder, String(index));
+      mkdirSync(folder);
+      const initrd = join(folder, "initrd");
+      writeFileSync(initrd, initialFileSystem(files, machine.guest, { checkout: CHECKOUT, command: commandOf(job) }));
+      return boot(machine, { folder, files, initrd, memoryMegabytes: MEMORY_MEGABYTES, index }, job);
+    });
+    return await Promise.all(booted);
   } finally {
     lock.release();
   }

@@ -43,15 +43,19 @@ function memoryFolder(megabytes: number, other: string): string {
  * Each system call inside switches between two processes of the host, one of which always waits: on one processor that takes
  * half as long as on two.
  */
-function lastProcessor(): string {
-  const allowed = /^Cpus_allowed_list:\s*(.*)$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1] ?? "0";
-  return /\d+$/.exec(allowed)?.[0] ?? "0";
+function processorFor(index: number): string {
+  const list = /^Cpus_allowed_list:\s*(.*)$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1] ?? "0";
+  const allowed = list.split(",").flatMap((range) => {
+    const [first = 0, last = first] = range.split("-").map(Number);
+    return Array.from({ length: last - first + 1 }, (_, offset) => first + offset);
+  });
+  return String(allowed.at(-1 - (index % allowed.length)) ?? 0);
 }
 
-async function start({ folder, files, initrd, memoryMegabytes }: StartOptions): Promise<RunningMachine> {
+async function start({ folder, files, initrd, memoryMegabytes, index }: StartOptions): Promise<RunningMachine> {
   // The kernel is many processes, which would stay if only the first one were killed: a PID namespace ends them all.
   const inNamespace = ["unshare", "--pid", "--fork", "--kill-child=KILL", "--", files.kernel, `initrd=${initrd}`];
-  const words = ["--cpu-list", lastProcessor(), ...inNamespace];
+  const words = ["--cpu-list", processorFor(index), ...inNamespace];
   const options = [
     `mem=${memoryMegabytes}M`,
     `uml_dir=${folder}`,

@@ -36,3 +36,30 @@ export function vmFiles(root: string, machine: MachineName, isFull: boolean): st
   const patterns = [...USUAL[machine], ...(isFull ? FULL : [])];
   return [...new Set(globSync(patterns, { cwd: root }))].sort();
 }
+
+/** Seconds that the longest take in user-mode Linux, roughly; others take less than half a minute. */
+const SECONDS: Readonly<Record<string, number>> = {
+  "src/demo/run-demo.test.ts": 110,
+  "test/conformance/ipvs-mode-switch.vm.test.ts": 210,
+  "test/kernel/flows/features.test.ts": 220,
+  "test/kernel/flows/matrix.test.ts": 200,
+  "test/kernel/ipvs/faults.vm.test.ts": 380,
+  "test/kernel/ipvs/graceful-termination.vm.test.ts": 140,
+  "test/kernel/ipvs/schedulers.vm.test.ts": 180,
+  "test/property/ipvs-histories-kernel.vm.test.ts": 110,
+};
+
+/** Shares the files between machines that run side by side, so that all take about as long. No share is empty. Pure. */
+export function shareFiles(files: readonly string[], machines: number): readonly (readonly string[])[] {
+  const shares = Array.from({ length: Math.min(machines, files.length) }, () => ({
+    seconds: 0,
+    files: [] as string[],
+  }));
+  const secondsOf = (file: string) => SECONDS[file] ?? 15;
+  for (const file of files.toSorted((one, other) => secondsOf(other) - secondsOf(one))) {
+    const least = shares.reduce((best, share) => (share.seconds < best.seconds ? share : best));
+    least.files.push(file);
+    least.seconds += secondsOf(file);
+  }
+  return shares.map((share) => share.files);
+}

@@ -1,7 +1,7 @@
 /** Fairness and affinity hold over any history of services, endpoints, connections and time. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import fc from "../../../test/support/fast-check.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { Balancer } from "./balancer.ts";
 

@@ -1,7 +1,7 @@
 /** Whatever the history, what is there in the end is what one full sync from nothing makes; proxy ports apart. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import fc from "../../../test/support/fast-check.ts";
 import { ip } from "../../model/testing/records.ts";
 import { BackendRig, type RigOptions } from "./testing/backend-rig.ts";
 

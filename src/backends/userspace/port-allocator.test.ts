@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import fc from "fast-check";
+import fc from "../../../test/support/fast-check.ts";
 import { ListenError, type ListenErrorCode } from "../../kernel/relay/listen-error.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { ANY_PORT } from "../../net/port-range.ts";

@@ -1,7 +1,7 @@
 /** The in-memory kernel against the real one: random histories of payloads end in the same answers and the same text. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import fc from "fast-check";
+import fc from "../../../test/support/fast-check.ts";
 import { netnsFor, netnsSkip } from "../../../test/support/netns.ts";
 import { ruleArbitrary } from "../../../test/support/rule-arbitrary.ts";
 import { silentLogger } from "../../logging/logger.ts";

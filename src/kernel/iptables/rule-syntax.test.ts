@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import fc from "../../../test/support/fast-check.ts";
 import { ruleArbitrary } from "../../../test/support/rule-arbitrary.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { parseRuleText, printRule } from "./rule-syntax.ts";

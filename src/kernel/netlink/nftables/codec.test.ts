@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import fc from "fast-check";
+import fc from "../../../../test/support/fast-check.ts";
 import { byteReader, type Codec } from "../attributes.ts";
 import { ByteWriter } from "../byte-writer.ts";
 import { NetlinkError } from "../errors.ts";

@@ -1,0 +1,26 @@
+/**
+ * fast-check for all property tests, with what may be set for a run. What fails says its seed; `KPTS_PROPERTY_SEED=SEED npm test
+ * -- FILE` repeats it. `KPTS_PROPERTY_SCALE=10` tries ten times as many histories.
+ */
+import fc from "fast-check";
+
+function numberFrom(name: string): number | undefined {
+  const text = process.env[name];
+  if (text === undefined) return undefined;
+  if (!/^-?\d+$/.test(text)) throw new Error(`${name} is ${text}, and must be a whole number`);
+  return Number(text);
+}
+
+const seed = numberFrom("KPTS_PROPERTY_SEED");
+if (seed !== undefined) fc.configureGlobal({ ...fc.readConfigureGlobal(), seed });
+
+/**
+ * How many histories to try.
+ * @param variable of the environment that says so.
+ * @param usual without it.
+ */
+export function historyRuns(variable: string, usual: number): number {
+  return numberFrom(variable) ?? usual * (numberFrom("KPTS_PROPERTY_SCALE") ?? 1);
+}
+
+export default fc;
