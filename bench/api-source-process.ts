@@ -1,8 +1,9 @@
 /** The API server as a source and nothing behind it, started with `fork`: for what the source alone costs. */
-import { createApiClient } from "../src/cluster/apiserver/api-client.ts";
+
+import { systemClock } from "../src/async/clock.ts";
 import { createApiSource } from "../src/cluster/apiserver/api-source.ts";
+import { createApiClient } from "../src/cluster/apiserver/connection/api-client.ts";
 import { silentLogger } from "../src/logging/logger.ts";
-import { systemClock } from "../src/sync/clock.ts";
 
 export interface SourceTask {
   readonly url: string;

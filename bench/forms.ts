@@ -4,11 +4,16 @@
  * several. Each pair takes turns in the same namespace, so that noise meets both.
  */
 import { writeFileSync } from "node:fs";
-import { deltaPayload, fullPayload, type OwnerChange, type Payload } from "../src/backends/iptables/payload.ts";
-import type { PlanFacts } from "../src/backends/iptables/plan-options.ts";
-import { planServicePort } from "../src/backends/iptables/plan-service-port.ts";
-import { planStatic } from "../src/backends/iptables/plan-static.ts";
-import { listOf, type PortRules, spellPlan } from "../src/backends/iptables/port-rules.ts";
+import type { PlanFacts } from "../src/dataplane/iptables/plan-options.ts";
+import { planServicePort } from "../src/dataplane/iptables/plan-service-port.ts";
+import { planStatic } from "../src/dataplane/iptables/plan-static.ts";
+import {
+  deltaPayload,
+  fullPayload,
+  type OwnerChange,
+  type Payload,
+} from "../src/dataplane/shared/iptables-rules/payload.ts";
+import { listOf, type PortRules, spellPlan } from "../src/dataplane/shared/iptables-rules/port-rules.ts";
 import type { ProxyState } from "../src/model/proxy-state.ts";
 import { benchService, benchSlice } from "./cluster.ts";
 import type { BackEnd, SmallChange } from "./figures.ts";

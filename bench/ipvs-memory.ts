@@ -2,7 +2,7 @@
  * What a sync of the ipvs mode costs besides the kernel: planning, comparing, and the messages that a kernel in memory gets.
  * The kernel in memory is part of the times.
  */
-import { BackendRig } from "../src/backends/ipvs/testing/backend-rig.ts";
+import { BackendRig } from "../src/dataplane/ipvs/testing/backend-rig.ts";
 import { silentLogger } from "../src/logging/logger.ts";
 import { ProxyState } from "../src/model/proxy-state.ts";
 import { benchService, benchSlice } from "./cluster.ts";

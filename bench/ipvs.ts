@@ -5,7 +5,7 @@
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { MACHINES, runInVm } from "../test/vm/run-in-vm.ts";
+import { MACHINES, runInVm } from "../testkit/vm/run-in-vm.ts";
 import type { IpvsFigures, IpvsTask } from "./ipvs-figures.ts";
 import { type IpvsMemoryStep, type IpvsMemoryTask, measureInMemory } from "./ipvs-memory.ts";
 import { engineOptions } from "./run-worker.ts";

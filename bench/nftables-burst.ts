@@ -1,6 +1,6 @@
 /** A thousand endpoint changes a second, synced when the daemon would sync. */
-import { BoundedRunner } from "../src/sync/bounded-runner.ts";
-import { systemClock } from "../src/sync/clock.ts";
+import { BoundedRunner } from "../src/async/bounded-runner.ts";
+import { systemClock } from "../src/async/clock.ts";
 import type { Burst, NftablesTask } from "./nftables-figures.ts";
 import { spread } from "./nftables-samples.ts";
 import type { NftSubject } from "./nftables-subject.ts";

@@ -1,6 +1,6 @@
 /** How long damage lasts: from the commit of somebody else's to the commit of the repair. */
-import { CHAINS, SETS, servicePortChains, TABLE } from "../src/backends/nftables/names.ts";
-import { SHARED_SETS } from "../src/backends/nftables/plan-static.ts";
+import { CHAINS, SETS, servicePortChains, TABLE } from "../src/dataplane/nftables/names.ts";
+import { SHARED_SETS } from "../src/dataplane/nftables/plan-static.ts";
 import { openNetlinkRuleset } from "../src/kernel/nftables/netlink-nftables.ts";
 import type { NftOperation } from "../src/kernel/nftables/nftables.ts";
 import type { ServicePort } from "../src/model/service-port.ts";

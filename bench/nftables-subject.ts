@@ -2,8 +2,8 @@
  * What is measured of the nftables mode: the model and the backend of one family as the daemon has them, over the kernel of
  * this process's network namespace. The proxier around them only decides when; it is left out.
  */
-import { NftablesBackend } from "../src/backends/nftables/backend.ts";
-import { TABLE } from "../src/backends/nftables/names.ts";
+import { NftablesBackend } from "../src/dataplane/nftables/backend.ts";
+import { TABLE } from "../src/dataplane/nftables/names.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../src/kernel/nftables/netlink-nftables.ts";
 import type { Nftables, NftOperation } from "../src/kernel/nftables/nftables.ts";
 import { silentLogger } from "../src/logging/logger.ts";

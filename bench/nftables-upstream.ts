@@ -1,6 +1,6 @@
 /** The same changes, made once more by the `nft` program with what upstream would send. */
 import { writeFileSync } from "node:fs";
-import { TABLE } from "../src/backends/nftables/names.ts";
+import { TABLE } from "../src/dataplane/nftables/names.ts";
 import { nftScript, runNft, timeUpstreamListing } from "./nft-program.ts";
 import { AT_ONCE } from "./nftables-changes.ts";
 import type { NftablesTask, Spread, UpstreamFigures } from "./nftables-figures.ts";

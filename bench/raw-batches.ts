@@ -1,9 +1,9 @@
 /** Batches as bytes, made beforehand and sent over a plain socket in this thread, with nothing around them. */
-import { TABLE } from "../src/backends/nftables/names.ts";
-import { openNftables } from "../src/kernel/netlink/nftables/nftables-client.ts";
+import { TABLE } from "../src/dataplane/nftables/names.ts";
 import { encodeTransaction } from "../src/kernel/nftables/netlink-transaction.ts";
 import { LAYOUTS } from "../src/kernel/nftables/netlink-values.ts";
 import type { NftOperation } from "../src/kernel/nftables/nftables.ts";
+import { openNftables } from "../src/kernel/nftables/wire/nftables-client.ts";
 import { ownCpuMs } from "./processor-time.ts";
 
 export class RawBatches {

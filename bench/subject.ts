@@ -2,8 +2,8 @@
  * What is measured: the model and the iptables backend of one family as the daemon has them, over tools whose time is
  * taken. The proxier around them only decides when; it is left out.
  */
-import { IptablesBackend } from "../src/backends/iptables/backend.ts";
-import type { PlanConfig } from "../src/backends/iptables/plan-options.ts";
+import { IptablesBackend } from "../src/dataplane/iptables/backend.ts";
+import type { PlanConfig } from "../src/dataplane/iptables/plan-options.ts";
 import { binariesOf, createIptables } from "../src/kernel/iptables/exec-iptables.ts";
 import type { Iptables } from "../src/kernel/iptables/iptables.ts";
 import { silentLogger } from "../src/logging/logger.ts";

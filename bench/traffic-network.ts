@@ -5,8 +5,9 @@
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
-import type { NetworkNamespace } from "../src/demo/network-namespace.ts";
-import { Topology } from "../src/demo/topology.ts";
+import { service, slice } from "../test/kernel/faults/fault-node.ts";
+import type { NetworkNamespace } from "../testkit/net/network-namespace.ts";
+import { Topology } from "../testkit/net/topology.ts";
 import {
   bareAddress,
   defaultClusterCidr,
@@ -14,9 +15,8 @@ import {
   type NodeSpec,
   nodeA,
   nodeB,
-} from "../src/demo/topology-spec.ts";
-import { service, slice } from "../test/kernel/faults/fault-node.ts";
-import { ProxyDaemon } from "../test/support/proxy-daemon.ts";
+} from "../testkit/net/topology-spec.ts";
+import { ProxyDaemon } from "../testkit/support/proxy-daemon.ts";
 import { figuresOf } from "./process-figures.ts";
 import { engineOptions } from "./run-worker.ts";
 import type { ClientFigures, Load, TrafficFigures, Way } from "./traffic-figures.ts";

@@ -1,7 +1,8 @@
 /** The relay without a Service around it: `node traffic-relay.ts ADDRESS PORT TO-ADDRESS TO-PORT`. */
-import { NodeRelays } from "../src/kernel/relay/node-relays.ts";
+
 import { silentLogger } from "../src/logging/logger.ts";
 import { parseIpAddress } from "../src/net/ip.ts";
+import { NodeRelays } from "../src/relay/node-relays.ts";
 
 const [listenText = "", port, toText = "", toPort] = process.argv.slice(2);
 const address = parseIpAddress(listenText);

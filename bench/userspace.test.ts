@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { missingForTopology } from "../src/demo/kernel-capabilities.ts";
+import { missingForTopology } from "../testkit/net/kernel-capabilities.ts";
 import { LOADS, type TrafficFigures, type TrafficResults, WAYS, type Way } from "./traffic-figures.ts";
 import { judgeTraffic, trafficTable } from "./traffic-targets.ts";
 

@@ -15,7 +15,7 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 
 /** What the pinned Node.js runs for each command, relative to the checkout. */
 const entries = {
-  start: { script: "dist/cli/main.js", args: ["demo"], mustBuild: true },
+  start: { script: "demo/main.ts", args: [], mustBuild: true },
   test: { script: "scripts/run-tests.mjs", args: [], mustBuild: false },
   bench: { script: "bench/run.ts", args: [], mustBuild: false },
   attack: { script: "test/attack/run.ts", args: [], mustBuild: true },

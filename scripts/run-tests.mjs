@@ -3,7 +3,7 @@
  * the pinned Node.js. Without paths it runs tiers:
  *
  * - `host` (the default): type check, lint, and the tests of this machine's own kernel.
- * - `vm` (`npm run test:vm`): what needs another kernel, in user-mode Linux (test/vm).
+ * - `vm` (`npm run test:vm`): what needs another kernel, in user-mode Linux (testkit/vm).
  * - `all` (`npm run test:all`): both, and the second kernel in qemu, the image, long histories, the next Node.js.
  *
  * A test that needs the kernel and was skipped although the kernel can run it counts as failed.
@@ -13,15 +13,15 @@ import { globSync } from "node:fs";
 import { dirname, join, relative, resolve, sep } from "node:path";
 import { run } from "node:test";
 import { fileURLToPath } from "node:url";
-import { missingForTopology } from "../src/demo/kernel-capabilities.ts";
+import { missingForTopology } from "../testkit/net/kernel-capabilities.ts";
 import { ensureNextNode, NEXT_NODE } from "./next-node.mjs";
 import report from "./test-report.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const TIMEOUT_MS = 300_000;
 /** The virtual machines, whose tests these files report: alone, after all others. */
-const UML_TEST = join(root, "test/vm/uml.test.ts");
-const QEMU_TEST = join(root, "test/vm/qemu.test.ts");
+const UML_TEST = join(root, "testkit/vm/uml.test.ts");
+const QEMU_TEST = join(root, "testkit/vm/qemu.test.ts");
 /** They have limits of their own, and perhaps to wait for their turn. */
 const VM_TIMEOUT_MS = 7_200_000;
 /** Building the image takes longer than everything else on the host. */
@@ -52,7 +52,7 @@ function check(title, args, node = process.execPath) {
 const isLast = (file) => Number(file === IMAGE_TEST);
 
 function testFiles(paths) {
-  const files = globSync(["src/**/*.test.ts", "test/**/*.test.ts", "bench/*.test.ts"], { cwd: root }).map((file) =>
+  const files = globSync(["{src,test,testkit,demo}/**/*.test.ts", "bench/*.test.ts"], { cwd: root }).map((file) =>
     join(root, file),
   );
   const wanted = paths.map((path) => resolve(root, path));

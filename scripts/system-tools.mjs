@@ -32,7 +32,7 @@ const demoTools = ["ip", "iptables", "iptables-save", "ip6tables", "sysctl"];
 /** For the test that builds the container image. */
 const imageTools = ["buildah", "debootstrap"];
 
-/** For the virtual machine qemu of test/vm. User-mode Linux needs none. */
+/** For the virtual machine qemu of testkit/vm. User-mode Linux needs none. */
 const machineTools = process.arch === "x64" ? ["qemu-system-x86_64", "virtiofsd"] : [];
 
 /** Which tools each command needs. The proxy itself runs only the iptables tools; the others are for the demo and the tests. */

@@ -14,7 +14,6 @@ const output: Output = {
 /** Commands beside kube-proxy's own command line. Each takes the arguments after its name and gives the exit status. */
 const COMMANDS: Readonly<Record<string, (argv: readonly string[]) => Promise<number>>> = {
   render: async (argv) => await (await import("./render.ts")).render(argv, output),
-  demo: async (argv) => await (await import("../demo/run-demo.ts")).runDemo(argv),
 };
 
 async function main(argv: readonly string[]): Promise<number> {

@@ -7,10 +7,10 @@ import type { KubeProxyConfig } from "../config/config.ts";
 import { modeNamed, modesInCleanUpOrder } from "../dataplane/registry.ts";
 import { KEEPS_RULES, type StopPolicy } from "../dataplane/stop-policy.ts";
 import { createLogger, type RootLogger } from "../logging/create-logger.ts";
+import { programIdentity } from "../program/program-identity.ts";
 import { CommandError, EXIT_FAILURE, EXIT_SUCCESS } from "./exit.ts";
-import { parseCommandLine } from "./flags.ts";
-import { type CompletedOptions, completeOptions, requireConfig, requireLogging } from "./flags-complete.ts";
-import { programIdentity } from "./program-identity.ts";
+import { parseCommandLine } from "./flags/command-line.ts";
+import { type CompletedOptions, completeOptions, requireConfig, requireLogging } from "./flags/complete.ts";
 import type { Output } from "./render.ts";
 
 /** Runs the command. @returns the exit status. @throws UsageError for a command line that cannot be read. */
@@ -72,7 +72,7 @@ async function act(
     return EXIT_SUCCESS;
   }
   if (actions.cleanup) return await cleanUp(log);
-  const { runProxy } = await import("./run-proxy.ts");
+  const { runProxy } = await import("../daemon/run-proxy.ts");
   try {
     stop.throwIfAborted();
     await runProxy(

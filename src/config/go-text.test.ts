@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import fc from "../../test/support/fast-check.ts";
+import fc from "../../testkit/support/fast-check.ts";
 import {
   INT32,
   joinErrors,

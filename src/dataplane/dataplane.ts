@@ -6,18 +6,19 @@
  * Descriptors are loaded with every start, so they import neither the kernel boundary nor planners; those come with
  * {@link ModeDescriptor.loadRuntime} and {@link ModeDescriptor.loadRenderer}.
  */
+
+import type { Clock } from "../async/clock.ts";
 import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
 import type { AnyFlag } from "../config/flag.ts";
 import type { SectionFields } from "../config/section-fields.ts";
 import type { ConfigurationDocument } from "../config/v1alpha1-document.ts";
+import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { LocalTrafficDetector } from "../model/local-traffic-detector.ts";
 import type { NodePortAddresses } from "../model/node-port-addresses.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
-import type { MetricFamilies } from "../server/metric-families.ts";
+import type { MetricFamilies } from "../server/metrics/metric-families.ts";
 import type { Backend } from "../sync/backend.ts";
-import type { Clock } from "../sync/clock.ts";
-import type { ConntrackTable } from "../sync/observers.ts";
 import type { ModeRenderer } from "./rendering.ts";
 import type { StopPolicy } from "./stop-policy.ts";
 

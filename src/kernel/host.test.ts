@@ -4,11 +4,11 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { memorySysctls } from "../../testkit/fakes/sysctl-memory.ts";
 import { type Logger, silentLogger } from "../logging/logger.ts";
 import { cpuCount } from "./cpu-count.ts";
 import { isIpv6Supported } from "./ipv6-support.ts";
 import { applyOomScore } from "./oom-score.ts";
-import { memorySysctls } from "./sysctl-memory.ts";
 
 function inFolder(use: (folder: string) => void): void {
   const folder = mkdtempSync(join(tmpdir(), "kpts-host-"));

@@ -3,8 +3,8 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { memorySysctls } from "../../testkit/fakes/sysctl-memory.ts";
 import { fileSysctls, SysctlError, type Sysctls } from "./sysctl.ts";
-import { memorySysctls } from "./sysctl-memory.ts";
 
 /** Both implementations start with these. */
 const INITIAL = { one: 1, large: 1048576 };

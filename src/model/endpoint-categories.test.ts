@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import fc from "../../test/support/fast-check.ts";
+import fc from "../../testkit/support/fast-check.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { categorizeEndpoints } from "./endpoint-categories.ts";
 import { type ServicePort, usesClusterEndpoints, usesLocalEndpoints } from "./service-port.ts";

@@ -1,7 +1,7 @@
 /** Any history of events and syncs leaves the state that one look at the final objects gives. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "../../test/support/fast-check.ts";
+import fc from "../../testkit/support/fast-check.ts";
 import type { ObjectEvent } from "../cluster/object-source.ts";
 import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import { silentLogger } from "../logging/logger.ts";

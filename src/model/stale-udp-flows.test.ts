@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { UdpFlow } from "../sync/observers.ts";
+import type { UdpFlow } from "../net/udp-flow.ts";
 import type { Endpoint } from "./endpoint.ts";
 import type { ServicePort } from "./service-port.ts";
 import { servicePortName } from "./service-port-name.ts";

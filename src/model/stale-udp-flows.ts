@@ -3,7 +3,7 @@
  * steps 2 and 3. Dumping and deleting is done elsewhere.
  */
 import { type IpAddress, joinHostPort } from "../net/ip.ts";
-import type { UdpFlow } from "../sync/observers.ts";
+import type { UdpFlow } from "../net/udp-flow.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { ownedFrontends } from "./frontend.ts";
 import type { ServicePort } from "./service-port.ts";

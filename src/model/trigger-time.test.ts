@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "../../test/support/fast-check.ts";
+import fc from "../../testkit/support/fast-check.ts";
 import { parseRfc3339Ms } from "./trigger-time.ts";
 
 const BASE = Date.UTC(2024, 1, 29, 13, 5, 9);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "../../test/support/fast-check.ts";
+import fc from "../../testkit/support/fast-check.ts";
 import { base32, base32FromHex } from "./base32.ts";
 
 test("bytes and their hexadecimal text have the same base32 text", () => {

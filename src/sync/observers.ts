@@ -1,6 +1,6 @@
 /**
- * What the proxier tells the rest of the program, as the small interfaces it needs: health, per-service health ports,
- * metrics and the conntrack table. Implemented in `server/` and `kernel/conntrack/`.
+ * What the proxier tells the rest of the program, as the small interfaces it needs: health, per-service health ports
+ * and metrics. Implemented in `server/`.
  */
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 
@@ -36,24 +36,4 @@ export interface SyncMetrics {
   observeConntrackCleanup(seconds: number, deleted: number): void;
   /** Somebody else destroyed rules of ours; they are being written again. */
   countRepair(): void;
-}
-
-/** A UDP flow as conntrack knows it, in the original direction, with who answered it. */
-export interface UdpFlow {
-  readonly sourceIP: IpAddress;
-  readonly sourcePort: number;
-  readonly destinationIP: IpAddress;
-  readonly destinationPort: number;
-  readonly replySourceIP: IpAddress;
-  readonly replySourcePort: number;
-  readonly replyDestinationIP: IpAddress;
-  readonly replyDestinationPort: number;
-}
-
-/** The kernel's connection tracking table (reference core.md §13.2). */
-export interface ConntrackTable {
-  /** Dumps UDP flows of the family; `visit` is called for each. Retries interrupted dumps, then goes on with what it has. */
-  forEachUdpFlow(family: IpFamily, visit: (flow: UdpFlow) => void): Promise<void>;
-  /** Deletes the flow with exactly this tuple; resolves to false when it is already gone. */
-  deleteUdpFlow(family: IpFamily, flow: UdpFlow): Promise<boolean>;
 }

@@ -1,7 +1,7 @@
 /** Random histories: whatever happens in whatever order, in the end the kernel holds what the API wants. */
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import fc from "../../test/support/fast-check.ts";
+import fc from "../../testkit/support/fast-check.ts";
 import type { ObjectEvent } from "../cluster/object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
 import { silentLogger } from "../logging/logger.ts";

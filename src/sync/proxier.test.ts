@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { parseIpAddress } from "../net/ip.ts";
-import type { UdpFlow } from "./observers.ts";
+import type { UdpFlow } from "../net/udp-flow.ts";
 import { ProxierBench } from "./testing/proxier-bench.ts";
 import { endpointRecord, serviceRecord, sliceRecord } from "./testing/records.ts";
 

@@ -6,19 +6,21 @@
  * What a sync does not finish is never lost: changes that arrive meanwhile stay pending in the model for the next sync,
  * and a sync that fails hands its changes on.
  */
+
+import { BoundedRunner } from "../async/bounded-runner.ts";
+import type { Clock } from "../async/clock.ts";
+import { SharedTurns } from "../async/shared-turns.ts";
 import type { ObjectEvent } from "../cluster/object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
 import { formatMs } from "../config/duration.ts";
+import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { FrontendConflict } from "../model/owned-services.ts";
 import { type AppliedChanges, ProxyState } from "../model/proxy-state.ts";
 import type { IpFamily } from "../net/ip.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "./backend.ts";
-import { BoundedRunner } from "./bounded-runner.ts";
-import type { Clock } from "./clock.ts";
 import { logConflicts } from "./frontend-conflicts.ts";
-import type { ConntrackTable, HealthReporter, ServiceHealthPorts, SyncMetrics } from "./observers.ts";
-import { SharedTurns } from "./shared-turns.ts";
+import type { HealthReporter, ServiceHealthPorts, SyncMetrics } from "./observers.ts";
 import { deleteStaleUdpFlows } from "./stale-flows.ts";
 import { IncompleteSyncError, refusedServices } from "./sync-failures.ts";
 

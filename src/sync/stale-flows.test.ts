@@ -3,7 +3,7 @@ import { it } from "node:test";
 import { silentLogger } from "../logging/logger.ts";
 import { ProxyState } from "../model/proxy-state.ts";
 import { parseIpAddress } from "../net/ip.ts";
-import type { UdpFlow } from "./observers.ts";
+import type { UdpFlow } from "../net/udp-flow.ts";
 import { deleteStaleUdpFlows } from "./stale-flows.ts";
 import { FakeConntrack } from "./testing/recorders.ts";
 import { endpointRecord, serviceRecord, sliceRecord } from "./testing/records.ts";

@@ -2,11 +2,13 @@
  * Ends the UDP flows that conntrack still sends to endpoints which no longer serve: reference core.md §13.2, driven
  * over the connection tracking table. What is stale is decided in `model/stale-udp-flows.ts`.
  */
+
+import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
 import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { isStale, udpFrontends } from "../model/stale-udp-flows.ts";
 import type { IpFamily } from "../net/ip.ts";
-import type { ConntrackTable, UdpFlow } from "./observers.ts";
+import type { UdpFlow } from "../net/udp-flow.ts";
 
 /** Part of `ProxyState`: what the rules that are in the kernel now were made of. */
 export interface ServedUdp {

@@ -1,7 +1,7 @@
 /** The API source at a server that behaves: what is asked for, what is delivered, how it goes on. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { WATCHED_PLURALS } from "../../src/cluster/apiserver/resources.ts";
+import { WATCHED_PLURALS } from "../../src/cluster/apiserver/watch/resources.ts";
 import { node, service, serviceCidr, slice } from "./example-objects.ts";
 import { RESOURCE_TYPES } from "./resource-types.ts";
 import {

@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { createServer } from "node:net";
 import { type TestContext, test } from "node:test";
 import { signalChild } from "../../src/kernel/child-process.ts";
-import { inNetns } from "../support/in-netns.ts";
+import { inNetns } from "../../testkit/support/in-netns.ts";
 import { type ApiDaemon, SOURCES, startApiDaemon, startClusterServer } from "./api-daemon.ts";
 import { node, service, slice } from "./example-objects.ts";
 import { CONFIG_CONF } from "./kubeadm-files.ts";

@@ -6,7 +6,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { type NftablesClient, openNftables } from "../../src/kernel/netlink/nftables/nftables-client.ts";
+import { type NftablesClient, openNftables } from "../../src/kernel/nftables/wire/nftables-client.ts";
 import { ApiDaemon, POD_TOKEN, POD_USER, startClusterServer } from "./api-daemon.ts";
 import { service, slice } from "./example-objects.ts";
 import { CONFIG_CONF } from "./kubeadm-files.ts";

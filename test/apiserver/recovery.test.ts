@@ -1,8 +1,8 @@
 /** After an outage the whole program follows at once. `npm run soak -- --outages 10,60,150,600` has the longer ones. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { inNetns } from "../support/in-netns.ts";
-import { PATIENCE } from "../support/patience.ts";
+import { inNetns } from "../../testkit/support/in-netns.ts";
+import { PATIENCE } from "../../testkit/support/patience.ts";
 import { measureRecovery } from "./recovery-run.ts";
 
 const GOAL_MS = 2_000;

@@ -1,7 +1,7 @@
 /** Half a minute of changes and faults at the whole program; `npm run soak` does ten minutes, with the slow faults too. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { inNetns } from "../support/in-netns.ts";
+import { inNetns } from "../../testkit/support/in-netns.ts";
 import { judgeSoak } from "./soak-judgement.ts";
 import { soak } from "./soak-run.ts";
 

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import type { Clock } from "../../src/sync/clock.ts";
+import type { Clock } from "../../src/async/clock.ts";
 import { node, service, serviceCidr, slice } from "./example-objects.ts";
 import { type Fault, WEB_PAGE } from "./faults.ts";
 import {

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import fc from "../support/fast-check.ts";
+import fc from "../../testkit/support/fast-check.ts";
 import { node, service, serviceCidr, slice } from "./example-objects.ts";
 import { type Fault, WEB_PAGE } from "./faults.ts";
 import { type Lifetime, settled, startSource } from "./source-under-test.ts";

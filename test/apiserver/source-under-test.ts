@@ -1,11 +1,11 @@
 /** An API source at a test API server, with time running faster and everything it says and delivers kept. */
 import { setTimeout as sleep } from "node:timers/promises";
-import { createApiClient } from "../../src/cluster/apiserver/api-client.ts";
+import { type Clock, sleepWith, systemClock } from "../../src/async/clock.ts";
 import { type ApiSourceOptions, createApiSource } from "../../src/cluster/apiserver/api-source.ts";
-import type { ClientConfig } from "../../src/cluster/apiserver/client-config.ts";
+import { createApiClient } from "../../src/cluster/apiserver/connection/api-client.ts";
+import type { ClientConfig } from "../../src/cluster/apiserver/connection/client-config.ts";
 import { type RecordingLog, recordingLog } from "../../src/cluster/apiserver/testing/recording-log.ts";
 import type { ObjectKind } from "../../src/cluster/object-source.ts";
-import { type Clock, sleepWith, systemClock } from "../../src/sync/clock.ts";
 import { RecordingSink } from "./recording-sink.ts";
 import { TestApiServer } from "./test-api-server.ts";
 

@@ -1,8 +1,8 @@
 /** `npm run attack`: everything that once stopped the program, done to a fresh build, with figures. Needs root. */
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
+import type { ProxyDaemon } from "../../testkit/support/proxy-daemon.ts";
 import { faultNode } from "../kernel/faults/fault-node.ts";
-import type { ProxyDaemon } from "../support/proxy-daemon.ts";
 import type { Probe } from "./attackers.ts";
 import { type AttackedMode, askForDebugger, holdIdleConnections, pipelineUnread, victim } from "./stop-it.ts";
 

@@ -1,9 +1,9 @@
 /** What once stopped the program does not. `npm run attack` shows the figures. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { PATIENCE } from "../../testkit/support/patience.ts";
+import { kernelSkip } from "../../testkit/support/topology.ts";
 import { faultNode } from "../kernel/faults/fault-node.ts";
-import { PATIENCE } from "../support/patience.ts";
-import { kernelSkip } from "../support/topology.ts";
 import { askForDebugger, holdIdleConnections, pipelineUnread, victim } from "./stop-it.ts";
 
 /** Beside what the machine itself is late: other tests run here. */

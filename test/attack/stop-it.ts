@@ -1,9 +1,9 @@
 /** Everything that is known to have stopped the program once, done to a fresh daemon. */
 import { readFileSync } from "node:fs";
-import type { NetworkNamespace } from "../../src/demo/network-namespace.ts";
 import { signalChild } from "../../src/kernel/child-process.ts";
+import type { NetworkNamespace } from "../../testkit/net/network-namespace.ts";
+import { ProxyDaemon } from "../../testkit/support/proxy-daemon.ts";
 import { daemonOptions } from "../kernel/faults/fault-node.ts";
-import { ProxyDaemon } from "../support/proxy-daemon.ts";
 import { Attacker, type Probe } from "./attackers.ts";
 
 const HEALTH_CHECK_PORT = 32_100;

@@ -74,7 +74,6 @@ describe("the command line", { concurrency: 2 }, () => {
         'Error: invalid argument "maybe" for "--cleanup" flag: strconv.ParseBool: parsing "maybe": invalid syntax',
       ],
       [["render", "--familly=ipv4"], "Error: unknown flag: --familly"],
-      [["demo", "--manifest=x"], "demo: unknown flag: --manifest"],
       [["surprise"], 'Error: "kube-proxy" does not take any arguments, got ["surprise"]'],
     ];
     for (const [args, first] of cases) {

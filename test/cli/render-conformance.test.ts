@@ -4,11 +4,11 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { COUNTERS } from "../../src/backends/iptables/plan-options.ts";
-import { JUMP_RULES } from "../../src/backends/iptables/plan-static.ts";
 import { render } from "../../src/cli/render.ts";
-import { MemoryIptables } from "../../src/kernel/iptables/memory-iptables.ts";
+import { COUNTERS } from "../../src/dataplane/iptables/plan-options.ts";
+import { JUMP_RULES } from "../../src/dataplane/shared/iptables-rules/top-level-rules.ts";
 import { ruleArguments } from "../../src/kernel/iptables/rule-text.ts";
+import { MemoryIptables } from "../../testkit/fakes/iptables/memory-iptables.ts";
 import { canonicalIptables } from "../conformance/canonical-iptables.ts";
 import { caseFile, caseNames, caseState } from "../conformance/conformance-case.ts";
 

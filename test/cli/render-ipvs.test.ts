@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { render } from "../../src/cli/render.ts";
-import { netnsFor, netnsSkip } from "../support/netns.ts";
+import { netnsFor, netnsSkip } from "../../testkit/support/netns.ts";
 
 const NODE = {
   apiVersion: "v1",

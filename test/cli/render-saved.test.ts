@@ -11,11 +11,11 @@ import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { RENDER_USAGE, render } from "../../src/cli/render.ts";
-import type { NetworkNamespace } from "../../src/demo/network-namespace.ts";
+import type { NetworkNamespace } from "../../testkit/net/network-namespace.ts";
+import { ProxyDaemon } from "../../testkit/support/proxy-daemon.ts";
+import { kernelSkip } from "../../testkit/support/topology.ts";
 import { caseState } from "../conformance/conformance-case.ts";
 import { conformanceNode } from "../conformance/conformance-node.ts";
-import { ProxyDaemon } from "../support/proxy-daemon.ts";
-import { kernelSkip } from "../support/topology.ts";
 
 const run = promisify(execFile);
 const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));

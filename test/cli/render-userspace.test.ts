@@ -7,7 +7,7 @@ import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { UsageError } from "../../src/cli/exit.ts";
 import { render } from "../../src/cli/render.ts";
-import { MemoryIptables } from "../../src/kernel/iptables/memory-iptables.ts";
+import { MemoryIptables } from "../../testkit/fakes/iptables/memory-iptables.ts";
 
 const EXAMPLES = fileURLToPath(new URL("../../examples", import.meta.url));
 

@@ -5,10 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { COUNTERS } from "../../src/backends/iptables/plan-options.ts";
 import { UsageError } from "../../src/cli/exit.ts";
 import { render } from "../../src/cli/render.ts";
-import { MemoryIptables } from "../../src/kernel/iptables/memory-iptables.ts";
+import { COUNTERS } from "../../src/dataplane/iptables/plan-options.ts";
+import { MemoryIptables } from "../../testkit/fakes/iptables/memory-iptables.ts";
 
 const EXAMPLES = fileURLToPath(new URL("../../examples", import.meta.url));
 const NODE_A = ["--hostname-override", "node-a", "--mode", "iptables", "--family", "ipv4"];

@@ -1,6 +1,6 @@
 /** The node that the cases were captured on. */
-import { NetworkNamespace } from "../../src/demo/network-namespace.ts";
-import { newRunName } from "../../src/demo/run-name.ts";
+import { NetworkNamespace } from "../../testkit/net/network-namespace.ts";
+import { newRunName } from "../../testkit/net/run-name.ts";
 
 /** Bare but for what the cases' README lists. Remove it. */
 export async function conformanceNode(name: string): Promise<NetworkNamespace> {

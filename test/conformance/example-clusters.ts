@@ -1,7 +1,7 @@
 /** The two worked examples of reference iptables.md §16 and §17, as model values. */
 import assert from "node:assert/strict";
-import type { PlanConfig, PlanFacts } from "../../src/backends/iptables/plan-options.ts";
 import type { Protocol } from "../../src/cluster/objects.ts";
+import type { PlanConfig, PlanFacts } from "../../src/dataplane/iptables/plan-options.ts";
 import type { Endpoint } from "../../src/model/endpoint.ts";
 import type { ServicePort } from "../../src/model/service-port.ts";
 import { servicePortName } from "../../src/model/service-port-name.ts";

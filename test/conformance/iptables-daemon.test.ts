@@ -4,8 +4,8 @@
  */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ProxyDaemon } from "../support/proxy-daemon.ts";
-import { kernelSkip } from "../support/topology.ts";
+import { ProxyDaemon } from "../../testkit/support/proxy-daemon.ts";
+import { kernelSkip } from "../../testkit/support/topology.ts";
 import { canonicalIptables } from "./canonical-iptables.ts";
 import { caseFile, caseNames, caseState } from "./conformance-case.ts";
 import { conformanceNode } from "./conformance-node.ts";

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { fullPayload } from "../../src/backends/iptables/payload.ts";
-import { planServicePort } from "../../src/backends/iptables/plan-service-port.ts";
-import { planStatic } from "../../src/backends/iptables/plan-static.ts";
-import { spellPlan } from "../../src/backends/iptables/port-rules.ts";
+import { planServicePort } from "../../src/dataplane/iptables/plan-service-port.ts";
+import { planStatic } from "../../src/dataplane/iptables/plan-static.ts";
+import { fullPayload } from "../../src/dataplane/shared/iptables-rules/payload.ts";
+import { spellPlan } from "../../src/dataplane/shared/iptables-rules/port-rules.ts";
 import { type ExampleCluster, ipv4Example, ipv6Example } from "./example-clusters.ts";
 
 function payloadText({ config, facts, ports }: ExampleCluster): string {

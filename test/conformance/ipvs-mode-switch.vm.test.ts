@@ -4,10 +4,10 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { NetworkNamespace } from "../../src/demo/network-namespace.ts";
+import type { NetworkNamespace } from "../../testkit/net/network-namespace.ts";
+import { hasNftables } from "../../testkit/support/kernel-modules.ts";
+import { ProxyDaemon } from "../../testkit/support/proxy-daemon.ts";
 import { traitsOf } from "../kernel/flows/modes.ts";
-import { hasNftables } from "../support/kernel-modules.ts";
-import { ProxyDaemon } from "../support/proxy-daemon.ts";
 import { canonicalIptables } from "./canonical-iptables.ts";
 import { caseFile, caseState, SERVICE_CIDR_OBJECT } from "./conformance-case.ts";
 import { conformanceNode } from "./conformance-node.ts";

@@ -1,8 +1,8 @@
 /** A node changes its mode in place: the next daemon finds the other mode's rules, and leaves only its own. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ProxyDaemon } from "../support/proxy-daemon.ts";
-import { kernelSkip } from "../support/topology.ts";
+import { ProxyDaemon } from "../../testkit/support/proxy-daemon.ts";
+import { kernelSkip } from "../../testkit/support/topology.ts";
 import { canonicalIptables } from "./canonical-iptables.ts";
 import { canonicalNftables } from "./canonical-nftables.ts";
 import { caseFile, caseState, SERVICE_CIDR_OBJECT } from "./conformance-case.ts";

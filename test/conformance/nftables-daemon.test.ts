@@ -4,9 +4,9 @@
  */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { NetworkNamespace } from "../../src/demo/network-namespace.ts";
-import { ProxyDaemon } from "../support/proxy-daemon.ts";
-import { kernelSkip } from "../support/topology.ts";
+import type { NetworkNamespace } from "../../testkit/net/network-namespace.ts";
+import { ProxyDaemon } from "../../testkit/support/proxy-daemon.ts";
+import { kernelSkip } from "../../testkit/support/topology.ts";
 import { canonicalNftText } from "./canonical-nft-text.ts";
 import { canonicalNftables } from "./canonical-nftables.ts";
 import { caseFile, caseNames, caseState, SERVICE_CIDR_OBJECT } from "./conformance-case.ts";

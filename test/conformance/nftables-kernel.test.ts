@@ -5,14 +5,14 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, before, test } from "node:test";
-import { NftablesBackend } from "../../src/backends/nftables/backend.ts";
-import { type NftablesClient, openNftables } from "../../src/kernel/netlink/nftables/nftables-client.ts";
+import { NftablesBackend } from "../../src/dataplane/nftables/backend.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../../src/kernel/nftables/netlink-nftables.ts";
 import { LAYOUTS } from "../../src/kernel/nftables/netlink-values.ts";
+import { type NftablesClient, openNftables } from "../../src/kernel/nftables/wire/nftables-client.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import { nodePortIPs } from "../../src/model/node-port-addresses.ts";
 import { familyOf, type IpFamily } from "../../src/net/ip.ts";
-import { inNetns } from "../support/in-netns.ts";
+import { inNetns } from "../../testkit/support/in-netns.ts";
 import { canonicalNftText } from "./canonical-nft-text.ts";
 import { canonicalNftables } from "./canonical-nftables.ts";
 import { caseFile, caseModel, caseNames } from "./conformance-case.ts";

@@ -4,10 +4,10 @@
  * the numbers in the names of anonymous sets, and this program's marks on its rules.
  */
 import { inspect } from "node:util";
-import { NFT_SET_ANONYMOUS } from "../../src/kernel/netlink/nftables/constants.ts";
-import type { NftExpression } from "../../src/kernel/netlink/nftables/expressions.ts";
-import type { NftablesClient } from "../../src/kernel/netlink/nftables/nftables-client.ts";
-import { commentOf } from "../../src/kernel/netlink/nftables/userdata.ts";
+import { NFT_SET_ANONYMOUS } from "../../src/kernel/nftables/wire/constants.ts";
+import type { NftExpression } from "../../src/kernel/nftables/wire/expressions.ts";
+import type { NftablesClient } from "../../src/kernel/nftables/wire/nftables-client.ts";
+import { commentOf } from "../../src/kernel/nftables/wire/userdata.ts";
 
 /** @returns a line per object, sorted but for the rules of a chain; nothing when there is no table. */
 export async function rawTable(client: NftablesClient, nfproto: number, table: string): Promise<string> {

@@ -1,9 +1,9 @@
 /** kube-proxy as the image's container, in a network namespace. */
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { NetworkNamespace } from "../../src/demo/network-namespace.ts";
-import { startProber } from "../../src/demo/prober-process.ts";
 import { signalChild } from "../../src/kernel/child-process.ts";
+import type { NetworkNamespace } from "../../testkit/net/network-namespace.ts";
+import { startProber } from "../../testkit/net/prober-process.ts";
 import { type ContainerMounts, type Image, inContainer } from "./image-under-test.ts";
 
 /** Generous: two noisy cores. */

@@ -2,7 +2,7 @@
 import { accessSync, constants, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { runCommand } from "../../src/demo/run-command.ts";
+import { runCommand } from "../../testkit/net/run-command.ts";
 import { ensureLocalBases } from "./local-bases.ts";
 
 const CHECKOUT = fileURLToPath(new URL("../../", import.meta.url));

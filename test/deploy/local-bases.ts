@@ -4,7 +4,7 @@
  */
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { runCommand } from "../../src/demo/run-command.ts";
+import { runCommand } from "../../testkit/net/run-command.ts";
 
 const NPM_VERSION = "11.19.1";
 

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { parse, stringify } from "yaml";
-import { CommandError, runCommand } from "../../src/demo/run-command.ts";
+import { CommandError, runCommand } from "../../testkit/net/run-command.ts";
 import { anchorsOf, CHECKOUT } from "../docs/markdown.ts";
 import { readMetricsDocument } from "../metrics/metrics-document.ts";
 import { promqlFaults } from "../metrics/promql.ts";

@@ -4,7 +4,7 @@ import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writ
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { runCommand } from "../../src/demo/run-command.ts";
+import { runCommand } from "../../testkit/net/run-command.ts";
 import { CHECKOUT } from "../docs/markdown.ts";
 
 const LIMIT = { timeoutMs: 240_000 };

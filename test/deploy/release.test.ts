@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { parse } from "yaml";
-import { runCommand } from "../../src/demo/run-command.ts";
+import { runCommand } from "../../testkit/net/run-command.ts";
 import { CHECKOUT, proseLines } from "../docs/markdown.ts";
 
 const read = (path: string, root = CHECKOUT) => readFileSync(join(root, path), "utf8");

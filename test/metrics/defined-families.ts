@@ -1,10 +1,11 @@
 /** Every family that the program can define, in whatever mode, told by the code that defines them. */
-import { createLastHeard } from "../../src/cluster/apiserver/last-heard.ts";
-import { createRestMetrics } from "../../src/cluster/apiserver/rest-metrics.ts";
+
+import { systemClock } from "../../src/async/clock.ts";
+import { createRestMetrics } from "../../src/cluster/apiserver/connection/rest-metrics.ts";
+import { createLastHeard } from "../../src/cluster/apiserver/watch/last-heard.ts";
 import { MODES } from "../../src/dataplane/registry.ts";
-import { createFamilies, type FamilyOptions, type MetricFamilies } from "../../src/server/metric-families.ts";
-import { createMetrics } from "../../src/server/metrics.ts";
-import { systemClock } from "../../src/sync/clock.ts";
+import { createFamilies, type FamilyOptions, type MetricFamilies } from "../../src/server/metrics/metric-families.ts";
+import { createMetrics } from "../../src/server/metrics/metrics.ts";
 import type { MetricFamily } from "./metrics-document.ts";
 
 export async function definedFamilies(): Promise<readonly MetricFamily[]> {

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Family, parseMetrics } from "../../src/server/testing/metrics-text.ts";
+import { inNetns } from "../../testkit/support/in-netns.ts";
 import { startApiDaemon, startClusterServer } from "../apiserver/api-daemon.ts";
 import { CONFIG_CONF } from "../apiserver/kubeadm-files.ts";
-import { inNetns } from "../support/in-netns.ts";
 import { type DocumentedFamily, readMetricsDocument } from "./metrics-document.ts";
 
 const document = readMetricsDocument();

@@ -6,7 +6,7 @@
 import type { EndpointRecord, EndpointSliceRecord, ServiceRecord } from "../../src/cluster/objects.ts";
 import { makeEndpointRecord, makeService, makeSlice } from "../../src/model/testing/records.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
-import fc from "../support/fast-check.ts";
+import fc from "../../testkit/support/fast-check.ts";
 
 export const NODE_NAME = "node-a";
 export const ZONES = [undefined, "zone-1", "zone-2"] as const;

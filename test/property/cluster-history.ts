@@ -1,10 +1,10 @@
 /** A history of one address family: the objects as a source holds them, the model, the backend, and what must be there. */
-import { IptablesBackend } from "../../src/backends/iptables/backend.ts";
-import { COUNTERS, type PlanConfig } from "../../src/backends/iptables/plan-options.ts";
+
 import type { ObjectEvent } from "../../src/cluster/object-source.ts";
 import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../../src/cluster/objects.ts";
+import { IptablesBackend } from "../../src/dataplane/iptables/backend.ts";
+import { COUNTERS, type PlanConfig } from "../../src/dataplane/iptables/plan-options.ts";
 import type { Iptables } from "../../src/kernel/iptables/iptables.ts";
-import { MemoryIptables } from "../../src/kernel/iptables/memory-iptables.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import type { NodePortIPs } from "../../src/model/node-port-addresses.ts";
 import { ProxyState } from "../../src/model/proxy-state.ts";
@@ -12,6 +12,7 @@ import type { ServicePortName } from "../../src/model/service-port-name.ts";
 import { ip } from "../../src/model/testing/records.ts";
 import type { Cidr, IpFamily } from "../../src/net/ip.ts";
 import type { SyncOutcome } from "../../src/sync/backend.ts";
+import { MemoryIptables } from "../../testkit/fakes/iptables/memory-iptables.ts";
 import { NODE_NAME, type Step } from "./cluster-arbitrary.ts";
 
 /** What varies among histories but not within one. */

@@ -1,7 +1,7 @@
 /** The in-memory kernel with faults: it refuses the rules of one service, as a broken match or a full table would. */
 import { type Iptables, IptablesRestoreError, type IptablesTable } from "../../src/kernel/iptables/iptables.ts";
-import type { MemoryIptables } from "../../src/kernel/iptables/memory-iptables.ts";
-import { storedRule } from "../../src/kernel/iptables/memory-restore.ts";
+import type { MemoryIptables } from "../../testkit/fakes/iptables/memory-iptables.ts";
+import { storedRule } from "../../testkit/fakes/iptables/memory-restore.ts";
 
 /** Rules that are refused from now on. What the kernel already has stays. */
 export interface Refusal {

@@ -6,12 +6,12 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isServiceChain, servicePortChains } from "../../src/backends/iptables/chain-names.ts";
-import { STATIC_RULES } from "../../src/backends/iptables/transactions.ts";
-import { MemoryIptables } from "../../src/kernel/iptables/memory-iptables.ts";
+import { isServiceChain, servicePortChains } from "../../src/dataplane/shared/iptables-rules/chain-names.ts";
+import { STATIC_RULES } from "../../src/dataplane/shared/iptables-rules/transactions.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
 import type { SyncFailure } from "../../src/sync/backend.ts";
-import fc, { historyRuns } from "../support/fast-check.ts";
+import { MemoryIptables } from "../../testkit/fakes/iptables/memory-iptables.ts";
+import fc, { historyRuns } from "../../testkit/support/fast-check.ts";
 import { type Step, stepArbitrary } from "./cluster-arbitrary.ts";
 import { ClusterHistory, COUNTER_NAMES, type HistoryOptions } from "./cluster-history.ts";
 import { ruleDifferences, rulesOfOwner, withEndpointChains } from "./comparable-rules.ts";

@@ -5,8 +5,8 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import { NODE_IPS } from "../../src/backends/ipvs/testing/memory-node.ts";
-import { type IpvsKernel, type NodeState, readNodeState } from "../../src/backends/ipvs/testing/node-state.ts";
+import { NODE_IPS } from "../../src/dataplane/ipvs/testing/memory-node.ts";
+import { type IpvsKernel, type NodeState, readNodeState } from "../../src/dataplane/ipvs/testing/node-state.ts";
 import { openIpset } from "../../src/kernel/ipset/netlink-ipset.ts";
 import { createIptables } from "../../src/kernel/iptables/exec-iptables.ts";
 import { openIpvs } from "../../src/kernel/ipvs/open-ipvs.ts";
@@ -14,8 +14,8 @@ import { execProcess } from "../../src/kernel/process.ts";
 import { openLinks } from "../../src/kernel/route/netlink-links.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import type { IpAddress, IpFamily } from "../../src/net/ip.ts";
-import fc, { historyRuns } from "../support/fast-check.ts";
-import { inNetns } from "../support/in-netns.ts";
+import fc, { historyRuns } from "../../testkit/support/fast-check.ts";
+import { inNetns } from "../../testkit/support/in-netns.ts";
 import { stepArbitrary } from "./cluster-arbitrary.ts";
 import { IpvsHistory } from "./ipvs-history.ts";
 

@@ -7,10 +7,10 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { GRACE_PERIOD_MS } from "../../src/backends/ipvs/graceful-termination.ts";
-import { SET_IDS, setName } from "../../src/backends/ipvs/names.ts";
-import type { NodeState } from "../../src/backends/ipvs/testing/node-state.ts";
-import fc, { historyRuns } from "../support/fast-check.ts";
+import { GRACE_PERIOD_MS } from "../../src/dataplane/ipvs/graceful-termination.ts";
+import { SET_IDS, setName } from "../../src/dataplane/ipvs/names.ts";
+import type { NodeState } from "../../src/dataplane/ipvs/testing/node-state.ts";
+import fc, { historyRuns } from "../../testkit/support/fast-check.ts";
 import { type Step, stepArbitrary } from "./cluster-arbitrary.ts";
 import { IpvsHistory } from "./ipvs-history.ts";
 

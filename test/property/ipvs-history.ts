@@ -1,8 +1,9 @@
 /** A history of one address family in the ipvs mode: objects, model, and the backend on a kernel in memory. */
-import { BackendRig, type BackendRigOptions } from "../../src/backends/ipvs/testing/backend-rig.ts";
-import { MemoryNode } from "../../src/backends/ipvs/testing/memory-node.ts";
-import type { NodeState } from "../../src/backends/ipvs/testing/node-state.ts";
+
 import type { EndpointSliceRecord, ServiceRecord } from "../../src/cluster/objects.ts";
+import { BackendRig, type BackendRigOptions } from "../../src/dataplane/ipvs/testing/backend-rig.ts";
+import { MemoryNode } from "../../src/dataplane/ipvs/testing/memory-node.ts";
+import type { NodeState } from "../../src/dataplane/ipvs/testing/node-state.ts";
 import { type RealServerKey, type VirtualServerKey, virtualServerText } from "../../src/kernel/ipvs/ipvs.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import { ProxyState } from "../../src/model/proxy-state.ts";

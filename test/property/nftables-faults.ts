@@ -1,10 +1,10 @@
 /** Faults for histories of the nftables mode: refused rules, foreign hands, and a ruleset that changes while it is read. */
 
-import { isServiceChain, portTextOf } from "../../src/backends/nftables/names.ts";
+import { isServiceChain, portTextOf } from "../../src/dataplane/nftables/names.ts";
 import type { NftErrorCode, NftOperation } from "../../src/kernel/nftables/nftables.ts";
 import type { NftElement } from "../../src/kernel/nftables/ruleset.ts";
 import { type ForeignCommand, foreignInMemory } from "../../src/kernel/nftables/testing/foreign-hand.ts";
-import fc from "../support/fast-check.ts";
+import fc from "../../testkit/support/fast-check.ts";
 import type { NftablesHistory } from "./nftables-history.ts";
 
 export interface Refusal {

@@ -5,11 +5,11 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, before, describe, test } from "node:test";
-import { BackendRig } from "../../src/backends/nftables/testing/backend-rig.ts";
+import { BackendRig } from "../../src/dataplane/nftables/testing/backend-rig.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../../src/kernel/nftables/netlink-nftables.ts";
+import fc, { historyRuns } from "../../testkit/support/fast-check.ts";
+import { inNetns } from "../../testkit/support/in-netns.ts";
 import { canonicalNftables } from "../conformance/canonical-nftables.ts";
-import fc, { historyRuns } from "../support/fast-check.ts";
-import { inNetns } from "../support/in-netns.ts";
 import { type Step, stepArbitrary } from "./cluster-arbitrary.ts";
 import { NftablesHistory } from "./nftables-history.ts";
 

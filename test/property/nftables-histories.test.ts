@@ -6,13 +6,13 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { portTextOf } from "../../src/backends/nftables/names.ts";
-import { operationText } from "../../src/backends/nftables/testing/backend-rig.ts";
-import type { MemoryNftKernel } from "../../src/kernel/nftables/memory-nftables.ts";
+import { portTextOf } from "../../src/dataplane/nftables/names.ts";
+import { operationText } from "../../src/dataplane/nftables/testing/backend-rig.ts";
 import type { NftTableContent } from "../../src/kernel/nftables/nftables.ts";
 import { elementKey } from "../../src/kernel/nftables/ruleset.ts";
+import type { MemoryNftKernel } from "../../testkit/fakes/nftables/memory-nftables.ts";
+import fc, { historyRuns } from "../../testkit/support/fast-check.ts";
 import { canonicalNftables } from "../conformance/canonical-nftables.ts";
-import fc, { historyRuns } from "../support/fast-check.ts";
 import { type Step, stepArbitrary } from "./cluster-arbitrary.ts";
 import {
   type Fault,

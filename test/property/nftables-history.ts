@@ -1,6 +1,7 @@
 /** A history of one address family in the nftables mode: objects, model, and the backend on a kernel in memory. */
-import { BackendRig, type BackendRigOptions } from "../../src/backends/nftables/testing/backend-rig.ts";
+
 import type { EndpointSliceRecord, ServiceRecord } from "../../src/cluster/objects.ts";
+import { BackendRig, type BackendRigOptions } from "../../src/dataplane/nftables/testing/backend-rig.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import { ProxyState } from "../../src/model/proxy-state.ts";
 import { ip } from "../../src/model/testing/records.ts";

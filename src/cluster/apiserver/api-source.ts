@@ -1,13 +1,14 @@
 /** The API server as a source of cluster objects. */
+
+import type { Clock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";
-import type { Clock } from "../../sync/clock.ts";
 import type { ObjectKind, ObjectKinds, ObjectSink, ObjectSource } from "../object-source.ts";
-import type { EventSubject } from "./event-object.ts";
-import type { OnHeard } from "./last-heard.ts";
-import { Recovery } from "./recovery.ts";
-import { Reflector, type ReflectorTimes } from "./reflector.ts";
-import { CLUSTER_RESOURCES, nodeResource, type WatchedResource } from "./resources.ts";
-import type { Transport } from "./transport.ts";
+import type { Transport } from "./connection/transport.ts";
+import type { EventSubject } from "./events/event-object.ts";
+import type { OnHeard } from "./watch/last-heard.ts";
+import { Recovery } from "./watch/recovery.ts";
+import { Reflector, type ReflectorTimes } from "./watch/reflector.ts";
+import { CLUSTER_RESOURCES, nodeResource, type WatchedResource } from "./watch/resources.ts";
 
 export interface ApiSourceOptions {
   readonly transport: Transport;

@@ -1,11 +1,12 @@
 /** The API server as the cluster. */
-export { type ApiClient, type ApiClientOptions, createApiClient } from "./api-client.ts";
+
 export { type ApiSourceOptions, createApiSource } from "./api-source.ts";
-export { type ClientConfig, ClientConfigError } from "./client-config.ts";
-export type { EventFacts, EventSubject } from "./event-object.ts";
-export { createEventRecorder } from "./events.ts";
-export { createLastHeard } from "./last-heard.ts";
-export { loadClientConfig } from "./load-client-config.ts";
-export { WATCHED_PLURALS } from "./resources.ts";
-export { createRestMetrics } from "./rest-metrics.ts";
-export type { RestObserver } from "./transport.ts";
+export { type ApiClient, type ApiClientOptions, createApiClient } from "./connection/api-client.ts";
+export { type ClientConfig, ClientConfigError } from "./connection/client-config.ts";
+export { loadClientConfig } from "./connection/load-client-config.ts";
+export { createRestMetrics } from "./connection/rest-metrics.ts";
+export type { RestObserver } from "./connection/transport.ts";
+export type { EventFacts, EventSubject } from "./events/event-object.ts";
+export { createEventRecorder } from "./events/events.ts";
+export { createLastHeard } from "./watch/last-heard.ts";
+export { WATCHED_PLURALS } from "./watch/resources.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { appendFileSync, chmodSync, mkdirSync, renameSync, symlinkSync, truncateSync, utimesSync } from "node:fs";
 import { test } from "node:test";
-import fc from "../../../test/support/fast-check.ts";
+import fc from "../../../testkit/support/fast-check.ts";
 import { ManifestFolder } from "./manifest-folder.ts";
 import { readManifests } from "./read-manifests.ts";
 import {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "../../../test/support/fast-check.ts";
+import fc from "../../../testkit/support/fast-check.ts";
 import { parseManifest } from "./parse-manifest.ts";
 import { formatManifestProblem } from "./problem.ts";
 import { serviceYaml, sliceYaml } from "./testing/manifest-bench.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "../../../test/support/fast-check.ts";
+import fc from "../../../testkit/support/fast-check.ts";
 import { isCutOff, outlineOf } from "./text-outline.ts";
 
 const cut = (before: string, now: string): boolean => isCutOff(outlineOf(before), outlineOf(now));

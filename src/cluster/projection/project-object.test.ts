@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "../../../test/support/fast-check.ts";
+import fc from "../../../testkit/support/fast-check.ts";
 import { formatProblem } from "./findings.ts";
 import { projectEndpointSlice, projectEndpoints, projectNode, projectService, projectServiceCidr } from "./index.ts";
 import { flattenLists, projectObject } from "./project-object.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { silentLogger } from "../../logging/logger.ts";
-import { createMetrics, type ProxyMetrics } from "../../server/metrics.ts";
+import { createMetrics, type ProxyMetrics } from "../../server/metrics/metrics.ts";
 import { type Family, parseMetrics } from "../../server/testing/metrics-text.ts";
 import { defineNfacctMetrics } from "./metrics.ts";
 

@@ -1,9 +1,10 @@
 /** The measurements of the iptables mode (reference iptables.md §14). */
-import type { IptablesMetrics } from "../../backends/iptables/backend.ts";
+
 import type { Logger } from "../../logging/logger.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { MetricFamilies } from "../../server/metric-families.ts";
+import type { MetricFamilies } from "../../server/metrics/metric-families.ts";
 import { defineRestoreMetrics, defineRuleCountMetrics } from "../shared/iptables-metrics.ts";
+import type { IptablesMetrics } from "./backend.ts";
 
 /** Packet count of an nfacct object; `undefined` or a rejection when it cannot be read. */
 export type ReadNfacct = (objectName: string) => number | undefined | Promise<number | undefined>;

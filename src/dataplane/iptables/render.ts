@@ -1,7 +1,8 @@
 /** `kube-proxy render` in iptables mode: the input of iptables-restore, what iptables-save prints, or the plan as data. */
-import { planData, planIptables, planOfService, restoreInput, savedInput } from "../../inspect/iptables-plan.ts";
+
 import { type ModeRenderer, planAsData, toolName } from "../rendering.ts";
 import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
+import { planData, planIptables, planOfService, restoreInput, savedInput } from "./cluster-plan.ts";
 
 export const renderIptables: ModeRenderer = async (node, request) => {
   const { family, nodePortAddresses } = node;

@@ -1,7 +1,5 @@
 /** The iptables mode, put together from the host's tools: reference iptables.md §12. */
-import { IptablesBackend } from "../../backends/iptables/backend.ts";
-import { CHAINS } from "../../backends/iptables/chain-names.ts";
-import { cleanUpIptables } from "../../backends/iptables/cleanup.ts";
+
 import { monitorCanaries } from "../../kernel/iptables/canary-monitor.ts";
 import { createIptables, isIptablesPresent } from "../../kernel/iptables/exec-iptables.ts";
 import { openNfacct } from "../../kernel/nfacct/netlink-nfacct.ts";
@@ -9,9 +7,12 @@ import { fileSysctls, type Sysctls } from "../../kernel/sysctl.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { FamilyContext, ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
+import { CHAINS } from "../shared/iptables-rules/chain-names.ts";
+import { cleanUpIptables } from "../shared/iptables-rules/remove-rules.ts";
 import { iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
 import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
 import { nodePortDestinations } from "../shared/node-port-destinations.ts";
+import { IptablesBackend } from "./backend.ts";
 import { defineIptablesMetrics, defineNfacctMetrics } from "./metrics.ts";
 
 const ROUTE_LOCALNET = "net/ipv4/conf/all/route_localnet";

@@ -1,4 +1,7 @@
 /** `kube-proxy render` in ipvs mode: the input of the four tools that could do it, or the plan as data. */
+
+import { type ModeRenderer, planAsData, type Rendered, toolName } from "../rendering.ts";
+import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
 import {
   allInputs,
   ipInput,
@@ -8,9 +11,7 @@ import {
   planData,
   planIpvs,
   savedInput,
-} from "../../inspect/ipvs-plan.ts";
-import { type ModeRenderer, planAsData, type Rendered, toolName } from "../rendering.ts";
-import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
+} from "./cluster-plan.ts";
 import { schedulerOf } from "./config.ts";
 
 export const renderIpvs: ModeRenderer = async (node, request) => {

@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { inNetns } from "../../../test/support/in-netns.ts";
-import { skipWithoutIpvs } from "../../../test/support/kernel-modules.ts";
+import { inNetns } from "../../../testkit/support/in-netns.ts";
+import { skipWithoutIpvs } from "../../../testkit/support/kernel-modules.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
 import { ipvsRuntime } from "./runtime.ts";
 

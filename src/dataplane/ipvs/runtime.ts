@@ -2,10 +2,7 @@
  * The ipvs mode, put together from the kernel's netlink interfaces and the host's iptables tools; no `ipvsadm`, `ipset` or
  * `ip` program is needed. Reference legacy-modes.md §2.1, §2.10.
  */
-import { IpvsBackend } from "../../backends/ipvs/backend.ts";
-import { cleanUpIpvs } from "../../backends/ipvs/cleanup.ts";
-import { setIpvsSysctls, setSysctls, setTimeouts } from "../../backends/ipvs/node-settings.ts";
-import { probeScheduler } from "../../backends/ipvs/scheduler-probe.ts";
+
 import type { Ipset } from "../../kernel/ipset/ipset.ts";
 import { openIpset } from "../../kernel/ipset/netlink-ipset.ts";
 import { createIptables, isIptablesPresent } from "../../kernel/iptables/exec-iptables.ts";
@@ -22,7 +19,11 @@ import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { defineRestoreMetrics } from "../shared/iptables-metrics.ts";
 import { iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
 import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
+import { IpvsBackend } from "./backend.ts";
+import { cleanUpIpvs } from "./cleanup.ts";
 import { schedulerOf } from "./config.ts";
+import { setIpvsSysctls, setSysctls, setTimeouts } from "./node-settings.ts";
+import { probeScheduler } from "./scheduler-probe.ts";
 
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createMetrics } from "../../server/metrics.ts";
+import { createMetrics } from "../../server/metrics/metrics.ts";
 import { parseMetrics } from "../../server/testing/metrics-text.ts";
 import { defineNftablesMetrics } from "./metrics.ts";
 

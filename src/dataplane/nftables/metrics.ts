@@ -1,7 +1,8 @@
 /** The measurements that only the nftables mode makes (reference nftables.md §12). */
-import type { NftablesMetrics } from "../../backends/nftables/backend.ts";
+
 import type { IpFamily } from "../../net/ip.ts";
-import type { MetricFamilies } from "../../server/metric-families.ts";
+import type { MetricFamilies } from "../../server/metrics/metric-families.ts";
+import type { NftablesMetrics } from "./backend.ts";
 
 /** Defines the families and gives the function that makes the object of one IP family. */
 export function defineNftablesMetrics(families: MetricFamilies): (family: IpFamily) => NftablesMetrics {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { beforeEach, test } from "node:test";
-import { inNetns } from "../../../test/support/in-netns.ts";
+import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
 import { nftablesRuntime } from "./runtime.ts";
 

@@ -1,6 +1,5 @@
 /** The nftables mode, put together from the kernel's netlink interface; no `nft` program is needed: reference nftables.md §9, §10. */
-import { NftablesBackend } from "../../backends/nftables/backend.ts";
-import { TABLE } from "../../backends/nftables/names.ts";
+
 import { isAtLeast, kernelRelease, parseKernelVersion } from "../../kernel/kernel-version.ts";
 import { probeKernel } from "../../kernel/nftables/kernel-probe.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../../kernel/nftables/netlink-nftables.ts";
@@ -13,7 +12,9 @@ import type { IpFamily } from "../../net/ip.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
 import { nodePortDestinations } from "../shared/node-port-destinations.ts";
+import { NftablesBackend } from "./backend.ts";
 import { defineNftablesMetrics } from "./metrics.ts";
+import { TABLE } from "./names.ts";
 
 const FAMILIES: Readonly<Record<IpFamily, NftFamily>> = { IPv4: "ip", IPv6: "ip6" };
 /** Upstream's, though it only stood for a recent enough `nft` program: older kernels have not been tried. */

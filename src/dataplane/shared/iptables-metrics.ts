@@ -1,6 +1,6 @@
 /** What several modes that program iptables measure, under upstream's names (reference iptables.md §14). */
 import type { IpFamily } from "../../net/ip.ts";
-import type { MetricFamilies } from "../../server/metric-families.ts";
+import type { MetricFamilies } from "../../server/metrics/metric-families.ts";
 
 /** Refused writes of one IP family. */
 export interface RestoreMetrics {

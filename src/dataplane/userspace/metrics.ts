@@ -1,6 +1,6 @@
 /** The measurements that only the userspace mode makes; upstream's had none. */
 import type { IpFamily } from "../../net/ip.ts";
-import type { MetricFamilies } from "../../server/metric-families.ts";
+import type { MetricFamilies } from "../../server/metrics/metric-families.ts";
 
 /** What the userspace mode reports for one family. */
 export interface UserspaceMetrics {

@@ -1,6 +1,7 @@
 /** `kube-proxy render` in userspace mode: the input of iptables-restore, what iptables-save prints, or the plan as data. */
-import { planData, planOfService, planUserspace, restoreInput, savedInput } from "../../inspect/userspace-plan.ts";
+
 import { type ModeRenderer, planAsData, toolName } from "../rendering.ts";
+import { planData, planOfService, planUserspace, restoreInput, savedInput } from "./cluster-plan.ts";
 
 export const renderUserspace: ModeRenderer = async (node, request) => {
   const { config, form, service } = request;

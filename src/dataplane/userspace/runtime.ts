@@ -3,31 +3,17 @@
  * Reference legacy-modes.md §1.1, §1.10, §4.
  */
 import { networkInterfaces } from "node:os";
-import { UserspaceBackend } from "../../backends/userspace/backend.ts";
-import { Balancer } from "../../backends/userspace/balancer.ts";
-import { cleanUpPortals } from "../../backends/userspace/cleanup.ts";
-import { observeClients } from "../../backends/userspace/client-observer.ts";
-import { DirectFronts } from "../../backends/userspace/direct-fronts.ts";
-import type { Fronts } from "../../backends/userspace/fronts.ts";
-import { listenAddressOf } from "../../backends/userspace/listen-address.ts";
-import { NetshAssigner } from "../../backends/userspace/netsh-assigner.ts";
-import { DEFAULT_INTERFACE } from "../../backends/userspace/plan-netsh.ts";
-import { PortAllocator } from "../../backends/userspace/port-allocator.ts";
-import { knowsBridgePorts, PortalRules } from "../../backends/userspace/portal-rules.ts";
-import { RuleFronts } from "../../backends/userspace/rule-fronts.ts";
-import { ServiceRelays } from "../../backends/userspace/service-relays.ts";
-import { staleFlowsOf } from "../../backends/userspace/stale-flows.ts";
+import type { Clock } from "../../async/clock.ts";
 import { raiseFileLimit, shareOfServers } from "../../kernel/file-limit.ts";
 import { createIptables, isIptablesPresent } from "../../kernel/iptables/exec-iptables.ts";
 import { execProcess } from "../../kernel/process.ts";
-import { NodeRelays } from "../../kernel/relay/node-relays.ts";
-import type { Relays } from "../../kernel/relay/relay.ts";
 import { AddressWatch } from "../../kernel/route/address-watch.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
 import { type IpAddress, type IpFamily, isLinkLocalV6, isLoopback, parseIpAddress } from "../../net/ip.ts";
 import { ANY_PORT, parsePortRange } from "../../net/port-range.ts";
-import type { Clock } from "../../sync/clock.ts";
+import { NodeRelays } from "../../relay/node-relays.ts";
+import type { Relays } from "../../relay/relay.ts";
 import type { FamilyContext, ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import {
   defineRestoreMetrics,
@@ -36,7 +22,21 @@ import {
   type RuleCountMetrics,
 } from "../shared/iptables-metrics.ts";
 import { iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
+import { UserspaceBackend } from "./backend.ts";
+import { Balancer } from "./balancer.ts";
+import { cleanUpPortals } from "./cleanup.ts";
+import { observeClients } from "./client-observer.ts";
+import { DirectFronts } from "./direct-fronts.ts";
+import type { Fronts } from "./fronts.ts";
+import { listenAddressOf } from "./listen-address.ts";
 import { defineUserspaceMetrics } from "./metrics.ts";
+import { NetshAssigner } from "./netsh-assigner.ts";
+import { DEFAULT_INTERFACE } from "./plan-netsh.ts";
+import { PortAllocator } from "./port-allocator.ts";
+import { knowsBridgePorts, PortalRules } from "./portal-rules.ts";
+import { RuleFronts } from "./rule-fronts.ts";
+import { ServiceRelays } from "./service-relays.ts";
+import { staleFlowsOf } from "./stale-flows.ts";
 
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 

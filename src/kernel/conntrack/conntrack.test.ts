@@ -5,15 +5,16 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { inNetns } from "../../../test/support/in-netns.ts";
+import { memoryConntrack } from "../../../testkit/fakes/conntrack/memory-conntrack.ts";
+import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { type IpAddress, type IpFamily, parseIpAddress } from "../../net/ip.ts";
-import type { ConntrackTable, UdpFlow } from "../../sync/observers.ts";
+import type { UdpFlow } from "../../net/udp-flow.ts";
 import { NETLINK_NETFILTER } from "../netlink/constants.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NFPROTO_IPV4 } from "../netlink/nfnetlink.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
+import type { ConntrackTable } from "./conntrack.ts";
 import { writeUdpDump } from "./ctnetlink.ts";
-import { memoryConntrack } from "./memory-conntrack.ts";
 import { type NetlinkConntrack, openConntrack } from "./netlink-conntrack.ts";
 
 function address(text: string): IpAddress {

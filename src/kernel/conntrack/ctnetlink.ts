@@ -1,6 +1,6 @@
 /** Conntrack messages: the attributes of a flow, in the kernel's numbers (linux/netfilter/nfnetlink_conntrack.h). */
 import { ipBytes, ipFromBytes } from "../../net/ip.ts";
-import type { UdpFlow } from "../../sync/observers.ts";
+import type { UdpFlow } from "../../net/udp-flow.ts";
 import { attributes, binary, u8, u16be, u32be, u32host, type ValueOf } from "../netlink/attributes.ts";
 import { NLM_F_DUMP } from "../netlink/constants.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";

@@ -1,6 +1,6 @@
 /** The kernel's connection tracking table over ctnetlink (reference core.md §13.2). */
 import type { IpFamily } from "../../net/ip.ts";
-import type { ConntrackTable, UdpFlow } from "../../sync/observers.ts";
+import type { UdpFlow } from "../../net/udp-flow.ts";
 import { NETLINK_NETFILTER } from "../netlink/constants.ts";
 import { dumpWithRetry } from "../netlink/dump-retry.ts";
 import { isNotFound } from "../netlink/errors.ts";
@@ -8,6 +8,7 @@ import type { ReplyVisitor } from "../netlink/frames.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6, nfnetlinkPayload } from "../netlink/nfnetlink.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
+import type { ConntrackTable } from "./conntrack.ts";
 import {
   type ConntrackEntry,
   conntrackEntry,

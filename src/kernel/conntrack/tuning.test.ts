@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { memorySysctls } from "../../../testkit/fakes/sysctl-memory.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
-import { memorySysctls } from "../sysctl-memory.ts";
 import { type ConntrackSettings, conntrackMax, tuneConntrack } from "./tuning.ts";
 
 const DEFAULTS: ConntrackSettings = {

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { describe, test } from "node:test";
-import { inNetns } from "../../../test/support/in-netns.ts";
+import { MemoryIpset } from "../../../testkit/fakes/ipset/memory-ipset.ts";
+import { inNetns } from "../../../testkit/support/in-netns.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import { type IpsetDefinition, ipsetEntryText } from "./ipset.ts";
-import { MemoryIpset } from "./memory-ipset.ts";
 import { openIpset } from "./netlink-ipset.ts";
 import { ipsetContract } from "./testing/ipset-contract.ts";
 

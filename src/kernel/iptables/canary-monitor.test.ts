@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
+import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import { FakeClock } from "../../sync/testing/fake-clock.ts";
 import { monitorCanaries } from "./canary-monitor.ts";
 import { IptablesError, type Presence } from "./iptables.ts";
-import { MemoryIptables } from "./memory-iptables.ts";
 
 const CHAIN = "KUBE-PROXY-CANARY";
 const INTERVAL_MS = 30_000;

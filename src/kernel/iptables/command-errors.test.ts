@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "../../../test/support/fast-check.ts";
+import fc from "../../../testkit/support/fast-check.ts";
 import { CommitLines, errorCodeOf, failedLineOf } from "./command-errors.ts";
 
 /** What the tools print for a payload whose COMMIT is line 7, and the line to blame. */

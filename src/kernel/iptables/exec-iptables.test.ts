@@ -6,7 +6,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { netnsFor, netnsSkip } from "../../../test/support/netns.ts";
+import { netnsFor, netnsSkip } from "../../../testkit/support/netns.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { signalChild } from "../child-process.ts";

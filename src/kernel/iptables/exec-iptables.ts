@@ -255,7 +255,7 @@ class ExecIptables implements Iptables {
     if (this.#capabilities.hasCheck) return await this.#rule("-C", table, chain, args);
     const [command, saved] = await this.#run(this.#binaries.save, ["-t", table], {});
     if (saved.status !== 0) return [command, saved];
-    const { hasSavedRule } = await import("./saved-rule-lookup.ts");
+    const { hasSavedRule } = await import("./parser/saved-rule-lookup.ts");
     const status = hasSavedRule(saved.stdout, this.family, chain, args) ? 0 : 1;
     return [command, { status, stdout: "", stderr: "" }];
   }

@@ -2,14 +2,14 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, type TestContext, test } from "node:test";
-import { netnsFor, netnsSkip } from "../../../test/support/netns.ts";
-import { CHAINS } from "../../backends/iptables/chain-names.ts";
-import { JUMP_RULES } from "../../backends/iptables/plan-static.ts";
+import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
+import { netnsFor, netnsSkip } from "../../../testkit/support/netns.ts";
+import { CHAINS } from "../../dataplane/shared/iptables-rules/chain-names.ts";
+import { JUMP_RULES } from "../../dataplane/shared/iptables-rules/top-level-rules.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { binariesOf, createIptables } from "./exec-iptables.ts";
 import { type Iptables, IptablesRestoreError } from "./iptables.ts";
-import { MemoryIptables } from "./memory-iptables.ts";
 import { ruleArguments } from "./rule-text.ts";
 
 type BackEnd = "nft" | "legacy";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { inNetns } from "../../../test/support/in-netns.ts";
+import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { execProcess } from "../process.ts";
 import { binariesOf } from "./exec-iptables.ts";
 import { countNftRules, listNftChains, nftChainUses, nftGeneration } from "./nft-chains.ts";

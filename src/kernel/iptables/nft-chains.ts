@@ -5,7 +5,7 @@
 import type { IpFamily } from "../../net/ip.ts";
 import { isNotFound } from "../netlink/errors.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../netlink/nfnetlink.ts";
-import { type NftablesClient, openNftables } from "../netlink/nftables/nftables-client.ts";
+import { type NftablesClient, openNftables } from "../nftables/wire/nftables-client.ts";
 import type { IptablesTable } from "./iptables.ts";
 
 const protocolOf = (family: IpFamily): number => (family === "IPv4" ? NFPROTO_IPV4 : NFPROTO_IPV6);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import fc from "../../../test/support/fast-check.ts";
+import fc from "../../../testkit/support/fast-check.ts";
 import { byteReader } from "./attributes.ts";
 import { NetlinkError } from "./errors.ts";
 import { errorFromReply, forEachMessage } from "./frames.ts";

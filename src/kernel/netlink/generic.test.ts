@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { inNetns } from "../../../test/support/in-netns.ts";
+import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { byteReader } from "./attributes.ts";
 import { NETLINK_GENERIC } from "./constants.ts";
 import { NetlinkError } from "./errors.ts";

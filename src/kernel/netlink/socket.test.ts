@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
-import { inNetns } from "../../../test/support/in-netns.ts";
+import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { u32be, writeAttribute, zstring } from "./attributes.ts";
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL } from "./constants.ts";
 import { NetlinkError } from "./errors.ts";

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
-import { inNetns } from "../../../test/support/in-netns.ts";
+import { memoryCounters } from "../../../testkit/fakes/nfacct/memory-nfacct.ts";
+import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { availableCounters } from "./available-counters.ts";
-import { memoryCounters } from "./memory-nfacct.ts";
 import { openAccountingCounters, writeCounterRequest } from "./netlink-nfacct.ts";
 import type { AccountingCounters } from "./nfacct.ts";
 

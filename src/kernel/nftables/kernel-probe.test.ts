@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import { inNetns } from "../../../test/support/in-netns.ts";
-import { openNftables } from "../netlink/nftables/nftables-client.ts";
+import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { probeKernel } from "./kernel-probe.ts";
 import { fromRefusal } from "./netlink-errors.ts";
 import { type NetlinkTableName, openNetlinkRuleset } from "./netlink-nftables.ts";
@@ -10,6 +9,7 @@ import { encodeTransaction } from "./netlink-transaction.ts";
 import { LAYOUTS } from "./netlink-values.ts";
 import { NftError, type NftOperation } from "./nftables.ts";
 import type { NftStatement } from "./ruleset.ts";
+import { openNftables } from "./wire/nftables-client.ts";
 
 /** A kernel that refuses the first operation for which `isMissing` holds. */
 function lacking(code: NftError["code"], isMissing: (operation: NftOperation) => boolean) {

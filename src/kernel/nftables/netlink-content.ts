@@ -1,6 +1,10 @@
 /** A table read from the kernel, as the contract of `nftables.ts` has it. */
 
 import { SliceYielder } from "../../async/yielder.ts";
+import { digestOfOrigin } from "./netlink-origin.ts";
+import { decodeKey, type FamilyLayout, keyTypesOf } from "./netlink-values.ts";
+import type { NftChainContent, NftSetContent, NftTableContent } from "./nftables.ts";
+import type { NftElement, NftHook, NftKeyType, NftVerdict } from "./ruleset.ts";
 import {
   NF_ACCEPT,
   NF_DROP,
@@ -14,15 +18,11 @@ import {
   NFT_SET_TIMEOUT,
   NFT_TABLE_F_DORMANT,
   NFT_TYPES,
-} from "../netlink/nftables/constants.ts";
-import type { NftVerdictData } from "../netlink/nftables/data.ts";
-import type { NftablesClient } from "../netlink/nftables/nftables-client.ts";
-import type { NftChainHeadObject, NftElementObject, NftSetHead } from "../netlink/nftables/objects.ts";
-import { commentOf, originOf } from "../netlink/nftables/userdata.ts";
-import { digestOfOrigin } from "./netlink-origin.ts";
-import { decodeKey, type FamilyLayout, keyTypesOf } from "./netlink-values.ts";
-import type { NftChainContent, NftSetContent, NftTableContent } from "./nftables.ts";
-import type { NftElement, NftHook, NftKeyType, NftVerdict } from "./ruleset.ts";
+} from "./wire/constants.ts";
+import type { NftVerdictData } from "./wire/data.ts";
+import type { NftablesClient } from "./wire/nftables-client.ts";
+import type { NftChainHeadObject, NftElementObject, NftSetHead } from "./wire/objects.ts";
+import { commentOf, originOf } from "./wire/userdata.ts";
 
 /** What a table holds, but for the generation. */
 export type TableObjects = Omit<NftTableContent, "generation">;

@@ -3,7 +3,7 @@ import { byteReader } from "../netlink/attributes.ts";
 import { HOST_IS_LITTLE_ENDIAN, NLMSG_HDRLEN } from "../netlink/constants.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END } from "../netlink/nfnetlink.ts";
-import { KINDS, type NftKind } from "../netlink/nftables/batch.ts";
+import { KINDS, type NftKind } from "./wire/batch.ts";
 
 /** Netlink header and nfgenmsg. */
 const HEADERS = NLMSG_HDRLEN + 4;

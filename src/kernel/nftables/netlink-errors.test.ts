@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { NetlinkError } from "../netlink/errors.ts";
-import type { NftExpression } from "../netlink/nftables/expressions.ts";
 import { fromNetlinkError, fromRefusal } from "./netlink-errors.ts";
 import { encodeTransaction } from "./netlink-transaction.ts";
 import { LAYOUTS } from "./netlink-values.ts";
 import type { NftOperation } from "./nftables.ts";
+import type { NftExpression } from "./wire/expressions.ts";
 
 const OPERATIONS: readonly NftOperation[] = [
   { kind: "add-table", comment: "" },

@@ -1,10 +1,10 @@
 /** The kernel's refusals as errors of the contract: reference nfnetlink.md §11. */
 import { NetlinkError } from "../netlink/errors.ts";
-import type { NftExpression } from "../netlink/nftables/expressions.ts";
-import type { NftFailure } from "../netlink/nftables/failure.ts";
-import type { CommitResult } from "../netlink/nftables/nftables-client.ts";
 import type { EncodedTransaction } from "./netlink-transaction.ts";
 import { NftError, type NftErrorCode } from "./nftables.ts";
+import type { NftExpression } from "./wire/expressions.ts";
+import type { NftFailure } from "./wire/failure.ts";
+import type { CommitResult } from "./wire/nftables-client.ts";
 
 const CODES: Readonly<Record<string, NftErrorCode>> = {
   ENOENT: "not_found",

@@ -3,13 +3,13 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, before, beforeEach, describe, test } from "node:test";
 import { rawTable } from "../../../test/conformance/raw-nftables.ts";
-import { inNetns } from "../../../test/support/in-netns.ts";
+import { inNetns } from "../../../testkit/support/in-netns.ts";
 import type { Cidr, IpAddress } from "../../net/ip.ts";
-import { type NftablesClient, openNftables } from "../netlink/nftables/nftables-client.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "./netlink-nftables.ts";
 import { LAYOUTS } from "./netlink-values.ts";
 import type { NftOperation } from "./nftables.ts";
 import type { NftFamily, NftHook, NftSet, NftStatement } from "./ruleset.ts";
+import { type NftablesClient, openNftables } from "./wire/nftables-client.ts";
 
 const TABLE = "t";
 const cidrs = (...texts: string[]) => texts as Cidr[]; // canonical literals

@@ -5,12 +5,12 @@
  */
 import { type Cidr, splitCidr } from "../../net/ip.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../netlink/nfnetlink.ts";
-import * as nft from "../netlink/nftables/constants.ts";
-import { hostU32, netU16 } from "../netlink/nftables/data.ts";
-import type { NftExpression } from "../netlink/nftables/expressions.ts";
 import { type AnonymousSet, addressSet, targetMap, verdictData, verdictMap } from "./netlink-sets.ts";
 import { addressBytes, type FamilyLayout, PROTOCOL_NUMBERS } from "./netlink-values.ts";
 import type { NftField, NftProtocol, NftRule, NftStatement, NftVerdict } from "./ruleset.ts";
+import * as nft from "./wire/constants.ts";
+import { hostU32, netU16 } from "./wire/data.ts";
+import type { NftExpression } from "./wire/expressions.ts";
 
 /** Takes a set that the rule brings along, to be created before it; gives the name to look it up by. */
 export type AddAnonymousSet = (set: AnonymousSet) => string;

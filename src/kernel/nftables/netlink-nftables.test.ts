@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { describe, type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { inNetns } from "../../../test/support/in-netns.ts";
+import { inNetns } from "../../../testkit/support/in-netns.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { openNetlinkRuleset } from "./netlink-nftables.ts";
 import type { NftForeignChange, NftOperation } from "./nftables.ts";

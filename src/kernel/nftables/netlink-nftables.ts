@@ -5,7 +5,6 @@
 
 import { Mutex } from "../../async/mutex.ts";
 import { isNotFound } from "../netlink/errors.ts";
-import { type CommitResult, openNftables } from "../netlink/nftables/nftables-client.ts";
 import { readElements, readTable } from "./netlink-content.ts";
 import { fromNetlinkError, fromRefusal } from "./netlink-errors.ts";
 import { type EncodedTransaction, encodeTransaction } from "./netlink-transaction.ts";
@@ -13,6 +12,7 @@ import { LAYOUTS } from "./netlink-values.ts";
 import { type Nftables, NftError, type NftOperation, type NftTableContent } from "./nftables.ts";
 import type { NftFamily } from "./ruleset.ts";
 import { RulesetMonitor } from "./ruleset-monitor.ts";
+import { type CommitResult, openNftables } from "./wire/nftables-client.ts";
 
 /** How often a table is read again because it changed meanwhile. */
 const READ_ATTEMPTS = 8;

@@ -4,6 +4,8 @@
  */
 import { mergedIntervals, nextAddress } from "../../net/intervals.ts";
 import type { Cidr } from "../../net/ip.ts";
+import { addressBytes, encodeKey, type FamilyLayout, keyBytes, keyTypeId, putAddress } from "./netlink-values.ts";
+import type { NftElement, NftSet, NftTarget, NftValue, NftVerdict } from "./ruleset.ts";
 import {
   concatType,
   NF_DROP,
@@ -18,18 +20,10 @@ import {
   NFT_SET_MAP,
   NFT_SET_TIMEOUT,
   NFT_TYPES,
-} from "../netlink/nftables/constants.ts";
-import { hostU32, type NftVerdictData } from "../netlink/nftables/data.ts";
-import type { NftElementObject, NftSetObject } from "../netlink/nftables/objects.ts";
-import {
-  commentUserdata,
-  NFT_PAYLOADS,
-  openIntervalUserdata,
-  type SetUserdata,
-  setUserdata,
-} from "../netlink/nftables/userdata.ts";
-import { addressBytes, encodeKey, type FamilyLayout, keyBytes, keyTypeId, putAddress } from "./netlink-values.ts";
-import type { NftElement, NftSet, NftTarget, NftValue, NftVerdict } from "./ruleset.ts";
+} from "./wire/constants.ts";
+import { hostU32, type NftVerdictData } from "./wire/data.ts";
+import type { NftElementObject, NftSetObject } from "./wire/objects.ts";
+import { commentUserdata, NFT_PAYLOADS, openIntervalUserdata, type SetUserdata, setUserdata } from "./wire/userdata.ts";
 
 /** A verdict in a register. */
 export function verdictData(verdict: NftVerdict): NftVerdictData {

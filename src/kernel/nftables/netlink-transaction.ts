@@ -4,10 +4,6 @@
  */
 
 import { SliceYielder } from "../../async/yielder.ts";
-import { NftBatch } from "../netlink/nftables/batch.ts";
-import { NF_ACCEPT, NF_DROP, NF_INET_HOOKS, NFT_TABLE_F_DORMANT } from "../netlink/nftables/constants.ts";
-import type { NftElementObject } from "../netlink/nftables/objects.ts";
-import { commentUserdata, ruleUserdata } from "../netlink/nftables/userdata.ts";
 import { ruleExpressions } from "./netlink-expressions.ts";
 import { originOfDigest } from "./netlink-origin.ts";
 import { elementObject, keyObject, setObject } from "./netlink-sets.ts";
@@ -15,6 +11,10 @@ import type { FamilyLayout } from "./netlink-values.ts";
 import { type NftChainHead, NftError, type NftOperation } from "./nftables.ts";
 import { ruleDigest } from "./rule-digest.ts";
 import type { NftRule } from "./ruleset.ts";
+import { NftBatch } from "./wire/batch.ts";
+import { NF_ACCEPT, NF_DROP, NF_INET_HOOKS, NFT_TABLE_F_DORMANT } from "./wire/constants.ts";
+import type { NftElementObject } from "./wire/objects.ts";
+import { commentUserdata, ruleUserdata } from "./wire/userdata.ts";
 
 const OPERATIONS_PER_LOOK = 16;
 const ELEMENTS_PER_LOOK = 1024;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "../../../test/support/fast-check.ts";
+import fc from "../../../testkit/support/fast-check.ts";
 import { type IpAddress, ipBytes, ipFromBytes } from "../../net/ip.ts";
 import { addressBytes, decodeKey, encodeKey, keyTypeId, keyTypesOf, LAYOUTS } from "./netlink-values.ts";
 import type { NftKeyType } from "./ruleset.ts";

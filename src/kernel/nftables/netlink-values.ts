@@ -5,8 +5,8 @@
 import { type IpAddress, ipFromBytes } from "../../net/ip.ts";
 import { align4 } from "../netlink/constants.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../netlink/nfnetlink.ts";
-import { concatType, NFT_TYPES } from "../netlink/nftables/constants.ts";
 import type { NftFamily, NftKeyType, NftProtocol, NftValue } from "./ruleset.ts";
+import { concatType, NFT_TYPES } from "./wire/constants.ts";
 
 /** What differs between the families in packets and keys. */
 export interface FamilyLayout {

@@ -11,12 +11,12 @@ import type { Mutex } from "../../async/mutex.ts";
 import { NETLINK_NETFILTER } from "../netlink/constants.ts";
 import type { Reply } from "../netlink/frames.ts";
 import { NFNL_SUBSYS_NFTABLES, nfnetlinkPayload } from "../netlink/nfnetlink.ts";
-import { type Announcement, announcedObject } from "../netlink/nftables/announcement.ts";
-import { NFNLGRP_NFTABLES, NFT_MSG_NEWGEN } from "../netlink/nftables/constants.ts";
-import type { NftablesClient } from "../netlink/nftables/nftables-client.ts";
-import { generation as generationCodec } from "../netlink/nftables/objects.ts";
 import { subscribe } from "../netlink/subscription.ts";
 import type { NftForeignChange } from "./nftables.ts";
+import { type Announcement, announcedObject } from "./wire/announcement.ts";
+import { NFNLGRP_NFTABLES, NFT_MSG_NEWGEN } from "./wire/constants.ts";
+import type { NftablesClient } from "./wire/nftables-client.ts";
+import { generation as generationCodec } from "./wire/objects.ts";
 
 /** How long announcements may lag behind a generation that was read. */
 const CATCH_UP_MS = 250;

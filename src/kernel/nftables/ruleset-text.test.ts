@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { beforeEach, test } from "node:test";
 import { canonicalNftText } from "../../../test/conformance/canonical-nft-text.ts";
 import { canonicalNftables } from "../../../test/conformance/canonical-nftables.ts";
-import { inNetns } from "../../../test/support/in-netns.ts";
+import { inNetns } from "../../../testkit/support/in-netns.ts";
 import type { Cidr, IpAddress } from "../../net/ip.ts";
 import type { NftHook } from "./ruleset.ts";
 import { type NftTable, tableJson, tableOf } from "./ruleset-table.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import { inNetns } from "../../../test/support/in-netns.ts";
+import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { AddressWatch } from "./address-watch.ts";
 
 inNetns(import.meta.url, { name: "addrwatch" }, () => {

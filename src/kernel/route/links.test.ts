@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { describe, test } from "node:test";
-import { inNetns } from "../../../test/support/in-netns.ts";
-import { skipWithoutDummyDevices } from "../../../test/support/kernel-modules.ts";
+import { MemoryLinks } from "../../../testkit/fakes/route/memory-links.ts";
+import { inNetns } from "../../../testkit/support/in-netns.ts";
+import { skipWithoutDummyDevices } from "../../../testkit/support/kernel-modules.ts";
 import type { IpAddress } from "../../net/ip.ts";
-import { MemoryLinks } from "./memory-links.ts";
 import { openLinks } from "./netlink-links.ts";
 import { linksContract } from "./testing/links-contract.ts";
 

@@ -3,7 +3,7 @@
  * standard output how often that failed. Run it with a low `ulimit -n` and in a process group of its own.
  */
 import { closeSync, openSync } from "node:fs";
-import { runCommand } from "../../demo/run-command.ts";
+import { runCommand } from "../../../testkit/net/run-command.ts";
 import { ExecError, execProcess } from "../process.ts";
 
 /** Sockets, pipes and the loop's own descriptors of one start fit into so many. */

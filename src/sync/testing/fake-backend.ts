@@ -1,9 +1,10 @@
 /** A proxy mode whose kernel is a map, and whose syncs take as long and end as a test says. */
+
+import type { Clock } from "../../async/clock.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { Backend, SyncInput, SyncOutcome } from "../backend.ts";
-import type { Clock } from "../clock.ts";
 
 /** How one sync goes. A refused key keeps what the kernel held; a sync that throws leaves half of its changes. */
 export interface SyncScript {

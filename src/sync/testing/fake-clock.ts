@@ -1,6 +1,7 @@
 /** A clock that moves only when a test says so. */
+
+import { type Clock, sleepWith, type Timer } from "../../async/clock.ts";
 import { turnsTaken } from "../../async/testing/test-yielder.ts";
-import { type Clock, sleepWith, type Timer } from "../clock.ts";
 
 interface PendingTimer {
   readonly dueMs: number;

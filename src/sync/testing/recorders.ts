@@ -1,7 +1,10 @@
 /** Observers that write down what they are told, one line per call, in one list each. */
+
+import type { ConntrackTable } from "../../kernel/conntrack/conntrack.ts";
 import type { Facts, Logger } from "../../logging/logger.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { ConntrackTable, HealthReporter, ServiceHealthPorts, SyncMetrics, UdpFlow } from "../observers.ts";
+import type { UdpFlow } from "../../net/udp-flow.ts";
+import type { HealthReporter, ServiceHealthPorts, SyncMetrics } from "../observers.ts";
 
 export class RecordingHealth implements HealthReporter {
   readonly calls: string[] = [];

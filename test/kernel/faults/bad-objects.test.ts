@@ -4,8 +4,8 @@
  */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
-import { kernelSkip } from "../../support/topology.ts";
+import type { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
+import { kernelSkip } from "../../../testkit/support/topology.ts";
 import {
   faultNode,
   isServed,

@@ -2,9 +2,9 @@
 import { renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
-import { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
-import { newRunName } from "../../../src/demo/run-name.ts";
-import { type DaemonOptions, ProxyDaemon } from "../../support/proxy-daemon.ts";
+import { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
+import { newRunName } from "../../../testkit/net/run-name.ts";
+import { type DaemonOptions, ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 
 /** Failures are retried, and flushes looked for, this often. */
 export const SYNC_PERIOD_MS = 1000;

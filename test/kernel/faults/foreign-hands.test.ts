@@ -7,9 +7,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import type { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
+import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
+import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { canonicalIptables } from "../../conformance/canonical-iptables.ts";
-import { kernelSkip } from "../../support/topology.ts";
 import { faultNode, isServedAsMade, nodeObject, SYNC_PERIOD_MS, served, startDaemon } from "./fault-node.ts";
 
 const KUBE_PROXY = fileURLToPath(new URL("../../../bin/kube-proxy", import.meta.url));

@@ -2,7 +2,7 @@
  * A process that is killed when a batch has been built and is about to be sent: syncs a service with this many endpoints
  * (first argument) and dies with the last operation, or, with `whole`, lives to the end.
  */
-import { port, remote, TestModel } from "../../../src/backends/nftables/testing/model.ts";
+import { port, remote, TestModel } from "../../../src/dataplane/nftables/testing/model.ts";
 import { openNetlinkRuleset } from "../../../src/kernel/nftables/netlink-nftables.ts";
 import type { Nftables, NftOperation } from "../../../src/kernel/nftables/nftables.ts";
 

@@ -1,8 +1,8 @@
 /** Addresses of the node that come and go: node ports and health-check ports follow them, where only some are selected. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
-import { kernelSkip } from "../../support/topology.ts";
+import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
+import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { faultNode, service, slice, startDaemon } from "./fault-node.ts";
 
 const LATE = "10.201.0.7";

@@ -1,8 +1,8 @@
 /** `nft monitor` in a namespace: what every commit changed, and whose it was. */
 import type { ChildProcess } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
 import { signalChild } from "../../../src/kernel/child-process.ts";
+import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
 
 export interface Commit {
   /** A line for each object added or deleted, as nft prints it. */

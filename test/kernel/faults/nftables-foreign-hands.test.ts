@@ -1,10 +1,10 @@
 /** Another program changes the table of the nftables mode: what it did is undone at once, with little, said and counted. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
-import type { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
 import { signalChild } from "../../../src/kernel/child-process.ts";
-import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
-import { kernelSkip } from "../../support/topology.ts";
+import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
+import type { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
+import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { traitsOf } from "../flows/modes.ts";
 import { faultNode, nodeObject, prepareDaemon, served, service, slice, startDaemon } from "./fault-node.ts";
 import { NftMonitor } from "./nft-monitor.ts";

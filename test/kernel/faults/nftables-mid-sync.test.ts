@@ -4,11 +4,11 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { beforeEach, type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { clusterChain, local, port, remote, TestModel } from "../../../src/backends/nftables/testing/model.ts";
+import { clusterChain, local, port, remote, TestModel } from "../../../src/dataplane/nftables/testing/model.ts";
 import { openNetlinkRuleset } from "../../../src/kernel/nftables/netlink-nftables.ts";
 import type { Nftables } from "../../../src/kernel/nftables/nftables.ts";
+import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { canonicalNftables } from "../../conformance/canonical-nftables.ts";
-import { inNetns } from "../../support/in-netns.ts";
 
 const KILLED = fileURLToPath(new URL("./killed-backend.ts", import.meta.url));
 const TABLE = "kube-proxy";

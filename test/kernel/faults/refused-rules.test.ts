@@ -7,8 +7,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
-import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
-import { kernelSkip } from "../../support/topology.ts";
+import type { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
+import { kernelSkip } from "../../../testkit/support/topology.ts";
 import {
   faultNode,
   isServed,

@@ -2,7 +2,7 @@
 import { execFileSync } from "node:child_process";
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
+import type { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 
 /** How the stand-in complains about a payload that has the text. */
 export type Complaint = "names the line" | "names nothing";

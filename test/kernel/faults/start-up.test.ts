@@ -4,8 +4,8 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
+import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { canonicalIptables } from "../../conformance/canonical-iptables.ts";
-import { kernelSkip } from "../../support/topology.ts";
 import { faultNode, prepareDaemon, served, startDaemon } from "./fault-node.ts";
 
 const objects = served("web", 1);

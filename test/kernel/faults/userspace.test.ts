@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { describe, test } from "node:test";
-import type { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
 import { signalChild } from "../../../src/kernel/child-process.ts";
-import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
-import { kernelSkip } from "../../support/topology.ts";
+import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
+import type { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
+import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { faultNode, nodeObject, prepareDaemon, served, service, slice, startDaemon } from "./fault-node.ts";
 
 const CONFIG = { mode: "userspace", iptables: { syncPeriod: "1s", minSyncPeriod: "1ms" } } as const;

@@ -1,7 +1,7 @@
 /** Makes real requests until what came back can be compared with what had to come, and says how they differ. */
-import type { ProbeAnswer } from "../../../src/demo/messages.ts";
-import type { Prober } from "../../../src/demo/prober-process.ts";
-import { PATIENCE } from "../../support/patience.ts";
+import type { ProbeAnswer } from "../../../testkit/net/messages.ts";
+import type { Prober } from "../../../testkit/net/prober-process.ts";
+import { PATIENCE } from "../../../testkit/support/patience.ts";
 import type { Protocol } from "./cluster-objects.ts";
 import type { Expected } from "./expected.ts";
 

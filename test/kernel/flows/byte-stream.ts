@@ -2,8 +2,8 @@
 import type { ChildProcess } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import type { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
 import { signalChild } from "../../../src/kernel/child-process.ts";
+import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
 
 const PROGRAM = fileURLToPath(new URL("stream-process.ts", import.meta.url));
 const PATIENCE_MS = 15_000;

@@ -1,7 +1,8 @@
 /** Kubernetes objects of the flow tests: services whose addresses follow from one number, and their endpoint slices. */
-import type { PodSpec } from "../../../src/demo/topology-spec.ts";
-import { nodeA, nodeB } from "../../../src/demo/topology-spec.ts";
-import { hasSctp } from "../../../src/kernel/sctp/sctp-socket.ts";
+
+import { hasSctp } from "../../../testkit/net/sctp/sctp-socket.ts";
+import type { PodSpec } from "../../../testkit/net/topology-spec.ts";
+import { nodeA, nodeB } from "../../../testkit/net/topology-spec.ts";
 
 export const FAMILIES = ["IPv4", "IPv6"] as const;
 export type Family = (typeof FAMILIES)[number];

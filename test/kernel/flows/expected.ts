@@ -2,7 +2,7 @@
  * What a connection must meet, from the packet table of reference iptables.md §15 alone: written for these tests, so that
  * it shares no code and no mistake with the planners. Pure.
  */
-import { bareAddress, client, clientPod, type DualAddress, nodeA, nodeB } from "../../../src/demo/topology-spec.ts";
+import { bareAddress, client, clientPod, type DualAddress, nodeA, nodeB } from "../../../testkit/net/topology-spec.ts";
 import { addressesOf, type Family, type Protocol, type ServingPod, servingPods } from "./cluster-objects.ts";
 import { type Mode, traitsOf } from "./modes.ts";
 

@@ -1,9 +1,9 @@
 /** Which endpoints a service uses and who may use it, beyond the packet table: one network and one daemon for all. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { bareAddress, nodeA } from "../../../src/demo/topology-spec.ts";
-import { PATIENCE } from "../../support/patience.ts";
-import { kernelSkip } from "../../support/topology.ts";
+import { bareAddress, nodeA } from "../../../testkit/net/topology-spec.ts";
+import { PATIENCE } from "../../../testkit/support/patience.ts";
+import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { ask, differenceFrom, outcomes } from "./asking.ts";
 import {
   addressesOf,

@@ -1,10 +1,10 @@
 /** The network, the serving pods, the clients and the real daemon of a flow test, all removed with the test. */
 import type { TestContext } from "node:test";
-import type { Prober } from "../../../src/demo/prober-process.ts";
-import type { Topology } from "../../../src/demo/topology.ts";
-import { bareAddress, defaultClusterCidr, nodeA } from "../../../src/demo/topology-spec.ts";
-import { type DaemonOptions, ProxyDaemon } from "../../support/proxy-daemon.ts";
-import { addServingPod, probersFor, topologyFor } from "../../support/topology.ts";
+import type { Prober } from "../../../testkit/net/prober-process.ts";
+import type { Topology } from "../../../testkit/net/topology.ts";
+import { bareAddress, defaultClusterCidr, nodeA } from "../../../testkit/net/topology-spec.ts";
+import { type DaemonOptions, ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
+import { addServingPod, probersFor, topologyFor } from "../../../testkit/support/topology.ts";
 import type { Address } from "./asking.ts";
 import {
   addressesOf,

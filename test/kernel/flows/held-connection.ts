@@ -2,9 +2,9 @@
 import type { ChildProcess } from "node:child_process";
 import { createInterface, type Interface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import type { BackendAnswer } from "../../../src/demo/messages.ts";
-import type { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
-import { PATIENCE } from "../../support/patience.ts";
+import type { BackendAnswer } from "../../../testkit/net/messages.ts";
+import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
+import { PATIENCE } from "../../../testkit/support/patience.ts";
 import type { Address } from "./asking.ts";
 
 const PROGRAM = fileURLToPath(new URL("held-connection-process.ts", import.meta.url));

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { PATIENCE } from "../../support/patience.ts";
-import { kernelSkip } from "../../support/topology.ts";
+import { PATIENCE } from "../../../testkit/support/patience.ts";
+import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { type Address, outcomes } from "./asking.ts";
 import {
   addressesOf,

@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { kernelSkip } from "../../support/topology.ts";
+import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { differenceFrom } from "./asking.ts";
 import { FAMILIES, type ServiceSpec, type ServingPod } from "./cluster-objects.ts";
 import { DESTINATIONS, expected, POSITIONS, type Policy, type ServiceFacts } from "./expected.ts";

@@ -2,17 +2,18 @@
  * The proxy modes that the flow tests run in; a new mode is one entry here. What the tests expect of a connection is the
  * same for all modes but for what an entry says.
  */
+
+import { HOST_MODES } from "../../../testkit/support/host-modes.ts";
+import type { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 import { canonicalIptables } from "../../conformance/canonical-iptables.ts";
 import { canonicalNftables } from "../../conformance/canonical-nftables.ts";
-import { HOST_MODES } from "../../support/host-modes.ts";
-import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
 import { listing } from "../ipvs/ipvs-node.ts";
 import { PROTOCOLS, type Protocol } from "./cluster-objects.ts";
 
 const ALL_MODES = ["iptables", "nftables", "userspace", "ipvs"] as const;
 export type Mode = (typeof ALL_MODES)[number];
 
-/** Those named in `KPTS_MODES` (`ipvs,iptables`), or all but ipvs, whose kernel is that of the virtual machine (test/vm). */
+/** Those named in `KPTS_MODES` (`ipvs,iptables`), or all but ipvs, whose kernel is that of the virtual machine (testkit/vm). */
 export const MODES: readonly Mode[] = ALL_MODES.filter((mode) => {
   const named = process.env.KPTS_MODES;
   return named === undefined ? mode !== "ipvs" : named.split(",").includes(mode);

@@ -1,8 +1,8 @@
 /** A daemon that is told to serve less: node ports on listed addresses only, no external IPs, no node port on localhost. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bareAddress, type DualAddress, nodeA } from "../../../src/demo/topology-spec.ts";
-import { kernelSkip } from "../../support/topology.ts";
+import { bareAddress, type DualAddress, nodeA } from "../../../testkit/net/topology-spec.ts";
+import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { differenceFrom } from "./asking.ts";
 import { addressesOf, FAMILIES, type ServiceSpec, type ServingPod } from "./cluster-objects.ts";
 import { answersOf, type Expected, losesOwnDatagrams, type Position } from "./expected.ts";

@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
-import { newRunName } from "../../../src/demo/run-name.ts";
-import { defaultClusterCidr, nodeA } from "../../../src/demo/topology-spec.ts";
-import { ProxyDaemon } from "../../support/proxy-daemon.ts";
-import { kernelSkip } from "../../support/topology.ts";
+import { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
+import { newRunName } from "../../../testkit/net/run-name.ts";
+import { defaultClusterCidr, nodeA } from "../../../testkit/net/topology-spec.ts";
+import { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
+import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { differenceFrom, outcomes } from "./asking.ts";
 import { clusterOf, FAMILIES, type Family, PROTOCOLS, type ServiceSpec } from "./cluster-objects.ts";
 import { answersOf } from "./expected.ts";

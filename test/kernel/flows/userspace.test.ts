@@ -1,11 +1,11 @@
 /** What only a proxy that carries the bytes itself can do, or do wrong: endpoints that fail, ends of either side, no rules. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import type { Prober } from "../../../src/demo/prober-process.ts";
-import type { Topology } from "../../../src/demo/topology.ts";
-import { clientPod, defaultClusterCidr, nodeA } from "../../../src/demo/topology-spec.ts";
-import { ProxyDaemon } from "../../support/proxy-daemon.ts";
-import { addServingPod, kernelSkip, probersFor, topologyFor } from "../../support/topology.ts";
+import type { Prober } from "../../../testkit/net/prober-process.ts";
+import type { Topology } from "../../../testkit/net/topology.ts";
+import { clientPod, defaultClusterCidr, nodeA } from "../../../testkit/net/topology-spec.ts";
+import { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
+import { addServingPod, kernelSkip, probersFor, topologyFor } from "../../../testkit/support/topology.ts";
 import { nodeObject, service, slice } from "../faults/fault-node.ts";
 import { outcomes } from "./asking.ts";
 import { ByteStream } from "./byte-stream.ts";

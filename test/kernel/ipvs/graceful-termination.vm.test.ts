@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
-import { bareAddress, nodeA } from "../../../src/demo/topology-spec.ts";
-import { PATIENCE } from "../../support/patience.ts";
+import { bareAddress, nodeA } from "../../../testkit/net/topology-spec.ts";
+import { PATIENCE } from "../../../testkit/support/patience.ts";
 import { ask, outcomes } from "../flows/asking.ts";
 import { addressesOf, clusterOf, type ServiceSpec, type ServingPod, servingPods } from "../flows/cluster-objects.ts";
 import { addressOf, flowNetwork } from "../flows/flow-network.ts";

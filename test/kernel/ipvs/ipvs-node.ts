@@ -2,8 +2,8 @@
 import { existsSync } from "node:fs";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
-import type { NetworkNamespace } from "../../../src/demo/network-namespace.ts";
-import type { ProxyDaemon } from "../../support/proxy-daemon.ts";
+import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
+import type { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 import { type FaultOptions, faultNode, prepareDaemon, startDaemon } from "../faults/fault-node.ts";
 
 const PROGRAM = fileURLToPath(new URL("ipvs-program.ts", import.meta.url));

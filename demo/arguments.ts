@@ -1,0 +1,74 @@
+/** The demo's command line. */
+import { UsageError } from "../src/cli/exit.ts";
+import { parseOptions } from "../src/cli/subcommand-options.ts";
+import { type DemoMode, demoModes, isDemoMode } from "./modes.ts";
+
+export interface DemoOptions {
+  /** Verify once, print, end. */
+  readonly once: boolean;
+  readonly mode: DemoMode;
+  /** `undefined` means the examples of the checkout. */
+  readonly manifests: string | undefined;
+  readonly hostnameOverride: string | undefined;
+}
+
+export type ParsedArguments =
+  | { readonly kind: "run"; readonly options: DemoOptions }
+  | { readonly kind: "help" }
+  | { readonly kind: "error"; readonly message: string };
+
+const upstreamModes: readonly string[] = ["iptables", "nftables", "ipvs", "userspace", "ebpf"];
+
+/** The text of `--help`. */
+export const helpText = `Builds a throw-away node, pods and a client in network namespaces, runs kube-proxy in the node on a folder of
+manifests, and shows what real requests meet. Everything is removed at the end. Needs root.
+
+Usage: npm start -- [options]
+
+  --manifests PATH   folder or file of Kubernetes manifests (default: the examples of this checkout); edits are followed
+  --hostname-override NAME
+                     the Node of the manifests to be (default: node-a, else the first that is not of the control plane)
+  --mode MODE        proxy mode: ${Object.keys(demoModes).join(", ")} (default: iptables)
+  --once             verify once, print the result, exit with status 1 if anything is not as it must be
+  -h, --help         this text
+
+With the services of a real cluster, whose endpoints are played by servers of the demo:
+
+  kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml > cluster.yaml
+  npm start -- --manifests cluster.yaml
+`;
+
+/** Reads the demo's arguments. Pure. */
+export function parseDemoArguments(argv: readonly string[]): ParsedArguments {
+  try {
+    return readArguments(argv);
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    return { kind: "error", message: error.hint === undefined ? error.message : `${error.message}\n${error.hint}` };
+  }
+}
+
+function readArguments(argv: readonly string[]): ParsedArguments {
+  const values = parseOptions("npm start --", argv, {
+    once: { type: "boolean" },
+    mode: { type: "string" },
+    manifests: { type: "string" },
+    "hostname-override": { type: "string" },
+    help: { type: "boolean", short: "h" },
+  });
+  if (values.help === true) return { kind: "help" };
+  const { mode = "iptables" } = values;
+  if (!isDemoMode(mode)) {
+    const known = upstreamModes.includes(mode) ? "does not exist in this version yet" : "is no proxy mode";
+    throw new UsageError(`--mode ${mode} ${known}; there is: ${Object.keys(demoModes).join(", ")}`);
+  }
+  return {
+    kind: "run",
+    options: {
+      once: values.once ?? false,
+      mode,
+      manifests: values.manifests,
+      hostnameOverride: values["hostname-override"],
+    },
+  };
+}

@@ -1,0 +1,42 @@
+/** Makes the requests of one table cell: one client, one address. */
+
+import type { ProbeAnswer, ProbeProtocol } from "../testkit/net/messages.ts";
+import type { Prober } from "../testkit/net/prober-process.ts";
+import type { Expectation, Target } from "./expectations.ts";
+import { furtherRequests, type Judgement, judge, minimumRequests } from "./judgement.ts";
+
+/**
+ * How long to wait for what is expected. A refusal over TCP and IPv6 may come with the second SYN only, a second after
+ * the first: the kernel drops an ICMPv6 error for a socket that is just being connected. Silence is waited for briefly,
+ * and anything heard within that time tells it apart.
+ */
+const timeoutMs = { answer: 5000, refused: 5000, closed: 5000, dropped: 500 } as const;
+
+export interface CellResult {
+  readonly judgement: Judgement;
+  readonly answers: readonly ProbeAnswer[];
+}
+
+/** Protocols that the demo's servers and clients speak. */
+export function isProbeable(protocol: string): protocol is ProbeProtocol {
+  return protocol === "TCP" || protocol === "UDP";
+}
+
+/** Asks until the expectation can be judged. Rejects when the prober has ended. */
+export async function probeCell(
+  prober: Prober,
+  target: Target,
+  protocol: ProbeProtocol,
+  expected: Expectation,
+): Promise<CellResult> {
+  const isSticky = expected.kind === "answer" && expected.isSticky;
+  const answers: ProbeAnswer[] = [];
+  let count = minimumRequests(expected);
+  while (count > 0) {
+    const request = { protocol, address: target.address, port: target.number, timeoutMs: timeoutMs[expected.kind] };
+    // Two first requests at once may both find no remembered pod and be sent to different ones.
+    answers.push(...(await prober.connect({ ...request, count, sequential: isSticky })));
+    count = furtherRequests(expected, answers);
+  }
+  return { judgement: judge(expected, answers), answers };
+}

@@ -1,0 +1,159 @@
+/** The demo's cluster of namespaces: follows the manifests with pods and their servers, and has a client everywhere. */
+import { hostCidr, type IpAddress, type IpFamily } from "../src/net/ip.ts";
+import { type Backend, startBackend } from "../testkit/net/backend-process.ts";
+import type { ListenSpec } from "../testkit/net/messages.ts";
+import type { NetworkNamespace } from "../testkit/net/network-namespace.ts";
+import { type Prober, startProber } from "../testkit/net/prober-process.ts";
+import { Topology } from "../testkit/net/topology.ts";
+import { bareAddress, client, clientPod, defaultTopology, nodeA } from "../testkit/net/topology-spec.ts";
+import { isProbeable } from "./cell-probe.ts";
+import type { ClusterView, DemoSocket } from "./cluster-view.ts";
+import type { NetworkFacts, Position } from "./expectations.ts";
+import { addressOf, homeOf, type PlayedNode, placeOf } from "./played-node.ts";
+import { StandIns } from "./stand-ins.ts";
+
+const namespaceOf: Readonly<Record<Position, string>> = { pod: clientPod.name, node: nodeA.name, client: client.name };
+
+/** What the expectations need to know, for each family. */
+export function networkFacts(
+  node: PlayedNode,
+  sockets: readonly DemoSocket[],
+): Readonly<Record<IpFamily, NetworkFacts>> {
+  const places = new Map(sockets.map(({ address, nodeName }) => [address, placeOf(address, nodeName, node)]));
+  const placeAt = (address: IpAddress) => places.get(address) ?? placeOf(address, "", node);
+  const factsOf = (family: "ipv4" | "ipv6"): NetworkFacts => ({
+    nodeName: node.name,
+    sources: {
+      pod: addressOf(clientPod[family]),
+      node: node.addresses[family === "ipv4" ? "IPv4" : "IPv6"],
+      client: addressOf(client.lan[family]),
+    },
+    // MASQUERADE takes the address of the interface that the packet leaves by.
+    masqueradeAddress: (to) => addressOf((placeAt(to) === "here" ? nodeA.bridge : nodeA.lan)[family]),
+    isOnNode: (address) => placeAt(address) === "node",
+  });
+  return { IPv4: factsOf("ipv4"), IPv6: factsOf("ipv6") };
+}
+
+interface WantedPod {
+  readonly node: string;
+  readonly addresses: Set<IpAddress>;
+  readonly listen: Map<string, ListenSpec>;
+}
+
+/** Groups sockets by pod. Pure. @returns the pods, and the sockets at addresses that are in no pod network of the demo. */
+export function wantedPods(sockets: readonly DemoSocket[]): {
+  readonly pods: ReadonlyMap<string, WantedPod>;
+  readonly foreign: readonly DemoSocket[];
+} {
+  const pods = new Map<string, WantedPod>();
+  const foreign: DemoSocket[] = [];
+  for (const socket of sockets) {
+    const { pod, address, protocol, port } = socket;
+    const home = homeOf(address);
+    if (home === undefined) {
+      foreign.push(socket);
+      continue;
+    }
+    if (!isProbeable(protocol)) continue;
+    const wanted = pods.get(pod) ?? { node: home.name, addresses: new Set(), listen: new Map() };
+    wanted.addresses.add(address);
+    wanted.listen.set(`${protocol} ${port}`, { protocol, port });
+    pods.set(pod, wanted);
+  }
+  return { pods, foreign };
+}
+
+interface RunningPod {
+  readonly backend: Backend;
+  readonly addresses: ReadonlySet<IpAddress>;
+}
+
+/** Gives the node the addresses that it plays, and has it use them as a real node does: as the source of what it sends. */
+function nodeLines({ addresses, extra }: PlayedNode): string[] {
+  const routers = { IPv4: defaultTopology.lan.ipv4, IPv6: defaultTopology.lan.ipv6 } as const;
+  const routes = (["IPv4", "IPv6"] as const)
+    .filter((family) => extra.includes(addresses[family]))
+    .map((family) => {
+      const router = bareAddress(routers[family]);
+      return `route replace default via ${router} dev eth0 onlink src ${addresses[family]}`;
+    });
+  return [...extra.map((address) => `addr add ${hostCidr(address)} dev lo`), ...routes];
+}
+
+/** A running network; always end it with {@link DemoNetwork.destroy}. */
+export class DemoNetwork {
+  readonly topology: Topology;
+  readonly probers: Readonly<Record<Position, Prober>>;
+  readonly #pods = new Map<string, RunningPod>();
+
+  readonly #standIns: StandIns;
+
+  private constructor(topology: Topology, node: PlayedNode) {
+    this.topology = topology;
+    this.#standIns = new StandIns(topology, node);
+    const start = (position: Position): Prober => startProber(topology.namespace(namespaceOf[position]));
+    this.probers = { pod: start("pod"), node: start("node"), client: start("client") };
+  }
+
+  /** Builds the namespaces and starts the clients; pods come with {@link DemoNetwork.follow}. */
+  static async create(node: PlayedNode): Promise<DemoNetwork> {
+    const topology = await Topology.create("demo");
+    try {
+      await topology.namespace(nodeA.name).configure(nodeLines(node));
+      return new DemoNetwork(topology, node);
+    } catch (error) {
+      await topology.destroy();
+      throw error;
+    }
+  }
+
+  /** The namespace that the proxy belongs in. */
+  get nodeNamespace(): NetworkNamespace {
+    return this.topology.namespace(nodeA.name);
+  }
+
+  /** The namespace of the machine outside, for a person to try things from. */
+  get clientNamespace(): NetworkNamespace {
+    return this.topology.namespace(namespaceOf.client);
+  }
+
+  /**
+   * Starts the pods that the manifests name and do not run yet, and has every pod listen where its slices say. Pods
+   * that no slice names any more stay. @returns what could not be done, one line each.
+   */
+  async follow(view: ClusterView): Promise<readonly string[]> {
+    const { pods, foreign } = wantedPods(view.sockets);
+    const problems = await this.#standIns.follow(foreign);
+    const failures = await Promise.all([...pods].map(([name, wanted]) => this.#followPod(name, wanted)));
+    return [...problems, ...failures.filter((failure) => failure !== undefined)];
+  }
+
+  async #followPod(name: string, wanted: WantedPod): Promise<string | undefined> {
+    try {
+      const running = this.#pods.get(name) ?? (await this.#startPod(name, wanted));
+      const unknown = [...wanted.addresses].filter((address) => !running.addresses.has(address));
+      if (unknown.length > 0)
+        return `pod ${name} runs already and has no address ${unknown.join(", ")}: restart the demo`;
+      await running.backend.listen([...wanted.listen.values()]);
+      return undefined;
+    } catch (error) {
+      return `pod ${name}: ${error instanceof Error ? error.message : String(error)}`;
+    }
+  }
+
+  async #startPod(name: string, wanted: WantedPod): Promise<RunningPod> {
+    const ipv4 = [...wanted.addresses].find((address) => !address.includes(":"));
+    const ipv6 = [...wanted.addresses].find((address) => address.includes(":"));
+    const namespace = await this.topology.addPod({ name, node: wanted.node, ipv4, ipv6 });
+    const addresses = new Set([ipv4, ipv6].filter((address) => address !== undefined));
+    const pod = { backend: startBackend(namespace, name), addresses };
+    this.#pods.set(name, pod);
+    return pod;
+  }
+
+  /** Ends every process and removes every namespace. Safe to call twice. */
+  destroy(): Promise<void> {
+    return this.topology.destroy();
+  }
+}

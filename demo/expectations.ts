@@ -1,0 +1,178 @@
+/**
+ * What each client must get from each address of a service: the packet-level table of reference iptables.md §15, written
+ * from the table and not from the planners, so that the two can disagree. Pure.
+ */
+import { cidrContains, type IpAddress, type IpFamily, isZeroCidr, parseCidr } from "../src/net/ip.ts";
+import type { ClusterView, DemoEndpoint, DemoService, DemoServicePort } from "./cluster-view.ts";
+import type { ModeTraits } from "./modes.ts";
+
+/** Where a request starts: a pod of the node, the node itself, a machine outside. */
+export const positions = ["pod", "node", "client"] as const;
+export type Position = (typeof positions)[number];
+
+export type AddressKind = "cluster IP" | "node port" | "localhost" | "external IP" | "load balancer";
+
+/** One address of a service port that can be asked. */
+export interface Target {
+  readonly service: DemoService;
+  readonly port: DemoServicePort;
+  readonly family: IpFamily;
+  readonly kind: AddressKind;
+  readonly address: IpAddress;
+  /** Port to connect to: the service's or the node port. */
+  readonly number: number;
+}
+
+/** Addresses of the node under test and of the clients, of one family. */
+export interface NetworkFacts {
+  readonly nodeName: string;
+  /** The address of each client; the node's is that of its uplink. */
+  readonly sources: Readonly<Record<Position, IpAddress>>;
+  /** The address that the node puts in place of the source when it masquerades towards this endpoint. */
+  masqueradeAddress(endpoint: IpAddress): IpAddress;
+  /** The endpoint is the node itself: which of its addresses such packets come from depends on the way they take. */
+  isOnNode(endpoint: IpAddress): boolean;
+}
+
+export type Expectation =
+  | {
+      readonly kind: "answer";
+      /** The pods that may answer, each with the source address that it must see; undefined where it may see any. */
+      readonly peers: ReadonlyMap<string, IpAddress | undefined>;
+      readonly source: "kept" | "masqueraded";
+      readonly isSticky: boolean;
+    }
+  | { readonly kind: "refused"; readonly why: string }
+  | { readonly kind: "closed"; readonly why: string }
+  | { readonly kind: "dropped"; readonly why: string };
+
+interface EndpointSets {
+  readonly cluster: readonly DemoEndpoint[];
+  readonly local: readonly DemoEndpoint[];
+  readonly hasAny: boolean;
+}
+
+/** The ready ones; when there is none, those that terminate but still serve. */
+function usable(endpoints: readonly DemoEndpoint[]): readonly DemoEndpoint[] {
+  const ready = endpoints.filter(({ isReady }) => isReady);
+  return ready.length > 0 ? ready : endpoints.filter(({ isServingTerminating }) => isServingTerminating);
+}
+
+/** Hints count only when every ready endpoint has one and one of them is for us; node hints come before zone hints. */
+function preferNearby(
+  ready: readonly DemoEndpoint[],
+  nodeName: string,
+  zone: string | undefined,
+): readonly DemoEndpoint[] {
+  const choices = [
+    { hintsOf: (endpoint: DemoEndpoint) => endpoint.nodeHints, ours: nodeName },
+    { hintsOf: (endpoint: DemoEndpoint) => endpoint.zoneHints, ours: zone ?? "" },
+  ];
+  for (const { hintsOf, ours } of choices) {
+    const near = ready.filter((endpoint) => hintsOf(endpoint).includes(ours));
+    if (near.length > 0 && ready.every((endpoint) => hintsOf(endpoint).length > 0)) return near;
+  }
+  return ready;
+}
+
+function endpointSets(view: ClusterView, target: Target, nodeName: string): EndpointSets {
+  const all = view.endpointsOf(target.service, target.port, target.family);
+  const ready = all.filter(({ isReady }) => isReady);
+  const zone = view.zones.get(nodeName);
+  return {
+    cluster: ready.length > 0 ? preferNearby(ready, nodeName, zone) : usable(all),
+    local: usable(all.filter((endpoint) => endpoint.nodeName === nodeName)),
+    hasAny: usable(all).length > 0,
+  };
+}
+
+function isSourceAllowed(target: Target, source: IpAddress): boolean {
+  const ranges = target.service.sourceRanges.map((text) => parseCidr(text.trim()));
+  const ours = ranges.filter((range) => range !== undefined && range.includes(":") === (target.family === "IPv6"));
+  if (ours.length === 0 || ours.some((range) => range !== undefined && isZeroCidr(range))) return true;
+  return ours.some((range) => range !== undefined && cidrContains(range, source));
+}
+
+/** What a request from `position` to `target` must meet. */
+export function expectationOf(
+  view: ClusterView,
+  target: Target,
+  position: Position,
+  facts: NetworkFacts,
+  traits: ModeTraits,
+): Expectation {
+  const { service, kind } = target;
+  const { cluster, local, hasAny } = endpointSets(view, target, facts.nodeName);
+  const source = facts.sources[position];
+  const barred: Expectation | undefined =
+    kind === "load balancer" && !isSourceAllowed(target, source)
+      ? { kind: "dropped", why: `${source} is not in loadBalancerSourceRanges` }
+      : undefined;
+  if (traits.hasVirtualServers === true) {
+    return expectationOfVirtualServer(target, position, facts, { cluster, local, hasAny }, barred);
+  }
+  if (!hasAny) {
+    const isForeign = kind === "external IP" || kind === "load balancer";
+    if (isForeign && position === "node" && !traits.refusesNodeAtExternalAddresses) {
+      return { kind: "dropped", why: "no endpoint is usable, and the node's own packets are not looked at" };
+    }
+    return { kind: "refused", why: "no endpoint is usable" };
+  }
+  if (kind === "external IP" && position !== "client" && !traits.servesExternalIPsInside) {
+    return { kind: "dropped", why: "only what comes from elsewhere is served at external IPs" };
+  }
+  if (barred !== undefined) return barred;
+  const isInternal = kind === "cluster IP";
+  const isLocalOnly = isInternal ? service.internalLocal : service.externalLocal && position === "client";
+  const set = isLocalOnly ? local : cluster;
+  if (set.length === 0) return { kind: "dropped", why: `no endpoint on ${facts.nodeName}, and the policy is Local` };
+  // Cluster IPs keep only pods' addresses; external ones keep all but the node's own, if the policy is Local.
+  const mayKeep = isInternal ? position === "pod" : service.externalLocal && position !== "node";
+  const isKept = mayKeep && traits.isTransparent;
+  return {
+    kind: "answer",
+    peers: new Map(set.map(({ pod, address }) => [pod, peerAt(facts, address, isKept ? source : undefined)])),
+    source: isKept ? "kept" : "masqueraded",
+    isSticky: service.isSticky,
+  };
+}
+
+/** The source address that an endpoint sees. @param kept the client's, where that is kept */
+function peerAt(facts: NetworkFacts, endpoint: IpAddress, kept: IpAddress | undefined): IpAddress | undefined {
+  return facts.isOnNode(endpoint) ? undefined : (kept ?? facts.masqueradeAddress(endpoint));
+}
+
+/** The same where the kernel's virtual servers answer (reference legacy-modes.md §2.3, §2.4, §2.7, §5.15). */
+function expectationOfVirtualServer(
+  target: Target,
+  position: Position,
+  facts: NetworkFacts,
+  { cluster, local, hasAny }: EndpointSets,
+  barred: Expectation | undefined,
+): Expectation {
+  const { sources, nodeName } = facts;
+  const { service, kind, address } = target;
+  const isNode = position === "node";
+  const isInternal = kind === "cluster IP";
+  const isLocalOnly = isInternal ? service.internalLocal : service.externalLocal;
+  // A service without external addresses has no list of others to fall back to.
+  const isExternal = service.externalIPs.length + service.loadBalancerIPs.length > 0 || target.port.nodePort !== 0;
+  const fallback = isExternal || !service.internalLocal ? cluster : [];
+  const set = !isLocalOnly ? cluster : local.length > 0 ? local : fallback;
+  // The firewall sees what comes from outside before the virtual server does, and what the node sends after it.
+  if (barred !== undefined && (!isNode || set.length > 0)) return barred;
+  if (set.length === 0)
+    return { kind: "refused", why: hasAny ? `no endpoint on ${nodeName}` : "no endpoint is usable" };
+  const isKept = isInternal ? position === "pod" : service.externalLocal;
+  const isVip = kind === "external IP" || kind === "load balancer";
+  if (isKept && local.length === 0 && (position === "client" || (isNode && isVip))) {
+    return { kind: "dropped", why: `no endpoint on ${nodeName}, and the answers of others do not come back` };
+  }
+  const source = isNode && isVip ? address : sources[position];
+  return {
+    kind: "answer",
+    peers: new Map(set.map((one) => [one.pod, peerAt(facts, one.address, isKept ? source : undefined)])),
+    source: isKept ? "kept" : "masqueraded",
+    isSticky: service.isSticky,
+  };
+}

@@ -1,0 +1,150 @@
+/** The real proxy, started in the demo's node as a user would start it, and watched through its metrics. */
+import type { ChildProcess } from "node:child_process";
+import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { signalChild } from "../src/kernel/child-process.ts";
+import type { NetworkNamespace } from "../testkit/net/network-namespace.ts";
+import type { Prober } from "../testkit/net/prober-process.ts";
+import { isLeftover } from "../testkit/net/run-name.ts";
+import { defaultClusterCidr } from "../testkit/net/topology-spec.ts";
+import type { DemoMode } from "./modes.ts";
+
+const METRICS_ADDRESS = "127.0.0.1:10249";
+const LAST_SYNC = /^kubeproxy_sync_proxy_rules_last_timestamp_seconds\{[^}]*ip_family="(IPv[46])"[^}]*\} (\S+)$/gm;
+const LOG_LINES = 200;
+
+const program = fileURLToPath(new URL("../bin/kube-proxy", import.meta.url));
+
+function configText(mode: DemoMode): string {
+  // Changes of a manifest are to be seen at once, so syncs need not be spread out; the other values are defaults.
+  const periods = { minSyncPeriod: "50ms", syncPeriod: "30s" };
+  const config = {
+    apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
+    kind: "KubeProxyConfiguration",
+    mode,
+    clusterCIDR: defaultClusterCidr,
+    healthzBindAddress: "0.0.0.0:10256",
+    metricsBindAddress: METRICS_ADDRESS,
+    bindAddressHardFail: true,
+    iptables: periods,
+    nftables: periods,
+    ipvs: periods,
+    // The conntrack sysctls of a namespace other than the first cannot be written.
+    conntrack: { maxPerCore: 0, min: 0, tcpEstablishedTimeout: "0s", tcpCloseWaitTimeout: "0s" },
+  };
+  return `${JSON.stringify(config, null, 2)}\n`;
+}
+
+/** Removes the configuration of runs that were killed. */
+async function removeLeftoverFolders(): Promise<void> {
+  const leftovers = (await readdir(tmpdir())).filter((name) => isLeftover(name));
+  await Promise.all(leftovers.map((name) => rm(join(tmpdir(), name), { recursive: true, force: true })));
+}
+
+/** When the last successful sync of each family was, in Unix milliseconds. Pure. */
+export function lastSyncTimes(metrics: string): ReadonlyMap<string, number> {
+  return new Map([...metrics.matchAll(LAST_SYNC)].map(([, family = "", seconds]) => [family, Number(seconds) * 1000]));
+}
+
+/** The proxy ended by itself; the message ends with the last lines it logged. */
+export class ProxyEndedError extends Error {
+  override readonly name = "ProxyEndedError";
+}
+
+/** A running proxy; always end it with {@link ProxyProcess.stop}. */
+export class ProxyProcess {
+  readonly #child: ChildProcess;
+  readonly #folder: string;
+  readonly #prober: Prober;
+  #log: string[] = [];
+  #ended: string | undefined;
+  #isStopping = false;
+
+  private constructor(child: ChildProcess, folder: string, prober: Prober) {
+    this.#child = child;
+    this.#folder = folder;
+    this.#prober = prober;
+    for (const stream of [child.stdout, child.stderr]) {
+      stream?.setEncoding("utf8").on("data", (text: string) => {
+        this.#log = [...this.#log, ...text.split("\n").filter((line) => line !== "")].slice(-LOG_LINES);
+      });
+    }
+    child.on("error", (error) => {
+      this.#ended = error.message;
+    });
+    child.on("exit", (code, signal) => {
+      this.#ended = signal ?? `exit status ${code}`;
+    });
+  }
+
+  /** @param prober a client in the node's namespace, to read the metrics with. */
+  static async start(
+    namespace: NetworkNamespace,
+    prober: Prober,
+    { mode, manifests, nodeName }: { readonly mode: DemoMode; readonly manifests: string; readonly nodeName: string },
+  ): Promise<ProxyProcess> {
+    await removeLeftoverFolders();
+    const folder = await mkdtemp(join(tmpdir(), `${namespace.name}-`));
+    const config = join(folder, "config.yaml");
+    await writeFile(config, configText(mode));
+    const args = ["--config", config, "--manifests", manifests, "--hostname-override", nodeName] as const;
+    // In a session of its own, so that the terminal's Ctrl-C reaches only the demo, which ends the proxy in order.
+    const child = namespace.spawn([program, ...args], { stdio: ["ignore", "pipe", "pipe"], detached: true });
+    return new ProxyProcess(child, folder, prober);
+  }
+
+  /** The last lines that the proxy logged. */
+  get log(): readonly string[] {
+    return this.#log;
+  }
+
+  /** Lets go of what was logged so far, which was about starting. */
+  forgetLog(): void {
+    this.#log = [];
+  }
+
+  /** Throws {@link ProxyEndedError} when the proxy has ended without being told to. */
+  assertRunning(): void {
+    if (this.#ended === undefined || this.#isStopping) return;
+    throw new ProxyEndedError(`kube-proxy ended (${this.#ended}):\n${this.#log.slice(-15).join("\n")}`);
+  }
+
+  /**
+   * Waits until so many families have synced at or after a time: two at the start, one after a change, which may concern
+   * one family only.
+   *
+   * @param sinceMs Unix milliseconds.
+   * @returns the latest sync time, or `undefined` when the time-out or the signal came first.
+   */
+  async waitForSync(
+    families: 1 | 2,
+    sinceMs: number,
+    timeoutMs: number,
+    signal: AbortSignal,
+  ): Promise<number | undefined> {
+    const deadline = Date.now() + timeoutMs;
+    for (;;) {
+      this.assertRunning();
+      const { body } = await this.#prober.fetch(`http://${METRICS_ADDRESS}/metrics`, 1000);
+      const times = [...lastSyncTimes(body).values()].filter((time) => time >= sinceMs);
+      if (times.length >= families) return Math.max(...times);
+      if (Date.now() >= deadline || signal.aborted) return undefined;
+      await sleep(25);
+    }
+  }
+
+  /** Ends the proxy as an init system would, with force after two seconds, and removes its configuration. */
+  async stop(): Promise<void> {
+    this.#isStopping = true;
+    if (this.#ended === undefined) {
+      signalChild(this.#child, "SIGTERM");
+      const deadline = Date.now() + 2000;
+      while (this.#ended === undefined && Date.now() < deadline) await sleep(10);
+      if (this.#ended === undefined) signalChild(this.#child, "SIGKILL");
+    }
+    await rm(this.#folder, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,122 @@
+/** `npm start`: a node, pods and a client in namespaces, the real proxy, and a table of what requests meet. */
+import { stat } from "node:fs/promises";
+import { relative, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { missingForMode, missingForTopology } from "../testkit/net/kernel-capabilities.ts";
+import { type DemoOptions, helpText, parseDemoArguments } from "./arguments.ts";
+import { runLive } from "./live.ts";
+import type { DemoMode } from "./modes.ts";
+import { runOnce } from "./once.ts";
+import { Session } from "./session.ts";
+import { Browser } from "./view/browser.ts";
+import { pictureOf, printSettled, throttled } from "./view/live-view.ts";
+import { Screen } from "./view/screen.ts";
+import { type Line, printLine } from "./view/styled-line.ts";
+
+const examples = fileURLToPath(new URL("../examples", import.meta.url));
+
+/**
+ * Runs the demo to its end: until Ctrl-C, or with `--once` until everything is verified. Removes everything it made.
+ *
+ * @param argv the arguments after the command's name.
+ * @returns the exit status: 0, or 1 for bad arguments, something missing, a failure, or (`--once`) a wrong answer.
+ */
+export async function runDemo(argv: readonly string[]): Promise<number> {
+  const parsed = parseDemoArguments(argv);
+  if (parsed.kind === "help") {
+    process.stdout.write(helpText);
+    return 0;
+  }
+  if (parsed.kind === "error") return fail(parsed.message);
+  const { options } = parsed;
+  const manifests = resolve(options.manifests ?? examples);
+  if ((await stat(manifests).catch(() => undefined)) === undefined) {
+    return fail(`--manifests ${options.manifests}: there is no such file or folder`);
+  }
+  const missing = [...(await missingForTopology()), ...(await missingForMode(options.mode))];
+  if (missing.length > 0) return fail(cannotRunText(missing, manifests, options.mode));
+
+  const stop = new AbortController();
+  const onSignal = (): void => stop.abort();
+  const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+  for (const signal of signals) process.on(signal, onSignal);
+  try {
+    return await runIn(options, manifests, stop);
+  } catch (error) {
+    return fail(error instanceof Error ? error.message : String(error));
+  } finally {
+    for (const signal of signals) process.off(signal, onSignal);
+  }
+}
+
+function fail(message: string): number {
+  process.stderr.write(`demo: ${message}\n`);
+  return 1;
+}
+
+/** From the checkout. */
+const IN_THE_MACHINE =
+  "node_modules/.bin/node testkit/vm/run.ts --exec node_modules/.bin/node demo/main.ts --once --mode ipvs";
+
+function cannotRunText(missing: readonly string[], manifests: string, mode: DemoMode): string {
+  return [
+    "this machine cannot run the demo:",
+    ...missing.map((line) => `  - ${line}`),
+    "What the proxy would program can be shown anywhere, without root:",
+    `  bin/kube-proxy render${mode === "userspace" ? "" : ` --mode ${mode}`} -f ${relative(process.cwd(), manifests) || "."}`,
+    ...(mode === "ipvs"
+      ? [
+          "A virtual machine with a kernel that can (x86-64, see testkit/vm/README.md) runs it with",
+          `  ${IN_THE_MACHINE}`,
+        ]
+      : []),
+  ].join("\n");
+}
+
+async function runIn(options: DemoOptions, manifests: string, stop: AbortController): Promise<number> {
+  const output = process.stdout;
+  if (output.isTTY) output.write("building a node, pods and a client in network namespaces…");
+  let session: Session;
+  try {
+    session = await Session.start({ mode: options.mode, manifests, hostnameOverride: options.hostnameOverride });
+  } finally {
+    if (output.isTTY) output.write("\r\x1b[K");
+  }
+  let screen: Screen | undefined;
+  try {
+    if (options.once) return await runOnce(session, writeLine, stop.signal);
+    if (output.isTTY) {
+      const browser = new Browser();
+      const opened = new Screen(output, process.stdin, (key) => {
+        if (browser.press(key) === "quit") stop.abort();
+      });
+      screen = opened;
+      await runLive(
+        session,
+        throttled((view) => opened.show((size) => pictureOf(view, session, browser, size))),
+        stop.signal,
+      );
+    } else {
+      await runLive(session, printSettled(session, writeLine), stop.signal);
+    }
+    return 0;
+  } finally {
+    screen?.close();
+    await session.end();
+    if (!options.once) output.write(`The demo's namespaces, processes and rules are gone.\n${hintOf(options)}`);
+  }
+}
+
+/** What else there is to see, for those who saw the examples. */
+function hintOf({ manifests }: DemoOptions): string {
+  if (manifests !== undefined) return "";
+  return [
+    "With the services of your cluster:",
+    "  kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml > cluster.yaml",
+    "  npm start -- --manifests cluster.yaml\n",
+  ].join("\n");
+}
+
+function writeLine(line: Line): void {
+  process.stdout.write(`${printLine(line, process.stdout.isTTY && process.stdout.hasColors())}\n`);
+}

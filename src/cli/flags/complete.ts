@@ -1,0 +1,216 @@
+/**
+ * From the flags of a run to a resolved configuration: configuration file or flags, what wins over the file, platform
+ * defaults, node name, feature gates. Reference server.md §1 step 5, §2.3–2.5.
+ */
+import { appendPortIfNeeded } from "../../config/bind-address.ts";
+import type { DraftConfig, KubeProxyConfig } from "../../config/config.ts";
+import { applyPlatformDefaults, EMPTY_DOCUMENT, periodsOf, resolveDocument } from "../../config/defaults.ts";
+import { type FeatureGates, setFeatureGates } from "../../config/feature-gates.ts";
+import { joinErrors } from "../../config/go-text.ts";
+import { checkConfig } from "../../config/validate.ts";
+import { loggingErrors } from "../../config/validate-logging.ts";
+import { CommandError } from "../exit.ts";
+import { LOGGING_FLAGS } from "./logging.ts";
+import { minSyncPeriodFlag } from "./modes.ts";
+import {
+  DETECT_LOCAL_MODE,
+  HEALTHZ_BIND_ADDRESS,
+  HEALTHZ_PORT_FLAG,
+  METRICS_BIND_ADDRESS,
+  METRICS_PORT_FLAG,
+  NODEPORT_ADDRESSES,
+  PROXY_MODE,
+} from "./network.ts";
+import type { FlagValues } from "./parse.ts";
+import { CLEANUP, CONFIG, HOSTNAME_OVERRIDE, INIT_ONLY, MANIFESTS, MASTER, WRITE_CONFIG_TO } from "./process.ts";
+import { FLAGS } from "./table.ts";
+
+/** What a run does and where it finds things; an empty text means "not given". */
+export interface RunActions {
+  readonly cleanup: boolean;
+  readonly initOnly: boolean;
+  readonly writeConfigTo: string;
+  readonly configFile: string;
+  readonly master: string;
+  /** The folder of manifests to run from instead of the API server. */
+  readonly manifests: string;
+}
+
+/** A line that could not be logged yet: logging is set up from the configuration that is still being made. */
+export interface Notice {
+  readonly level: "info" | "warning";
+  readonly message: string;
+  readonly facts: Readonly<Record<string, unknown>>;
+}
+
+export interface CompletedOptions {
+  /** Resolved but unchecked: see {@link requireLogging} and {@link requireConfig}. */
+  readonly config: DraftConfig;
+  readonly gates: FeatureGates;
+  readonly actions: RunActions;
+  /** Names of the logging flags on the command line; they have already won over the file. */
+  readonly explicitLoggingFlags: readonly string[];
+  /** Whether the user chose `minSyncPeriod`; otherwise a mode may do better than upstream's default. */
+  readonly isMinSyncPeriodSet: boolean;
+  /** Every flag and its value as text, sorted by name: for `/flagz`, and logged as `FLAG: --name="value"` at `-v=1`. */
+  readonly flagSnapshot: readonly (readonly [name: string, value: string])[];
+  readonly notices: readonly Notice[];
+}
+
+export interface CompleteDeps {
+  /** Reads a text file; rejects with an error that has a `code` like those of `node:fs`. */
+  readFile(path: string): Promise<string | Uint8Array>;
+}
+
+/**
+ * Completes the options of a run.
+ *
+ * @throws {@link CommandError} `failed complete: …` for an unreadable or undecodable file, an empty host name
+ * override, or an unknown or locked feature gate.
+ */
+export async function completeOptions(flags: FlagValues, deps: CompleteDeps): Promise<CompletedOptions> {
+  const notices: Notice[] = [];
+  const configFile = flags.get(CONFIG);
+  const { config: merged, isMinSyncPeriodSet } =
+    configFile === ""
+      ? { config: configFromFlags(flags), isMinSyncPeriodSet: isMinSyncPeriodGiven(flags) }
+      : await configFromFile(configFile, flags, deps, notices);
+  if (merged.mode === "") notices.push({ level: "info", message: "Using iptables proxy", facts: {} });
+  const config = overrideHostname(applyPlatformDefaults(merged), flags);
+  const gates = setFeatureGates(config.featureGates);
+  if (!gates.ok) throw new CommandError(`failed complete: ${gates.error}`);
+  notices.push(
+    ...gates.notices.map(({ message, facts }): Notice => ({ level: "warning", message, facts: { ...facts } })),
+  );
+  return {
+    config,
+    gates: gates.gates,
+    actions: {
+      cleanup: flags.get(CLEANUP),
+      initOnly: flags.get(INIT_ONLY),
+      writeConfigTo: flags.get(WRITE_CONFIG_TO),
+      configFile,
+      master: flags.get(MASTER),
+      manifests: flags.get(MANIFESTS),
+    },
+    isMinSyncPeriodSet,
+    explicitLoggingFlags: LOGGING_FLAGS.filter((flag) => flags.isGiven(flag)).map(({ name }) => name),
+    flagSnapshot: snapshot(flags, configFile === "" ? config : undefined),
+    notices,
+  };
+}
+
+/**
+ * The early check of the logging section.
+ *
+ * @throws {@link CommandError} `initialize logging: …`.
+ */
+export function requireLogging({ config, gates }: CompletedOptions): void {
+  const errors = loggingErrors(config.logging, gates, "logging");
+  if (errors.length > 0) throw new CommandError(`initialize logging: ${joinErrors(errors)}`);
+}
+
+/**
+ * Checks the whole configuration.
+ *
+ * @throws {@link CommandError} `failed validate: …`.
+ */
+export function requireConfig({ config }: CompletedOptions): KubeProxyConfig {
+  const checked = checkConfig(config);
+  if (!checked.ok) throw new CommandError(`failed validate: ${checked.message}`);
+  return checked.config;
+}
+
+function configFromFlags(flags: FlagValues): DraftConfig {
+  // The mode first: whether a period flag counts depends on it.
+  const ordered = [PROXY_MODE, ...FLAGS.filter((flag) => flag !== PROXY_MODE)];
+  const config = ordered
+    .filter((flag) => flags.isGiven(flag))
+    .reduce((draft, flag) => flag.overlay(draft, flags.textsOf(flag)), resolveDocument(EMPTY_DOCUMENT));
+  if (flags.get(WRITE_CONFIG_TO) !== "") return config;
+  return {
+    ...config,
+    healthzBindAddress: withDeprecatedPort(config.healthzBindAddress, flags.get(HEALTHZ_PORT_FLAG)),
+    metricsBindAddress: withDeprecatedPort(config.metricsBindAddress, flags.get(METRICS_PORT_FLAG)),
+  };
+}
+
+function isMinSyncPeriodGiven(flags: FlagValues): boolean {
+  const flag = minSyncPeriodFlag(flags.get(PROXY_MODE));
+  return flag !== undefined && flags.isGiven(flag);
+}
+
+function withDeprecatedPort(address: string, port: number): string {
+  return port === 0 ? "" : appendPortIfNeeded(address, port);
+}
+
+async function configFromFile(
+  path: string,
+  flags: FlagValues,
+  deps: CompleteDeps,
+  notices: Notice[],
+): Promise<{ readonly config: DraftConfig; readonly isMinSyncPeriodSet: boolean }> {
+  const { ConfigDecodeError, decodeConfiguration } = await import("../../config/v1alpha1-decode.ts");
+  const content = await readContent(path, deps);
+  try {
+    const { document, strictError } = decodeConfiguration(content);
+    if (strictError !== undefined) {
+      const message = "Using lenient decoding as strict decoding failed";
+      notices.push({ level: "info", message, facts: { err: strictError } });
+    }
+    const config = LOGGING_FLAGS.filter((flag) => flags.isGiven(flag)).reduce(
+      (draft, flag) => flag.overlay(draft, flags.textsOf(flag)),
+      resolveDocument(document),
+    );
+    return { config, isMinSyncPeriodSet: periodsOf(document).minSyncPeriod !== 0n };
+  } catch (error) {
+    if (error instanceof ConfigDecodeError) {
+      throw new CommandError(`failed complete: ${error.message}`, { cause: error });
+    }
+    throw error;
+  }
+}
+
+/** The words of Go's file errors, which operators search for. */
+const FILE_ERRORS: Readonly<Record<string, string>> = {
+  ENOENT: "no such file or directory",
+  EACCES: "permission denied",
+  ENOTDIR: "not a directory",
+  ELOOP: "too many levels of symbolic links",
+};
+
+async function readContent(path: string, deps: CompleteDeps): Promise<string | Uint8Array> {
+  try {
+    return await deps.readFile(path);
+  } catch (error) {
+    const code = error instanceof Error && "code" in error ? String(error.code) : "";
+    const known = FILE_ERRORS[code];
+    const reason = error instanceof Error ? error.message : String(error);
+    const text = code === "EISDIR" ? `read ${path}: is a directory` : `open ${path}: ${known ?? reason}`;
+    throw new CommandError(`failed complete: ${text}`, { cause: error });
+  }
+}
+
+function overrideHostname(config: DraftConfig, flags: FlagValues): DraftConfig {
+  const override = flags.get(HOSTNAME_OVERRIDE);
+  if (override === "") return config;
+  const name = override.trim().toLowerCase();
+  if (name === "") throw new CommandError("failed complete: empty hostname-override is invalid");
+  return { ...config, hostnameOverride: name };
+}
+
+/** Without a file, flags and configuration share their fields, so defaults made on the way show up in the flags too. */
+function snapshot(flags: FlagValues, shared: DraftConfig | undefined): readonly (readonly [string, string])[] {
+  const resolved = new Map<string, string>(
+    shared === undefined
+      ? []
+      : [
+          [PROXY_MODE.name, shared.mode],
+          [DETECT_LOCAL_MODE.name, shared.detectLocalMode],
+          [NODEPORT_ADDRESSES.name, `[${shared.nodePortAddresses.join(",")}]`],
+          [HEALTHZ_BIND_ADDRESS.name, shared.healthzBindAddress],
+          [METRICS_BIND_ADDRESS.name, shared.metricsBindAddress],
+        ],
+  );
+  return FLAGS.map((flag) => [flag.name, resolved.get(flag.name) ?? flag.shown(flags.textsOf(flag))] as const);
+}

@@ -1,0 +1,65 @@
+/** The text of `--help`. Pure. Reference server.md §2. */
+import { findGate } from "../../config/feature-gates.ts";
+import type { AnyFlag } from "../../config/flag.ts";
+import { KNOWN_GATES } from "../../config/known-feature-gates.ts";
+import { FLAGS } from "./table.ts";
+
+const SYNOPSIS = `kube-proxy makes the Services of a Kubernetes cluster reachable from this node and its pods. It watches Services and
+EndpointSlices and programs the node's kernel so that connections to a service address end at one of its endpoints.
+
+This is kube-proxy-ts: it takes the flags, the configuration file, and leaves the rules of upstream's kube-proxy v1.36.`;
+
+const USAGE = `Usage:
+  kube-proxy [flags]                 run the proxy
+  kube-proxy render [flags]          print the rules for a folder of manifests; needs no root rights (extension)`;
+
+/** How the program is called, and every flag. */
+function usageText(): string {
+  return `${USAGE}\n\nFlags:\n${visibleFlags().map(flagText).join("\n")}\n`;
+}
+
+/** The text of `--help`. */
+export function helpText(): string {
+  return `${SYNOPSIS}\n\n${usageText()}\nFeature gates (name, default, stage):\n${gateLines().join("\n")}\n`;
+}
+
+function visibleFlags(): readonly AnyFlag[] {
+  return FLAGS.filter((flag) => flag.deprecated === undefined);
+}
+
+function flagText(flag: AnyFlag): string {
+  const short = flag.shorthand === undefined ? "    " : `-${flag.shorthand}, `;
+  const word = flag.word === "" ? "" : ` ${flag.word}`;
+  const initial = flag.defaultText === "" ? "" : ` (default ${shownDefault(flag)})`;
+  const extension = flag.isExtension ? " [extension of kube-proxy-ts]" : "";
+  return `  ${short}--${flag.name}${word}${initial}${extension}\n${wrap(flag.help, 110)
+    .map((line) => `          ${line}`)
+    .join("\n")}`;
+}
+
+function shownDefault(flag: AnyFlag): string {
+  return flag.word === "string" || flag.word === "ipport" ? `"${flag.defaultText}"` : flag.defaultText;
+}
+
+function wrap(text: string, width: number): readonly string[] {
+  const lines: string[] = [];
+  let line = "";
+  for (const word of text.split(" ")) {
+    if (line !== "" && line.length + 1 + word.length > width) {
+      lines.push(line);
+      line = word;
+    } else line = line === "" ? word : `${line} ${word}`;
+  }
+  return [...lines, line];
+}
+
+/** The gates that can still change: those that are neither GA nor deprecated, as upstream lists them. */
+function gateLines(): readonly string[] {
+  return KNOWN_GATES.flatMap((group) => group.names.trim().split(/\s+/))
+    .sort()
+    .flatMap((name) => {
+      const spec = findGate(name);
+      if (spec === undefined || spec.stage === "GA" || spec.stage === "Deprecated") return [];
+      return [`  ${name}=true|false (${spec.stage.toUpperCase()} - default=${spec.default})`];
+    });
+}

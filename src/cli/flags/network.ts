@@ -1,0 +1,114 @@
+/** The flags of addresses, of the proxy mode and of local-traffic detection. Reference server.md §2.2. */
+import type { DetectLocalConfig, DraftConfig } from "../../config/config.ts";
+import { type AnyFlag, flag } from "../../config/flag.ts";
+import { boolType, int32Type, ipPortType, ipType, stringListType, stringType } from "../../config/flag-types.ts";
+
+const withDetectLocal = (config: DraftConfig, change: Partial<DetectLocalConfig>): DraftConfig => ({
+  ...config,
+  detectLocal: { ...config.detectLocal, ...change },
+});
+
+const replacedBy = (name: string): string =>
+  `This flag is deprecated and will be removed in a future release. Please use --${name} instead.`;
+
+export const PROXY_MODE = flag({
+  name: "proxy-mode",
+  type: { ...stringType, word: "ProxyMode" },
+  initial: "",
+  help: "How services are implemented: iptables, ipvs, nftables or userspace; empty means iptables.",
+  overlay: (config, mode) => ({ ...config, mode }),
+});
+
+export const DETECT_LOCAL_MODE = flag({
+  name: "detect-local-mode",
+  type: { ...stringType, word: "LocalMode" },
+  initial: "",
+  help: "How traffic of local pods is recognised: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix; empty means ClusterCIDR.",
+  overlay: (config, detectLocalMode) => ({ ...config, detectLocalMode }),
+});
+
+export const NODEPORT_ADDRESSES = flag({
+  name: "nodeport-addresses",
+  type: stringListType,
+  initial: [],
+  help: 'Prefixes of the node addresses that answer node ports, or the one word "primary". Empty: all addresses, but "primary" in nftables mode.',
+  overlay: (config, nodePortAddresses) => ({ ...config, nodePortAddresses }),
+});
+
+export const HEALTHZ_BIND_ADDRESS = flag({
+  name: "healthz-bind-address",
+  type: ipPortType,
+  initial: "0.0.0.0:10256",
+  help: "Where the health server listens: an address, with or without a port.",
+  overlay: (config, healthzBindAddress) => ({ ...config, healthzBindAddress }),
+});
+
+export const METRICS_BIND_ADDRESS = flag({
+  name: "metrics-bind-address",
+  type: ipPortType,
+  initial: "127.0.0.1:10249",
+  help: "Where the metrics server listens: an address, with or without a port.",
+  overlay: (config, metricsBindAddress) => ({ ...config, metricsBindAddress }),
+});
+
+/** Acts while options are completed: 0 disables the server, any other port only fills in a missing one. */
+export const HEALTHZ_PORT_FLAG = flag({
+  name: "healthz-port",
+  type: int32Type,
+  initial: 10256,
+  help: "The port of the health server; 0 disables it.",
+  deprecated: replacedBy("healthz-bind-address"),
+});
+
+export const METRICS_PORT_FLAG = flag({
+  name: "metrics-port",
+  type: int32Type,
+  initial: 10249,
+  help: "The port of the metrics server.",
+  deprecated: replacedBy("metrics-bind-address"),
+});
+
+export const NETWORK_FLAGS: readonly AnyFlag[] = [
+  flag({
+    name: "bind-address",
+    type: ipType,
+    initial: "0.0.0.0",
+    help: "The node's primary address, where the Node object does not tell the right one. Nothing listens on it, except in userspace mode.",
+    overlay: (config, bindAddress) => ({ ...config, bindAddress }),
+  }),
+  flag({
+    name: "bind-address-hard-fail",
+    type: boolType,
+    initial: false,
+    help: "End the process when the health or the metrics server cannot listen, instead of trying again.",
+    overlay: (config, bindAddressHardFail) => ({ ...config, bindAddressHardFail }),
+  }),
+  flag({
+    name: "cluster-cidr",
+    type: stringType,
+    initial: "",
+    help: "The prefix of all pods, or one for each IP family with a comma between; traffic from it is local in ClusterCIDR mode.",
+    overlay: (config, text) => withDetectLocal(config, { clusterCIDRs: text.split(",") }),
+  }),
+  DETECT_LOCAL_MODE,
+  HEALTHZ_BIND_ADDRESS,
+  HEALTHZ_PORT_FLAG,
+  METRICS_BIND_ADDRESS,
+  METRICS_PORT_FLAG,
+  NODEPORT_ADDRESSES,
+  flag({
+    name: "pod-bridge-interface",
+    type: stringType,
+    initial: "",
+    help: "The bridge of the local pods; needed in BridgeInterface mode.",
+    overlay: (config, bridgeInterface) => withDetectLocal(config, { bridgeInterface }),
+  }),
+  flag({
+    name: "pod-interface-name-prefix",
+    type: stringType,
+    initial: "",
+    help: "How the names of the local pods' interfaces begin; needed in InterfaceNamePrefix mode.",
+    overlay: (config, interfaceNamePrefix) => withDetectLocal(config, { interfaceNamePrefix }),
+  }),
+  PROXY_MODE,
+];

@@ -1,0 +1,191 @@
+/** The flags of what the process does, where it finds the cluster, and how it talks to it. Reference server.md §2.2. */
+import type { ClientConnection, DraftConfig } from "../../config/config.ts";
+import { durationToMs } from "../../config/duration.ts";
+import { type AnyFlag, flag } from "../../config/flag.ts";
+import {
+  boolType,
+  durationType,
+  type FlagType,
+  float32Type,
+  gatesType,
+  int32Type,
+  stringType,
+} from "../../config/flag-types.ts";
+import { parsed, parseGoBool, quoteGo, refused } from "../../config/go-text.ts";
+import { KUBERNETES_VERSION } from "../../program/version.ts";
+
+const withClient = (config: DraftConfig, change: Partial<ClientConnection>): DraftConfig => ({
+  ...config,
+  clientConnection: { ...config.clientConnection, ...change },
+});
+
+/** What `--version` asks for, and the version that is reported from then on. */
+export interface VersionRequest {
+  readonly print: "none" | "short" | "raw";
+  readonly gitVersion: string;
+}
+
+const RELEASE = /^v(\d+\.\d+\.\d+)(?:[-+].*)?$/;
+
+const versionType: FlagType<VersionRequest> = {
+  word: "version[=true]",
+  bareText: "true",
+  read: (text, soFar) => {
+    if (text === "raw") return parsed({ ...soFar, print: "raw" });
+    if (text.startsWith("v")) {
+      return RELEASE.exec(text)?.[1] === RELEASE.exec(KUBERNETES_VERSION)?.[1]
+        ? parsed({ ...soFar, gitVersion: text })
+        : refused(
+            `version ${quoteGo(text)} must match major/minor/patch of default version ${quoteGo(KUBERNETES_VERSION)}`,
+          );
+    }
+    const wanted = parseGoBool(text);
+    return wanted.ok ? parsed({ ...soFar, print: wanted.value ? "short" : "none" }) : refused(wanted.error);
+  },
+  format: ({ print }) => ({ none: "false", short: "true", raw: "raw" })[print],
+};
+
+export const VERSION = flag({
+  name: "version",
+  type: versionType,
+  initial: { print: "none", gitVersion: KUBERNETES_VERSION },
+  help: "--version and --version=raw print the version and end; --version=v1.36.2-… reports this version instead.",
+});
+
+export const HELP = flag({
+  name: "help",
+  shorthand: "h",
+  type: boolType,
+  initial: false,
+  help: "Print this text and end.",
+});
+
+export const CONFIG = flag({
+  name: "config",
+  type: stringType,
+  initial: "",
+  help: "The configuration file. With it, only the logging flags, --hostname-override, --master, --manifests and the flags that name an action still count.",
+});
+
+export const MANIFESTS = flag({
+  name: "manifests",
+  type: { ...stringType, word: "directory" },
+  initial: "",
+  help: "Take Services, EndpointSlices and Nodes from the manifests in this folder, and watch it, instead of asking an API server. May be used together with --config.",
+  isExtension: true,
+});
+
+export const CLEANUP = flag({
+  name: "cleanup",
+  type: boolType,
+  initial: false,
+  help: "Remove the rules of every mode and end.",
+});
+
+export const INIT_ONLY = flag({
+  name: "init-only",
+  type: boolType,
+  initial: false,
+  help: "Do what needs full root rights and end, so that a second start with --config can do with CAP_NET_ADMIN.",
+});
+
+export const WRITE_CONFIG_TO = flag({
+  name: "write-config-to",
+  type: stringType,
+  initial: "",
+  help: "Write the resolved configuration to this file and end.",
+});
+
+export const MASTER = flag({
+  name: "master",
+  type: stringType,
+  initial: "",
+  help: "The URL of the API server; wins over the kubeconfig, also with --config.",
+});
+
+export const HOSTNAME_OVERRIDE = flag({
+  name: "hostname-override",
+  type: stringType,
+  initial: "",
+  help: "The name of this node, where it is not the host name; wins over the configuration file.",
+});
+
+export const PROCESS_FLAGS: readonly AnyFlag[] = [
+  flag({
+    name: "boot-id-file",
+    type: stringType,
+    initial: "/proc/sys/kernel/random/boot_id",
+    help: "Accepted for compatibility, without effect.",
+  }),
+  flag({
+    name: "machine-id-file",
+    type: stringType,
+    initial: "/etc/machine-id,/var/lib/dbus/machine-id",
+    help: "Accepted for compatibility, without effect.",
+  }),
+  CLEANUP,
+  CONFIG,
+  flag({
+    name: "config-sync-period",
+    type: durationType,
+    initial: 900_000_000_000n,
+    help: "How often all known objects are looked at again; more than 0.",
+    overlay: (config, period) => ({ ...config, configSyncPeriodMs: durationToMs(period) }),
+  }),
+  flag({
+    name: "feature-gates",
+    type: gatesType,
+    initial: {},
+    help: "Switches for features, as name=true or name=false, with commas between; may be repeated.",
+    overlay: (config, featureGates) => ({ ...config, featureGates }),
+  }),
+  HELP,
+  HOSTNAME_OVERRIDE,
+  INIT_ONLY,
+  flag({
+    name: "kube-api-burst",
+    type: int32Type,
+    initial: 10,
+    help: "How many requests to the API server may be made at once before --kube-api-qps slows them down.",
+    overlay: (config, burst) => withClient(config, { burst }),
+  }),
+  flag({
+    name: "kube-api-content-type",
+    type: stringType,
+    initial: "application/vnd.kubernetes.protobuf",
+    help: "The content type of requests to the API server.",
+    overlay: (config, contentType) => withClient(config, { contentType }),
+  }),
+  flag({
+    name: "kube-api-qps",
+    type: float32Type,
+    initial: 5,
+    help: "Requests to the API server per second; below 0 there is no limit.",
+    overlay: (config, qps) => withClient(config, { qps }),
+  }),
+  flag({
+    name: "kubeconfig",
+    type: stringType,
+    initial: "",
+    help: "The file with the address of the API server and the credentials; ignored with --config.",
+    overlay: (config, kubeconfig) => withClient(config, { kubeconfig }),
+  }),
+  MANIFESTS,
+  MASTER,
+  flag({
+    name: "profiling",
+    type: boolType,
+    initial: false,
+    help: "Serve /debug on the metrics server.",
+    overlay: (config, enableProfiling) => ({ ...config, enableProfiling }),
+  }),
+  flag({
+    name: "show-hidden-metrics-for-version",
+    type: stringType,
+    initial: "",
+    help: "Show metrics that this version hides: empty, or the previous minor version (1.35).",
+    overlay: (config, showHiddenMetricsForVersion) => ({ ...config, showHiddenMetricsForVersion }),
+  }),
+  VERSION,
+  WRITE_CONFIG_TO,
+];

@@ -1,0 +1,186 @@
+/**
+ * Credentials from a program, as client.authentication.k8s.io describes: the program prints an ExecCredential, which is
+ * used until it expires or the server refuses it.
+ */
+import type { Clock } from "../../../async/clock.ts";
+import { isJsonObject } from "../../projection/fields.ts";
+import { ClientConfigError, type ExecPlugin } from "../connection/client-config.ts";
+import { type CertificateChain, readCertificates } from "./pem.ts";
+
+/** What a program gave; at least one of token and certificate. */
+export interface ExecCredential {
+  readonly token: string | undefined;
+  readonly certificate: { readonly certificate: string; readonly key: string } | undefined;
+  /** Unix time; `undefined` means until it is refused. */
+  readonly expiresAtMs: number | undefined;
+}
+
+/** The cluster as the program is told when it asked for it. */
+export interface ExecClusterInfo {
+  readonly server: string;
+  readonly "tls-server-name"?: string;
+  readonly "insecure-skip-tls-verify"?: boolean;
+  readonly "certificate-authority-data"?: string;
+  readonly "proxy-url"?: string;
+}
+
+/** Runs a program and gives what it printed. Rejects with one line when it fails. */
+export type RunProgram = (file: string, args: readonly string[], env: NodeJS.ProcessEnv) => Promise<string>;
+
+/** How a run of the program ended, in upstream's words. */
+export type ExecCallStatus = "no_error" | "plugin_execution_error" | "plugin_not_found_error" | "client_internal_error";
+
+/** Told of what the program does, for metrics. */
+export interface ExecPluginObserver {
+  /** The program was run; the exit code is 0 only when it succeeded. */
+  pluginCalled(exitCode: number, status: ExecCallStatus): void;
+  /** From now on this certificate is used, in place of the one before. */
+  pluginCertified(now: CertificateChain | undefined, before: CertificateChain | undefined): void;
+}
+
+export interface ExecCredentialsOptions {
+  readonly plugin: ExecPlugin;
+  /** Asked for when the plugin wants to know the cluster. */
+  readonly cluster: () => Promise<ExecClusterInfo>;
+  readonly clock: Clock;
+  readonly observer?: ExecPluginObserver | undefined;
+  /** @default starts a process */
+  readonly run?: RunProgram;
+}
+
+export class ExecCredentials {
+  readonly #options: ExecCredentialsOptions;
+  #known: ExecCredential | undefined;
+  #running: Promise<ExecCredential> | undefined;
+  #chain: CertificateChain | undefined;
+
+  constructor(options: ExecCredentialsOptions) {
+    this.#options = options;
+  }
+
+  /** The credential; the same object until it is replaced. @throws Error when the program gives none. */
+  async current(): Promise<ExecCredential> {
+    const known = this.#known;
+    if (known !== undefined && (known.expiresAtMs ?? Number.POSITIVE_INFINITY) > this.#options.clock.now())
+      return known;
+    this.#running ??= this.#obtain();
+    try {
+      this.#known = await this.#running;
+    } finally {
+      this.#running = undefined;
+    }
+    return this.#known;
+  }
+
+  #observeCertificate(text: string | undefined): void {
+    const before = this.#chain;
+    if (text === before?.text) return;
+    this.#chain = text === undefined ? undefined : readQuietly(text);
+    this.#options.observer?.pluginCertified(this.#chain, before);
+  }
+
+  /** The server refused the credential: the program is asked again. */
+  expire(): void {
+    this.#known = undefined;
+  }
+
+  async #obtain(): Promise<ExecCredential> {
+    const { plugin, observer, run = runProgram } = this.#options;
+    const cluster = plugin.provideClusterInfo ? { cluster: await this.#options.cluster() } : {};
+    const info = { kind: "ExecCredential", apiVersion: plugin.apiVersion, spec: { ...cluster, interactive: false } };
+    const env = { ...process.env, ...plugin.env, KUBERNETES_EXEC_INFO: JSON.stringify(info) };
+    const output = await run(plugin.command, plugin.args, env).catch((error: unknown) => {
+      const hint = plugin.installHint === "" ? "" : `: ${plugin.installHint.trim().replaceAll(/\s*\n\s*/g, " ")}`;
+      const reason = error instanceof Error ? error.message : String(error);
+      observer?.pluginCalled(...callOutcome(error));
+      throw new ClientConfigError(`exec plugin ${plugin.command} failed: ${reason}${hint}`, { cause: error });
+    });
+    observer?.pluginCalled(0, "no_error");
+    const credential = readExecCredential(output, plugin);
+    this.#observeCertificate(credential.certificate?.certificate);
+    return credential;
+  }
+}
+
+function readQuietly(text: string): CertificateChain | undefined {
+  try {
+    return readCertificates(text);
+  } catch {
+    // Using it will say what is wrong with it.
+    return undefined;
+  }
+}
+
+function callOutcome(error: unknown): readonly [exitCode: number, status: ExecCallStatus] {
+  const cause: unknown = error instanceof Error ? error.cause : undefined;
+  const code: unknown = cause instanceof Error && "code" in cause ? cause.code : undefined;
+  if (typeof code === "number") return [code, "plugin_execution_error"];
+  return [1, code === "ENOENT" ? "plugin_not_found_error" : "client_internal_error"];
+}
+
+/** Reads what the program printed. Pure. @throws ClientConfigError naming the field. */
+export function readExecCredential(output: string, plugin: ExecPlugin): ExecCredential {
+  const fail = (message: string): never => {
+    throw new ClientConfigError(`exec plugin ${plugin.command}: ${message}`);
+  };
+  const printed = parseJson(output);
+  if (!isJsonObject(printed)) return fail("it did not print an ExecCredential as JSON");
+  if (printed.apiVersion !== plugin.apiVersion) {
+    fail(
+      `its apiVersion must be ${plugin.apiVersion}, as in the kubeconfig, got ${JSON.stringify(printed.apiVersion)}`,
+    );
+  }
+  if (printed.kind !== "ExecCredential") fail(`its kind must be ExecCredential, got ${JSON.stringify(printed.kind)}`);
+  if (!isJsonObject(printed.status)) return fail("its status is missing");
+  const { token, clientCertificateData, clientKeyData, expirationTimestamp } = printed.status;
+  const certificate = text(clientCertificateData);
+  const key = text(clientKeyData);
+  if ((certificate === undefined) !== (key === undefined)) {
+    fail("clientCertificateData and clientKeyData must come together");
+  }
+  if (text(token) === undefined && certificate === undefined) fail("there is neither token nor clientCertificateData");
+  const expiresAtMs = text(expirationTimestamp) === undefined ? undefined : Date.parse(String(expirationTimestamp));
+  if (Number.isNaN(expiresAtMs)) fail(`expirationTimestamp must be a time, got ${JSON.stringify(expirationTimestamp)}`);
+  return {
+    token: text(token)?.trim(),
+    certificate: certificate === undefined || key === undefined ? undefined : { certificate, key },
+    expiresAtMs,
+  };
+}
+
+function text(value: unknown): string | undefined {
+  return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+function parseJson(output: string): unknown {
+  try {
+    return JSON.parse(output);
+  } catch {
+    return undefined;
+  }
+}
+
+const TIME_LIMIT_MS = 60_000;
+
+async function runProgram(file: string, args: readonly string[], env: NodeJS.ProcessEnv): Promise<string> {
+  const { execFile } = await import("node:child_process");
+  return await new Promise((resolve, reject) => {
+    const child = execFile(
+      file,
+      [...args],
+      { env, timeout: TIME_LIMIT_MS, encoding: "utf8" },
+      (error, stdout, stderr) => {
+        if (error === null) resolve(stdout);
+        else reject(new Error(failureText(error, stderr), { cause: error }));
+      },
+    );
+    child.stdin?.end();
+  });
+}
+
+function failureText(error: Error & { readonly code?: unknown; readonly killed?: boolean }, stderr: string): string {
+  if (error.code === "ENOENT") return "there is no such program";
+  if (error.killed === true) return `it did not end within ${TIME_LIMIT_MS / 1000} s`;
+  const lastLine = stderr.trim().split("\n").at(-1) ?? "";
+  return lastLine === "" ? `exit status ${String(error.code)}` : `exit status ${String(error.code)}: ${lastLine}`;
+}

@@ -1,0 +1,242 @@
+/**
+ * The credentials and TLS material of requests, read from wherever the configuration says and kept fresh: tokens and
+ * certificates are rotated while the program runs.
+ */
+import { isIP } from "node:net";
+import { checkServerIdentity, getCACertificates, type PeerCertificate } from "node:tls";
+import type { Clock } from "../../../async/clock.ts";
+import type { Logger } from "../../../logging/logger.ts";
+import { type ClientConfig, ClientConfigError, type Material } from "../connection/client-config.ts";
+import { type ExecClusterInfo, ExecCredentials, type ExecPluginObserver, type RunProgram } from "./exec-credentials.ts";
+import { type CertificateChain, readCertificates, readPrivateKey, requireMatch } from "./pem.ts";
+import { RotatingFile } from "./rotating-file.ts";
+
+/** What a TLS connection to the server is made with. One object for as long as none of it changes. */
+export interface TlsMaterial {
+  readonly ca: readonly string[] | string;
+  readonly cert?: string;
+  readonly key?: string;
+  readonly servername?: string;
+  readonly rejectUnauthorized: boolean;
+  readonly checkServerIdentity?: (host: string, certificate: PeerCertificate) => Error | undefined;
+}
+
+export interface Credentials {
+  readonly headers: Readonly<Record<string, string | readonly string[]>>;
+  /** `undefined` for a server that is spoken to without TLS. */
+  readonly tls: TlsMaterial | undefined;
+}
+
+/** Who this client is. */
+export interface Identity {
+  /** Fresh credentials. @throws ClientConfigError when they cannot be read and never could. */
+  current(): Promise<Credentials>;
+  /** The server answered 401: everything is read again before the next request. */
+  refused(): void;
+  /** Whether a file has something else in it by now. Not of plugins: they are asked before each attempt anyway. */
+  hasChanged(): Promise<boolean>;
+}
+
+export interface IdentityOptions {
+  readonly config: ClientConfig;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly observer?: ExecPluginObserver | undefined;
+  /** For exec plugins. @default starts a process */
+  readonly run?: RunProgram;
+}
+
+/** Makes the identity; nothing is read before the first `current()`. */
+export function createIdentity(options: IdentityOptions): Identity {
+  const { config, clock, log } = options;
+  const ca = config.ca && source(config.ca, "certificate-authority", "CA file", readCertificates, options);
+  const own = config.clientCertificate;
+  const certificate =
+    own && source(own.certificate, "client-certificate", "client certificate", readCertificates, options);
+  const key = own && source(own.key, "client-key", "client key", readPrivateKey, options);
+  const authentication = createAuthentication(options, async () => (await ca?.read())?.text);
+  let tls: { readonly inputs: readonly unknown[]; readonly material: TlsMaterial } | undefined;
+  let expiredChain: CertificateChain | undefined;
+
+  async function currentTls(given: { readonly certificate: string; readonly key: string } | undefined) {
+    if (config.server.protocol !== "https:") return undefined;
+    const trusted = await ca?.read();
+    const chain = given === undefined ? await certificate?.read() : undefined;
+    const cert = given?.certificate ?? chain?.text;
+    const keyText = given?.key ?? (await key?.read());
+    const inputs = [trusted, cert, keyText];
+    if (tls !== undefined && inputs.every((input, index) => input === tls?.inputs[index])) return tls.material;
+    // The two files of a pair are not replaced in one step: until they match, the pair before stays in use.
+    if (chain !== undefined && keyText !== undefined && !isPair(chain, keyText)) {
+      if (tls !== undefined) return tls.material;
+      throw new ClientConfigError(
+        "the client key is not that of the client certificate: check client-key and client-certificate",
+      );
+    }
+    tls = {
+      inputs,
+      material: { ...tlsBase(config, trusted?.text), ...(cert && keyText ? { cert, key: keyText } : {}) },
+    };
+    return tls.material;
+  }
+
+  async function warnOfExpiry(): Promise<void> {
+    const chain = await certificate?.read();
+    if (chain === undefined || chain === expiredChain || chain.validToMs > clock.now()) return;
+    expiredChain = chain;
+    const notAfter = new Date(chain.validToMs).toISOString();
+    const path = own?.certificate.kind === "file" ? own.certificate.path : "client-certificate-data";
+    log.error("The client certificate has expired, the API server will refuse it: renew it", undefined, {
+      path,
+      notAfter,
+    });
+  }
+
+  return {
+    async current() {
+      const { authorization, given } = await authentication.current();
+      await warnOfExpiry();
+      const headers = {
+        ...config.impersonation,
+        ...(authorization === undefined ? {} : { Authorization: authorization }),
+      };
+      return { headers, tls: await currentTls(given) };
+    },
+    refused() {
+      for (const part of [ca, certificate, key, authentication]) part?.expire();
+    },
+    async hasChanged() {
+      const parts = [ca, certificate, key, authentication];
+      const changed = await Promise.all(parts.map((part) => part?.hasChanged()));
+      return changed.includes(true);
+    },
+  };
+}
+
+interface Source<T> {
+  read(): Promise<T>;
+  expire(): void;
+  hasChanged(): Promise<boolean>;
+}
+
+function source<T>(
+  material: Material,
+  field: string,
+  title: string,
+  parse: (text: string) => T,
+  { clock, log }: IdentityOptions,
+): Source<T> {
+  const hint = `${field} in the kubeconfig, and what is mounted there`;
+  if (material.kind === "file") return new RotatingFile({ path: material.path, title, hint, parse, clock, log });
+  let value: T;
+  try {
+    value = parse(material.text);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ClientConfigError(`cannot use the ${title} in the kubeconfig: ${reason}: check ${field}-data`, {
+      cause: error,
+    });
+  }
+  return { read: () => Promise.resolve(value), ...CONSTANT };
+}
+
+const CONSTANT = { expire() {}, hasChanged: () => Promise.resolve(false) };
+
+interface Authenticator {
+  current(): Promise<AuthenticationState>;
+  expire(): void;
+  hasChanged(): Promise<boolean>;
+}
+
+interface AuthenticationState {
+  readonly authorization?: string | undefined;
+  readonly given?: { readonly certificate: string; readonly key: string } | undefined;
+}
+
+function createAuthentication(options: IdentityOptions, caText: () => Promise<string | undefined>): Authenticator {
+  const { config, clock, log } = options;
+  const { authentication } = config;
+  const fixed = (state: AuthenticationState) => ({ current: () => Promise.resolve(state), ...CONSTANT });
+  switch (authentication.kind) {
+    case "none":
+      return fixed({});
+    case "token":
+      return fixed({ authorization: `Bearer ${authentication.token}` });
+    case "basic": {
+      const pair = Buffer.from(`${authentication.username}:${authentication.password}`).toString("base64");
+      return fixed({ authorization: `Basic ${pair}` });
+    }
+    case "tokenFile": {
+      const file = new RotatingFile({
+        path: authentication.path,
+        title: "token file",
+        hint: "tokenFile in the kubeconfig, and whether the service account's token is mounted there",
+        parse: readToken,
+        clock,
+        log,
+      });
+      return {
+        current: async () => ({ authorization: `Bearer ${await file.read()}` }),
+        expire: () => file.expire(),
+        hasChanged: () => file.hasChanged(),
+      };
+    }
+    case "exec": {
+      const { plugin } = authentication;
+      const cluster = async () => clusterInfo(config, await caText());
+      const program = new ExecCredentials({
+        plugin,
+        cluster,
+        clock,
+        observer: options.observer,
+        ...(options.run ? { run: options.run } : {}),
+      });
+      return {
+        async current() {
+          const { token, certificate } = await program.current();
+          return { authorization: token === undefined ? undefined : `Bearer ${token}`, given: certificate };
+        },
+        expire: () => program.expire(),
+        hasChanged: CONSTANT.hasChanged,
+      };
+    }
+  }
+}
+
+function readToken(text: string): string {
+  const token = text.trim();
+  if (token === "") throw new Error("it is empty");
+  if (/[^\x21-\x7e]/.test(token)) throw new Error("it holds something else than one token");
+  return token;
+}
+
+function clusterInfo(config: ClientConfig, ca: string | undefined): ExecClusterInfo {
+  return {
+    server: config.server.href.replace(/\/$/, ""),
+    ...(config.serverName === undefined ? {} : { "tls-server-name": config.serverName }),
+    ...(config.isServerVerified ? {} : { "insecure-skip-tls-verify": true }),
+    ...(ca === undefined ? {} : { "certificate-authority-data": Buffer.from(ca, "latin1").toString("base64") }),
+    ...(config.proxyUrl === undefined ? {} : { "proxy-url": config.proxyUrl }),
+  };
+}
+
+function tlsBase({ serverName, isServerVerified }: ClientConfig, ca: string | undefined): TlsMaterial {
+  const base = {
+    // Without a CA of its own, a Go program trusts what the system trusts; Node.js alone would trust its built-in list.
+    ca: ca ?? [...getCACertificates("default"), ...getCACertificates("system")],
+    rejectUnauthorized: isServerVerified,
+  };
+  if (serverName === undefined) return base;
+  const check = (_host: string, certificate: PeerCertificate) => checkServerIdentity(serverName, certificate);
+  // An address cannot be sent as the name of the server, only compared.
+  return { ...base, servername: isIP(serverName) === 0 ? serverName : "", checkServerIdentity: check };
+}
+
+function isPair(chain: CertificateChain, key: string): boolean {
+  try {
+    requireMatch(chain, key);
+    return true;
+  } catch {
+    return false;
+  }
+}

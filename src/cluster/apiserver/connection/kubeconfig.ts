@@ -1,0 +1,210 @@
+/**
+ * A kubeconfig file → {@link ClientConfig}: the current context only, relative paths taken from the file's folder, data
+ * and file of the same thing refused together, as upstream's client does.
+ */
+import { dirname, isAbsolute, resolve } from "node:path";
+import {
+  isAbsent,
+  isJsonObject,
+  type JsonObject,
+  listField,
+  objectField,
+  stringField,
+} from "../../projection/fields.ts";
+import { type Findings, formatProblem, newFindings, refuse } from "../../projection/findings.ts";
+import { readExecPlugin } from "../auth/exec-plugin-config.ts";
+import {
+  type Authentication,
+  type ClientConfig,
+  ClientConfigError,
+  type Material,
+  parseServerUrl,
+} from "./client-config.ts";
+
+export interface KubeconfigOptions {
+  /** The file's path, for relative paths in it and for messages. */
+  readonly path: string;
+  /** Its decoded content. */
+  readonly content: unknown;
+  /** Wins over the cluster's `server` unless empty. */
+  readonly master: string;
+}
+
+/** Reads the current context. Pure. @throws ClientConfigError naming the file and the field. */
+export function resolveKubeconfig({ path, content, master }: KubeconfigOptions): ClientConfig {
+  const fail = (message: string): never => {
+    throw new ClientConfigError(`invalid configuration: kubeconfig ${path}: ${message}`);
+  };
+  if (isAbsent(content)) fail("the file is empty: no configuration has been provided");
+  if (!isJsonObject(content)) return fail("must be a Config object, not a plain value");
+  const found = newFindings();
+  const reader: Reader = { found, folder: dirname(path), fail };
+  const contextName = stringField(found, content["current-context"], "current-context");
+  if (contextName === "") fail("current-context is not set: name one of the contexts");
+  const context = named(reader, content, "contexts", "context", contextName, "current-context");
+  const clusterName = stringField(found, context.cluster, `context "${contextName}": cluster`);
+  const userName = stringField(found, context.user, `context "${contextName}": user`);
+  if (clusterName === "") fail(`cluster was not specified for context "${contextName}"`);
+  if (userName === "") fail(`user was not specified for context "${contextName}"`);
+  const cluster = readCluster(
+    reader,
+    named(reader, content, "clusters", "cluster", clusterName, "cluster"),
+    clusterName,
+    master,
+  );
+  const user = readUser(reader, named(reader, content, "users", "user", userName, "user"), userName);
+  const problem = found.problems[0];
+  if (problem !== undefined) fail(formatProblem(problem));
+  return { ...cluster, ...user };
+}
+
+interface Reader {
+  readonly found: Findings;
+  readonly folder: string;
+  readonly fail: (message: string) => never;
+}
+
+/** The entry of a list of `{ name, [inner]: … }`; the first of several with the name, as upstream. */
+function named(
+  reader: Reader,
+  content: JsonObject,
+  list: string,
+  inner: string,
+  name: string,
+  wantedBy: string,
+): JsonObject {
+  const { found, fail } = reader;
+  for (const [index, item] of listField(found, content[list], list).entries()) {
+    const entry = objectField(found, item, `${list}[${index}]`);
+    if (entry.name === name) return objectField(found, entry[inner], `${list}[${index}].${inner}`);
+  }
+  return fail(`${wantedBy} "${name}" is not among the ${list}`);
+}
+
+type ClusterPart = Pick<
+  ClientConfig,
+  "server" | "ca" | "isServerVerified" | "serverName" | "proxyUrl" | "isCompressionDisabled"
+>;
+
+function readCluster(reader: Reader, cluster: JsonObject, name: string, master: string): ClusterPart {
+  const { found, fail } = reader;
+  const where = `cluster "${name}"`;
+  const ca = material(reader, cluster, "certificate-authority", where);
+  const isInsecure = booleanField(found, cluster["insecure-skip-tls-verify"], `${where}: insecure-skip-tls-verify`);
+  if (isInsecure && ca !== undefined) {
+    fail(`${where}: a certificate-authority together with insecure-skip-tls-verify is not allowed: remove one of them`);
+  }
+  const server = stringField(found, cluster.server, `${where}: server`);
+  if (server === "" && master === "") fail(`no server found for ${where}`);
+  const serverName = stringField(found, cluster["tls-server-name"], `${where}: tls-server-name`);
+  const proxyUrl = stringField(found, cluster["proxy-url"], `${where}: proxy-url`);
+  const isUncompressed = booleanField(found, cluster["disable-compression"], `${where}: disable-compression`);
+  if (proxyUrl !== "" && !/^https?:\/\//.test(proxyUrl)) {
+    fail(
+      `${where}: proxy-url must be an http:// or https:// URL (other kinds of proxy are not supported), got "${proxyUrl}"`,
+    );
+  }
+  const hasTlsSettings = ca !== undefined || isInsecure;
+  return {
+    server:
+      master === ""
+        ? parseServerUrl(server, `kubeconfig: ${where}: server`, hasTlsSettings)
+        : parseServerUrl(master, "--master", hasTlsSettings),
+    ca,
+    isServerVerified: !isInsecure,
+    serverName: serverName === "" ? undefined : serverName,
+    proxyUrl: proxyUrl === "" ? undefined : proxyUrl,
+    ...(isUncompressed ? { isCompressionDisabled: true } : {}),
+  };
+}
+
+type UserPart = Pick<ClientConfig, "clientCertificate" | "authentication" | "impersonation">;
+
+function readUser(reader: Reader, user: JsonObject, name: string): UserPart {
+  const { fail } = reader;
+  const where = `user "${name}"`;
+  const certificate = material(reader, user, "client-certificate", where);
+  const key = material(reader, user, "client-key", where);
+  if (certificate !== undefined && key === undefined) {
+    fail(`client-key-data or client-key must be specified for ${where} to use the client certificate`);
+  }
+  return {
+    clientCertificate: certificate === undefined || key === undefined ? undefined : { certificate, key },
+    authentication: readAuthentication(reader, user, where),
+    impersonation: readImpersonation(reader, user, where),
+  };
+}
+
+function readAuthentication(reader: Reader, user: JsonObject, where: string): Authentication {
+  const { found, folder, fail } = reader;
+  const token = stringField(found, user.token, `${where}: token`);
+  const tokenFile = stringField(found, user.tokenFile, `${where}: tokenFile`);
+  const username = stringField(found, user.username, `${where}: username`);
+  const password = stringField(found, user.password, `${where}: password`);
+  const hasBasic = username !== "" || password !== "";
+  if (token !== "" && hasBasic)
+    fail(`${where}: more than one authentication method found: token and username/password`);
+  if (!isAbsent(user["auth-provider"])) {
+    const provider = objectField(found, user["auth-provider"], `${where}: auth-provider`);
+    fail(
+      `${where}: auth-provider "${String(provider.name)}" is not supported: use exec, tokenFile or a client certificate`,
+    );
+  }
+  // Upstream's order: a token file wins over a token, and both over the plugin.
+  if (tokenFile !== "") return { kind: "tokenFile", path: resolve(folder, tokenFile) };
+  if (token !== "") return { kind: "token", token };
+  if (hasBasic) return { kind: "basic", username, password };
+  if (isAbsent(user.exec)) return { kind: "none" };
+  return {
+    kind: "exec",
+    plugin: readExecPlugin(found, folder, objectField(found, user.exec, `${where}: exec`), where),
+  };
+}
+
+function readImpersonation(reader: Reader, user: JsonObject, where: string): ClientConfig["impersonation"] {
+  const { found, fail } = reader;
+  const headers: Record<string, string | readonly string[]> = {};
+  const name = stringField(found, user.as, `${where}: as`);
+  const uid = stringField(found, user["as-uid"], `${where}: as-uid`);
+  const groups = texts(found, user["as-groups"], `${where}: as-groups`);
+  const extra = objectField(found, user["as-user-extra"], `${where}: as-user-extra`);
+  if (name === "" && (groups.length > 0 || uid !== "" || Object.keys(extra).length > 0)) {
+    fail(`${where}: as-uid, as-groups and as-user-extra need "as", the user to impersonate`);
+  }
+  if (name !== "") headers["Impersonate-User"] = name;
+  if (uid !== "") headers["Impersonate-Uid"] = uid;
+  if (groups.length > 0) headers["Impersonate-Group"] = groups;
+  for (const [key, value] of Object.entries(extra)) {
+    headers[`Impersonate-Extra-${encodeURIComponent(key)}`] = texts(found, value, `${where}: as-user-extra.${key}`);
+  }
+  return headers;
+}
+
+/** `KEY-data` (base64) or the file that `KEY` names. */
+function material(
+  { found, folder, fail }: Reader,
+  object: JsonObject,
+  key: string,
+  where: string,
+): Material | undefined {
+  const path = stringField(found, object[key], `${where}: ${key}`);
+  const data = stringField(found, object[`${key}-data`], `${where}: ${key}-data`);
+  if (path !== "" && data !== "") fail(`${where}: ${key} and ${key}-data are both specified: remove one of them`);
+  if (data !== "") {
+    const text = Buffer.from(data, "base64").toString("latin1");
+    if (!text.includes("-----BEGIN ")) fail(`${where}: ${key}-data must be the base64 text of a PEM file`);
+    return { kind: "data", text };
+  }
+  if (path === "") return undefined;
+  return { kind: "file", path: isAbsolute(path) ? path : resolve(folder, path) };
+}
+
+function texts(found: Findings, value: unknown, field: string): readonly string[] {
+  return listField(found, value, field).map((item, index) => stringField(found, item, `${field}[${index}]`));
+}
+
+function booleanField(found: Findings, value: unknown, field: string): boolean {
+  if (typeof value === "boolean") return value;
+  if (!isAbsent(value)) refuse(found, field, "must be true or false", value);
+  return false;
+}

@@ -1,0 +1,63 @@
+/** Finds the client configuration that the flags and the configuration file ask for (reference server.md §8.1). */
+import { readFile } from "node:fs/promises";
+import type { Logger } from "../../../logging/logger.ts";
+import { type ClientConfig, ClientConfigError, parseServerUrl } from "./client-config.ts";
+import { inClusterConfig } from "./in-cluster.ts";
+import { resolveKubeconfig } from "./kubeconfig.ts";
+
+export interface LoadClientConfigOptions {
+  /** Path; empty when there is none. */
+  readonly kubeconfig: string;
+  /** `--master`; empty when not given. */
+  readonly master: string;
+  /** @default the process's environment */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  readonly log: Logger;
+}
+
+/**
+ * Reads the kubeconfig, or takes the pod's own configuration when neither kubeconfig nor master is given. Files that it
+ * names are not read yet.
+ *
+ * @throws ClientConfigError in one line that says what to change.
+ */
+export async function loadClientConfig(options: LoadClientConfigOptions): Promise<ClientConfig> {
+  const { kubeconfig, master, log } = options;
+  if (kubeconfig === "" && master === "") {
+    log.info("Neither kubeconfig file nor master URL was specified, falling back to in-cluster config");
+    return inClusterConfig({ env: options.env ?? process.env });
+  }
+  if (kubeconfig !== "") return resolveKubeconfig({ path: kubeconfig, content: await decode(kubeconfig), master });
+  return {
+    server: parseServerUrl(master, "--master", false),
+    ca: undefined,
+    isServerVerified: true,
+    serverName: undefined,
+    proxyUrl: undefined,
+    clientCertificate: undefined,
+    authentication: { kind: "none" },
+    impersonation: {},
+  };
+}
+
+async function decode(path: string): Promise<unknown> {
+  let text: string;
+  try {
+    text = await readFile(path, "utf8");
+  } catch (error) {
+    throw new ClientConfigError(`cannot read the kubeconfig: ${messageOf(error)}: check clientConnection.kubeconfig`, {
+      cause: error,
+    });
+  }
+  const { ConfigSyntaxError, readConfigText } = await import("../../../config/v1alpha1-text.ts");
+  try {
+    return readConfigText(text).root;
+  } catch (error) {
+    if (!(error instanceof ConfigSyntaxError)) throw error;
+    throw new ClientConfigError(`invalid configuration: kubeconfig ${path}: ${error.message}`, { cause: error });
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

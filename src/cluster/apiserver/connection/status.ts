@@ -1,0 +1,91 @@
+/** Answers with an error status, and `Status` objects in watches → {@link ApiError}. */
+import { isJsonObject, type JsonObject } from "../../projection/fields.ts";
+import { describeValue } from "../../projection/findings.ts";
+import { ApiError, type ApiErrorCode } from "./api-error.ts";
+
+const CODES: Readonly<Record<number, ApiErrorCode>> = {
+  401: "unauthorized",
+  403: "forbidden",
+  404: "not_found",
+  410: "expired",
+  429: "too_many_requests",
+};
+
+const HINTS: Readonly<Record<number, string>> = {
+  401: "check the token or client certificate of the kubeconfig",
+  403: "bind the ClusterRole system:node-proxier to this user",
+  404: "the API server does not serve this resource: check its version, and the path in the server's address",
+};
+
+const MAX_MESSAGE_CHARS = 300;
+
+/** Reads an error answer. Pure. @param body text of the answer, perhaps not JSON at all. */
+export function httpError(request: string, status: number, body: string, retryAfter: string | undefined): ApiError {
+  const object = parseStatus(body);
+  if (object !== undefined) return statusError(request, object, status, retryAfter);
+  const said = body.trim() === "" ? "" : `: ${describeValue(body.trim().slice(0, MAX_MESSAGE_CHARS))}`;
+  return makeError(request, status, `HTTP status ${status}${said}`, retryAfterMs(retryAfter, undefined));
+}
+
+/**
+ * Reads a `Status` object, as in the ERROR event of a watch. Pure.
+ *
+ * @param fallbackStatus for a Status without a code.
+ */
+export function statusError(
+  request: string,
+  object: JsonObject,
+  fallbackStatus: number,
+  retryAfter?: string,
+): ApiError {
+  const status = typeof object.code === "number" ? object.code : fallbackStatus;
+  const reason = typeof object.reason === "string" && object.reason !== "" ? ` ${object.reason}` : "";
+  const message = typeof object.message === "string" ? printable(object.message) : "no message";
+  const details = isJsonObject(object.details) ? object.details : {};
+  const seconds = typeof details.retryAfterSeconds === "number" ? details.retryAfterSeconds : undefined;
+  const detail = `${status}${reason}: ${message}`;
+  const waitMs = retryAfterMs(retryAfter, seconds);
+  if (hasCause(details, "ResourceVersionTooLarge")) {
+    return new ApiError("version_too_large", { request, detail, status, retryAfterMs: waitMs });
+  }
+  return makeError(request, status, detail, waitMs, object.reason);
+}
+
+function makeError(
+  request: string,
+  status: number,
+  detail: string,
+  waitMs: number | undefined,
+  reason?: unknown,
+): ApiError {
+  const isExpired = reason === "Expired" || reason === "Gone";
+  const code = isExpired ? "expired" : (CODES[status] ?? (status >= 500 ? "server_error" : "refused"));
+  const hint = HINTS[status];
+  const facts = { request, detail: hint === undefined ? detail : `${detail}: ${hint}`, status, retryAfterMs: waitMs };
+  return new ApiError(code, facts);
+}
+
+function hasCause(details: JsonObject, reason: string): boolean {
+  const causes: unknown = details.causes;
+  return Array.isArray(causes) && causes.some((cause) => isJsonObject(cause) && cause.reason === reason);
+}
+
+function parseStatus(body: string): JsonObject | undefined {
+  try {
+    const value: unknown = JSON.parse(body);
+    return isJsonObject(value) && value.kind === "Status" ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** One line of bounded length. */
+function printable(message: string): string {
+  const line = message.replaceAll(/[\p{Cc}\u2028\u2029]+/gu, " ").trim();
+  return line.length <= MAX_MESSAGE_CHARS ? line : `${line.slice(0, MAX_MESSAGE_CHARS)}…`;
+}
+
+function retryAfterMs(header: string | undefined, seconds: number | undefined): number | undefined {
+  const value = header !== undefined && /^\d{1,6}$/.test(header.trim()) ? Number(header) : seconds;
+  return value === undefined || value <= 0 ? undefined : value * 1000;
+}

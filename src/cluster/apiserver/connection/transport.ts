@@ -1,0 +1,336 @@
+/**
+ * Requests to the API server over node:http(s): kept-alive connections, the client-side rate limit, fresh credentials,
+ * gzip, and errors that say what happened. Knows nothing of resources beyond their name.
+ */
+import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";
+import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
+import { isIP, type Socket } from "node:net";
+import { pipeline } from "node:stream";
+import { createGunzip } from "node:zlib";
+import type { Clock } from "../../../async/clock.ts";
+import { detectDeadPeer } from "../../../kernel/tcp-liveness.ts";
+import type { Credentials, Identity, TlsMaterial } from "../auth/identity.ts";
+import { ApiError, type ApiErrorFacts } from "./api-error.ts";
+import { type ClientConfig, ClientConfigError } from "./client-config.ts";
+import { connectionError } from "./connection-errors.ts";
+import { proxyFor } from "./proxy-choice.ts";
+import type { RateLimiter } from "./rate-limiter.ts";
+import { httpError } from "./status.ts";
+
+export interface ApiRequest {
+  readonly verb: "list" | "watch" | "create" | "patch";
+  /** The resource's plural name, for messages: `services`. */
+  readonly resource: string;
+  readonly method: "GET" | "POST" | "PATCH";
+  /** With the query: `/api/v1/services?limit=500`. */
+  readonly path: string;
+  readonly body?: { readonly contentType: string; readonly text: string };
+  /**
+   * The longest silence in the middle of the answer, and before it unless that is longer than `answerMs`. Without one an
+   * answer may pause for any time: a connection that is dead is found by the kernel.
+   */
+  readonly idleMs?: number;
+  /** The longest silence before the answer. @default 75 s */
+  readonly answerMs?: number;
+}
+
+export interface ApiResponse {
+  readonly contentType: string;
+  /** The decompressed body. Read it to the end or leave the loop: either way the connection is dealt with. */
+  readonly body: AsyncIterable<Buffer>;
+}
+
+/** Told of every request, for metrics. `verb` is the HTTP method; `code` an HTTP status or `<error>`. */
+export interface RestObserver {
+  /** A request was answered (its headers came) or failed, after `seconds`. */
+  answered(verb: string, host: string, code: string, seconds: number): void;
+  /** A request that failed with `code` was sent once more. */
+  retried(verb: string, host: string, code: string): void;
+  /** A request had to wait for the rate limit; also told of waits of 0. */
+  rateLimited(verb: string, host: string, seconds: number): void;
+  requestSize(verb: string, host: string, bytes: number): void;
+  /** Only for answers that end by themselves. */
+  responseSize(verb: string, host: string, bytes: number): void;
+}
+
+export interface TransportOptions {
+  readonly config: ClientConfig;
+  readonly identity: Identity;
+  readonly limiter: RateLimiter;
+  readonly userAgent: string;
+  readonly clock: Clock;
+  readonly observer?: RestObserver;
+  /** Where HTTPS_PROXY and its kin are looked up. @default the process's environment */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+}
+
+/** Longest time for a connection to come about, the name's lookup included; upstream's. */
+const CONNECT_LIMIT_MS = 30_000;
+/**
+ * Of that, longest time for the peer's first packet. The kernel sends a second SYN after one second and a third after
+ * three; beyond that its pauses double, and a server that is back would have to wait for the end of one.
+ */
+const FIRST_PACKET_LIMIT_MS = 3_000;
+/** Longest silence in a TLS handshake; upstream's. */
+const HANDSHAKE_LIMIT_MS = 10_000;
+/** Longest time for the beginning of an answer. The API server itself gives up after a minute. */
+const ANSWER_LIMIT_MS = 75_000;
+/** How often files with credentials are looked at by those who wait for them. */
+const LOOK_AT_FILES_MS = 500;
+const MAX_ERROR_BODY_BYTES = 65_536;
+
+export class Transport {
+  readonly #options: TransportOptions;
+  readonly #host: string;
+  readonly #isTls: boolean;
+  readonly #prefix: string;
+  #agent: { readonly tls: TlsMaterial | undefined; readonly agent: HttpAgent } | undefined;
+
+  constructor(options: TransportOptions) {
+    this.#options = options;
+    const { server } = options.config;
+    this.#isTls = server.protocol === "https:";
+    this.#host = server.port === "" ? `${server.hostname}:${this.#isTls ? 443 : 80}` : server.host;
+    this.#prefix = server.pathname.replace(/\/+$/, "");
+  }
+
+  /** `HOST:PORT` of the server. */
+  get host(): string {
+    return this.#host;
+  }
+
+  /**
+   * Sends a request and waits for the beginning of a successful answer.
+   *
+   * @throws ApiError for everything else, reading the body included; when the signal aborts, with any code.
+   */
+  async send(request: ApiRequest, signal: AbortSignal): Promise<ApiResponse> {
+    const { limiter, observer } = this.#options;
+    const waitedMs = await limiter.take(signal);
+    observer?.rateLimited(request.method, this.#host, waitedMs / 1000);
+    const title = titleOf(request);
+    if (signal.aborted) throw new ApiError("unreachable", { request: title, detail: "stopped before it was sent" });
+    const credentials = await this.#credentials(title);
+    let exchange = await this.#exchange(request, credentials, signal);
+    // A kept-alive connection that the server closed as we wrote: nothing was lost, ask again on a new one.
+    if (exchange.wasReused && isCut(exchange.failure) && request.method === "GET" && !signal.aborted) {
+      observer?.retried(request.method, this.#host, "<error>");
+      exchange = await this.#exchange(request, credentials, signal);
+    }
+    if (exchange.response === undefined) throw connectionError(title, this.#host, exchange.failure);
+    return await this.#accept(request, exchange.response);
+  }
+
+  /**
+   * Reads the files with tokens and certificates without sending anything. Credentials of a plugin are not asked for:
+   * the plugin may need the network, which is waited for, while a file that is not there would never come.
+   *
+   * @throws ClientConfigError when they cannot be used.
+   */
+  async checkFiles(): Promise<void> {
+    const { config, identity } = this.#options;
+    if (config.authentication.kind !== "exec") await identity.current();
+  }
+
+  /** Resolves when a file with credentials has something else in it than what was last sent, or when the signal aborts. */
+  async credentialsChanged(signal: AbortSignal): Promise<void> {
+    const { clock, identity } = this.#options;
+    while (!signal.aborted && !(await identity.hasChanged())) await clock.sleep(LOOK_AT_FILES_MS, signal);
+    if (!signal.aborted) identity.refused();
+  }
+
+  /** Closes the connections that are not in use; those in use close when their requests end. */
+  close(): void {
+    if (this.#agent !== undefined) retire(this.#agent.agent);
+    this.#agent = undefined;
+  }
+
+  async #credentials(title: string): Promise<Credentials> {
+    try {
+      return await this.#options.identity.current();
+    } catch (error) {
+      if (!(error instanceof ClientConfigError)) throw error;
+      throw new ApiError("credentials", { request: title, detail: error.message }, { cause: error });
+    }
+  }
+
+  async #exchange(request: ApiRequest, credentials: Credentials, signal: AbortSignal): Promise<Exchange> {
+    const { clock, observer } = this.#options;
+    const startMs = clock.monotonicMs();
+    const exchange = await this.#start(request, credentials, signal);
+    const code = exchange.response === undefined ? "<error>" : String(exchange.response.statusCode);
+    observer?.answered(request.method, this.#host, code, (clock.monotonicMs() - startMs) / 1000);
+    observer?.requestSize(request.method, this.#host, Buffer.byteLength(request.body?.text ?? ""));
+    return exchange;
+  }
+
+  async #start(request: ApiRequest, credentials: Credentials, signal: AbortSignal): Promise<Exchange> {
+    try {
+      return await this.#sendAndWait(request, credentials, signal);
+    } catch (error) {
+      // Headers and TLS material that Node.js refuses to use.
+      return {
+        response: undefined,
+        failure: error instanceof Error ? error : new Error(String(error)),
+        wasReused: false,
+      };
+    }
+  }
+
+  #sendAndWait(request: ApiRequest, credentials: Credentials, signal: AbortSignal): Promise<Exchange> {
+    const { config, userAgent } = this.#options;
+    const { method, body, idleMs = Number.POSITIVE_INFINITY, answerMs = ANSWER_LIMIT_MS } = request;
+    return new Promise((resolve) => {
+      const sent: ClientRequest = (this.#isTls ? httpsRequest : httpRequest)({
+        agent: this.#agentFor(credentials.tls),
+        host: config.server.hostname.replace(/^\[|\]$/g, ""),
+        port: config.server.port === "" ? (this.#isTls ? 443 : 80) : Number(config.server.port),
+        method,
+        path: this.#prefix + request.path,
+        timeout: Math.min(idleMs, CONNECT_LIMIT_MS),
+        headers: {
+          ...credentials.headers,
+          "User-Agent": userAgent,
+          Accept: "application/json",
+          // Watches are not compressed by any server, and an event must not wait in a decompressor.
+          ...(request.verb === "watch" || config.isCompressionDisabled === true ? {} : { "Accept-Encoding": "gzip" }),
+          ...(body === undefined
+            ? {}
+            : { "Content-Type": body.contentType, "Content-Length": Buffer.byteLength(body.text) }),
+        },
+      });
+      let response: IncomingMessage | undefined;
+      const stop = (error: unknown): void =>
+        void (response ?? sent).destroy(error instanceof Error ? error : undefined);
+      const onAbort = (): void => stop(new Error("stopped"));
+      signal.addEventListener("abort", onAbort, { once: true });
+      sent.on("close", () => signal.removeEventListener("abort", onAbort));
+      let silence: Silence = { limitMs: Math.min(idleMs, CONNECT_LIMIT_MS) };
+      const limit = (socket: Socket, { limitMs, reached }: Silence): void => {
+        silence = { limitMs: Math.min(idleMs, limitMs), reached };
+        socket.setTimeout(Number.isFinite(silence.limitMs) ? silence.limitMs : 0);
+      };
+      const answer: Silence = { limitMs: answerMs, reached: "unanswered" };
+      sent.on("socket", (socket) => {
+        if (!socket.connecting) {
+          limit(socket, answer);
+          return;
+        }
+        followConnection(socket, config.server.hostname, (limitMs) => limit(socket, { limitMs, reached: "absent" }));
+        socket.once("connect", () => {
+          detectDeadPeer(socket);
+          limit(socket, this.#isTls ? { limitMs: HANDSHAKE_LIMIT_MS } : answer);
+        });
+        socket.once("secureConnect", () => limit(socket, answer));
+      });
+      sent.on("timeout", () => stop(silenceError(titleOf(request), this.#host, silence)));
+      sent.on("error", (failure) => resolve({ response: undefined, failure, wasReused: sent.reusedSocket }));
+      sent.on("response", (incoming) => {
+        response = incoming;
+        limit(incoming.socket, { limitMs: idleMs });
+        // Between here and the first reader, an error must not end the process.
+        incoming.on("error", () => {});
+        resolve({ response: incoming, failure: undefined, wasReused: false });
+      });
+      sent.end(body?.text);
+    });
+  }
+
+  async #accept(request: ApiRequest, response: IncomingMessage): Promise<ApiResponse> {
+    const { statusCode: status = 0, headers } = response;
+    const body = this.#read(request, response);
+    if (status >= 200 && status < 300) return { contentType: headers["content-type"] ?? "", body };
+    if (status === 401) this.#options.identity.refused();
+    throw httpError(titleOf(request), status, await readSome(body), headers["retry-after"]);
+  }
+
+  async *#read(request: ApiRequest, response: IncomingMessage): AsyncGenerator<Buffer, void, void> {
+    const { observer } = this.#options;
+    const isGzip = response.headers["content-encoding"] === "gzip";
+    const stream: AsyncIterable<unknown> = isGzip ? pipeline(response, createGunzip(), () => {}) : response;
+    let bytes = 0;
+    try {
+      for await (const chunk of stream) {
+        if (!Buffer.isBuffer(chunk)) continue;
+        bytes += chunk.length;
+        yield chunk;
+      }
+    } catch (error) {
+      throw connectionError(titleOf(request), this.#host, error);
+    }
+    if (request.verb !== "watch") observer?.responseSize(request.method, this.#host, bytes);
+  }
+
+  /** The pool of connections; a new one when TLS material was rotated, so that no new request uses the old. */
+  #agentFor(tls: TlsMaterial | undefined): HttpAgent {
+    if (this.#agent !== undefined && this.#agent.tls === tls) return this.#agent.agent;
+    this.close();
+    const { config, env = process.env } = this.#options;
+    const proxy = proxyFor(config.server, config.proxyUrl, env);
+    const options = {
+      keepAlive: true,
+      ...(proxy === undefined ? {} : { proxyEnv: { HTTPS_PROXY: proxy, HTTP_PROXY: proxy } }),
+    };
+    const agent = tls === undefined ? new HttpAgent(options) : new HttpsAgent({ ...options, ...copyOf(tls) });
+    this.#agent = { tls, agent };
+    return agent;
+  }
+}
+
+interface Exchange {
+  readonly response: IncomingMessage | undefined;
+  readonly failure: Error | undefined;
+  readonly wasReused: boolean;
+}
+
+/** No connection of the pool is used again. (`destroy` would also cut those in use.) */
+function retire(agent: HttpAgent): void {
+  agent.maxFreeSockets = 0;
+  for (const sockets of Object.values(agent.freeSockets)) for (const socket of sockets ?? []) socket.destroy();
+}
+
+function isCut(failure: Error | undefined): boolean {
+  return failure !== undefined && "code" in failure && (failure.code === "ECONNRESET" || failure.code === "EPIPE");
+}
+
+function titleOf({ verb, resource }: ApiRequest): string {
+  return `${verb} ${resource}`;
+}
+
+/** How long nothing may come now, and how far the request has come by then. */
+interface Silence {
+  readonly limitMs: number;
+  readonly reached?: ApiErrorFacts["reached"];
+}
+
+function silenceError(request: string, host: string, { limitMs, reached }: Silence): ApiError {
+  const detail = `${host}: nothing came for ${Math.round(limitMs / 1000)} s: check the network and the API server`;
+  return new ApiError("timeout", { request, detail, reached });
+}
+
+/** Limits the wait for the peer's first packet, from when its address is known. */
+function followConnection(socket: Socket, hostname: string, limit: (limitMs: number) => void): void {
+  socket.on("connectionAttempt", () => limit(FIRST_PACKET_LIMIT_MS));
+  // The attempt at an address that is no name has begun by now.
+  if (isIP(hostname.replace(/^\[|\]$/g, "")) !== 0) limit(FIRST_PACKET_LIMIT_MS);
+}
+
+/** The lists are read-only here, and Node's types want their own. */
+function copyOf({ ca, ...rest }: TlsMaterial) {
+  return { ...rest, ca: typeof ca === "string" ? ca : [...ca] };
+}
+
+async function readSome(body: AsyncIterable<Buffer>): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  try {
+    for await (const chunk of body) {
+      chunks.push(chunk);
+      bytes += chunk.length;
+      if (bytes > MAX_ERROR_BODY_BYTES) break;
+    }
+  } catch {
+    // The status says enough.
+  }
+  return Buffer.concat(chunks).toString("utf8");
+}

@@ -1,0 +1,221 @@
+/**
+ * Sends events to the API server: aggregated, rate-limited, and never in the way of anything (reference server.md §8.4).
+ * Equal events become one object that counts; what does not fit into the queue is dropped.
+ */
+
+import type { Clock } from "../../../async/clock.ts";
+import type { Logger } from "../../../logging/logger.ts";
+import { ApiError } from "../connection/api-error.ts";
+import type { ApiRequest, Transport } from "../connection/transport.ts";
+import {
+  type EventFacts,
+  type EventIdentity,
+  type EventSeries,
+  type EventSubject,
+  eventNamespace,
+  eventObject,
+  REPORTING_CONTROLLER,
+  seriesPatch,
+} from "./event-object.ts";
+
+const QUEUE_LENGTH = 1_000;
+const MAX_ATTEMPTS = 12;
+const RETRY_MS = 10_000;
+/** Waits are made longer by up to this share. */
+const RETRY_JITTER = 0.25;
+/** A series that goes on is written again so often. */
+const REFRESH_MS = 1_800_000;
+/** Without a repetition for so long, an event is over: the next one is a new object. */
+const FINISH_MS = 360_000;
+const IDLE_MS = 30_000;
+
+export interface EventRecorder {
+  /** Takes an event; never waits and never throws. */
+  record(event: EventFacts): void;
+  /** Sends what was and is recorded until the signal aborts. Call once. Never rejects. */
+  run(signal: AbortSignal): Promise<void>;
+  /** Resolves when everything recorded so far was sent or given up. */
+  idle(): Promise<void>;
+}
+
+export interface EventRecorderOptions {
+  readonly transport: Pick<Transport, "send">;
+  /** The host's own name, not `hostnameOverride`. */
+  readonly hostname: string;
+  /** The UID of what an event is about; `kubectl describe` finds events by it. @default unknown */
+  readonly uidOf?: (subject: EventSubject) => string | undefined;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Numbers from 0 up to 1. @default Math.random */
+  readonly random?: () => number;
+}
+
+/** An event object that the API server has or will have. */
+interface Recorded {
+  readonly facts: EventFacts;
+  readonly identity: EventIdentity;
+  series: EventSeries | undefined;
+  /** Monotonic time: an event is not over because somebody set the clock. */
+  seenAtMs: number;
+}
+
+/** Makes the recorder. What is recorded before `run` is sent then. */
+export function createEventRecorder(options: EventRecorderOptions): EventRecorder {
+  return new Recorder(options);
+}
+
+class Recorder implements EventRecorder {
+  readonly #options: EventRecorderOptions;
+  readonly #random: () => number;
+  /** By content. */
+  readonly #recorded = new Map<string, Recorded>();
+  #queue: Recorded[] = [];
+  #wake: (() => void) | undefined;
+  #isDelivering = false;
+  #waiting: (() => void)[] = [];
+  #nameCount = 0;
+  #refreshedAtMs: number;
+
+  constructor(options: EventRecorderOptions) {
+    this.#options = options;
+    this.#random = options.random ?? Math.random;
+    this.#refreshedAtMs = options.clock.monotonicMs();
+  }
+
+  record(event: EventFacts): void {
+    const { clock } = this.#options;
+    const facts = { ...event, regarding: this.#identified(event.regarding) };
+    const nowMs = clock.now();
+    const seenAtMs = clock.monotonicMs();
+    const key = JSON.stringify(facts);
+    const known = this.#recorded.get(key);
+    if (known !== undefined) known.seenAtMs = seenAtMs;
+    if (known?.series !== undefined) {
+      known.series = { count: known.series.count + 1, lastObservedMs: nowMs };
+      return;
+    }
+    if (this.#queue.length >= QUEUE_LENGTH) {
+      this.#options.log.v(2, "Dropped an event, too many are waiting", { reason: facts.reason });
+      return;
+    }
+    if (known === undefined) {
+      const recorded = { facts, identity: this.#newIdentity(facts, nowMs), series: undefined, seenAtMs };
+      this.#recorded.set(key, recorded);
+      this.#queue.push(recorded);
+    } else {
+      known.series = { count: 2, lastObservedMs: nowMs };
+      this.#queue.push(known);
+    }
+    this.#wake?.();
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      const next = this.#queue.shift();
+      if (next !== undefined) {
+        this.#isDelivering = true;
+        await this.#deliver(next, signal);
+        this.#isDelivering = false;
+        continue;
+      }
+      for (const resolve of this.#waiting.splice(0)) resolve();
+      await this.#sleep(signal);
+      if (this.#queue.length === 0) this.#tidy();
+    }
+  }
+
+  idle(): Promise<void> {
+    if (this.#queue.length === 0 && !this.#isDelivering) return Promise.resolve();
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  /** With its UID. For a Node that is not known yet its name stands in, as kubelet's events have it: kubectl looks for both. */
+  #identified(subject: EventSubject): EventSubject {
+    const uid = this.#options.uidOf?.(subject) ?? (subject.kind === "Node" ? subject.name : undefined);
+    return uid === undefined ? subject : { ...subject, uid };
+  }
+
+  #newIdentity({ regarding }: EventFacts, nowMs: number): EventIdentity {
+    this.#nameCount = (this.#nameCount + 1) % 1_000_000;
+    const nanoseconds = BigInt(Math.trunc(nowMs)) * 1_000_000n + BigInt(this.#nameCount);
+    return {
+      name: `${regarding.name}.${nanoseconds.toString(16)}`,
+      timeMs: nowMs,
+      reportingInstance: `${REPORTING_CONTROLLER}-${this.#options.hostname}`,
+    };
+  }
+
+  async #sleep(signal: AbortSignal): Promise<void> {
+    const woken = new AbortController();
+    this.#wake = () => woken.abort();
+    await this.#options.clock.sleep(IDLE_MS, AbortSignal.any([signal, woken.signal]));
+    this.#wake = undefined;
+  }
+
+  /** Writes running series now and then, and forgets events that are over. */
+  #tidy(): void {
+    const { clock } = this.#options;
+    const nowMs = clock.monotonicMs();
+    const isRefresh = nowMs - this.#refreshedAtMs >= REFRESH_MS;
+    if (isRefresh) this.#refreshedAtMs = nowMs;
+    for (const [key, recorded] of this.#recorded) {
+      const { series } = recorded;
+      const isOver = nowMs - recorded.seenAtMs >= FINISH_MS;
+      if (isOver) this.#recorded.delete(key);
+      if (series !== undefined && (isOver || isRefresh)) this.#queue.push(recorded);
+    }
+  }
+
+  async #deliver(recorded: Recorded, signal: AbortSignal): Promise<void> {
+    const { clock, log } = this.#options;
+    for (let attempt = 1; attempt <= MAX_ATTEMPTS && !signal.aborted; attempt++) {
+      try {
+        return await this.#write(recorded, signal);
+      } catch (error) {
+        if (!(error instanceof ApiError)) throw error;
+        if (error.facts.status !== undefined) {
+          log.error("Server rejected event (will not retry!)", error, { event: recorded.identity.name });
+          return;
+        }
+        log.v(2, "Unable to write event, trying again", { event: recorded.identity.name, reason: error.message });
+        if (attempt < MAX_ATTEMPTS) await clock.sleep(RETRY_MS * (1 + RETRY_JITTER * this.#random()), signal);
+      }
+    }
+    if (!signal.aborted)
+      log.error("Unable to write event (retry limit exceeded!)", undefined, { event: recorded.identity.name });
+  }
+
+  async #write(recorded: Recorded, signal: AbortSignal): Promise<void> {
+    const { facts, identity, series } = recorded;
+    const path = `/apis/events.k8s.io/v1/namespaces/${eventNamespace(facts)}/events`;
+    const create = (): Promise<void> =>
+      this.#send(
+        { verb: "create", method: "POST", path },
+        "application/json",
+        eventObject(facts, identity, series),
+        signal,
+      );
+    if (series === undefined) return await create();
+    const patch = { verb: "patch", method: "PATCH", path: `${path}/${identity.name}` } as const;
+    try {
+      await this.#send(patch, "application/strategic-merge-patch+json", seriesPatch(series), signal);
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.code !== "not_found") throw error;
+      await create();
+    }
+  }
+
+  async #send(
+    request: Pick<ApiRequest, "verb" | "method" | "path">,
+    contentType: string,
+    object: object,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const body = { contentType, text: JSON.stringify(object) };
+    const response = await this.#options.transport.send(
+      { ...request, resource: "events", body, idleMs: 30_000 },
+      signal,
+    );
+    for await (const chunk of response.body) void chunk;
+  }
+}

@@ -1,0 +1,127 @@
+/**
+ * Takes the JSON text of a list apart while it arrives: each element of the top-level `items` is handed over as text of
+ * its own, the rest (`metadata` and the like) is kept for the end. So a page of 40 MB costs the memory of one object and
+ * never blocks the event loop for longer than a chunk takes.
+ */
+import { isJsonObject, type JsonObject } from "../../projection/fields.ts";
+import { BoundedText, type Piece } from "../connection/bounded-text.ts";
+
+/** The text is not a JSON object, or not a whole one. */
+export class ListSyntaxError extends Error {
+  override readonly name = "ListSyntaxError";
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
+const OPEN_BRACKET = 0x5b;
+const CLOSE_BRACKET = 0x5d;
+const SPACE = 0x20;
+
+const ITEMS_KEY = /"items"\s*:\s*$/;
+const MAX_REST_BYTES = 1_048_576;
+
+export class ListItems {
+  readonly #onItem: (item: Piece) => void;
+  readonly #item: BoundedText;
+  /** The text outside of the items; only its ASCII parts are of interest. */
+  #rest = "";
+  #depth = 0;
+  #isInString = false;
+  #isEscaped = false;
+  #isInItems = false;
+  /** Inside of an element of `items`. */
+  #isInItem = false;
+  #isOver = false;
+
+  constructor(maxItemBytes: number, onItem: (item: Piece) => void) {
+    this.#item = new BoundedText(maxItemBytes);
+    this.#onItem = onItem;
+  }
+
+  /** @throws ListSyntaxError as soon as the text cannot be a list. */
+  push(chunk: Buffer): void {
+    let start = 0;
+    for (let at = 0; at < chunk.length; at++) {
+      const byte = chunk[at] ?? 0;
+      if (this.#isInString) {
+        if (this.#isEscaped) this.#isEscaped = false;
+        else if (byte === BACKSLASH) this.#isEscaped = true;
+        else if (byte === QUOTE) this.#isInString = false;
+        continue;
+      }
+      if (byte <= SPACE) continue;
+      if (this.#isInItems && this.#depth === 2) {
+        if (this.#isInItem && (byte === COMMA || byte === CLOSE_BRACKET)) {
+          this.#endItem(chunk.subarray(start, at));
+          start = at;
+        }
+        if (byte === CLOSE_BRACKET) {
+          this.#isInItems = false;
+          this.#depth = 1;
+          start = at;
+          continue;
+        }
+        if (byte === COMMA) continue;
+        if (!this.#isInItem) {
+          this.#isInItem = true;
+          start = at;
+        }
+      }
+      if (byte === QUOTE && this.#depth > 0) this.#isInString = true;
+      else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
+        if (this.#depth === 0 && (byte !== OPEN_BRACE || this.#isOver)) this.#fail(chunk, at);
+        this.#depth++;
+        if (this.#depth === 2 && byte === OPEN_BRACKET && this.#beginsItems(chunk, start, at)) start = at + 1;
+      } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
+        this.#depth--;
+        if (this.#depth === 0) this.#isOver = true;
+        if (this.#depth < 0) this.#fail(chunk, at);
+      } else if (this.#depth === 0) this.#fail(chunk, at);
+    }
+    if (this.#isInItem) this.#item.add(chunk.subarray(start));
+    else if (!this.#isInItems) this.#keep(chunk.subarray(start));
+  }
+
+  /**
+   * Everything but the items, with `items` empty.
+   *
+   * @throws ListSyntaxError when the text ended too early or is no JSON.
+   */
+  end(): JsonObject {
+    if (!this.#isOver) throw new ListSyntaxError("the answer ends in the middle of the JSON text");
+    let value: unknown;
+    try {
+      value = JSON.parse(this.#rest);
+    } catch (error) {
+      throw new ListSyntaxError("the answer is no valid JSON", { cause: error });
+    }
+    if (!isJsonObject(value)) throw new ListSyntaxError("the answer is no JSON object");
+    return value;
+  }
+
+  #beginsItems(chunk: Buffer, start: number, at: number): boolean {
+    const isItems = ITEMS_KEY.test(this.#rest + chunk.toString("latin1", start, at));
+    if (!isItems) return false;
+    this.#isInItems = true;
+    this.#keep(chunk.subarray(start, at + 1));
+    return true;
+  }
+
+  #endItem(last: Buffer): void {
+    this.#isInItem = false;
+    this.#onItem(this.#item.take(last));
+  }
+
+  #keep(part: Buffer): void {
+    this.#rest += part.toString("latin1");
+    if (this.#rest.length > MAX_REST_BYTES) throw new ListSyntaxError("the answer is no list of objects");
+  }
+
+  #fail(chunk: Buffer, at: number): never {
+    const near = JSON.stringify(chunk.toString("utf8", at, at + 40));
+    throw new ListSyntaxError(`the answer is no JSON object: ${near}`);
+  }
+}

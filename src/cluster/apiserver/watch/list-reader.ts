@@ -1,0 +1,108 @@
+/** One list request: a page of objects, handed over one by one while it arrives. */
+
+import type { ObjectKind } from "../../object-source.ts";
+import { isJsonObject } from "../../projection/fields.ts";
+import { ApiError } from "../connection/api-error.ts";
+import type { Piece } from "../connection/bounded-text.ts";
+import type { Transport } from "../connection/transport.ts";
+import { ListItems, ListSyntaxError } from "./list-items.ts";
+import { identityInText, type ObjectCache } from "./object-cache.ts";
+import type { WatchedResource } from "./resources.ts";
+
+/** Larger objects than etcd can be made to hold are not parsed. */
+export const MAX_OBJECT_BYTES = 16 * 1_048_576;
+
+export interface PageHead {
+  readonly resourceVersion: string;
+  /** Token of the next page; empty on the last. */
+  readonly continueToken: string;
+}
+
+export interface ListPageOptions<K extends ObjectKind> {
+  readonly resource: WatchedResource<K>;
+  readonly transport: Transport;
+  readonly cache: ObjectCache<K>;
+  readonly query: Readonly<Record<string, string>>;
+  readonly idleMs: number;
+  /** The server has begun to answer with what may be a list. */
+  readonly onOpen: () => void;
+}
+
+/**
+ * Reads a page into the cache, within a list that the caller began.
+ *
+ * @throws ApiError; `garbage` when it is no list, not whole, or has something in it that cannot be told from any object:
+ * then nothing may be deleted for not being in it.
+ */
+export async function readListPage<K extends ObjectKind>(
+  { resource, transport, cache, query, idleMs, onOpen }: ListPageOptions<K>,
+  signal: AbortSignal,
+): Promise<PageHead> {
+  const request = `list ${resource.plural}`;
+  const garbage = (detail: string, cause?: unknown): ApiError =>
+    new ApiError("garbage", { request, detail: `${transport.host}: ${detail}` }, { cause });
+  const path = pathOf(resource, query);
+  const response = await transport.send(
+    { verb: "list", resource: resource.plural, method: "GET", path, idleMs },
+    signal,
+  );
+  requireJson(response.contentType, garbage);
+  onOpen();
+  let strangers = 0;
+  const items = new ListItems(MAX_OBJECT_BYTES, (item) => {
+    if (!takeItem(resource, cache, item)) strangers++;
+  });
+  try {
+    for await (const chunk of response.body) items.push(chunk);
+    const head = readHead(items.end());
+    if (head === undefined) throw garbage("the answer is no list: is this an API server?");
+    if (strangers > 0) throw garbage(`${strangers} items of the list are no objects with a name`);
+    return head;
+  } catch (error) {
+    throw error instanceof ListSyntaxError ? garbage(error.message, error) : error;
+  }
+}
+
+/** Path and query of a request for a resource; empty parameters are left out. Pure. */
+export function pathOf(resource: WatchedResource, query: Readonly<Record<string, string>>): string {
+  const given = Object.entries({ ...resource.selectors, ...query }).filter(([, value]) => value !== "");
+  return given.length === 0 ? resource.path : `${resource.path}?${new URLSearchParams(given)}`;
+}
+
+/** @throws what `garbage` makes when the answer says that it is something else than JSON. */
+export function requireJson(contentType: string, garbage: (detail: string) => ApiError): void {
+  if (contentType === "" || /\bjson\b/.test(contentType)) return;
+  throw garbage(`the answer is ${JSON.stringify(contentType.slice(0, 60))} and not JSON: is this an API server?`);
+}
+
+/** @returns whether it could be told which object it is. */
+function takeItem<K extends ObjectKind>(resource: WatchedResource<K>, cache: ObjectCache<K>, item: Piece): boolean {
+  if (!item.isWhole) {
+    const identity = identityInText(item.text, resource.isNamespaced);
+    if (identity === undefined) return false;
+    cache.unreadable(identity, tooLarge(item));
+    return true;
+  }
+  try {
+    return cache.listed(parseJson(item.text));
+  } catch (error) {
+    if (error instanceof SyntaxError) return false;
+    throw error;
+  }
+}
+
+/** What to say of a piece that was not kept. Pure. */
+export function tooLarge({ bytes }: Piece): string {
+  return `its JSON text has ${bytes} bytes, more than ${MAX_OBJECT_BYTES}`;
+}
+
+function parseJson(text: string): unknown {
+  return JSON.parse(text);
+}
+
+function readHead(list: Readonly<Record<string, unknown>>): PageHead | undefined {
+  if (typeof list.kind !== "string" || !list.kind.endsWith("List") || !isJsonObject(list.metadata)) return undefined;
+  const { resourceVersion, continue: token } = list.metadata;
+  if (typeof resourceVersion !== "string" || resourceVersion === "") return undefined;
+  return { resourceVersion, continueToken: typeof token === "string" ? token : "" };
+}

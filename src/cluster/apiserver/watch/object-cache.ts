@@ -1,0 +1,194 @@
+/**
+ * What has been delivered of one resource. Turns lists and watch events into the smallest set of additions, updates and
+ * deletions. Holds projected records only.
+ */
+import { isDeepStrictEqual } from "node:util";
+import type { Logger } from "../../../logging/logger.ts";
+import type { ObjectKind, ObjectKinds, ObjectSink } from "../../object-source.ts";
+import { isJsonObject } from "../../projection/fields.ts";
+import { type FieldProblem, formatProblem } from "../../projection/findings.ts";
+import { isDnsLabel, isDnsSubdomain } from "../../projection/names.ts";
+import type { WatchedResource } from "./resources.ts";
+
+interface Entry<T> {
+  record: T;
+  resourceVersion: string;
+  /** The list that had it last. */
+  generation: number;
+}
+
+/** Which object it is, where that can be said. */
+export interface ObjectIdentity {
+  /** `namespace/name`, or the name. */
+  readonly key: string;
+  /** Empty when it has none. */
+  readonly resourceVersion: string;
+}
+
+/** Refusals are told once; of more objects than this, again. */
+const MAX_REMEMBERED_REFUSALS = 1_000;
+const EVENTS_PER_TURN = 500;
+
+export class ObjectCache<K extends ObjectKind> {
+  readonly #resource: WatchedResource<K>;
+  readonly #sink: ObjectSink;
+  readonly #log: Logger;
+  readonly #entries = new Map<string, Entry<ObjectKinds[K]>>();
+  /** Key → resource version that was complained of. */
+  readonly #refusals = new Map<string, string>();
+  #generation = 0;
+
+  constructor(resource: WatchedResource<K>, sink: ObjectSink, log: Logger) {
+    this.#resource = resource;
+    this.#sink = sink;
+    this.#log = log;
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /** @param key `namespace/name`, or the name. */
+  record(key: string): ObjectKinds[K] | undefined {
+    return this.#entries.get(key)?.record;
+  }
+
+  /** A list begins; one that was not ended is forgotten. */
+  beginList(): void {
+    this.#generation++;
+  }
+
+  /** The list is whole: what it did not have is deleted. */
+  endList(): void {
+    for (const [key, entry] of this.#entries) {
+      if (entry.generation !== this.#generation) this.#remove(key, entry);
+    }
+  }
+
+  /** An object of the running list. @returns whether it could be told which object it is. */
+  listed(raw: unknown): boolean {
+    const identity = identityOf(raw, this.#resource.isNamespaced);
+    if (identity === undefined) return false;
+    const entry = this.#entries.get(identity.key);
+    if (entry !== undefined && identity.resourceVersion !== "" && entry.resourceVersion === identity.resourceVersion) {
+      entry.generation = this.#generation;
+      return true;
+    }
+    this.#put(raw, identity, true);
+    return true;
+  }
+
+  /** An object that exists but could not be read keeps its last good version. */
+  unreadable(identity: ObjectIdentity, reason: string): void {
+    const entry = this.#entries.get(identity.key);
+    if (entry !== undefined) entry.generation = this.#generation;
+    this.#complain(identity, reason, entry !== undefined);
+  }
+
+  /** ADDED or MODIFIED. @returns which object it is; `undefined` when that cannot be told, and nothing was done. */
+  changed(raw: unknown): ObjectIdentity | undefined {
+    const identity = identityOf(raw, this.#resource.isNamespaced);
+    if (identity !== undefined) this.#put(raw, identity, false);
+    return identity;
+  }
+
+  /** DELETED. @returns as {@link ObjectCache.changed}. */
+  deleted(raw: unknown): ObjectIdentity | undefined {
+    const identity = identityOf(raw, this.#resource.isNamespaced);
+    if (identity !== undefined) this.forget(identity);
+    return identity;
+  }
+
+  /** The object does not exist any more. */
+  forget({ key }: ObjectIdentity): void {
+    this.#refusals.delete(key);
+    const entry = this.#entries.get(key);
+    if (entry !== undefined) this.#remove(key, entry);
+  }
+
+  /** Delivers every object again as an update to itself, in slices, so that nothing else has to wait for all of them. */
+  async redeliver(signal: AbortSignal): Promise<void> {
+    let count = 0;
+    for (const { record } of this.#entries.values()) {
+      this.#sink.onEvent(this.#resource.kind, { kind: "update", old: record, object: record });
+      if (++count % EVENTS_PER_TURN > 0) continue;
+      await new Promise<void>((resolve) => {
+        setImmediate(resolve);
+      });
+      if (signal.aborted) return;
+    }
+  }
+
+  #put(raw: unknown, identity: ObjectIdentity, isListed: boolean): void {
+    const { kind, isSelected, project } = this.#resource;
+    const { key, resourceVersion } = identity;
+    const entry = this.#entries.get(key);
+    if (!isSelected(raw)) {
+      if (entry !== undefined) this.#remove(key, entry);
+      return;
+    }
+    if (entry !== undefined) entry.generation = this.#generation;
+    const projection = project(raw);
+    if (!projection.ok) {
+      this.#complain(identity, problemsText(projection.problems), entry !== undefined);
+      return;
+    }
+    if (this.#refusals.size > 0) this.#refusals.delete(key);
+    if (projection.warnings.length > 0) {
+      const object = `${this.#resource.title} ${key}`;
+      this.#log.v(2, "Left out parts of an object", { object, reason: problemsText(projection.warnings) });
+    }
+    const { record } = projection;
+    if (entry === undefined) {
+      this.#entries.set(key, { record, resourceVersion, generation: this.#generation });
+      this.#sink.onEvent(kind, { kind: "add", object: record });
+      return;
+    }
+    entry.resourceVersion = resourceVersion;
+    if (isListed && isDeepStrictEqual(record, entry.record)) return;
+    const old = entry.record;
+    entry.record = record;
+    this.#sink.onEvent(kind, { kind: "update", old, object: record });
+  }
+
+  #remove(key: string, entry: Entry<ObjectKinds[K]>): void {
+    this.#entries.delete(key);
+    this.#sink.onEvent(this.#resource.kind, { kind: "delete", object: entry.record });
+  }
+
+  #complain({ key, resourceVersion }: ObjectIdentity, reason: string, isKept: boolean): void {
+    if (this.#refusals.get(key) === resourceVersion) return;
+    if (this.#refusals.size >= MAX_REMEMBERED_REFUSALS) this.#refusals.clear();
+    this.#refusals.set(key, resourceVersion);
+    const outcome = isKept ? "its last good version stays in use" : "it is left out";
+    const message = "Cannot use an object from the API server";
+    this.#log.error(message, new Error(`${reason}: ${outcome}`), { object: `${this.#resource.title} ${key}` });
+  }
+}
+
+/** Which object it is; `undefined` for what cannot be an object of the resource. Pure. */
+export function identityOf(raw: unknown, isNamespaced: boolean): ObjectIdentity | undefined {
+  if (!isJsonObject(raw) || !isJsonObject(raw.metadata)) return undefined;
+  const { name, namespace, resourceVersion } = raw.metadata;
+  if (typeof name !== "string" || !isDnsSubdomain(name)) return undefined;
+  const version = typeof resourceVersion === "string" ? resourceVersion : "";
+  if (!isNamespaced) return { key: name, resourceVersion: version };
+  if (typeof namespace !== "string" || !isDnsLabel(namespace)) return undefined;
+  return { key: `${namespace}/${name}`, resourceVersion: version };
+}
+
+// `metadata` begins with the names in what the API server writes, so the head of an object that is too large has them.
+const HEAD =
+  /"metadata":\{"name":"(?<name>[^"\\]+)",(?:"generateName":"[^"]*",)?(?:"namespace":"(?<namespace>[^"\\]+)",)?(?:"selfLink":"[^"]*",)?(?:"uid":"[^"]*",)?(?:"resourceVersion":"(?<version>[^"]+)")?/;
+
+/** As {@link identityOf}, from the beginning of an object's JSON text. Pure. */
+export function identityInText(head: string, isNamespaced: boolean): ObjectIdentity | undefined {
+  const groups = HEAD.exec(head)?.groups;
+  if (groups === undefined) return undefined;
+  const { name, namespace, version } = groups;
+  return identityOf({ metadata: { name, namespace, resourceVersion: version } }, isNamespaced);
+}
+
+function problemsText(problems: readonly FieldProblem[]): string {
+  return problems.map(formatProblem).join("; ");
+}

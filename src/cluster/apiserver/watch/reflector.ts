@@ -1,0 +1,362 @@
+/**
+ * Keeps one resource of the API server mirrored: a list, then a watch from its version, again and again, whatever the
+ * network and the server do (reference server.md §8.2). Only what the server really said becomes an event: an outage,
+ * nonsense or a lost history leave everything delivered so far as it is.
+ */
+
+import type { Clock, Timer } from "../../../async/clock.ts";
+import type { Logger } from "../../../logging/logger.ts";
+import type { ObjectKind, ObjectKinds, ObjectSink } from "../../object-source.ts";
+import { ApiError, type ApiErrorCode, isApiError } from "../connection/api-error.ts";
+import type { Transport } from "../connection/transport.ts";
+import { Backoff } from "./backoff.ts";
+import { FailureLog, type OnProblem } from "./failure-log.ts";
+import { readListPage } from "./list-reader.ts";
+import { ObjectCache } from "./object-cache.ts";
+import type { Recovery } from "./recovery.ts";
+import type { WatchedResource } from "./resources.ts";
+import { followWatch } from "./watch-reader.ts";
+import { Watchdog } from "./watchdog.ts";
+
+/** Times that only tests change. */
+export interface ReflectorTimes {
+  /** Longest silence of a list. The API server itself gives up after a minute. */
+  readonly listIdleMs: number;
+  /** Longest time until a watch is accepted. The API server itself gives up after a minute. */
+  readonly watchAnswerMs: number;
+  /** Longest silence of a streamed list before it is over, after which pages are tried. */
+  readonly streamIdleMs: number;
+  /** Watches last between this time and twice as long. */
+  readonly watchTimeoutMs: number;
+  /** How much longer than agreed a watch may take to end. */
+  readonly watchGraceMs: number;
+  /** A watch without events that ends sooner is a failure, else a server that ends all at once would be asked on and on. */
+  readonly shortWatchMs: number;
+}
+
+const TIMES: ReflectorTimes = {
+  listIdleMs: 60_000,
+  watchAnswerMs: 75_000,
+  streamIdleMs: 60_000,
+  watchTimeoutMs: 300_000,
+  watchGraceMs: 30_000,
+  shortWatchMs: 1_000,
+};
+
+const PAGE_SIZE = "500";
+/** The list after a lost history begins within this time, for all nodes lose it in the same moment. */
+const LIST_SPREAD_MS = 1_000;
+/** How often a history may be lost before there is a proper watch again, until that is a failure like any other. */
+const MAX_FRESH_STARTS = 2;
+/** How often in a row the server may say itself when to come again; upstream's. */
+const MAX_ASKED = 10;
+const ASKED_JITTER = 0.25;
+const SHORTEST_ASKED_MS = 500;
+
+// Why we end a watch ourselves.
+const OVERDUE = "overdue";
+const STUCK = "stuck";
+
+/** After these a watch cannot go on from where it was. */
+const LIST_AGAIN: readonly ApiErrorCode[] = ["expired", "version_too_large", "refused", "not_found", "garbage"];
+const EXPIRED: readonly ApiErrorCode[] = ["expired"];
+/** The server works and has another history than this one: nothing to wait for. */
+const OTHER_HISTORY: readonly ApiErrorCode[] = ["expired", "version_too_large"];
+/** Nothing answered. */
+const NO_ANSWER: readonly ApiErrorCode[] = ["unreachable", "timeout"];
+/** New files may help. */
+const CREDENTIALS: readonly ApiErrorCode[] = ["unauthorized", "credentials", "tls"];
+/** A streaming list that fails in one of these ways may still work as pages. */
+const TRY_PAGES: readonly ApiErrorCode[] = [...LIST_AGAIN, "server_error", "timeout"];
+/** What happens to every watch now and then. */
+const ORDINARY_ENDS: readonly ApiErrorCode[] = ["unreachable", "timeout", "expired", "too_many_requests"];
+/** A watch that worked until then is only opened anew: nothing says that the server needs a rest. */
+const CUTS: readonly ApiErrorCode[] = ["unreachable", "timeout"];
+
+export interface ReflectorOptions<K extends ObjectKind> {
+  readonly resource: WatchedResource<K>;
+  readonly transport: Transport;
+  readonly sink: ObjectSink;
+  /** Shared by all reflectors of the server. */
+  readonly recovery: Recovery;
+  /** How often everything is delivered again as updates; 0 for never. */
+  readonly resyncPeriodMs: number;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly onProblem?: OnProblem;
+  /** Told whenever the server has said something. */
+  readonly onHeard?: () => void;
+  /** Whether lists are asked for as streams, until the server refuses that. @default true */
+  readonly streamsLists?: boolean;
+  /** Numbers from 0 up to 1. @default Math.random */
+  readonly random?: () => number;
+  readonly times?: Partial<ReflectorTimes>;
+}
+
+export class Reflector<K extends ObjectKind> {
+  readonly #options: ReflectorOptions<K>;
+  readonly #times: ReflectorTimes;
+  readonly #random: () => number;
+  readonly #cache: ObjectCache<K>;
+  readonly #failures: FailureLog;
+  /** After refusals, until the server answers as it should. */
+  readonly #refusals: Backoff;
+  /** After answers that began well and were of no use. */
+  readonly #letdowns: Backoff;
+  /** Everything up to it has been delivered; empty before the first list. */
+  #version = "";
+  /** The server does not know that version (any more): ask for the newest state. */
+  #isVersionLost = false;
+  #mustList = true;
+  #isSynced = false;
+  #streamsLists: boolean;
+  /** The server has accepted the running watch. */
+  #isOpen = false;
+  /** It has also brought something, or lasted for a while. */
+  #isSteady = false;
+  /** The last request was answered as it should be, whatever came of it. */
+  #isAnswered = false;
+  /** A random wait came before the last request. */
+  #isSpread = false;
+  /** Times that the history was lost since there was a proper watch. */
+  #freshStarts = 0;
+  /** Times that the server said when to come again, since it last answered. */
+  #asked = 0;
+
+  constructor(options: ReflectorOptions<K>) {
+    const { resource, sink, clock, random = Math.random, onProblem = () => {} } = options;
+    const log = options.log.with({ resource: resource.plural });
+    this.#options = { ...options, log };
+    this.#times = { ...TIMES, ...options.times };
+    this.#random = random;
+    this.#streamsLists = options.streamsLists ?? true;
+    this.#cache = new ObjectCache(resource, sink, log);
+    this.#failures = new FailureLog(log, clock, onProblem);
+    this.#refusals = new Backoff(clock, random);
+    this.#letdowns = new Backoff(clock, random);
+  }
+
+  /** The object as last delivered. @param key `namespace/name`, or the name. */
+  record(key: string): ObjectKinds[K] | undefined {
+    return this.#cache.record(key);
+  }
+
+  /** Runs until the signal aborts; rejects only when a receiver of events throws. */
+  async run(signal: AbortSignal): Promise<void> {
+    await Promise.all([this.#mirror(signal), this.#resync(signal)]);
+  }
+
+  async #mirror(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        await this.#turn(signal);
+      } catch (error) {
+        if (!(error instanceof ApiError)) throw error;
+        if (signal.aborted) break;
+        await this.#recover(error, signal);
+      }
+    }
+  }
+
+  async #turn(signal: AbortSignal): Promise<void> {
+    this.#isOpen = false;
+    this.#isSteady = false;
+    this.#isAnswered = false;
+    if (!this.#mustList) return await this.#watch({ resourceVersion: this.#version }, signal);
+    if (this.#streamsLists && (await this.#streamList(signal))) return;
+    await this.#listPages(signal);
+  }
+
+  /** Initial events and what follows them in one watch. @returns whether that worked; if not, pages are to be tried. */
+  async #streamList(signal: AbortSignal): Promise<boolean> {
+    this.#cache.beginList();
+    const onInitialEnd = (): void => this.#listed();
+    const query = {
+      sendInitialEvents: "true",
+      resourceVersionMatch: "NotOlderThan",
+      resourceVersion: this.#isVersionLost ? "" : this.#version,
+    };
+    try {
+      await this.#watch(query, signal, onInitialEnd);
+      if (!this.#mustList) return true;
+    } catch (error) {
+      if (!this.#mustList || !isApiError(error, ...TRY_PAGES) || signal.aborted) throw error;
+      if (error.code === "version_too_large") this.#isVersionLost = true;
+      if (error.code === "refused") this.#streamsLists = false;
+      this.#options.log.v(2, "No streaming list, reading pages", { reason: error.message });
+    }
+    return false;
+  }
+
+  async #listPages(signal: AbortSignal): Promise<void> {
+    const { resource, transport } = this.#options;
+    const idleMs = this.#times.listIdleMs;
+    const read = (query: Readonly<Record<string, string>>) =>
+      readListPage({ resource, transport, cache: this.#cache, query, idleMs, onOpen: () => this.#answered() }, signal);
+    this.#cache.beginList();
+    const first = await read(this.#firstPage());
+    let token = first.continueToken;
+    while (token !== "" && !signal.aborted) {
+      try {
+        token = (await read({ limit: PAGE_SIZE, continue: token })).continueToken;
+      } catch (error) {
+        if (!isApiError(error, "expired")) throw error;
+        // The pages are older than the server's memory: everything at once cannot expire on the way.
+        this.#cache.beginList();
+        this.#version = (await read({ resourceVersion: "" })).resourceVersion;
+        return this.#listed();
+      }
+    }
+    if (signal.aborted) return;
+    this.#version = first.resourceVersion;
+    this.#listed();
+  }
+
+  /** Any state will do at first, from then on none that is older than what was seen; the newest when that is lost. */
+  #firstPage(): Readonly<Record<string, string>> {
+    if (this.#isVersionLost) return { limit: PAGE_SIZE, resourceVersion: "" };
+    if (this.#version === "") return { limit: PAGE_SIZE, resourceVersion: "0" };
+    // With a limit it could not be served from the API server's memory.
+    return { resourceVersion: this.#version };
+  }
+
+  /** The whole list has been delivered. */
+  #listed(): void {
+    this.#options.onHeard?.();
+    const { sink, resource, log } = this.#options;
+    this.#cache.endList();
+    this.#mustList = false;
+    this.#isVersionLost = false;
+    this.#failures.succeeded();
+    log.v(2, "Caches populated", { objects: this.#cache.size });
+    if (this.#isSynced) return;
+    this.#isSynced = true;
+    sink.onSynced(resource.kind);
+  }
+
+  async #watch(query: Readonly<Record<string, string>>, signal: AbortSignal, onInitialEnd?: () => void): Promise<void> {
+    const { clock, resource, transport } = this.#options;
+    const { watchAnswerMs, watchTimeoutMs, watchGraceMs, streamIdleMs, shortWatchMs } = this.#times;
+    const timeoutSeconds = Math.max(1, Math.floor((watchTimeoutMs * (1 + this.#random())) / 1000));
+    const end = new AbortController();
+    const overdue = clock.setTimer(timeoutSeconds * 1000 + watchGraceMs, () => end.abort(OVERDUE));
+    const initial = onInitialEnd === undefined ? undefined : new Watchdog(clock, streamIdleMs, () => end.abort(STUCK));
+    let steady: Timer | undefined;
+    const startMs = clock.monotonicMs();
+    const failure = (code: ApiErrorCode, detail: string): ApiError =>
+      new ApiError(code, { request: `watch ${resource.plural}`, detail: `${transport.host}: ${detail}` });
+    try {
+      const events = await followWatch(
+        {
+          resource,
+          transport,
+          cache: this.#cache,
+          query: { ...query, timeoutSeconds: String(timeoutSeconds) },
+          answerMs: watchAnswerMs,
+          onProgress: () => {
+            initial?.alive();
+            this.#options.onHeard?.();
+          },
+          ...(onInitialEnd === undefined
+            ? {}
+            : {
+                onInitialEnd: () => {
+                  initial?.stop();
+                  onInitialEnd();
+                },
+              }),
+          onVersion: (version) => {
+            this.#version = version;
+            this.#works();
+          },
+          onOpen: () => {
+            this.#options.onHeard?.();
+            this.#isOpen = true;
+            this.#answered();
+            steady = clock.setTimer(shortWatchMs, () => this.#works());
+          },
+        },
+        AbortSignal.any([signal, end.signal]),
+      );
+      if (events > 0 || clock.monotonicMs() - startMs >= shortWatchMs) return;
+      throw failure("unreachable", "the watch ended at once and had no events");
+    } catch (error) {
+      if (end.signal.reason === OVERDUE && isApiError(error)) return;
+      if (end.signal.reason === STUCK) throw failure("timeout", "the streamed list came to a stop");
+      throw error;
+    } finally {
+      overdue.cancel();
+      initial?.stop();
+      steady?.cancel();
+    }
+  }
+
+  /** A watch goes on after a list, which is what all of this is for. */
+  #works(): void {
+    if (this.#mustList) return;
+    this.#isSteady = true;
+    this.#isSpread = false;
+    this.#freshStarts = 0;
+    this.#failures.succeeded();
+  }
+
+  /** The server does what it is asked for. */
+  #answered(): void {
+    this.#isAnswered = true;
+    this.#asked = 0;
+    this.#refusals.reset();
+    this.#options.recovery.answered();
+  }
+
+  async #recover(error: ApiError, signal: AbortSignal): Promise<void> {
+    const { clock } = this.#options;
+    // Something in between may hold answers back until there is a piece of their body. A list has one.
+    const isHeldBack = !this.#mustList && error.facts.reached === "unanswered";
+    const isOrdinary = isHeldBack || (this.#isOpen && isApiError(error, ...ORDINARY_ENDS));
+    // Of a watch, `expired` says that what followed its version is forgotten; of a list, that the version is.
+    const lost: readonly ApiErrorCode[] = ["version_too_large", "refused", ...(this.#mustList ? EXPIRED : [])];
+    if (lost.includes(error.code)) this.#isVersionLost = true;
+    if (isHeldBack || isApiError(error, ...LIST_AGAIN)) this.#mustList = true;
+    if (isApiError(error, ...OTHER_HISTORY) && this.#freshStarts < MAX_FRESH_STARTS) {
+      this.#freshStarts++;
+      this.#failures.expected(error);
+      this.#answered();
+      if (!this.#isSpread) await clock.sleep(LIST_SPREAD_MS * this.#random(), signal);
+    } else {
+      this.#failures.failed(error, isOrdinary);
+      if (this.#isSteady && isApiError(error, ...CUTS)) return;
+      await this.#wait(error, signal);
+    }
+    this.#isSpread = true;
+  }
+
+  async #wait(error: ApiError, signal: AbortSignal): Promise<void> {
+    const { clock, recovery, transport } = this.#options;
+    const { reached, retryAfterMs } = error.facts;
+    if (this.#isAnswered) return await recovery.rest(this.#letdowns.next(), signal);
+    if (isApiError(error, ...NO_ANSWER)) return await recovery.turn(reached === "absent", signal);
+    if (retryAfterMs !== undefined) {
+      const isHeeded = ++this.#asked <= MAX_ASKED;
+      const atLeastMs = isHeeded ? SHORTEST_ASKED_MS : this.#refusals.next();
+      const spread = 1 + ASKED_JITTER * this.#random();
+      return await clock.sleep(Math.max(atLeastMs, retryAfterMs) * spread, signal);
+    }
+    if (!isApiError(error, ...CREDENTIALS)) return await recovery.rest(this.#refusals.next(), signal);
+    const mended = new AbortController();
+    const over = new AbortController();
+    const looking = transport.credentialsChanged(AbortSignal.any([signal, over.signal])).then(() => mended.abort());
+    await recovery.rest(this.#refusals.next(), signal, mended.signal);
+    over.abort();
+    await looking;
+  }
+
+  async #resync(signal: AbortSignal): Promise<void> {
+    const { clock, resyncPeriodMs } = this.#options;
+    if (resyncPeriodMs <= 0) return;
+    for (;;) {
+      await clock.sleep(resyncPeriodMs, signal);
+      if (signal.aborted) return;
+      if (this.#isSynced) await this.#cache.redeliver(signal);
+    }
+  }
+}

@@ -1,0 +1,44 @@
+/** The events that operators find on the Node and on Services (reference server.md §13). Pure. */
+import type { EventFacts } from "../cluster/apiserver/events/event-object.ts";
+import type { FrontendConflict } from "../model/owned-services.ts";
+import { conflictText } from "../sync/frontend-conflicts.ts";
+
+/** An event about this node's start; `note` says what was started, or is the error's text. */
+export function nodeEvent(
+  nodeName: string,
+  type: "Normal" | "Warning",
+  reason: "Starting" | "IPVSDeprecation" | "FailedToStartProxierHealthcheck" | "FailedToStartMetricServer",
+  note: string,
+): EventFacts {
+  return {
+    regarding: { apiVersion: "v1", kind: "Node", name: nodeName },
+    type,
+    reason,
+    action: "StartKubeProxy",
+    note,
+  };
+}
+
+/** A Service's health-check port cannot be had on this node. @param service `namespace/name`. */
+export function serviceHealthFailure(nodeName: string, service: string, port: number, error: Error): EventFacts {
+  const [namespace = "", name = ""] = service.split("/");
+  return {
+    regarding: { apiVersion: "v1", kind: "Service", namespace, name },
+    type: "Warning",
+    reason: "FailedToStartServiceHealthcheck",
+    action: "Listen",
+    note: `node ${nodeName} failed to start healthcheck "${service}" on port ${port}: ${error.message}`,
+  };
+}
+
+/** A Service declares a frontend that belongs to another one. */
+export function frontendConflict(nodeName: string, conflict: FrontendConflict): EventFacts {
+  const { namespace, name } = conflict.loser;
+  return {
+    regarding: { apiVersion: "v1", kind: "Service", namespace, name },
+    type: "Warning",
+    reason: "FrontendConflict",
+    action: "AssignFrontend",
+    note: `node ${nodeName}: ${conflictText(conflict)}`,
+  };
+}

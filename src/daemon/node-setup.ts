@@ -1,0 +1,76 @@
+/**
+ * What is found out and settled about the node before any proxier exists: its name and addresses, the families it can
+ * serve, and whether the configuration fits it. Reference server.md §1 (steps 14 to 22), §5, §6.
+ */
+import type { KubeProxyConfig } from "../config/config.ts";
+import { familyCheck, fatalFamilyText, INCOMPLETE_CONFIG_MESSAGE, softCheck } from "../config/soft-checks.ts";
+import type { ModeRuntime } from "../dataplane/dataplane.ts";
+import type { RegisteredMode } from "../dataplane/registry.ts";
+import { isIpv6Supported } from "../kernel/ipv6-support.ts";
+import type { Logger } from "../logging/logger.ts";
+import { effectiveNodeAddresses, expandPrimary, type NodeAddresses } from "../model/node-identity.ts";
+import type { IpFamily } from "../net/ip.ts";
+import { isLoopback } from "../net/ip.ts";
+import type { NodeFacts } from "./node-manager.ts";
+
+/** The node as the proxiers are built for it. */
+export interface NodeSetup {
+  readonly addresses: NodeAddresses;
+  readonly podCIDRs: readonly string[];
+  /** `nodePortAddresses` with `primary` replaced. */
+  readonly nodePortAddresses: readonly string[];
+  /** Families to serve, IPv4 first. */
+  readonly families: readonly IpFamily[];
+}
+
+/** What the node must know of the mode that will run on it. */
+export type ModeSupport = Pick<ModeRuntime, "unsupported"> & Pick<RegisteredMode, "unavailableText">;
+
+/** Settles the node. @throws Error when the primary family cannot be served or the configuration cannot work. */
+export async function setUpNode(
+  config: KubeProxyConfig,
+  node: NodeFacts,
+  mode: ModeSupport,
+  log: Logger,
+): Promise<NodeSetup> {
+  const addresses = effectiveNodeAddresses(node.nodeIPs, config.bindAddress);
+  if (node.nodeIPs.length > 0) log.info("Successfully retrieved NodeIPs", { NodeIPs: node.nodeIPs });
+  const { primaryFamily } = addresses;
+  if (isLoopback(addresses.ips[primaryFamily])) {
+    log.info(
+      "Can't determine this node's IP, assuming loopback; if this is incorrect, please set the --bind-address flag",
+    );
+  }
+  const nodePortAddresses = expandPrimary(config.nodePortAddresses, addresses);
+  const facts = { primaryFamily, podCIDRs: node.podCIDRs };
+  const expanded = { ...config, nodePortAddresses };
+  const incomplete = softCheck(expanded, facts);
+  if (incomplete !== undefined) log.error(INCOMPLETE_CONFIG_MESSAGE, new Error(incomplete));
+
+  const families = await supportedFamilies(mode, config, log);
+  if (!families.includes(primaryFamily)) throw new Error(`no support for primary IP family "${primaryFamily}"`);
+  const isDualStack = families.length === 2;
+  if (isDualStack) log.info("kube-proxy running in dual-stack mode", { "primary ipFamily": primaryFamily });
+  else log.info("kube-proxy running in single-stack mode", { ipFamily: primaryFamily });
+
+  const mismatch = familyCheck(expanded, facts, isDualStack);
+  if (mismatch?.fatal === true) throw new Error(fatalFamilyText(mismatch));
+  if (mismatch !== undefined) log.error(INCOMPLETE_CONFIG_MESSAGE, new Error(mismatch.message));
+  return { addresses, podCIDRs: node.podCIDRs, nodePortAddresses, families };
+}
+
+async function supportedFamilies(mode: ModeSupport, config: KubeProxyConfig, log: Logger): Promise<IpFamily[]> {
+  const families: IpFamily[] = [];
+  const reasons: string[] = [];
+  for (const family of ["IPv4", "IPv6"] as const) {
+    const reason = await mode.unsupported(family, config);
+    if (reason !== undefined) {
+      reasons.push(reason.error);
+      log.info(reason.message, { ipFamily: family, error: reason.error });
+    } else if (family === "IPv6" && !(await isIpv6Supported())) {
+      log.info("No kernel support for family", { ipFamily: family });
+    } else families.push(family);
+  }
+  if (reasons.length === 2) throw new Error(`${mode.unavailableText}: ${reasons.join("; ")}`);
+  return families;
+}

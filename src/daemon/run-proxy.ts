@@ -1,0 +1,329 @@
+/**
+ * The daemon: from a checked configuration to running proxiers. The order of the steps is upstream's (reference
+ * server.md §1, steps 11 to 25), because each may end the process before the next touches the node.
+ */
+import { hostname } from "node:os";
+import { type Clock, systemClock } from "../async/clock.ts";
+import type { EventRecorder } from "../cluster/apiserver/events/events.ts";
+import { type KubeProxyConfig, shortestSyncPeriodMs } from "../config/config.ts";
+import { type FeatureGates, type GateState, setFeatureGates } from "../config/feature-gates.ts";
+import { type ConfigFileWatch, watchConfigFile } from "../config/watch-config-file.ts";
+import type { ModeRuntime, OpenMode } from "../dataplane/dataplane.ts";
+import { modeNamed, modesReplacedBy, type RegisteredMode } from "../dataplane/registry.ts";
+import { type ConntrackTable, NO_CONNTRACK } from "../kernel/conntrack/conntrack.ts";
+import { openConntrack } from "../kernel/conntrack/netlink-conntrack.ts";
+import { tuneConntrack } from "../kernel/conntrack/tuning.ts";
+import { raiseSoftFileLimit } from "../kernel/file-limit.ts";
+import { applyOomScore } from "../kernel/oom-score.ts";
+import { AddressWatch } from "../kernel/route/address-watch.ts";
+import { localAddresses } from "../kernel/route/addresses.ts";
+import type { Logger } from "../logging/logger.ts";
+import { detectorFor } from "../model/local-traffic-detector.ts";
+import { nodeNameFrom } from "../model/node-identity.ts";
+import { nodePortAddresses, nodePortIPs } from "../model/node-port-addresses.ts";
+import type { IpAddress, IpFamily } from "../net/ip.ts";
+import { programIdentity } from "../program/program-identity.ts";
+import { buildInfo } from "../program/version.ts";
+import { ProxyHealth } from "../server/health/proxy-health.ts";
+import { createServiceHealth } from "../server/health/service-health.ts";
+import { ConnectionGate } from "../server/http/connection-gate.ts";
+import { serverLimits } from "../server/http/connection-limits.ts";
+import { fullReporter } from "../server/http/http-endpoint.ts";
+import { createMetrics, type FeatureState, type ProxyMetrics } from "../server/metrics/metrics.ts";
+import type { Backend } from "../sync/backend.ts";
+import { DualStackDispatcher, type NodeSink } from "../sync/dual-stack.ts";
+import type { ServiceHealthPorts } from "../sync/observers.ts";
+import { Proxier } from "../sync/proxier.ts";
+import { connectCluster } from "./cluster-connection.ts";
+import { DeferredSink } from "./deferred-sink.ts";
+import { type HttpServers, type HttpServersContext, startServers } from "./http-servers.ts";
+import { collectWhenIdle } from "./idle-memory.ts";
+import { followNodeAddresses } from "./node-address-follower.ts";
+import { frontendConflict, nodeEvent, serviceHealthFailure } from "./node-events.ts";
+import { NodeManager } from "./node-manager.ts";
+import { type NodeSetup, setUpNode } from "./node-setup.ts";
+
+/** What the command line adds to the configuration. */
+export interface RunOptions {
+  readonly config: KubeProxyConfig;
+  /** See {@link shortestSyncPeriodMs}. */
+  readonly isMinSyncPeriodSet: boolean;
+  /** Folder of manifests; undefined means the API server. */
+  readonly manifests: string | undefined;
+  /** `--master`; empty when not given. */
+  readonly master: string;
+  /** Watched for changes, which end the process. */
+  readonly configFile: string | undefined;
+  readonly initOnly: boolean;
+  /** Every flag and its value, for /flagz. */
+  readonly flags: ReadonlyMap<string, string>;
+  /** `v1.36.2`, perhaps with a suffix. */
+  readonly version: string;
+  readonly setVerbosity: (level: number) => void;
+  readonly log: Logger;
+}
+
+/**
+ * Runs until the signal aborts. @throws Error when the program cannot start, or must end because what it was built on
+ * has changed.
+ */
+export async function runProxy(options: RunOptions, signal: AbortSignal): Promise<void> {
+  const { config, log } = options;
+  const watch = options.configFile === undefined ? undefined : watchConfigFile(options.configFile);
+  const stop = new AbortController();
+  const fatal = (error: Error): void => stop.abort(error);
+  const ended = AbortSignal.any([signal, stop.signal]);
+  try {
+    const gates = gatesOf(config);
+    const mode = modeNamed(config.mode);
+    const runtime = await mode.loadRuntime();
+    await cleanUpOtherModes(mode, log);
+    const nodeName = nodeNameFrom(config.hostnameOverride, hostname());
+    const clock = systemClock;
+    const nodes = new NodeManager({
+      nodeName,
+      needsPodCIDRs: config.detectLocalMode === "NodeCIDR",
+      // All that a folder will ever say at the start is there once it has been read.
+      ...(options.manifests === undefined ? {} : { maxWaitMs: 0 }),
+      clock,
+      log,
+      onFatal: fatal,
+    });
+    const health = new ProxyHealth({ clock, syncPeriodMs: config.syncPeriodMs });
+    const sink = new DeferredSink([nodes, nodeHealth(health)]);
+    const metrics = createMetrics();
+    const { families } = metrics;
+    const { source, events } = await connectCluster({
+      ...options,
+      nodeName,
+      clock,
+      wanted: sink.attached,
+      streamsLists: gates.isEnabled("WatchListClient"),
+      onWatchProblem: (resource, problem) => health.setWatchFailure(resource, problem),
+      families,
+    });
+    const running = source
+      .run(sink, ended)
+      .catch((error: unknown) => fatal(error instanceof Error ? error : new Error(String(error))));
+    const limits = serverLimits(raiseSoftFileLimit());
+    const base = { ...options, gates, nodeName, health, metrics, limits, clock, events, ended, fatal };
+    metrics.setBuildInfo(buildInfo(options.version), programIdentity());
+    metrics.setFeatures(gates.list().map(featureState));
+    // Already while the Node is waited for, which may take for ever: here one can see why.
+    const sendingEvents = options.initOnly ? undefined : events.run(ended);
+    const servers = options.initOnly ? undefined : await startServers(base);
+    const setup = await setUpNode(config, await startNode(nodes, ended), { ...mode, ...runtime }, log);
+    if (usesNetfilter(mode, config)) await tuneConntrack(config.conntrack, { log });
+    const context: ProxierContext = {
+      ...base,
+      mode,
+      setup,
+      conntrack: conntrackFor(mode, config),
+      healthGate: healthGate(base),
+    };
+    const openMode = await openModeOn(context, runtime);
+    const proxiers = await createProxiers(context, openMode);
+    if (options.initOnly) {
+      for (const ipFamily of setup.families) log.info("System initialized and --init-only specified", { ipFamily });
+      stop.abort(new Finished());
+      await running;
+      return;
+    }
+    const collecting = collectWhenIdle({ clock, log }, ended);
+    await serve({ ...context, openMode, proxiers, watch, sink, servers });
+    await Promise.all([running, sendingEvents, collecting]);
+  } finally {
+    watch?.close();
+    stop.abort(new Finished());
+  }
+  if (stop.signal.reason instanceof Error && !(stop.signal.reason instanceof Finished)) throw stop.signal.reason;
+}
+
+/** @throws Error for gates that validation would not have let through. */
+function gatesOf(config: KubeProxyConfig): FeatureGates {
+  const result = setFeatureGates(config.featureGates);
+  if (!result.ok) throw new Error(result.error);
+  return result.gates;
+}
+
+/** The reason for stopping when nothing is wrong. */
+class Finished extends Error {}
+
+/** Waiting for the node ends with what made the program stop, when something does. */
+async function startNode(nodes: NodeManager, ended: AbortSignal) {
+  const facts = await nodes.start(ended);
+  ended.throwIfAborted();
+  return facts;
+}
+
+function nodeHealth(health: ProxyHealth): NodeSink {
+  return {
+    onEvent(event) {
+      if (event.kind !== "delete") health.onNode(event.object);
+    },
+    onSynced() {},
+  };
+}
+
+/** Rules of a mode that ran here before must not stay beside ours; failures only log (reference server.md §11). */
+async function cleanUpOtherModes(mode: RegisteredMode, log: Logger): Promise<void> {
+  for (const other of modesReplacedBy(mode)) await (await other.loadRuntime()).cleanUp(log);
+}
+
+interface ProxierContext extends RunOptions {
+  readonly mode: RegisteredMode;
+  readonly gates: FeatureGates;
+  readonly nodeName: string;
+  readonly setup: NodeSetup;
+  readonly conntrack: ConntrackTable;
+  readonly health: ProxyHealth;
+  readonly metrics: ProxyMetrics;
+  /** Of all health-check node ports. */
+  readonly healthGate: ConnectionGate;
+  readonly clock: Clock;
+  readonly events: EventRecorder;
+  readonly fatal: (error: Error) => void;
+  readonly ended: AbortSignal;
+}
+
+function usesNetfilter(mode: RegisteredMode, config: KubeProxyConfig): boolean {
+  return mode.usesNetfilter?.(config) ?? true;
+}
+
+function conntrackFor(mode: RegisteredMode, config: KubeProxyConfig): ConntrackTable {
+  return usesNetfilter(mode, config) ? openConntrack() : NO_CONNTRACK;
+}
+
+/** Says which mode it is, and takes what its families share. */
+async function openModeOn(context: ProxierContext, runtime: ModeRuntime): Promise<OpenMode> {
+  const { mode, log, config, nodeName, conntrack, clock } = context;
+  log.info(mode.startMessage);
+  if (mode.deprecation !== undefined) {
+    const { message, reason } = mode.deprecation;
+    log.error(message, undefined);
+    context.events.record(nodeEvent(nodeName, "Warning", reason, message));
+  }
+  const { families } = context.setup;
+  return await runtime.open({ config, nodeName, families, metrics: context.metrics.families, conntrack, clock, log });
+}
+
+interface FamilyProxier {
+  readonly backend: Backend;
+  readonly proxier: Proxier;
+  readonly serviceHealth: ServiceHealthPorts;
+  /** Follows the node's addresses until the signal aborts. */
+  readonly followAddresses: (signal: AbortSignal) => Promise<void>;
+}
+
+/** One subscription for all families. */
+const addressWatch = new AddressWatch();
+
+function healthGate({ limits, log, clock }: HttpServersContext): ConnectionGate {
+  const onFull = fullReporter(log, clock, { server: "health-check node ports" });
+  return new ConnectionGate({ ...limits.serviceHealth, onFull });
+}
+
+async function createProxiers(context: ProxierContext, openMode: OpenMode): Promise<readonly FamilyProxier[]> {
+  const proxiers: FamilyProxier[] = [];
+  for (const family of context.setup.families) proxiers.push(await createProxier(context, family, openMode));
+  return proxiers;
+}
+
+async function createProxier(context: ProxierContext, family: IpFamily, openMode: OpenMode): Promise<FamilyProxier> {
+  const { config, setup, health, metrics, clock, nodeName } = context;
+  const log = context.log.with({ ipFamily: family });
+  const { detector, reason } = detectorFor(family, {
+    mode: config.detectLocalMode,
+    clusterCIDRs: config.detectLocal.clusterCIDRs,
+    podCIDRs: setup.podCIDRs,
+    bridgeInterface: config.detectLocal.bridgeInterface,
+    interfaceNamePrefix: config.detectLocal.interfaceNamePrefix,
+  });
+  if (reason !== undefined && family === setup.addresses.primaryFamily) log.info(reason.message, reason.facts);
+  const addresses = nodePortAddresses(family, setup.nodePortAddresses);
+  const nodeIP = setup.addresses.ips[family];
+  const backend = await openMode.backendFor({ family, nodeIP, detector, nodePortAddresses: addresses, log });
+  const known = await listenAddresses(addresses, log);
+  const serviceHealth = createServiceHealth({
+    family,
+    addresses: known,
+    gate: context.healthGate,
+    clock,
+    isProxyHealthy: () => config.healthzBindAddress === "" || health.isHealthy(),
+    log,
+    onListenFailure: (service, port, error) => {
+      log.error("Failed to start healthcheck", error, { node: nodeName, service, port });
+      context.events.record(serviceHealthFailure(nodeName, service, port, error));
+    },
+    onFailures: (failures) => health.setPortFailures(family, failures),
+  });
+  const proxier = new Proxier({
+    nodeName,
+    backend,
+    metrics: metrics.syncMetrics(family),
+    health,
+    serviceHealth,
+    conntrack: context.conntrack,
+    periods: { minMs: shortestSyncPeriodMs(config, context.isMinSyncPeriodSet), syncMs: config.syncPeriodMs },
+    allowExternalIPs: context.gates.isEnabled("AllowServiceExternalIPs"),
+    clock,
+    log: context.log,
+    onFailures: (failures) => health.setFailures(family, failures),
+    onConflict: (conflict) => context.events.record(frontendConflict(nodeName, conflict)),
+  });
+  const onChange = (ips: readonly IpAddress[], isNew: boolean): void => {
+    serviceHealth.setAddresses(ips).catch((error: unknown) => log.error("Error syncing healthcheck services", error));
+    if (isNew) proxier.onNodeAddresses();
+  };
+  const following = { addresses, watch: addressWatch, known, onChange, clock, log };
+  return { proxier, serviceHealth, backend, followAddresses: (signal) => followNodeAddresses(following, signal) };
+}
+
+/** Where to listen at first (reference core.md §14); without an answer, everywhere. */
+async function listenAddresses(addresses: ReturnType<typeof nodePortAddresses>, log: Logger) {
+  if (addresses.matchesAll) return "all" as const;
+  try {
+    const found = nodePortIPs(addresses, await localAddresses(addresses.family));
+    return found.kind === "all" ? ("all" as const) : found.ips;
+  } catch (error) {
+    log.error("Failed to get local addresses: health-check node ports listen on all of them", error);
+    return "all" as const;
+  }
+}
+
+interface ServeContext extends ProxierContext {
+  readonly openMode: OpenMode;
+  readonly proxiers: readonly FamilyProxier[];
+  readonly watch: ConfigFileWatch | undefined;
+  readonly sink: DeferredSink;
+  readonly servers: HttpServers | undefined;
+}
+
+/** Lets the events in, and runs the sync loops until the end. */
+async function serve(context: ServeContext): Promise<void> {
+  const { config, log, proxiers, fatal, ended, nodeName } = context;
+  log.info("Version info", { version: context.version });
+  log.info("Runtime settings", { node: process.version, execArgv: process.execArgv.join(" ") });
+  await applyOomScore(config.oomScoreAdj, { log });
+  context.watch?.updated.then((message) => fatal(new Error(message)), fatal);
+  const dispatcher = new DualStackDispatcher({ proxiers: proxiers.map(({ proxier }) => proxier), nodeName, log });
+  context.sink.attach(dispatcher);
+  context.events.record(nodeEvent(nodeName, "Normal", "Starting", startNote(config.mode)));
+  await Promise.all([dispatcher.run(ended), ...proxiers.map(({ followAddresses }) => followAddresses(ended))]);
+  await Promise.all(proxiers.map(({ backend }) => backend.close?.()));
+  await context.openMode.close();
+  await Promise.all(proxiers.map(({ serviceHealth }) => serviceHealth.close()));
+  await context.servers?.closed;
+}
+
+/** Both names are in it: the program's own, and the one that people look for. */
+function startNote(mode: string): string {
+  const { name, version } = programIdentity();
+  return `Starting kube-proxy (${name} ${version}) in ${mode} mode`;
+}
+
+const STAGES = { Alpha: "ALPHA", Beta: "BETA", GA: "", Deprecated: "DEPRECATED" } as const;
+
+function featureState({ name, stage, enabled }: GateState): FeatureState {
+  return { name, stage: STAGES[stage], isEnabled: enabled };
+}

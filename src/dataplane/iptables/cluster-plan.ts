@@ -1,0 +1,119 @@
+/**
+ * What the iptables mode would program for a cluster on one node, without a kernel: as restore input or as data. Pure.
+ */
+
+import type { IptablesTable } from "../../kernel/iptables/iptables.ts";
+import type { Rule } from "../../kernel/iptables/rule.ts";
+import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
+import type { ProxyState } from "../../model/proxy-state.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import type { IpFamily } from "../../net/ip.ts";
+import { CHAINS } from "../shared/iptables-rules/chain-names.ts";
+import { fullPayload } from "../shared/iptables-rules/payload.ts";
+import { spellPlan } from "../shared/iptables-rules/port-rules.ts";
+import type { JumpRule, ServicePortPlan, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
+import { jumpRules, jumpTargets, savedText, type TableContents } from "../shared/iptables-rules/saved-form.ts";
+import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
+import { LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
+import { planServicePort } from "./plan-service-port.ts";
+import { planStatic } from "./plan-static.ts";
+
+/** A planned cluster: what belongs to nobody, and each service port's part, sorted by key. */
+export interface IptablesPlan {
+  readonly extent: "whole" | "part";
+  readonly jumps: readonly JumpRule[];
+  readonly fixed: StaticPlan;
+  readonly ports: readonly { readonly port: ServicePort; readonly plan: ServicePortPlan }[];
+}
+
+/** Plans a whole cluster. */
+export function planIptables(
+  state: ProxyState,
+  config: PlanConfig,
+  facts: Omit<PlanFacts, "isLargeCluster">,
+): IptablesPlan {
+  const all: PlanFacts = { ...facts, isLargeCluster: state.endpointCount > LARGE_CLUSTER_ENDPOINTS };
+  const keys = [...state.services.keys()].sort();
+  const ports = keys.flatMap((key) => {
+    const port = state.services.get(key);
+    if (port === undefined) return [];
+    return [{ port, plan: planServicePort(port, state.endpoints.get(key) ?? [], config, all) }];
+  });
+  return { extent: "whole", jumps: JUMP_RULES, fixed: planStatic(config, all), ports };
+}
+
+const NOTHING_FIXED: StaticPlan = {
+  filterChains: [],
+  natChains: [],
+  filterHead: [],
+  filterTail: [],
+  natHead: [],
+  natTail: [],
+};
+
+/** What of a plan is one Service's. @param service `namespace/name` */
+export function planOfService({ ports }: IptablesPlan, service: string): IptablesPlan {
+  const own = ports.filter(({ port }) => port.name.service === service);
+  return { extent: "part", jumps: [], fixed: NOTHING_FIXED, ports: own };
+}
+
+/** The input of `iptables-restore` that a full sync sends. Throws a RangeError for names that no rule can carry. */
+export function restoreInput({ fixed, ports }: IptablesPlan): string {
+  const spelled = ports.map(({ port, plan }) => [port.name.key, spellPlan(plan)] as const);
+  return fullPayload({ plan: fixed, ports: spelled })
+    .parts.map((part) => part.text)
+    .join("");
+}
+
+/** What `iptables-save` prints when a full sync has sent the plan. */
+export function savedInput(plan: IptablesPlan, family: IpFamily): string {
+  const { extent, jumps, fixed, ports } = plan;
+  const canary = extent === "whole" ? [CHAINS.canary] : [];
+  const shared = (table: "filter" | "nat") =>
+    ports.flatMap(({ plan: port }) => port.shared.filter((one) => one.table === table).map(({ rule }) => rule));
+  const chains = (table: "filter" | "nat", own: readonly string[]) => [...jumpTargets(table, jumps), ...canary, ...own];
+  const contents: TableContents = {
+    mangle: { chains: canary, rules: [] },
+    filter: {
+      chains: chains("filter", fixed.filterChains),
+      rules: [...jumpRules("filter", jumps), ...fixed.filterHead, ...shared("filter"), ...fixed.filterTail],
+    },
+    nat: {
+      chains: chains("nat", [...fixed.natChains, ...ports.flatMap(({ plan: port }) => port.ownChains)]),
+      rules: [
+        ...jumpRules("nat", jumps),
+        ...fixed.natHead,
+        ...shared("nat"),
+        ...ports.flatMap(({ plan: port }) => port.ownRules),
+        ...fixed.natTail,
+      ],
+    },
+  };
+  return savedText(contents, family, extent);
+}
+
+interface RuleData extends Rule {
+  /** As in the restore input. */
+  readonly text: string;
+}
+
+/** The plan as plain data, for programs. Keys and lists come in a fixed order. */
+export function planData({ jumps, fixed, ports }: IptablesPlan) {
+  const data = (rule: Rule): RuleData => ({ ...rule, text: ruleSpec(rule) });
+  const inTable = (table: IptablesTable, rules: readonly Rule[]) => rules.map((rule) => ({ table, ...data(rule) }));
+  return {
+    jumps: jumps.map(({ table, rule }) => ({ table, ...data(rule) })),
+    chains: { filter: fixed.filterChains, nat: fixed.natChains },
+    rules: [
+      ...inTable("filter", [...fixed.filterHead, ...fixed.filterTail]),
+      ...inTable("nat", [...fixed.natHead, ...fixed.natTail]),
+    ],
+    servicePorts: ports.map(({ port, plan }) => ({
+      name: port.name.text,
+      protocol: port.protocol,
+      chains: plan.ownChains,
+      dispatch: plan.shared.map(({ table, rule }) => ({ table, ...data(rule) })),
+      rules: plan.ownRules.map(data),
+    })),
+  };
+}

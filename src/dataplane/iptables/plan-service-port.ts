@@ -1,0 +1,280 @@
+/**
+ * All rules of one service port: its entries in the shared chains and the chains it owns. Reference iptables.md §6, §7.
+ * Pure: the same input gives the same plan, in the same order.
+ */
+import type { ChainName, Rule, RuleMatch, RuleProtocol, RuleTarget } from "../../kernel/iptables/rule.ts";
+import type { Endpoint } from "../../model/endpoint.ts";
+import { type Frontend, frontendsOf } from "../../model/frontend.ts";
+import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
+import { type Cidr, cidrContains, type IpAddress } from "../../net/ip.ts";
+import {
+  CHAINS,
+  endpointChain,
+  type ServicePortChains,
+  servicePortChains,
+} from "../shared/iptables-rules/chain-names.ts";
+import type { ServicePortPlan, SharedRule } from "../shared/iptables-rules/rules-plan.ts";
+import { COUNTERS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
+import { oneInText } from "./probability.ts";
+
+const LOCALHOST_V4 = "127.0.0.0/8" as Cidr;
+
+/** The decisions of iptables.md §6, made once and used by every block. */
+interface Decisions {
+  readonly port: ServicePort;
+  readonly protocol: RuleMatch;
+  readonly chains: ServicePortChains;
+  readonly routing: ServicePortRouting;
+  readonly frontends: readonly Frontend[];
+  readonly usesFirewallChain: boolean;
+  readonly internalChain: ChainName;
+  readonly externalPolicyChain: ChainName;
+}
+
+/** Plans one service port. @param endpoints all its endpoints, sorted by text; empty when it has none. Pure. */
+export function planServicePort(
+  port: ServicePort,
+  endpoints: readonly Endpoint[],
+  config: PlanConfig,
+  facts: PlanFacts,
+): ServicePortPlan {
+  const decisions = decide(port, endpoints, config, facts);
+  const own = new OwnChains();
+  planInternalMasquerade(own, decisions, config);
+  planExternalChain(own, decisions, config);
+  planFirewallChain(own, decisions, config);
+  planEndpointChains(own, decisions, facts);
+  return {
+    shared: planSharedRules(decisions, config, facts),
+    ownChains: own.chains,
+    ownRules: own.rules,
+    lacksLocal: decisions.routing.lacksLocal,
+  };
+}
+
+function decide(port: ServicePort, endpoints: readonly Endpoint[], config: PlanConfig, facts: PlanFacts): Decisions {
+  const routing = routeServicePort(port, endpoints, { nodeName: config.nodeName, zone: facts.zone });
+  const chains = servicePortChains(port.name);
+  const isRestricted = port.loadBalancerVIPs.length > 0 && port.loadBalancerSourceRanges.length > 0;
+  return {
+    port,
+    // Protocol's three values, lower-cased, are RuleProtocol's.
+    protocol: { kind: "protocol", protocol: port.protocol.toLowerCase() as RuleProtocol },
+    chains,
+    routing,
+    frontends: frontendsOf(port, routing),
+    usesFirewallChain: routing.categories.hasAny && isRestricted,
+    internalChain: port.internalPolicyLocal ? chains.local : chains.cluster,
+    externalPolicyChain: port.externalPolicyLocal ? chains.local : chains.cluster,
+  };
+}
+
+const comment = (text: string): RuleMatch => ({ kind: "comment", text });
+const jump = (chain: ChainName): RuleTarget => ({ kind: "jump", chain });
+const MARK_MASQUERADE = jump(CHAINS.markMasquerade);
+
+/** The matches behind a comment, if there is one; without, exactly the list of arguments, for there are many of these. */
+function noted(note: RuleMatch | undefined, ...matches: readonly RuleMatch[]): readonly RuleMatch[] {
+  return note === undefined ? matches : [note, ...matches];
+}
+
+/** `{P} -d address --dport port`, the destination of a frontend; `{P} --dport port` of a node port. */
+function destination(d: Decisions, { address, port }: Pick<Frontend, "address" | "port">): RuleMatch[] {
+  const matches: RuleMatch[] = [d.protocol];
+  if (address !== undefined) matches.push({ kind: "destination", address });
+  matches.push({ kind: "destination-port", port });
+  return matches;
+}
+
+/** Block 7A: dispatch in nat; refusal, firewall and health-check entries in filter. */
+function planSharedRules(d: Decisions, config: PlanConfig, facts: PlanFacts): SharedRule[] {
+  const { port, chains } = d;
+  const name = port.name.text;
+  const { hasAny } = d.routing.categories;
+  const shared: SharedRule[] = [];
+  const nat = (chain: ChainName, text: string, matches: RuleMatch[], target: ChainName) =>
+    shared.push({ table: "nat", rule: { chain, matches: [comment(text), ...matches], target: jump(target) } });
+  const filter = (chain: ChainName, text: string, matches: RuleMatch[], target: RuleTarget) =>
+    shared.push({ table: "filter", rule: { chain, matches: [comment(text), ...matches], target } });
+  const refusal: RuleTarget = hasAny ? { kind: "drop" } : { kind: "reject" };
+  const refusalText = hasAny ? `${name} has no local endpoints` : `${name} has no endpoints`;
+  const refuse = (chain: ChainName, matches: RuleMatch[]) => filter(chain, refusalText, matches, refusal);
+
+  const balancerTarget = d.usesFirewallChain ? chains.firewall : chains.external;
+  for (const frontend of d.frontends) {
+    const matches = destination(d, frontend);
+    const isServedSomewhere = frontend.fate !== "refuse";
+    switch (frontend.kind) {
+      case "cluster-ip":
+        if (frontend.fate === "serve") nat(CHAINS.services, `${name} cluster IP`, matches, d.internalChain);
+        else refuse(CHAINS.services, matches);
+        break;
+      case "external-ip":
+        if (isServedSomewhere) nat(CHAINS.services, `${name} external IP`, matches, chains.external);
+        if (frontend.fate !== "serve") refuse(CHAINS.externalServices, matches);
+        break;
+      case "load-balancer":
+        if (isServedSomewhere) nat(CHAINS.services, `${name} loadbalancer IP`, matches, balancerTarget);
+        if (d.usesFirewallChain) {
+          const text = `${name} traffic not accepted by ${chains.firewall}`;
+          filter(CHAINS.proxyFirewall, text, matches, { kind: "drop" });
+        }
+        if (frontend.fate !== "serve") refuse(CHAINS.externalServices, matches);
+        break;
+      case "node-port":
+        if (isServedSomewhere) {
+          if (config.localhostNodePorts && facts.counters.localhostNodePorts) {
+            const localhost: RuleMatch = { kind: "destination", address: LOCALHOST_V4 };
+            const counter: RuleMatch = { kind: "nfacct", counter: COUNTERS.localhostNodePorts };
+            nat(CHAINS.nodePorts, name, [d.protocol, localhost, ...matches.slice(1), counter], chains.external);
+          }
+          nat(CHAINS.nodePorts, name, matches, chains.external);
+        }
+        if (frontend.fate !== "serve") {
+          const local: RuleMatch = { kind: "address-type", side: "destination", type: "LOCAL" };
+          refuse(CHAINS.externalServices, [local, ...matches]);
+        }
+    }
+  }
+
+  if (port.healthCheckNodePort !== 0) {
+    const matches: RuleMatch[] = [
+      { kind: "protocol", protocol: "tcp" },
+      { kind: "destination-port", port: port.healthCheckNodePort },
+    ];
+    filter(CHAINS.nodePorts, `${name} health check node port`, matches, { kind: "accept" });
+  }
+  return shared;
+}
+
+/** Collects the chains a port owns; a chain is declared once, where it first gets its block. */
+class OwnChains {
+  readonly chains: ChainName[] = [];
+  readonly rules: Rule[] = [];
+  declare(chain: ChainName): void {
+    this.chains.push(chain);
+  }
+  add(chain: ChainName, matches: readonly RuleMatch[], target: RuleTarget): void {
+    this.rules.push({ chain, matches, target });
+  }
+}
+
+function detectorMatch(detector: LocalTrafficDetector, negate: boolean): RuleMatch | undefined {
+  switch (detector.kind) {
+    case "none":
+      return undefined;
+    case "cidr":
+      return { kind: "source", address: detector.cidr, negate };
+    case "interface":
+      return { kind: "in-interface", name: detector.name, negate };
+    case "interface-prefix":
+      return { kind: "in-interface", name: `${detector.prefix}+`, negate };
+  }
+}
+
+/** Block 1: off-node (or all) traffic to the cluster IP must come back through this node. */
+function planInternalMasquerade(own: OwnChains, d: Decisions, config: PlanConfig): void {
+  const frontend = d.frontends.find(({ kind }) => kind === "cluster-ip");
+  if (frontend?.fate !== "serve") return;
+  const matches: RuleMatch[] = [comment(`${d.port.name.text} cluster IP`), ...destination(d, frontend)];
+  if (!config.masqueradeAll) {
+    const notLocal = detectorMatch(config.detector, true);
+    if (notLocal === undefined) return;
+    matches.push(notLocal);
+  }
+  own.add(d.internalChain, matches, MARK_MASQUERADE);
+}
+
+/** Block 2: every external destination enters here. */
+function planExternalChain(own: OwnChains, d: Decisions, config: PlanConfig): void {
+  if (!d.routing.usesExternal) return;
+  const { chains, port } = d;
+  const destinations = `${port.name.text} external destinations`;
+  own.declare(chains.external);
+  if (!port.externalPolicyLocal) {
+    own.add(chains.external, [comment(`masquerade traffic for ${destinations}`)], MARK_MASQUERADE);
+  } else {
+    const local = detectorMatch(config.detector, false);
+    if (local !== undefined) {
+      own.add(chains.external, [comment(`pod traffic for ${destinations}`), local], jump(chains.cluster));
+    }
+    const fromNode: RuleMatch = { kind: "address-type", side: "source", type: "LOCAL" };
+    own.add(chains.external, [comment(`masquerade LOCAL traffic for ${destinations}`), fromNode], MARK_MASQUERADE);
+    own.add(chains.external, [comment(`route LOCAL traffic for ${destinations}`), fromNode], jump(chains.cluster));
+  }
+  if (d.routing.hasExternal) own.add(chains.external, [], jump(d.externalPolicyChain));
+}
+
+/** Block 3: load-balancer traffic from the listed sources only; the rest falls out un-NATed and is dropped in filter. */
+function planFirewallChain(own: OwnChains, d: Decisions, config: PlanConfig): void {
+  if (!d.usesFirewallChain) return;
+  const { chains, port } = d;
+  const name = port.name.text;
+  const allow = (source: Cidr | IpAddress) =>
+    own.add(
+      chains.firewall,
+      [comment(`${name} loadbalancer IP`), { kind: "source", address: source }],
+      jump(chains.external),
+    );
+  own.declare(chains.firewall);
+  for (const range of port.loadBalancerSourceRanges) allow(range);
+  // With an admitted node, load balancers that hairpin show up with the VIP as their source.
+  if (port.loadBalancerSourceRanges.some((range) => cidrContains(range, config.nodeIP))) {
+    for (const vip of port.loadBalancerVIPs) allow(vip);
+  }
+  const note = `other traffic to ${name} will be dropped by ${CHAINS.proxyFirewall}`;
+  own.add(chains.firewall, [comment(note)], { kind: "none" });
+}
+
+/** Blocks 4 to 6: endpoint choice in SVC and SVL, and one chain per endpoint that either uses. */
+function planEndpointChains(own: OwnChains, d: Decisions, facts: PlanFacts): void {
+  const { port, chains } = d;
+  const { cluster, local, categories } = d.routing;
+  const names = new Map<string, ChainName>();
+  for (const endpoint of categories.reachable) names.set(endpoint.text, endpointChain(port.name, endpoint));
+  if (cluster.length > 0) planChoice(own, d, chains.cluster, cluster, names, facts);
+  if (local.length > 0) planChoice(own, d, chains.local, local, names, facts);
+  const note = facts.isLargeCluster ? undefined : comment(port.name.text);
+  const isSticky = port.sessionAffinity === "ClientIP";
+  for (const endpoint of categories.reachable) {
+    const chain = names.get(endpoint.text);
+    if (chain === undefined) continue;
+    own.declare(chain);
+    own.add(chain, noted(note, { kind: "source", address: endpoint.ip }), MARK_MASQUERADE);
+    const matches = isSticky ? noted(note, { kind: "recent-set", name: chain }, d.protocol) : noted(note, d.protocol);
+    own.add(chain, matches, { kind: "dnat", to: endpoint.text });
+  }
+}
+
+function planChoice(
+  own: OwnChains,
+  d: Decisions,
+  chain: ChainName,
+  endpoints: readonly Endpoint[],
+  names: ReadonlyMap<string, ChainName>,
+  facts: PlanFacts,
+): void {
+  const { port } = d;
+  const noteOf = (endpoint: Endpoint): RuleMatch | undefined =>
+    facts.isLargeCluster ? undefined : comment(`${port.name.text} -> ${endpoint.text}`);
+  own.declare(chain);
+  if (port.sessionAffinity === "ClientIP") {
+    for (const endpoint of endpoints) {
+      const target = names.get(endpoint.text);
+      if (target === undefined) continue;
+      const recent: RuleMatch = { kind: "recent-check", name: target, seconds: port.stickyMaxAgeSeconds };
+      own.add(chain, noted(noteOf(endpoint), recent), jump(target));
+    }
+  }
+  endpoints.forEach((endpoint, index) => {
+    const target = names.get(endpoint.text);
+    if (target === undefined) return;
+    const note = noteOf(endpoint);
+    const remaining = endpoints.length - index;
+    const isLast = remaining === 1;
+    const matches = isLast ? noted(note) : noted(note, { kind: "random", probability: oneInText(remaining) });
+    own.add(chain, matches, jump(target));
+  });
+}

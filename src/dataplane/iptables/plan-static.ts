@@ -1,0 +1,107 @@
+/**
+ * The rules that belong to no service, but for the jumps from the built-in chains: masquerading, forwarding and the way to the node
+ * ports. Reference iptables.md §2, §4, §5. Pure.
+ */
+import type { Rule, RuleMatch } from "../../kernel/iptables/rule.ts";
+import { type Cidr, isLoopback } from "../../net/ip.ts";
+import { CHAINS } from "../shared/iptables-rules/chain-names.ts";
+import type { StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
+import { TOP_LEVEL_CHAINS } from "../shared/iptables-rules/top-level-rules.ts";
+import { COUNTERS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
+
+const LOCALHOST_V4 = "127.0.0.0/8" as Cidr;
+const LOCALHOST_V6 = "::1/128" as Cidr;
+const NODE_PORTS_COMMENT = "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
+const FORWARDING = "kubernetes forwarding rules";
+
+/** Plans the static rules. Pure. */
+export function planStatic(config: PlanConfig, facts: PlanFacts): StaticPlan {
+  const filterHead = config.localhostNodePorts ? [martianRule()] : [];
+  return {
+    filterChains: config.localhostNodePorts ? [...TOP_LEVEL_CHAINS.filter, CHAINS.firewall] : TOP_LEVEL_CHAINS.filter,
+    natChains: TOP_LEVEL_CHAINS.nat,
+    filterHead,
+    filterTail: forwardRules(config, facts),
+    natHead: masqueradeRules(config),
+    natTail: nodePortJumps(config, facts),
+  };
+}
+
+/** Packets to 127/8 from elsewhere are dropped unless a node port brought them there (iptables.md §5.3). */
+function martianRule(): Rule {
+  return {
+    chain: CHAINS.firewall,
+    matches: [
+      { kind: "comment", text: "block incoming localnet connections" },
+      { kind: "destination", address: LOCALHOST_V4 },
+      { kind: "source", address: LOCALHOST_V4, negate: true },
+      { kind: "conntrack-state", states: ["RELATED", "ESTABLISHED", "DNAT"], negate: true },
+    ],
+    target: { kind: "drop" },
+  };
+}
+
+function forwardRules(config: PlanConfig, facts: PlanFacts): Rule[] {
+  const chain = CHAINS.forward;
+  const mark = config.masqueradeMark;
+  const rules: Rule[] = [];
+  if (!config.conntrackLiberal) {
+    const matches: RuleMatch[] = [{ kind: "conntrack-state", states: ["INVALID"] }];
+    if (facts.counters.ctStateInvalid) matches.push({ kind: "nfacct", counter: COUNTERS.ctStateInvalid });
+    rules.push({ chain, matches, target: { kind: "drop" } });
+  }
+  rules.push(
+    {
+      chain,
+      matches: [
+        { kind: "comment", text: FORWARDING },
+        { kind: "mark", value: mark, mask: mark },
+      ],
+      target: { kind: "accept" },
+    },
+    {
+      chain,
+      matches: [
+        { kind: "comment", text: "kubernetes forwarding conntrack rule" },
+        { kind: "conntrack-state", states: ["RELATED", "ESTABLISHED"] },
+      ],
+      target: { kind: "accept" },
+    },
+  );
+  return rules;
+}
+
+/** The mark is cleared before masquerading, so that a packet that comes round again is not masqueraded twice. */
+function masqueradeRules(config: PlanConfig): Rule[] {
+  const mark = config.masqueradeMark;
+  const chain = CHAINS.postrouting;
+  return [
+    { chain, matches: [{ kind: "mark", value: mark, mask: mark, negate: true }], target: { kind: "return" } },
+    { chain, matches: [], target: { kind: "mark", operation: "xor", value: mark } },
+    {
+      chain,
+      matches: [{ kind: "comment", text: "kubernetes service traffic requiring SNAT" }],
+      target: { kind: "masquerade", randomFully: config.hasRandomFully },
+    },
+    { chain: CHAINS.markMasquerade, matches: [], target: { kind: "mark", operation: "or", value: mark } },
+  ];
+}
+
+function nodePortJumps(config: PlanConfig, facts: PlanFacts): Rule[] {
+  const comment: RuleMatch = { kind: "comment", text: NODE_PORTS_COMMENT };
+  const rule = (matches: readonly RuleMatch[]): Rule => ({
+    chain: CHAINS.services,
+    matches: [comment, ...matches],
+    target: { kind: "jump", chain: CHAINS.nodePorts },
+  });
+  const destinations = facts.nodePortIPs;
+  if (destinations.kind === "ips") {
+    return destinations.ips
+      .filter((ip) => config.localhostNodePorts || !isLoopback(ip))
+      .map((ip) => rule([{ kind: "destination", address: ip }]));
+  }
+  const local: RuleMatch = { kind: "address-type", side: "destination", type: "LOCAL" };
+  if (config.family === "IPv6") return [rule([local, { kind: "destination", address: LOCALHOST_V6, negate: true }])];
+  if (config.localhostNodePorts) return [rule([local])];
+  return [rule([local, { kind: "destination", address: LOCALHOST_V4, negate: true }])];
+}

@@ -1,0 +1,164 @@
+/**
+ * Removes what the ipvs mode leaves in the kernel: reference legacy-modes.md §2.10. Unlike upstream it takes only virtual
+ * servers that the mode's own sets or kube-ipvs0 show to be the mode's; those of others stay (§5.18), and the IPv6 sets go.
+ */
+import type { Ipset, IpsetDefinition, IpsetEntry } from "../../kernel/ipset/ipset.ts";
+import { type Iptables, IptablesError } from "../../kernel/iptables/iptables.ts";
+import type { ChainName } from "../../kernel/iptables/rule.ts";
+import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
+import { type Ipvs, type VirtualServer, virtualServerText } from "../../kernel/ipvs/ipvs.ts";
+import type { Links } from "../../kernel/route/links.ts";
+import type { Logger } from "../../logging/logger.ts";
+import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
+import { TOP_LEVEL_CHAINS } from "../shared/iptables-rules/top-level-rules.ts";
+import { DUMMY_DEVICE, SET_IDS, type SetId, setDefinition, setName } from "./names.ts";
+import { CHAINS_OF, JUMP_RULES } from "./plan-rules.ts";
+
+const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+
+export interface CleanUpOptions {
+  /** Opened only when something of the mode is there; undefined where the kernel has no IPVS. */
+  readonly openIpvs: () => Promise<Ipvs | undefined>;
+  readonly ipset: Ipset;
+  readonly links: Links;
+  /** Of the families that the host has tools for. Asked only when something of the mode is there. */
+  readonly iptables: () => Promise<readonly Iptables[]>;
+  readonly log: Logger;
+}
+
+/**
+ * Step by step; a step that fails is logged and the rest goes on. Where neither kube-ipvs0 nor a set of the mode's exists,
+ * nothing of the mode does, and nothing is touched.
+ *
+ * @returns whether everything worked.
+ */
+export async function cleanUpIpvs(options: CleanUpOptions): Promise<boolean> {
+  const { ipset, links, log } = options;
+  let succeeded = true;
+  const attempt: Attempt = async (what, work) => {
+    try {
+      await work();
+    } catch (error) {
+      succeeded = false;
+      log.error(`Error cleaning up the ipvs mode: ${what}`, error);
+    }
+  };
+  const sets = await ownSets(ipset);
+  if (sets.size === 0 && (await links.link(DUMMY_DEVICE)) === undefined) return true;
+  await attempt("virtual servers", () => deleteVirtualServers(options, sets));
+  await attempt(`device ${DUMMY_DEVICE}`, () => links.deleteDummy(DUMMY_DEVICE));
+  await attempt("rules", async () => {
+    for (const iptables of await options.iptables()) await deleteRules(iptables, attempt);
+  });
+  for (const name of sets.keys()) await attempt(`IP set ${name}`, () => ipset.destroy(name));
+  return succeeded;
+}
+
+/** Does one step; what it throws is logged. */
+type Attempt = (what: string, work: () => Promise<void>) => Promise<void>;
+
+/** The mode's sets that exist, by name. A set of another type is somebody else's. */
+async function ownSets(ipset: Ipset): Promise<Map<string, { readonly id: SetId; readonly family: IpFamily }>> {
+  const present = new Map((await existing(ipset)).map((set) => [set.name, set]));
+  const own = new Map<string, { id: SetId; family: IpFamily }>();
+  for (const family of FAMILIES) {
+    for (const id of SET_IDS) {
+      const { name, type } = setDefinition(id, family);
+      if (present.get(name)?.type === type) own.set(name, { id, family });
+    }
+  }
+  return own;
+}
+
+/** A kernel without IP sets has none. */
+async function existing(ipset: Ipset): Promise<readonly IpsetDefinition[]> {
+  try {
+    return await ipset.sets();
+  } catch {
+    return [];
+  }
+}
+
+async function deleteVirtualServers(
+  { openIpvs, ipset, links }: CleanUpOptions,
+  sets: ReadonlyMap<string, { readonly id: SetId; readonly family: IpFamily }>,
+): Promise<void> {
+  const ipvs = await openIpvs();
+  if (ipvs === undefined) return;
+  try {
+    for (const family of FAMILIES) {
+      const ids = [...sets.values()].filter((set) => set.family === family).map(({ id }) => id);
+      const front = new FrontEnds();
+      for (const id of ids) front.addMembers(id, (await ipset.members(setName(id, family))) ?? []);
+      for (const { link, address } of await links.addresses(family)) {
+        if (link === DUMMY_DEVICE) front.bound.add(address);
+        else front.nodeAddresses.add(address);
+      }
+      const own = (await ipvs.virtualServers(family)).filter((server) => front.has(server));
+      const failures = await ipvs.apply(own.map((virtualServer) => ({ kind: "delete-virtual-server", virtualServer })));
+      const [failure] = failures.filter(({ code }) => code !== "ESRCH");
+      if (failure !== undefined) throw new Error(failure.message);
+    }
+  } finally {
+    await ipvs.close();
+  }
+}
+
+/** Which virtual servers are the mode's, as its sets and its device tell. */
+class FrontEnds {
+  readonly bound = new Set<IpAddress>();
+  readonly nodeAddresses = new Set<IpAddress>();
+  /** As virtual servers are written. */
+  readonly #servers = new Set<string>();
+  /** `tcp 30080`. */
+  readonly #nodePorts = new Set<string>();
+
+  addMembers(id: SetId, entries: readonly IpsetEntry[]): void {
+    for (const entry of entries) {
+      if (entry.kind === "ip-port") {
+        this.#servers.add(`${joinHostPort(entry.address, entry.port)}/${entry.protocol.toUpperCase()}`);
+      } else if (entry.kind === "port") {
+        if (id === "nodePortTCP") this.#nodePorts.add(`TCP ${entry.port}`);
+        if (id === "nodePortUDP") this.#nodePorts.add(`UDP ${entry.port}`);
+      }
+    }
+  }
+
+  has(server: VirtualServer): boolean {
+    if (this.bound.has(server.address) || this.#servers.has(virtualServerText(server))) return true;
+    return this.nodeAddresses.has(server.address) && this.#nodePorts.has(`${server.protocol} ${server.port}`);
+  }
+}
+
+/** Chains are emptied all at once, so that none refers to another; one that a foreign rule leads to then stays by itself. */
+async function deleteRules(iptables: Iptables, attempt: Attempt): Promise<void> {
+  const { family } = iptables;
+  for (const { table, rule } of JUMP_RULES) {
+    await attempt(`${family} jump from ${rule.chain} in table ${table}`, () =>
+      iptables.deleteRule(table, rule.chain, ruleArguments(rule)),
+    );
+  }
+  for (const table of ["nat", "filter"] as const) {
+    await attempt(`${family} chains of table ${table}`, async () => {
+      const present = new Set(await iptables.chainNames(table));
+      const chains = CHAINS_OF[table].filter((chain) => present.has(chain));
+      if (chains.length === 0) return;
+      await iptables.restore([`*${table}\n${chains.map((chain) => `:${chain} - [0:0]\n`).join("")}COMMIT\n`], {
+        table,
+      });
+      for (const chain of chains) {
+        await attempt(`${family} chain ${chain} of table ${table}`, () => deleteChain(iptables, table, chain));
+      }
+    });
+  }
+}
+
+/** A chain that the iptables mode has, too, may be held by its rules, and goes with them; empty, it does no harm. */
+async function deleteChain(iptables: Iptables, table: "nat" | "filter", chain: ChainName): Promise<void> {
+  try {
+    await iptables.deleteChain(table, chain);
+  } catch (error) {
+    const shared: readonly ChainName[] = TOP_LEVEL_CHAINS[table];
+    if (!(error instanceof IptablesError) || !shared.includes(chain)) throw error;
+  }
+}

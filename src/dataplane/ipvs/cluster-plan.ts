@@ -1,0 +1,187 @@
+/**
+ * What the ipvs mode would program for a cluster on one node, without a kernel: as the input of the tools that could do it
+ * (`ip -batch`, `ipset restore`, `ipvsadm -R`, `iptables-restore`), or as data. Pure.
+ */
+
+import type { OfflineNode } from "../../inspect/offline-node.ts";
+import type { IpsetDefinition } from "../../kernel/ipset/ipset.ts";
+import type { Rule } from "../../kernel/iptables/rule.ts";
+import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
+import {
+  IPVS_SERVICE_PERSISTENT,
+  IPVS_SERVICE_SCHEDULER_FLAG_2,
+  type IpvsProtocol,
+  type VirtualServer,
+  virtualServerText,
+} from "../../kernel/ipvs/ipvs.ts";
+import { hostCidr, type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
+import { jumpRules, savedText, type TableContent } from "../shared/iptables-rules/saved-form.ts";
+import { DUMMY_DEVICE, SET_IDS, setDefinition } from "./names.ts";
+import { nodeAddressFacts } from "./node-facts.ts";
+import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+import { CHAINS_OF, JUMP_RULES, planRules, type RulesInput, type RulesPlan } from "./plan-rules.ts";
+import { type PlannedVirtualServer, planServicePort } from "./plan-service-port.ts";
+import { restoreText } from "./rules.ts";
+import { WEIGHT } from "./virtual-server-step.ts";
+import { WantedState } from "./wanted-state.ts";
+
+/** A planned node; everything in a fixed order. */
+export interface IpvsPlan {
+  readonly addresses: readonly IpAddress[];
+  readonly sets: readonly { readonly definition: IpsetDefinition; readonly entries: readonly string[] }[];
+  readonly virtualServers: readonly (PlannedVirtualServer & { readonly servicePort: string })[];
+  readonly rules: RulesPlan;
+  readonly extent: "whole" | "part";
+}
+
+/** Plans a whole cluster, and shows all of it or what of it is one Service's (`namespace/name`). */
+export function planIpvs(
+  node: OfflineNode,
+  options: Pick<PlanConfig, "masqueradeAll" | "masqueradeMark" | "scheduler" | "hasRandomFully">,
+  service?: string,
+): IpvsPlan {
+  const { family, state } = node;
+  const config: PlanConfig = {
+    ...options,
+    family,
+    nodeName: node.name,
+    nodeIP: node.nodeIP,
+    detector: node.detector,
+  };
+  const wanted = new WantedState();
+  /** What is asked for: all of it, or what one Service claims. */
+  const shown = service === undefined ? wanted : new WantedState();
+  for (const [key, port] of state.services) {
+    const plan = planServicePort(port, state.endpoints.get(key) ?? [], config, factsOf(node));
+    wanted.put(key, port.name.service, plan);
+    if (shown !== wanted && port.name.service === service) shown.put(key, port.name.service, plan);
+  }
+  const rulesWith = (state: WantedState, deniedVips: RulesInput["deniedVips"]) =>
+    planRules(config, { filled: state.filledSets(), unusable: new Set(), deniedVips });
+  const rules = rulesWith(wanted, wanted.deniedVips());
+  return {
+    extent: shown === wanted ? "whole" : "part",
+    addresses: Array.from(shown.addresses.winners(), ({ value }) => value).sort(),
+    sets: SET_IDS.map((id) => ({
+      definition: setDefinition(id, family),
+      entries: [...shown.entries(id).keys()].sort(),
+    })).filter(({ entries }) => shown === wanted || entries.length > 0),
+    virtualServers: [...shown.virtualServers.keys()].sort().flatMap((key) => {
+      // What another Service has by right is not this one's.
+      const winner = wanted.virtualServers.winner(key);
+      if (winner === undefined || winner.owner !== shown.virtualServers.winner(key)?.owner) return [];
+      return [{ ...winner.value, servicePort: state.services.get(winner.owner)?.name.text ?? winner.owner }];
+    }),
+    rules: shown === wanted ? rules : without(rulesWith(wanted, shown.deniedVips()), rulesWith(wanted, [])),
+  };
+}
+
+/** The rules that others do not have. */
+function without(rules: RulesPlan, others: RulesPlan): RulesPlan {
+  const known = new Set([...others.nat, ...others.filter].map(ruleSpec));
+  const isNew = (rule: Rule) => !known.has(ruleSpec(rule));
+  return { nat: rules.nat.filter(isNew), filter: rules.filter.filter(isNew) };
+}
+
+/** Without a kernel, the node's addresses are those that its object lists. */
+function factsOf({ zone, hostAddresses, nodePortAddresses }: OfflineNode): PlanFacts {
+  const addresses = hostAddresses.map((address) => ({ address, prefixLength: 0, link: "" }));
+  const { nodeAddresses, nodePortIPs } = nodeAddressFacts(addresses, nodePortAddresses);
+  return { zone, nodeAddresses, nodePortIPs };
+}
+
+const line = (text: string): string => `${text}\n`;
+
+/** The input of `ip -batch -`. */
+export function ipInput({ addresses, extent }: IpvsPlan): string {
+  const lines = addresses.map((address) => `addr add ${hostCidr(address)} dev ${DUMMY_DEVICE}`);
+  const device = extent === "whole" ? [`link add ${DUMMY_DEVICE} type dummy`] : [];
+  return [...device, ...lines].map(line).join("");
+}
+
+/** The input of `ipset restore`. */
+export function ipsetInput({ sets }: IpvsPlan): string {
+  return sets
+    .flatMap(({ definition: { name, type, family }, entries }) => [
+      family === undefined
+        ? `create ${name} ${type} range 0-65535`
+        : `create ${name} ${type} family ${family === "IPv4" ? "inet" : "inet6"} hashsize 1024 maxelem 65536`,
+      ...entries.map((entry) => `add ${name} ${entry}`),
+    ])
+    .map(line)
+    .join("");
+}
+
+const SERVICE_OPTIONS: Readonly<Record<IpvsProtocol, string>> = { TCP: "-t", UDP: "-u", SCTP: "--sctp-service" };
+
+/** The input of `ipvsadm -R`, as `ipvsadm -S -n` prints it. */
+export function ipvsadmInput({ virtualServers }: IpvsPlan): string {
+  return virtualServers
+    .flatMap(({ virtualServer, endpoints }) => {
+      const { protocol, address, port } = virtualServer;
+      const service = `${SERVICE_OPTIONS[protocol]} ${joinHostPort(address, port)}`;
+      return [
+        `-A ${service} ${schedulingText(virtualServer)}`,
+        ...endpoints.map(({ text }) => `-a ${service} -r ${text} -m -w ${WEIGHT}`),
+      ];
+    })
+    .map(line)
+    .join("");
+}
+
+function schedulingText({ scheduler, flags, timeoutSeconds }: VirtualServer): string {
+  const persistence = (flags & IPVS_SERVICE_PERSISTENT) === 0 ? "" : ` -p ${timeoutSeconds}`;
+  const schedulerFlag = (flags & IPVS_SERVICE_SCHEDULER_FLAG_2) === 0 ? "" : ` -b ${scheduler}-port`;
+  return `-s ${scheduler}${persistence}${schedulerFlag}`;
+}
+
+/** The input of `iptables-restore --noflush`. */
+export function iptablesInput({ rules, extent }: IpvsPlan): string {
+  if (extent === "whole") return restoreText(rules);
+  return (["nat", "filter"] as const)
+    .filter((table) => rules[table].length > 0)
+    .map((table) => `*${table}\n${rules[table].map((rule) => `-A ${ruleSpec(rule)}\n`).join("")}COMMIT\n`)
+    .join("");
+}
+
+/** What `iptables-save` prints when a full sync is over. */
+export function savedInput({ rules, extent }: IpvsPlan, family: IpFamily): string {
+  const jumps = extent === "whole" ? JUMP_RULES : [];
+  const content = (table: "nat" | "filter"): TableContent => ({
+    chains: extent === "whole" ? CHAINS_OF[table] : [],
+    rules: [...jumpRules(table, jumps), ...rules[table]],
+  });
+  return savedText({ filter: content("filter"), nat: content("nat") }, family, extent);
+}
+
+/** All four, one after the other, in the order in which they could be used. */
+export function allInputs(plan: IpvsPlan, iptablesRestore: string): string {
+  return [
+    ["ip -batch -", ipInput(plan)],
+    ["ipset restore", ipsetInput(plan)],
+    [`${iptablesRestore} --noflush`, iptablesInput(plan)],
+    ["ipvsadm -R", ipvsadmInput(plan)],
+  ]
+    .filter(([, input]) => plan.extent === "whole" || input !== "")
+    .map(([tool, input]) => `# ${tool}\n${input}`)
+    .join("\n");
+}
+
+/** The plan as plain data, for programs. Keys and lists come in a fixed order. */
+export function planData({ addresses, sets, virtualServers, rules, extent }: IpvsPlan) {
+  const data = (table: "nat" | "filter", rule: Rule) => ({ table, ...rule, text: ruleSpec(rule) });
+  return {
+    device: { name: DUMMY_DEVICE, addresses },
+    sets: sets.map(({ definition, entries }) => ({ ...definition, entries })),
+    virtualServers: virtualServers.map(({ virtualServer, endpoints, servicePort }) => ({
+      text: virtualServerText(virtualServer),
+      ...virtualServer,
+      servicePort,
+      realServers: endpoints.map(({ ip: address, port }) => ({ address, port, weight: WEIGHT })),
+    })),
+    jumps: (extent === "whole" ? JUMP_RULES : []).map(({ table, rule }) =>
+      data(table === "nat" ? "nat" : "filter", rule),
+    ),
+    rules: [...rules.nat.map((rule) => data("nat", rule)), ...rules.filter.map((rule) => data("filter", rule))],
+  };
+}

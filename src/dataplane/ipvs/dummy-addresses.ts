@@ -1,0 +1,92 @@
+/** The addresses of one family on kube-ipvs0: where they differ from what is wanted, and how that is ended. */
+import type { LinkAddress, Links } from "../../kernel/route/links.ts";
+import { familyOf, type IpAddress } from "../../net/ip.ts";
+import type { Claims, Touched } from "../shared/claims.ts";
+import { DUMMY_DEVICE } from "./names.ts";
+
+export interface AddressDifference {
+  readonly bind: readonly IpAddress[];
+  /** On the device, but not the node's: somebody has removed their routes, which come back with the address only. */
+  readonly rebind: readonly IpAddress[];
+  readonly unbind: readonly IpAddress[];
+  /** Not as whole addresses (/32, /128), which nothing of ours is: somebody else's, even where the address is wanted. */
+  readonly foreign: readonly LinkAddress[];
+}
+
+/** An address that is not as it shall be, and why. */
+export type AddressFailures = ReadonlyMap<IpAddress, string>;
+
+export class DummyAddresses {
+  readonly #links: Links;
+  /** Bound anew, and without a route all the same: where that does not help, it is not done again and again. */
+  readonly #unroutable = new Set<IpAddress>();
+  /** Refused in the last sync. */
+  #doubtful: ReadonlySet<IpAddress> = new Set();
+
+  constructor(links: Links) {
+    this.#links = links;
+  }
+
+  /**
+   * @param bound what is on the device, as whole addresses. @param routed what the node takes for its own.
+   * @param foreign what is on the device with another prefix length.
+   */
+  compareAll(
+    wanted: Claims<IpAddress>,
+    bound: ReadonlySet<IpAddress>,
+    routed: ReadonlySet<IpAddress>,
+    foreign: readonly LinkAddress[],
+  ): AddressDifference {
+    const all = Array.from(wanted.winners(), ({ value }) => value);
+    for (const address of this.#unroutable) if (routed.has(address)) this.#unroutable.delete(address);
+    return {
+      bind: all.filter((address) => !bound.has(address)),
+      rebind: all.filter((address) => bound.has(address) && !routed.has(address) && !this.#unroutable.has(address)),
+      unbind: [...bound].filter((address) => !wanted.has(address)),
+      foreign,
+    };
+  }
+
+  /** Adding what is there and removing what is not are no failures, so that nothing needs to be asked. */
+  compareTouched(wanted: Claims<IpAddress>, touched: Touched<IpAddress>): AddressDifference {
+    const bind: IpAddress[] = [];
+    const unbind: IpAddress[] = [];
+    for (const [key, before] of touched) {
+      const after = wanted.get(key);
+      if (before === undefined && after !== undefined && !this.#doubtful.has(after)) bind.push(after);
+      if (before !== undefined && after === undefined && !this.#doubtful.has(before)) unbind.push(before);
+    }
+    for (const address of this.#doubtful) (wanted.has(address) ? bind : unbind).push(address);
+    return { bind, rebind: [], unbind, foreign: [] };
+  }
+
+  /** Adds addresses, and the device should it be gone. */
+  async bind({ bind, rebind }: Pick<AddressDifference, "bind" | "rebind">): Promise<AddressFailures> {
+    const add = [...rebind, ...bind];
+    if (rebind.length > 0) await this.#links.removeAddresses(DUMMY_DEVICE, rebind);
+    let failures = add.length === 0 ? [] : await this.#links.addAddresses(DUMMY_DEVICE, add);
+    if (failures.some(({ code }) => code === "ENODEV")) {
+      await this.#links.ensureDummy(DUMMY_DEVICE);
+      failures = await this.#links.addAddresses(DUMMY_DEVICE, add);
+    }
+    await this.#noteUnroutable(rebind);
+    this.#doubtful = new Set(failures.map(({ address }) => address));
+    return new Map(failures.map(({ address, message }) => [address, message]));
+  }
+
+  async #noteUnroutable(rebound: readonly IpAddress[]): Promise<void> {
+    const [first] = rebound;
+    if (first === undefined) return;
+    const routed = new Set((await this.#links.localRoutes(familyOf(first))).map(({ address }) => address));
+    for (const address of rebound) if (!routed.has(address)) this.#unroutable.add(address);
+  }
+
+  /** Removes addresses. Comes after {@link DummyAddresses.bind}. */
+  async unbind({ unbind, foreign }: Pick<AddressDifference, "unbind" | "foreign">): Promise<AddressFailures> {
+    const all = [...foreign, ...unbind];
+    const refused = all.length === 0 ? [] : await this.#links.removeAddresses(DUMMY_DEVICE, all);
+    const failures = refused.filter(({ code }) => code !== "ENODEV");
+    this.#doubtful = new Set([...this.#doubtful, ...failures.map(({ address }) => address)]);
+    return new Map(failures.map(({ address, message }) => [address, message]));
+  }
+}

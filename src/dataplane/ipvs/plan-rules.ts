@@ -1,0 +1,271 @@
+/**
+ * The iptables rules around the sets: a constant number of them, whatever the number of services. Reference
+ * legacy-modes.md §2.7. Pure.
+ */
+import type { IptablesTable } from "../../kernel/iptables/iptables.ts";
+import type { ChainName, Rule, RuleMatch, RuleTarget, SetDirection } from "../../kernel/iptables/rule.ts";
+import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
+import type { Cidr, IpFamily } from "../../net/ip.ts";
+import type { JumpRule } from "../shared/iptables-rules/rules-plan.ts";
+import { CHAINS, SETS, type SetId, setName } from "./names.ts";
+import type { PlanConfig } from "./plan-options.ts";
+import type { DeniedVip } from "./plan-service-port.ts";
+
+function jump(table: "nat" | "filter", source: string, target: ChainName, comment: string): JumpRule {
+  const matches: RuleMatch[] = [{ kind: "comment", text: comment }];
+  return { table, rule: { chain: source, matches, target: { kind: "jump", chain: target } }, target, isShared: false };
+}
+
+const PORTALS = "kubernetes service portals";
+const FIREWALL = "kube-proxy firewall rules";
+const ACCESS_FILTER = "kubernetes ipvs access filter";
+const FORWARDING = "kubernetes forwarding rules";
+
+/** In the order in which they are ensured: each goes to the head, so the last ends up first. */
+export const JUMP_RULES: readonly JumpRule[] = [
+  jump("nat", "OUTPUT", CHAINS.services, PORTALS),
+  jump("nat", "PREROUTING", CHAINS.services, PORTALS),
+  jump("nat", "POSTROUTING", CHAINS.postrouting, "kubernetes postrouting rules"),
+  jump("filter", "FORWARD", CHAINS.forward, FORWARDING),
+  jump("filter", "INPUT", CHAINS.nodePort, "kubernetes health check rules"),
+  jump("filter", "INPUT", CHAINS.proxyFirewall, FIREWALL),
+  jump("filter", "FORWARD", CHAINS.proxyFirewall, FIREWALL),
+  jump("filter", "INPUT", CHAINS.ipvsFilter, ACCESS_FILTER),
+  jump("filter", "OUTPUT", CHAINS.ipvsOutFilter, ACCESS_FILTER),
+];
+
+/** The mode's chains, in the order in which a payload declares them. */
+export const CHAINS_OF = {
+  nat: [CHAINS.services, CHAINS.postrouting, CHAINS.nodePort, CHAINS.loadBalancer, CHAINS.markMasquerade],
+  filter: [
+    CHAINS.forward,
+    CHAINS.nodePort,
+    CHAINS.proxyFirewall,
+    CHAINS.sourceRangesFirewall,
+    CHAINS.ipvsFilter,
+    CHAINS.ipvsOutFilter,
+  ],
+} as const satisfies Partial<Record<IptablesTable, readonly ChainName[]>>;
+
+/** What the rules depend on, besides the configuration. */
+export interface RulesInput {
+  /** Sets that shall have entries: rules that are of use only then are left out for others. */
+  readonly filled: ReadonlySet<SetId>;
+  /** Sets that cannot be had: no rule may name them. */
+  readonly unusable: ReadonlySet<SetId>;
+  /** In the order in which their rules shall stand. */
+  readonly deniedVips: readonly DeniedVip[];
+}
+
+/** The rules of both tables, in order. */
+export interface RulesPlan {
+  readonly nat: readonly Rule[];
+  readonly filter: readonly Rule[];
+}
+
+const LOCALHOST: Readonly<Record<IpFamily, Cidr>> = {
+  IPv4: "127.0.0.0/8" as Cidr, // canonical, as is the next
+  IPv6: "::1/128" as Cidr,
+};
+
+/** Pure. */
+export function planRules(config: PlanConfig, input: RulesInput): RulesPlan {
+  const draft = new Draft(config.family, input);
+  return { nat: natRules(draft, config), filter: filterRules(draft, config, input.deniedVips) };
+}
+
+/** Makes rules that name sets, or leaves them out. */
+class Draft {
+  readonly #family: IpFamily;
+  readonly #input: RulesInput;
+
+  constructor(family: IpFamily, input: RulesInput) {
+    this.#family = family;
+    this.#input = input;
+  }
+
+  isFilled(id: SetId): boolean {
+    return this.#input.filled.has(id) && this.isUsable(id);
+  }
+
+  isUsable(id: SetId): boolean {
+    return !this.#input.unusable.has(id);
+  }
+
+  matchOf(id: SetId, ...directions: readonly SetDirection[]): RuleMatch {
+    return { kind: "set", name: setName(id, this.#family), directions };
+  }
+}
+
+const ACCEPT: RuleTarget = { kind: "accept" };
+const RETURN: RuleTarget = { kind: "return" };
+const MARK: RuleTarget = { kind: "jump", chain: CHAINS.markMasquerade };
+const to = (chain: ChainName): RuleTarget => ({ kind: "jump", chain });
+const commentOf = (id: SetId): RuleMatch => ({ kind: "comment", text: SETS[id].comment });
+const TO_LOCAL: RuleMatch = { kind: "address-type", side: "destination", type: "LOCAL" };
+
+type Row = readonly [chain: ChainName, set: SetId, directions: readonly SetDirection[], target: RuleTarget];
+
+/** Rules of the form `comment, set → target`, each while its set is filled. */
+function commented(draft: Draft, rows: readonly Row[], first: readonly RuleMatch[] = []): Rule[] {
+  const filled = rows.filter(([, set]) => draft.isFilled(set));
+  return filled.map(([chain, set, directions, target]) => ({
+    chain,
+    matches: [...first, commentOf(set), draft.matchOf(set, ...directions)],
+    target,
+  }));
+}
+
+const BOTH: readonly SetDirection[] = ["dst", "dst"];
+
+function natRules(draft: Draft, config: PlanConfig): Rule[] {
+  const { services, postrouting, loadBalancer } = CHAINS;
+  return [
+    { chain: services, matches: [{ kind: "source", address: LOCALHOST[config.family] }], target: RETURN },
+    ...commented(draft, [
+      [postrouting, "loopBack", ["dst", "dst", "src"], { kind: "masquerade", randomFully: false }],
+      [services, "loadBalancer", BOTH, to(loadBalancer)],
+      [loadBalancer, "loadBalancerLocal", BOTH, RETURN],
+    ]),
+    ...nodePortRules(draft),
+    ...clusterIPRule(draft, config),
+    ...externalIPRules(draft),
+    { chain: services, matches: [TO_LOCAL], target: to(CHAINS.nodePort) },
+    { chain: loadBalancer, matches: [], target: MARK },
+    ...(["clusterIP", "loadBalancer"] as const)
+      .filter((id) => draft.isFilled(id))
+      .map((id): Rule => ({ chain: services, matches: [draft.matchOf(id, ...BOTH)], target: ACCEPT })),
+    ...masqueradeRules(config),
+  ];
+}
+
+function nodePortRules(draft: Draft): Rule[] {
+  const chain = CHAINS.nodePort;
+  const rows = [
+    ["tcp", [chain, "nodePortLocalTCP", ["dst"], RETURN]],
+    ["tcp", [chain, "nodePortTCP", ["dst"], MARK]],
+    ["udp", [chain, "nodePortLocalUDP", ["dst"], RETURN]],
+    ["udp", [chain, "nodePortUDP", ["dst"], MARK]],
+    ["sctp", [chain, "nodePortLocalSCTP", BOTH, RETURN]],
+    ["sctp", [chain, "nodePortSCTP", BOTH, MARK]],
+  ] as const satisfies readonly (readonly [string, Row])[];
+  return rows.flatMap(([protocol, row]) => commented(draft, [row], [{ kind: "bare-protocol", protocol }]));
+}
+
+/** Who reaches a cluster IP and must be masqueraded: everybody, everybody but pods, or whoever has one as its own address. */
+function clusterIPRule(draft: Draft, { masqueradeAll, detector }: PlanConfig): Rule[] {
+  const others = masqueradeAll ? undefined : notFromPods(detector);
+  const directions: readonly SetDirection[] = masqueradeAll || others !== undefined ? BOTH : ["src", "dst"];
+  const rules = commented(draft, [[CHAINS.services, "clusterIP", directions, MARK]]);
+  return others === undefined ? rules : rules.map((rule) => ({ ...rule, matches: [...rule.matches, others] }));
+}
+
+function notFromPods(detector: LocalTrafficDetector): RuleMatch | undefined {
+  switch (detector.kind) {
+    case "none":
+      return undefined;
+    case "cidr":
+      return { kind: "source", address: detector.cidr, negate: true };
+    case "interface":
+      return { kind: "in-interface", name: detector.name, negate: true };
+    case "interface-prefix":
+      return { kind: "in-interface", name: `${detector.prefix}+`, negate: true };
+  }
+}
+
+/** Packets from elsewhere and to the node itself go on to IPVS; others may be meant for a router of that address. */
+function externalIPRules(draft: Draft): Rule[] {
+  const fromElsewhere: RuleMatch[] = [
+    { kind: "bridge-port-in", negate: true },
+    { kind: "address-type", side: "source", type: "LOCAL", negate: true },
+  ];
+  const rules = commented(draft, [[CHAINS.services, "externalIP", BOTH, MARK]]);
+  for (const id of ["externalIP", "externalIPLocal"] as const) {
+    for (const rule of commented(draft, [[CHAINS.services, id, BOTH, ACCEPT]])) {
+      rules.push({ ...rule, matches: [...rule.matches, ...fromElsewhere] });
+      rules.push({ ...rule, matches: [...rule.matches, TO_LOCAL] });
+    }
+  }
+  return rules;
+}
+
+/** The mark is cleared before masquerading, so that a packet that comes round again is not masqueraded twice. */
+function masqueradeRules({ masqueradeMark: mark, hasRandomFully }: PlanConfig): Rule[] {
+  const chain = CHAINS.postrouting;
+  return [
+    { chain, matches: [{ kind: "mark", value: mark, mask: mark, negate: true }], target: RETURN },
+    { chain, matches: [], target: { kind: "mark", operation: "xor", value: mark } },
+    {
+      chain,
+      matches: [{ kind: "comment", text: "kubernetes service traffic requiring SNAT" }],
+      target: { kind: "masquerade", randomFully: hasRandomFully },
+    },
+    { chain: CHAINS.markMasquerade, matches: [], target: { kind: "mark", operation: "or", value: mark } },
+  ];
+}
+
+function filterRules(draft: Draft, config: PlanConfig, deniedVips: readonly DeniedVip[]): Rule[] {
+  const { sourceRangesFirewall, ipvsOutFilter } = CHAINS;
+  return [
+    ...commented(draft, [
+      [CHAINS.proxyFirewall, "loadBalancerFirewall", BOTH, to(sourceRangesFirewall)],
+      [sourceRangesFirewall, "loadBalancerSourceCIDR", ["dst", "dst", "src"], RETURN],
+      [sourceRangesFirewall, "loadBalancerSourceIP", ["dst", "dst", "src"], RETURN],
+    ]),
+    { chain: sourceRangesFirewall, matches: [], target: { kind: "drop" } },
+    ...deniedVips.map(
+      ({ address, protocol, port }): Rule => ({
+        chain: ipvsOutFilter,
+        matches: [
+          { kind: "source", address },
+          { kind: "ipvs", address, protocol, port },
+        ],
+        target: { kind: "drop" },
+      }),
+    ),
+    ...forwardRules(config),
+    ...accessRules(draft),
+  ];
+}
+
+function forwardRules({ masqueradeMark: mark }: PlanConfig): Rule[] {
+  const chain = CHAINS.forward;
+  return [
+    {
+      chain,
+      matches: [
+        { kind: "comment", text: FORWARDING },
+        { kind: "mark", value: mark, mask: mark },
+      ],
+      target: ACCEPT,
+    },
+    {
+      chain,
+      matches: [
+        { kind: "comment", text: "kubernetes forwarding conntrack rule" },
+        { kind: "conntrack-state", states: ["RELATED", "ESTABLISHED"] },
+      ],
+      target: ACCEPT,
+    },
+  ];
+}
+
+const FRONT_END_SETS = ["loadBalancer", "clusterIP", "externalIP", "externalIPLocal"] as const satisfies SetId[];
+
+/** Ports of the host must not answer at service addresses, which are local because of kube-ipvs0. */
+function accessRules(draft: Draft): Rule[] {
+  const chain = CHAINS.ipvsFilter;
+  const rules: Rule[] = [];
+  const add = (id: SetId, rule: Omit<Rule, "matches">, before: readonly RuleMatch[], ...directions: SetDirection[]) => {
+    if (draft.isUsable(id)) rules.push({ ...rule, matches: [...before, draft.matchOf(id, ...directions)] });
+  };
+  const health = "healthCheckNodePort";
+  add(health, { chain: CHAINS.nodePort, target: ACCEPT }, [commentOf(health)], "dst");
+  for (const id of FRONT_END_SETS) add(id, { chain, target: RETURN }, [], ...BOTH);
+  add(health, { chain, target: RETURN }, [], "dst");
+  // Where a set with frontends cannot be had, this would reject what they serve.
+  if (FRONT_END_SETS.every((id) => draft.isUsable(id))) {
+    add("ipvsIPs", { chain, target: { kind: "reject" } }, [{ kind: "conntrack-state", states: ["NEW"] }], "dst");
+  }
+  return rules;
+}

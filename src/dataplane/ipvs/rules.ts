@@ -1,0 +1,117 @@
+/** The iptables rules of one family in the kernel: jumps, chains, and the few rules in them. */
+import type { Iptables } from "../../kernel/iptables/iptables.ts";
+import { parseRule, printRule } from "../../kernel/iptables/parser/rule-syntax.ts";
+import type { Rule } from "../../kernel/iptables/rule.ts";
+import { ruleArguments, ruleSpec } from "../../kernel/iptables/rule-text.ts";
+import { chainsOf } from "../../kernel/iptables/saved-chains.ts";
+import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
+import { CHAINS_OF, JUMP_RULES, type RulesPlan } from "./plan-rules.ts";
+
+const TABLES = ["nat", "filter"] as const;
+type Table = (typeof TABLES)[number];
+
+/** `iptables-save` of both tables. */
+type Saved = Readonly<Record<Table, string>>;
+
+/** What of the rules is not as it shall be. */
+export interface RulesDifference {
+  readonly saved: Saved;
+  readonly lacksJumps: boolean;
+  readonly differs: boolean;
+}
+
+/** The input of iptables-restore that leaves exactly these rules in the mode's chains. Pure. */
+export function restoreText(plan: RulesPlan): string {
+  return TABLES.map((table) => {
+    const chains = CHAINS_OF[table].map((chain) => `:${chain} - [0:0]\n`).join("");
+    return `*${table}\n${chains}${plan[table].map((rule) => `-A ${ruleSpec(rule)}\n`).join("")}COMMIT\n`;
+  }).join("");
+}
+
+export class IptablesRules {
+  readonly #iptables: Iptables;
+  /** What was last sent and accepted, and not found changed since. */
+  #installed: string | undefined;
+  /** This iptables prints rules in words that are not expected here; then only their number is compared. */
+  #printsOtherwise = false;
+
+  constructor(iptables: Iptables) {
+    this.#iptables = iptables;
+  }
+
+  /** Whether these rules were the last to be sent, and were accepted. */
+  isInstalled(plan: RulesPlan): boolean {
+    return this.#installed === restoreText(plan);
+  }
+
+  /** Whether the kernel is known to have what was sent last. */
+  get isKnown(): boolean {
+    return this.#installed !== undefined;
+  }
+
+  /** Asks the kernel. */
+  async compare(plan: RulesPlan): Promise<RulesDifference> {
+    const saved = await this.#save();
+    return { saved, lacksJumps: !hasJumps(saved), differs: !this.#isEqual(saved, plan) };
+  }
+
+  /** Ends the difference. Throws an IptablesError when the tools or the kernel refuse. */
+  async repair(plan: RulesPlan, { saved, lacksJumps, differs }: RulesDifference): Promise<void> {
+    this.#installed = undefined;
+    if (lacksJumps) {
+      await ensureJumps(this.#iptables, { filter: saved.filter, natChains: chainsOf(saved.nat) }, JUMP_RULES);
+    }
+    if (differs) {
+      await this.#iptables.restore([restoreText(plan)]);
+      this.#printsOtherwise = !this.#isEqual(await this.#save(), plan);
+    }
+    this.#installed = restoreText(plan);
+  }
+
+  /** Sends the rules without looking at what is there. Throws as {@link IptablesRules.repair}. */
+  async replace(plan: RulesPlan): Promise<void> {
+    this.#installed = undefined;
+    const text = restoreText(plan);
+    await this.#iptables.restore([text]);
+    this.#installed = text;
+  }
+
+  async #save(): Promise<Saved> {
+    return { nat: await this.#iptables.save("nat"), filter: await this.#iptables.save("filter") };
+  }
+
+  #isEqual(saved: Saved, plan: RulesPlan): boolean {
+    return TABLES.every((table) => {
+      const found = rulesByChain(saved[table]);
+      const wanted = new Map<string, string[]>(CHAINS_OF[table].map((chain) => [chain, []]));
+      for (const rule of plan[table]) wanted.get(rule.chain)?.push(this.#printed(rule));
+      return [...wanted].every(([chain, rules]) => {
+        const there = found.get(chain);
+        if (there?.length !== rules.length) return false;
+        return this.#printsOtherwise || rules.every((rule, index) => rule === there[index]);
+      });
+    });
+  }
+
+  /** As iptables-save prints it, without the chain. */
+  #printed(rule: Rule): string {
+    return printRule(parseRule(ruleArguments(rule), this.#iptables.family));
+  }
+}
+
+function hasJumps(saved: Saved): boolean {
+  const lines = { nat: new Set(saved.nat.split("\n")), filter: new Set(saved.filter.split("\n")) };
+  return JUMP_RULES.every(({ table, rule }) => table !== "mangle" && lines[table].has(`-A ${ruleSpec(rule)}`));
+}
+
+/** Every chain of a table with the text of its rules; counters are left out. */
+function rulesByChain(saved: string): ReadonlyMap<string, readonly string[]> {
+  const chains = new Map<string, string[]>();
+  for (const line of saved.split("\n")) {
+    const declared = /^:(\S+) /.exec(line)?.[1];
+    if (declared !== undefined) chains.set(declared, []);
+    const [, chain = "", rule = ""] = /^(?:\[\d+:\d+\] )?-A (\S+) ?(.*)$/.exec(line) ?? [];
+    chains.get(chain)?.push(rule);
+  }
+  return chains;
+}

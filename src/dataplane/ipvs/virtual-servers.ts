@@ -1,0 +1,213 @@
+/** The virtual servers of one family in the kernel: where they differ from what is wanted, and how that is ended. */
+
+import type { Yielder } from "../../async/yielder.ts";
+import type { Ipvs, IpvsFailure, IpvsOperation, RealServerState, VirtualServer } from "../../kernel/ipvs/ipvs.ts";
+import { virtualServerText } from "../../kernel/ipvs/ipvs.ts";
+import { type Cidr, cidrContains, type IpFamily } from "../../net/ip.ts";
+import type { Claims, Touched } from "../shared/claims.ts";
+import type { GracefulTermination } from "./graceful-termination.ts";
+import type { PlannedVirtualServer } from "./plan-service-port.ts";
+import { type PresentVirtualServer, type VirtualServerStep, virtualServerStep, WEIGHT } from "./virtual-server-step.ts";
+
+/** Steps by the text of the virtual server. */
+export interface VirtualServerDifference {
+  /** For virtual servers that are wanted. */
+  readonly changes: ReadonlyMap<string, VirtualServerStep>;
+  /** For those that are not. */
+  readonly deletions: ReadonlyMap<string, VirtualServerStep>;
+}
+
+/** Why a virtual server is not as it shall be, by its text. */
+export type VirtualServerFailures = Map<string, string>;
+
+export interface VirtualServersOptions {
+  readonly ipvs: Ipvs;
+  readonly family: IpFamily;
+  /** Virtual servers with these addresses are never deleted: legacy-modes.md §2.9. */
+  readonly excludeCIDRs: readonly Cidr[];
+  readonly graceful: GracefulTermination;
+  readonly yielder: Yielder;
+}
+
+type Wanted = Claims<PlannedVirtualServer>;
+
+export class VirtualServers {
+  readonly #options: VirtualServersOptions;
+  /** The kernel is not known to have them as they were last wanted. */
+  #doubtful: ReadonlyMap<string, VirtualServer> = new Map();
+
+  constructor(options: VirtualServersOptions) {
+    this.#options = options;
+  }
+
+  /** Asks the kernel for everything. */
+  async compareAll(wanted: Wanted, signal: AbortSignal): Promise<VirtualServerDifference> {
+    const { ipvs, family, yielder } = this.#options;
+    const difference = new Difference();
+    const unmet = new Set(wanted.keys());
+    for (const virtualServer of await ipvs.virtualServers(family, signal)) {
+      const key = virtualServerText(virtualServer);
+      const planned = wanted.get(key);
+      unmet.delete(key);
+      if (planned !== undefined) difference.add(key, planned, await this.#read(virtualServer, signal));
+      else if (!this.isExcluded(virtualServer)) difference.add(key, undefined, { virtualServer, realServers: [] });
+      if (yielder.isDue()) await yielder.turn(signal);
+    }
+    for (const key of unmet) {
+      difference.add(key, wanted.get(key), undefined);
+      if (yielder.isDue()) await yielder.turn(signal);
+    }
+    return difference;
+  }
+
+  /** Asks the kernel only for what cannot be known: connections of real servers that go, and what is in doubt. */
+  async compareTouched(
+    wanted: Wanted,
+    touched: Touched<PlannedVirtualServer>,
+    signal: AbortSignal,
+  ): Promise<VirtualServerDifference> {
+    const difference = new Difference();
+    for (const [key, before] of touched) {
+      const after = wanted.get(key);
+      if (this.#doubtful.has(key) || samePlans(before, after)) continue;
+      if (after === undefined && before !== undefined && this.isExcluded(before.virtualServer)) continue;
+      difference.add(key, after, await this.#presumed(before, after, signal));
+    }
+    for (const known of this.#doubtful.values()) await this.#compareDoubtful(known, wanted, difference, signal);
+    return difference;
+  }
+
+  /** Adds and updates. What the kernel refuses is looked up and tried once more. */
+  async change(
+    { changes }: Pick<VirtualServerDifference, "changes">,
+    wanted: Wanted,
+    signal: AbortSignal,
+  ): Promise<VirtualServerFailures> {
+    const refused = await this.#carryOut(changes, signal);
+    const again = new Difference();
+    for (const known of this.#definitions(refused, changes).values()) {
+      await this.#compareDoubtful(known, wanted, again, signal);
+    }
+    const failures = await this.#carryOut(again.changes, signal);
+    this.#doubtful = this.#definitions(failures, changes);
+    return failures;
+  }
+
+  /** Deletes what is not wanted. Comes after {@link VirtualServers.change}. */
+  async delete({ deletions }: VirtualServerDifference, signal: AbortSignal): Promise<VirtualServerFailures> {
+    const failures = await this.#carryOut(deletions, signal);
+    this.#doubtful = new Map([...this.#doubtful, ...this.#definitions(failures, deletions)]);
+    return failures;
+  }
+
+  #definitions(
+    failures: VirtualServerFailures,
+    steps: ReadonlyMap<string, VirtualServerStep>,
+  ): Map<string, VirtualServer> {
+    const definitions = new Map<string, VirtualServer>();
+    for (const key of failures.keys()) {
+      const step = steps.get(key);
+      if (step !== undefined) definitions.set(key, step.virtualServer);
+    }
+    return definitions;
+  }
+
+  isExcluded({ address }: Pick<VirtualServer, "address">): boolean {
+    return this.#options.excludeCIDRs.some((cidr) => cidrContains(cidr, address));
+  }
+
+  /** What the kernel has if nobody else has changed it. */
+  async #presumed(
+    before: PlannedVirtualServer | undefined,
+    after: PlannedVirtualServer | undefined,
+    signal: AbortSignal,
+  ): Promise<PresentVirtualServer | undefined> {
+    if (before === undefined) return undefined;
+    const { virtualServer } = before;
+    if (after !== undefined && virtualServer.protocol === "TCP" && losesEndpoint(before, after)) {
+      return await this.#read(virtualServer, signal);
+    }
+    const idle = { activeConnections: 0, inactiveConnections: 0 };
+    const realServers: RealServerState[] = before.endpoints.map(({ ip, port }) => {
+      return { address: ip, port, weight: WEIGHT, ...idle };
+    });
+    for (const server of this.#options.graceful.of(virtualServerText(virtualServer))) {
+      realServers.push({ ...server, weight: 0, activeConnections: 1, inactiveConnections: 0 });
+    }
+    return { virtualServer, realServers };
+  }
+
+  async #read(virtualServer: VirtualServer, signal: AbortSignal): Promise<PresentVirtualServer | undefined> {
+    const realServers = await this.#options.ipvs.realServers(virtualServer, signal);
+    return realServers === undefined ? undefined : { virtualServer, realServers };
+  }
+
+  async #compareDoubtful(
+    known: VirtualServer,
+    wanted: Wanted,
+    difference: Difference,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const key = virtualServerText(known);
+    const planned = wanted.get(key);
+    if (planned === undefined && this.isExcluded(known)) return;
+    const virtualServer = await this.#options.ipvs.virtualServer(known);
+    const present = virtualServer && (await this.#read(virtualServer, signal));
+    difference.add(key, planned, present);
+  }
+
+  async #carryOut(steps: ReadonlyMap<string, VirtualServerStep>, signal: AbortSignal): Promise<VirtualServerFailures> {
+    const { ipvs, graceful, yielder } = this.#options;
+    const operations: IpvsOperation[] = [];
+    for (const step of steps.values()) {
+      for (const operation of step.operations) operations.push(operation);
+      if (yielder.isDue()) await yielder.turn(signal);
+    }
+    const refused = operations.length === 0 ? [] : await ipvs.apply(operations, signal);
+    const failures: VirtualServerFailures = new Map();
+    for (const failure of refused) {
+      const key = virtualServerText(failure.operation.virtualServer);
+      if (!isDone(failure) && !failures.has(key)) failures.set(key, failure.message);
+    }
+    for (const [key, { virtualServer, draining }] of steps) {
+      if (failures.has(key)) continue;
+      if (draining === undefined) graceful.forget(key);
+      else graceful.set(virtualServer, draining);
+    }
+    return failures;
+  }
+}
+
+/** Whether what could not be deleted is not there anyway. */
+function isDone({ operation, code }: IpvsFailure): boolean {
+  if (operation.kind === "delete-virtual-server") return code === "ESRCH";
+  return operation.kind === "delete-real-server" && code === "ENOENT";
+}
+
+class Difference implements VirtualServerDifference {
+  readonly changes = new Map<string, VirtualServerStep>();
+  readonly deletions = new Map<string, VirtualServerStep>();
+
+  add(key: string, wanted: PlannedVirtualServer | undefined, present: PresentVirtualServer | undefined): void {
+    const step = virtualServerStep(wanted, present);
+    if (step !== undefined) (wanted === undefined ? this.deletions : this.changes).set(key, step);
+  }
+}
+
+function losesEndpoint(before: PlannedVirtualServer, after: PlannedVirtualServer): boolean {
+  const kept = new Set(after.endpoints.map(({ text }) => text));
+  return before.endpoints.some(({ text }) => !kept.has(text));
+}
+
+/** Whether two plans of one virtual server ask for the same. */
+function samePlans(a: PlannedVirtualServer | undefined, b: PlannedVirtualServer | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b;
+  const [one, two] = [a.virtualServer, b.virtualServer];
+  return (
+    one.scheduler === two.scheduler &&
+    one.flags === two.flags &&
+    one.timeoutSeconds === two.timeoutSeconds &&
+    a.endpoints.length === b.endpoints.length &&
+    a.endpoints.every(({ text }, index) => text === b.endpoints[index]?.text)
+  );
+}

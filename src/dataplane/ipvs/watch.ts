@@ -1,0 +1,176 @@
+/**
+ * What goes on between syncs: devices and addresses are watched, the kernel is compared with what is wanted now and then,
+ * and real servers that were waiting for their connections to end are removed.
+ */
+
+import type { Clock } from "../../async/clock.ts";
+import type { Mutex } from "../../async/mutex.ts";
+import type { Ipvs } from "../../kernel/ipvs/ipvs.ts";
+import type { Links } from "../../kernel/route/links.ts";
+import type { Logger } from "../../logging/logger.ts";
+import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
+import type { IpAddress, IpFamily } from "../../net/ip.ts";
+import type { Claims } from "../shared/claims.ts";
+import { GRACE_PERIOD_MS, type GracefulTermination } from "./graceful-termination.ts";
+import { DUMMY_DEVICE } from "./names.ts";
+import { equalAddressFacts, nodeAddressFacts } from "./node-facts.ts";
+import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+
+/** A pod that starts or ends makes several announcements in a row, and our own changes of IPv6 addresses are announced, too. */
+const SETTLE_MS = 1000;
+/** Verification takes at most this share of the time, however large the cluster: it waits so many times as long as it took. */
+const VERIFY_REST = 20;
+
+export interface WatchOptions {
+  readonly config: Pick<PlanConfig, "family">;
+  readonly ipvs: Ipvs;
+  readonly links: Links;
+  readonly nodePortAddresses: NodePortAddresses;
+  readonly verifyPeriodMs: number;
+  readonly turns: Mutex;
+  readonly graceful: GracefulTermination;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** What is watched over, and who is told. */
+export interface Watched {
+  /** Of the last sync; undefined when a full sync is due anyway. */
+  facts(): PlanFacts | undefined;
+  wantedAddresses(): Claims<IpAddress>;
+  /** Compares the kernel with what is wanted: how many things are wrong, by kind; undefined for none. */
+  damage(signal: AbortSignal): Promise<Readonly<Record<string, number>> | undefined>;
+  /** Somebody destroyed something: all must be looked at. */
+  onLost(): void;
+  /** The node has other addresses. */
+  onNodeChanged(): void;
+}
+
+export class Watch {
+  readonly #options: WatchOptions;
+  readonly #family: IpFamily;
+  #verification: AbortController | undefined;
+
+  constructor(options: WatchOptions) {
+    this.#options = options;
+    this.#family = options.config.family;
+  }
+
+  /** A sync is waiting: a verification under way ends, and is taken up again another time. */
+  giveWay(): void {
+    this.#verification?.abort(new GaveWay());
+  }
+
+  /** Runs until the signal aborts. Rejects when devices cannot be watched. */
+  async run(watched: Watched, signal: AbortSignal): Promise<void> {
+    const stop = new AbortController();
+    const ended = AbortSignal.any([signal, stop.signal]);
+    const loops = [this.#watchLinks(watched, ended), this.#verifyAgainAndAgain(watched, ended), this.#endGrace(ended)];
+    try {
+      await Promise.all(loops);
+    } finally {
+      stop.abort();
+      await Promise.allSettled(loops);
+    }
+  }
+
+  async #watchLinks(watched: Watched, signal: AbortSignal): Promise<void> {
+    const { links, clock, turns } = this.#options;
+    let isChecking = false;
+    const check = async (): Promise<void> => {
+      await clock.sleep(SETTLE_MS, signal);
+      await turns.run(async () => {
+        isChecking = false;
+        if (!signal.aborted) await this.#attempt("looking at devices and addresses", () => this.#checkLinks(watched));
+      });
+    };
+    const onChange = (): void => {
+      if (isChecking) return;
+      isChecking = true;
+      checks = checks.then(check);
+    };
+    // Whatever happened before the watch began was not seen.
+    isChecking = true;
+    let checks = check();
+    try {
+      await links.watch(onChange, signal);
+    } finally {
+      await checks;
+    }
+  }
+
+  async #checkLinks(watched: Watched): Promise<void> {
+    const { links, nodePortAddresses, log } = this.#options;
+    const facts = watched.facts();
+    if (facts === undefined) return;
+    const found = nodeAddressFacts(await links.addresses(this.#family), nodePortAddresses);
+    const missing = [...watched.wantedAddresses().winners()].filter(({ value }) => !found.bound.has(value));
+    if (missing.length > 0) {
+      const isGone = (await links.link(DUMMY_DEVICE)) === undefined;
+      log.warn(`Somebody else removed ${isGone ? "the device" : "addresses from"} ${DUMMY_DEVICE}; repairing it`, {
+        addresses: missing.length,
+      });
+      watched.onLost();
+    } else if (!equalAddressFacts(found, facts)) {
+      log.info("The addresses of the node have changed", { nodePortAddresses: found.nodePortIPs.join(", ") });
+      watched.onNodeChanged();
+    }
+  }
+
+  async #verifyAgainAndAgain(watched: Watched, signal: AbortSignal): Promise<void> {
+    const { clock, verifyPeriodMs } = this.#options;
+    let waitMs = verifyPeriodMs;
+    while (!signal.aborted) {
+      await clock.sleep(waitMs, signal);
+      if (signal.aborted) return;
+      let elapsedMs = 0;
+      await this.#options.turns.run(async () => {
+        const startMs = clock.monotonicMs();
+        await this.#attempt("comparing the kernel with what is wanted", () => this.#verify(watched, signal));
+        elapsedMs = clock.monotonicMs() - startMs;
+      });
+      waitMs = Math.max(verifyPeriodMs, VERIFY_REST * elapsedMs);
+    }
+  }
+
+  async #verify(watched: Watched, signal: AbortSignal): Promise<void> {
+    const verification = new AbortController();
+    this.#verification = verification;
+    try {
+      const damage = await watched.damage(AbortSignal.any([signal, verification.signal]));
+      if (damage === undefined) return;
+      this.#options.log.warn("Somebody else changed what the ipvs mode has in the kernel; repairing it", damage);
+      watched.onLost();
+    } catch (error) {
+      if (signal.aborted || error instanceof GaveWay) return;
+      // What cannot be compared cannot be vouched for: a sync will succeed, or say what is wrong.
+      watched.onLost();
+      throw error;
+    } finally {
+      this.#verification = undefined;
+    }
+  }
+
+  async #endGrace(signal: AbortSignal): Promise<void> {
+    const { clock, turns, graceful, ipvs, log } = this.#options;
+    while (!signal.aborted) {
+      await clock.sleep(GRACE_PERIOD_MS, signal);
+      if (signal.aborted || graceful.size === 0) continue;
+      await turns.run(() =>
+        this.#attempt("removing real servers without connections", () => graceful.removeIdle(ipvs, log, signal)),
+      );
+    }
+  }
+
+  /** Tries again with the next turn; what is wrong with the kernel, a sync will say, too. */
+  async #attempt(what: string, work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      this.#options.log.error(`The ipvs mode could not go on ${what}, and will try again`, error);
+    }
+  }
+}
+
+/** Why a verification ended early. */
+class GaveWay extends Error {}

@@ -1,0 +1,136 @@
+/**
+ * What the nftables mode would program for a cluster on one node, without a kernel: the operations of its first sync, where
+ * there is no table yet.
+ */
+
+import { SliceYielder } from "../../async/yielder.ts";
+import type { OfflineNode } from "../../inspect/offline-node.ts";
+import { messageLines } from "../../kernel/nftables/netlink-dump.ts";
+import { encodeTransaction } from "../../kernel/nftables/netlink-transaction.ts";
+import { LAYOUTS } from "../../kernel/nftables/netlink-values.ts";
+import type { NftOperation } from "../../kernel/nftables/nftables.ts";
+import { elementKey, equalVerdicts, type NftElement, type NftFamily } from "../../kernel/nftables/ruleset.ts";
+import { type NftTable, tableOf } from "../../kernel/nftables/ruleset-table.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import { withoutLoopback } from "../../model/without-loopback.ts";
+import { type Cidr, familyOf, type IpFamily, parseCidr } from "../../net/ip.ts";
+import { TABLE } from "./names.ts";
+import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+import { planServicePort } from "./plan-service-port.ts";
+import { planStatic } from "./plan-static.ts";
+import { type DesiredPort, desiredPort } from "./port-objects.ts";
+import { reconcile } from "./reconcile.ts";
+
+const FAMILIES: Readonly<Record<IpFamily, NftFamily>> = { IPv4: "ip", IPv6: "ip6" };
+
+/** A planned table, and how it comes about. */
+export interface NftablesPlan {
+  readonly operations: readonly NftOperation[];
+  readonly table: NftTable;
+}
+
+type PlanChoices = Pick<PlanConfig, "masqueradeAll" | "masqueradeMark">;
+
+/**
+ * What of a planned table is one Service's: what its ports alone bring into a table, as far as the table of the whole
+ * cluster has it. An address that another Service has by right is not in it.
+ *
+ * @param service `namespace/name`
+ */
+export async function tableOfService(
+  whole: NftTable,
+  node: OfflineNode,
+  options: PlanChoices,
+  service: string,
+): Promise<NftTable> {
+  const [own, empty] = await Promise.all([
+    planNftables(node, options, (port) => port.name.service === service),
+    planNftables(node, options, () => false),
+  ]);
+  return commonPart(whole, difference(own.table, empty.table));
+}
+
+const isSameElement = (a: NftElement) => (b: NftElement) =>
+  elementKey(a.key) === elementKey(b.key) && a.comment === b.comment && equalVerdicts(a.verdict, b.verdict);
+
+function difference(table: NftTable, other: NftTable): NftTable {
+  const chains = new Set(other.chains.map(({ name }) => name));
+  return {
+    ...table,
+    chains: table.chains.filter(({ name }) => !chains.has(name)),
+    sets: table.sets.flatMap((one) => {
+      const known = other.sets.find(({ set }) => set.name === one.set.name);
+      const elements = one.elements.filter((element) => known?.elements.some(isSameElement(element)) !== true);
+      return known !== undefined && elements.length === 0 ? [] : [{ ...one, elements }];
+    }),
+  };
+}
+
+function commonPart(table: NftTable, other: NftTable): NftTable {
+  const chains = new Set(other.chains.map(({ name }) => name));
+  return {
+    ...table,
+    chains: table.chains.filter(({ name }) => chains.has(name)),
+    sets: table.sets.flatMap((one) => {
+      const known = other.sets.find(({ set }) => set.name === one.set.name);
+      if (known === undefined) return [];
+      const elements = one.elements.filter((element) => known.elements.some(isSameElement(element)));
+      return known.elements.length > 0 && elements.length === 0 ? [] : [{ ...one, elements }];
+    }),
+  };
+}
+
+/** Plans a whole cluster; service ports in the order of their keys. */
+export async function planNftables(
+  node: OfflineNode,
+  options: PlanChoices,
+  isWanted: (port: ServicePort) => boolean = () => true,
+): Promise<NftablesPlan> {
+  const { family, state } = node;
+  const config: PlanConfig = {
+    ...options,
+    family,
+    nodeName: node.name,
+    nodeIP: node.nodeIP,
+    detector: node.detector,
+  };
+  const facts: PlanFacts = {
+    zone: node.zone,
+    nodePortIPs: withoutLoopback(node.nodePortIPs),
+    serviceCIDRs: serviceCIDRsOf(node),
+  };
+  const ports = new Map<string, DesiredPort>();
+  for (const key of [...state.services.keys()].sort()) {
+    const port = state.services.get(key);
+    if (port === undefined || !isWanted(port)) continue;
+    ports.set(key, desiredPort(planServicePort(port, state.endpoints.get(key) ?? [], config, facts)));
+  }
+  const { draft } = await reconcile(
+    undefined,
+    { plan: planStatic(config, facts), facts, ports, kept: new Map() },
+    { postponed: new Set(), yielder: new SliceYielder(), signal: new AbortController().signal },
+  );
+  const operations = [...draft.operations()];
+  return { operations, table: tableOf(FAMILIES[family], TABLE, operations) };
+}
+
+function serviceCIDRsOf({ serviceCIDRs, family }: OfflineNode): Cidr[] {
+  const cidrs: Cidr[] = [];
+  for (const text of serviceCIDRs) {
+    const cidr = parseCidr(text);
+    if (cidr !== undefined && familyOf(cidr) === family && !cidrs.includes(cidr)) cidrs.push(cidr);
+  }
+  return cidrs.sort();
+}
+
+/** What `nft -j -f` reads. @param objects of one table or several */
+export function libnftablesJson(objects: readonly unknown[]): unknown {
+  return { nftables: [{ metainfo: { json_schema_version: 1 } }, ...objects] };
+}
+
+/** The messages that the first sync sends, attribute by attribute. */
+export async function messageDump({ operations, table: { family, name } }: NftablesPlan): Promise<string> {
+  const { batch } = await encodeTransaction({ layout: LAYOUTS[family], table: name }, operations);
+  batch.finish();
+  return `${[...messageLines(batch.messages)].join("\n")}\n`;
+}

@@ -1,0 +1,63 @@
+/**
+ * Names of chains: reference iptables.md §1, §3. Hashes must come out as upstream's, so that both programs own the
+ * same chains on a node that changes from one to the other.
+ */
+import { hash } from "node:crypto";
+import type { ChainName } from "../../../kernel/iptables/rule.ts";
+import type { Endpoint } from "../../../model/endpoint.ts";
+import type { ServicePortName } from "../../../model/service-port-name.ts";
+import { base32FromHex } from "../../../net/base32.ts";
+
+/** Chains that exist once. The same word names different chains in `filter` and `nat`. */
+export const CHAINS = {
+  services: "KUBE-SERVICES" as ChainName,
+  externalServices: "KUBE-EXTERNAL-SERVICES" as ChainName,
+  forward: "KUBE-FORWARD" as ChainName,
+  nodePorts: "KUBE-NODEPORTS" as ChainName,
+  proxyFirewall: "KUBE-PROXY-FIREWALL" as ChainName,
+  firewall: "KUBE-FIREWALL" as ChainName,
+  postrouting: "KUBE-POSTROUTING" as ChainName,
+  markMasquerade: "KUBE-MARK-MASQ" as ChainName,
+  canary: "KUBE-PROXY-CANARY" as ChainName,
+} as const;
+
+/** Prefixes of the nat chains that belong to one service port; chains with these are ours to delete when unused. */
+export const SERVICE_CHAIN_PREFIXES = ["KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-", "KUBE-FW-", "KUBE-EXT-"] as const;
+
+/** Whether a nat chain is one that a service port owns, of this run or an earlier one. Pure. */
+export function isServiceChain(name: string): boolean {
+  return SERVICE_CHAIN_PREFIXES.some((prefix) => name.startsWith(prefix));
+}
+
+/** The chains of one service port; not all of them are always used. */
+export interface ServicePortChains {
+  /** `KUBE-SVC-…`: endpoints for the Cluster policy. */
+  readonly cluster: ChainName;
+  /** `KUBE-SVL-…`: endpoints for the Local policy. */
+  readonly local: ChainName;
+  /** `KUBE-EXT-…`: entry for every external destination. */
+  readonly external: ChainName;
+  /** `KUBE-FW-…`: source ranges in front of `external`. */
+  readonly firewall: ChainName;
+}
+
+/** First 16 characters of the base32 text of SHA-256: ten bytes. */
+function shortHash(text: string): string {
+  return base32FromHex(hash("sha256", text, "hex").slice(0, 20));
+}
+
+/** The four service chains of a port; they share one hash. Pure. */
+export function servicePortChains(name: ServicePortName): ServicePortChains {
+  const suffix = shortHash(name.text + name.protocol.toLowerCase());
+  return {
+    cluster: `KUBE-SVC-${suffix}` as ChainName,
+    local: `KUBE-SVL-${suffix}` as ChainName,
+    external: `KUBE-EXT-${suffix}` as ChainName,
+    firewall: `KUBE-FW-${suffix}` as ChainName,
+  };
+}
+
+/** The chain of one endpoint of a port. Pure. */
+export function endpointChain(name: ServicePortName, endpoint: Endpoint): ChainName {
+  return `KUBE-SEP-${shortHash(name.text + name.protocol.toLowerCase() + endpoint.text)}` as ChainName;
+}

@@ -1,0 +1,56 @@
+/**
+ * The jumps from the built-in chains: there, and no more often than once. Reference iptables.md §2. Every process that can be
+ * spared is: with the legacy back end each one reads a whole table.
+ */
+import type { Iptables, IptablesTable } from "../../../kernel/iptables/iptables.ts";
+import { ruleArguments, ruleSpec } from "../../../kernel/iptables/rule-text.ts";
+import { chainsOf } from "../../../kernel/iptables/saved-chains.ts";
+import { isAttributable } from "./restore.ts";
+import type { JumpRule } from "./rules-plan.ts";
+
+/** What is known of the kernel before; undefined where it could not be read. */
+export interface KnownTables {
+  /** Text of `iptables-save -t filter`. */
+  readonly filter: string | undefined;
+  /** Names of the chains of nat. */
+  readonly natChains: readonly string[] | undefined;
+}
+
+/** Makes what is missing, in order. Rejects when the kernel refuses. */
+export async function ensureJumps(iptables: Iptables, known: KnownTables, jumps: readonly JumpRule[]): Promise<void> {
+  const chains: Partial<Record<IptablesTable, ReadonlySet<string>>> = {
+    ...(known.filter !== undefined && { filter: new Set(chainsOf(known.filter)) }),
+    ...(known.natChains !== undefined && { nat: new Set(known.natChains) }),
+  };
+  // Nothing can lead to a chain that does not exist.
+  const isNew = ({ table, target }: JumpRule) => chains[table]?.has(target) === false;
+  const added = jumps.filter(isNew);
+  const isAdded = added.length > 0 && (await insertAll(iptables, added));
+  const filterLines = new Set(known.filter?.split("\n"));
+  for (const jump of jumps) {
+    const { table, rule, target, position } = jump;
+    const isThere = isNew(jump) ? isAdded : table === "filter" && filterLines.has(`-A ${ruleSpec(rule)}`);
+    if (isThere) continue;
+    if (chains[table]?.has(target) !== true) await iptables.ensureChain(table, target);
+    await iptables.ensureRule(table, rule.chain, ruleArguments(rule), position);
+  }
+}
+
+const commandOf = ({ rule, position }: JumpRule) => `${position === "end" ? "-A" : "-I"} ${ruleSpec(rule)}\n`;
+
+/** Puts new chains and the jumps to them in place with one process; false when that is refused: step by step, then. */
+async function insertAll(iptables: Iptables, jumps: readonly JumpRule[]): Promise<boolean> {
+  const text = (["filter", "nat"] as const).map((table) => {
+    const own = jumps.filter((jump) => jump.table === table);
+    if (own.length === 0) return "";
+    const declared = [...new Set(own.map(({ target }) => `:${target} - [0:0]\n`))].join("");
+    return `*${table}\n${declared}${own.map(commandOf).join("")}COMMIT\n`;
+  });
+  try {
+    await iptables.restore([text.join("")]);
+    return true;
+  } catch (error) {
+    if (!isAttributable(error)) throw error;
+    return false;
+  }
+}

@@ -1,0 +1,112 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { MemoryIptables } from "../../../../testkit/fakes/iptables/memory-iptables.ts";
+import { IptablesRestoreError } from "../../../kernel/iptables/iptables.ts";
+import { applyHalving } from "./halving.ts";
+import { type OwnerChange, removalOf } from "./payload.ts";
+import type { PortRules } from "./port-rules.ts";
+import { NO_RULES } from "./saved-rules.ts";
+
+/** A kernel with the shared chain S in both tables, that refuses rules with these words in a comment. */
+async function kernelRefusing(...words: string[]): Promise<MemoryIptables> {
+  const kernel = new MemoryIptables("IPv4", { backEnd: "legacy" });
+  await kernel.ensureChain("filter", "S");
+  await kernel.ensureChain("nat", "S");
+  const restore = kernel.restore.bind(kernel);
+  kernel.restore = async (payload, options) => {
+    const tables = [...payload].join("").split(/(?<=^COMMIT\n)/m);
+    for (const table of tables) {
+      if (words.some((word) => table.split("\n").some((line) => /^-[AI] /.test(line) && line.includes(word)))) {
+        throw new IptablesRestoreError("failed", "iptables-restore", 1, "no", undefined);
+      }
+      await restore([table], options);
+    }
+  };
+  return kernel;
+}
+
+const entry = (text: string) => `S -m comment --comment ${text} -j ACCEPT`;
+
+function rules(overrides: Partial<PortRules>): PortRules {
+  return { ...NO_RULES, ownText: "", ...overrides };
+}
+
+function add(owner: string): OwnerChange {
+  return { owner, after: rules({ filterShared: entry(`f-${owner}`), natShared: entry(`n-${owner}`) }) };
+}
+
+function entries(kernel: MemoryIptables, table: "filter" | "nat"): string[] {
+  return [...kernel.dump(table).matchAll(/^-A S .*--comment "?([^" ]+)"?/gm)].map(([, name = ""]) => name);
+}
+
+const quiet = { onRefused: () => {} };
+
+test("everybody but the culprits is programmed, whoever and wherever they are", async () => {
+  const owners = ["a", "b", "c", "d", "e", "f", "g"];
+  const kernel = await kernelRefusing("f-b", "n-f", "f-g");
+  let refusals = 0;
+  const result = await applyHalving(kernel, owners.map(add), { onRefused: () => void refusals++ });
+  assert.deepEqual([...result.refused.keys()].sort(), ["b", "f", "g"]);
+  assert.equal(result.refused.get("b"), "no");
+  assert.deepEqual(result.accepted, ["a", "c", "d", "e"]);
+  assert.deepEqual(entries(kernel, "nat").sort(), ["n-a", "n-c", "n-d", "n-e"]);
+  // The entry in filter of the one that nat refused has been taken back.
+  assert.deepEqual(entries(kernel, "filter").sort(), ["f-a", "f-c", "f-d", "f-e"]);
+  assert.equal(result.states.get("f"), undefined);
+  assert.equal(result.states.get("a")?.natShared, entry("n-a"));
+  assert.ok(refusals > 3);
+});
+
+test("a culprit keeps what it had", async () => {
+  const kernel = await kernelRefusing("n-new");
+  const before = { ...NO_RULES, filterShared: entry("f-old"), natShared: entry("n-old") };
+  await applyHalving(kernel, [{ owner: "a", after: { ...before, ownText: "" } }], quiet);
+  const after = rules({ filterShared: entry("f-new"), natShared: entry("n-new") });
+  const result = await applyHalving(kernel, [{ owner: "a", before, after }], quiet);
+  assert.deepEqual(result.states.get("a"), before);
+  assert.deepEqual([entries(kernel, "filter"), entries(kernel, "nat")], [["f-old"], ["n-old"]]);
+});
+
+test("the first change ends up last in a shared chain, for each goes to the head", async () => {
+  const kernel = await kernelRefusing("n-c");
+  await applyHalving(kernel, ["d", "c", "b", "a"].map(add), quiet);
+  assert.deepEqual(entries(kernel, "nat"), ["n-a", "n-b", "n-d"]);
+});
+
+test("a chain that cannot be deleted is named by itself, and its owner is programmed", async () => {
+  const kernel = await kernelRefusing();
+  const own = (chains: string, text: string): PortRules => rules({ ownChains: chains, ownText: text });
+  const before = own("SVC\nSEP-1\nSEP-2", "-A SVC -j SEP-1\n-A SVC -j SEP-2\n");
+  await applyHalving(kernel, [{ owner: "a", after: before }], quiet);
+  await kernel.ensureRule("nat", "OUTPUT", ["-j", "SEP-1"]);
+  const after = own("SVC\nSEP-3", "-A SVC -j SEP-3\n");
+  const result = await applyHalving(kernel, [{ owner: "a", before, after }], quiet);
+  assert.deepEqual(result.accepted, ["a"]);
+  assert.deepEqual([...result.refused.keys()], ["chain SEP-1"]);
+  assert.deepEqual(kernel.chains("nat").slice(4), ["S", "SEP-1", "SEP-3", "SVC"]);
+  await kernel.deleteRule("nat", "OUTPUT", ["-j", "SEP-1"]);
+  const again = await applyHalving(kernel, [removalOf("SEP-1")], quiet);
+  assert.deepEqual([again.refused.size, again.accepted], [0, ["chain SEP-1"]]);
+  assert.deepEqual(kernel.chains("nat").slice(4), ["S", "SEP-3", "SVC"]);
+});
+
+test("chains that jump to one another go, whatever else has to stay", async () => {
+  const kernel = await kernelRefusing();
+  await kernel.restore(["*nat\n:A - [0:0]\n:B - [0:0]\n:C - [0:0]\n-A B -j A\n-A OUTPUT -j C\nCOMMIT\n"]);
+  const result = await applyHalving(kernel, ["A", "B", "C"].map(removalOf), quiet);
+  assert.deepEqual([...result.refused.keys()], ["chain C"]);
+  assert.deepEqual(kernel.chains("nat").slice(4), ["C", "S"]);
+});
+
+test("patience ends after so many refusals; what was not tried is neither accepted nor refused", async () => {
+  const kernel = await kernelRefusing("n-");
+  const result = await applyHalving(kernel, ["a", "b", "c", "d"].map(add), { ...quiet, maxRefusals: 3 });
+  assert.deepEqual([[...result.refused.keys()], result.accepted], [["a"], []]);
+  assert.deepEqual(entries(kernel, "filter"), []);
+});
+
+test("a held lock is nobody's fault: it ends the whole attempt", async () => {
+  const kernel = await kernelRefusing();
+  kernel.isLocked = true;
+  await assert.rejects(applyHalving(kernel, [add("a")], quiet), { code: "lock_held" });
+});

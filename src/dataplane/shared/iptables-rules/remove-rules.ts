@@ -1,0 +1,65 @@
+/**
+ * Removes what the iptables mode leaves in the kernel, and nothing else: reference iptables.md §13. The chain
+ * KUBE-FIREWALL and its jumps are the kubelet's as well and stay, as do the kubelet's own chains and all foreign rules.
+ */
+import type { Iptables } from "../../../kernel/iptables/iptables.ts";
+import { ruleArguments } from "../../../kernel/iptables/rule-text.ts";
+import type { Logger } from "../../../logging/logger.ts";
+import { CHAINS, isServiceChain } from "./chain-names.ts";
+import type { JumpRule } from "./rules-plan.ts";
+import { JUMP_RULES, TOP_LEVEL_CHAINS } from "./top-level-rules.ts";
+
+const OWN_CHAINS = {
+  nat: new Set<string>([...TOP_LEVEL_CHAINS.nat, CHAINS.canary]),
+  filter: new Set<string>([...TOP_LEVEL_CHAINS.filter, CHAINS.canary]),
+} as const;
+
+/** What of the rules another mode has, too, and needs. */
+export interface SharedRules {
+  hasJump(jump: JumpRule): boolean;
+  hasChain(table: "nat" | "filter", chain: string): boolean;
+}
+
+const NOTHING_SHARED: SharedRules = { hasJump: () => false, hasChain: () => false };
+
+/**
+ * Deletes the jumps and chains of one family, step by step; a step that fails is logged and the rest goes on.
+ *
+ * @param shared stays. @default nothing
+ * @returns whether everything worked.
+ */
+export async function cleanUpIptables(iptables: Iptables, log: Logger, shared = NOTHING_SHARED): Promise<boolean> {
+  let succeeded = true;
+  const attempt = async (what: string, work: () => Promise<void>) => {
+    try {
+      await work();
+    } catch (error) {
+      succeeded = false;
+      log.error(`Error removing iptables rules: ${what}`, error, { ipFamily: iptables.family });
+    }
+  };
+  for (const jump of JUMP_RULES) {
+    if (jump.isShared || shared.hasJump(jump)) continue;
+    const { table, rule } = jump;
+    await attempt(`jump from ${rule.chain} in table ${table}`, () =>
+      iptables.deleteRule(table, rule.chain, ruleArguments(rule)),
+    );
+  }
+  for (const table of ["nat", "filter"] as const) {
+    await attempt(`chains of table ${table}`, async () => {
+      const isOwn = (chain: string) => OWN_CHAINS[table].has(chain) || (table === "nat" && isServiceChain(chain));
+      const chains = (await iptables.chainNames(table)).filter(
+        (chain) => isOwn(chain) && !shared.hasChain(table, chain),
+      );
+      if (chains.length === 0) return;
+      // Every chain is emptied before any is deleted, so that they may refer to one another.
+      const lines = chains.map((chain) => `:${chain} - [0:0]\n`).join("");
+      const deletions = chains.map((chain) => `-X ${chain}\n`).join("");
+      await iptables.restore([`*${table}\n${lines}${deletions}COMMIT\n`], { table });
+    });
+  }
+  if ((await iptables.chainPresence("mangle", CHAINS.canary)) === "present") {
+    await attempt("canary chain", () => iptables.deleteChain("mangle", CHAINS.canary));
+  }
+  return succeeded;
+}

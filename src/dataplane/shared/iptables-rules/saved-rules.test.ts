@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { servicePortName } from "../../../model/service-port-name.ts";
+import { servicePortChains } from "./chain-names.ts";
+import { SavedRules } from "./saved-rules.ts";
+
+const web = servicePortName("ns", "web", "http", "TCP");
+const webUdp = servicePortName("ns", "web", "http", "UDP");
+const bare = servicePortName("ns", "web", "", "TCP");
+const { cluster } = servicePortChains(web);
+
+const FILTER = `*filter
+:INPUT ACCEPT [0:0]
+:KUBE-NODEPORTS - [0:0]
+:KUBE-SERVICES - [0:0]
+-A INPUT -m comment --comment "ns/web:http looks like one" -p tcp -j ACCEPT
+-A KUBE-NODEPORTS -p tcp -m comment --comment "ns/web:http health check node port" -m tcp --dport 31000 -j ACCEPT
+-A KUBE-SERVICES -d 10.96.0.2/32 -p udp -m comment --comment "ns/web:http has no endpoints" -m udp --dport 80 -j REJECT
+COMMIT
+`;
+const NAT = `*nat
+:KUBE-SERVICES - [0:0]
+:KUBE-NODEPORTS - [0:0]
+:${cluster} - [0:0]
+:KUBE-SEP-AAAAAAAAAAAAAAAA - [0:0]
+-A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m comment --comment "ns/web:http cluster IP" -m tcp --dport 80 -j ${cluster}
+-A KUBE-NODEPORTS -p tcp -m comment --comment "ns/web:http" -m tcp --dport 30080 -j ${cluster}
+-A KUBE-SERVICES -p tcp -m comment --comment ns/web -m tcp --dport 81 -j ${cluster}
+-A KUBE-SERVICES -m comment --comment "kubernetes service nodeports; NOTE" -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS
+-A ${cluster} -m comment --comment "ns/web:http -> 10.0.0.1:80" -j KUBE-SEP-AAAAAAAAAAAAAAAA
+-A KUBE-SEP-AAAAAAAAAAAAAAAA -p tcp -j DNAT --to-destination 10.0.0.1:80
+COMMIT
+`;
+
+test("a port's entries are found by name and protocol, with its chains and those of its endpoints", () => {
+  assert.deepEqual(new SavedRules(FILTER, NAT).of(web), {
+    filterShared:
+      'KUBE-NODEPORTS -p tcp -m comment --comment "ns/web:http health check node port" -m tcp --dport 31000 -j ACCEPT',
+    natShared: `KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m comment --comment "ns/web:http cluster IP" -m tcp --dport 80 -j ${cluster}
+KUBE-NODEPORTS -p tcp -m comment --comment "ns/web:http" -m tcp --dport 30080 -j ${cluster}`,
+    ownChains: `${cluster}\nKUBE-SEP-AAAAAAAAAAAAAAAA`,
+    ownRuleCount: 2,
+    lacksInternal: false,
+    lacksExternal: false,
+  });
+});
+
+test("ports that differ in name or protocol only are told apart; comments may stand without quotes", () => {
+  const saved = new SavedRules(FILTER, NAT);
+  assert.match(saved.of(webUdp)?.filterShared ?? "", /^KUBE-SERVICES -d 10\.96\.0\.2\/32/);
+  assert.match(saved.of(bare)?.natShared ?? "", /^KUBE-SERVICES -p tcp -m comment --comment ns\/web /);
+  assert.equal(saved.of(servicePortName("ns", "we", "", "TCP")), undefined);
+});
+
+test("each port of a name has one health-check entry, as many as there are", () => {
+  const saved = new SavedRules(FILTER, "");
+  assert.match(saved.of(web)?.filterShared ?? "", /health check/);
+  assert.doesNotMatch(saved.of(webUdp)?.filterShared ?? "", /health check/);
+  assert.equal(saved.of(web), saved.of(web));
+});
+
+test("the rest is what nobody was asked about, without rules that belong to no service", () => {
+  const saved = new SavedRules(FILTER, NAT);
+  saved.of(web);
+  const rest = saved.rest();
+  assert.deepEqual([...rest.keys()].sort(), ["ns/web/TCP", "ns/web:http/UDP"]);
+  assert.equal(rest.get("ns/web/TCP")?.natShared.includes("--dport 81"), true);
+  saved.of(bare);
+  saved.of(webUdp);
+  assert.deepEqual(saved.rest(), new Map());
+});

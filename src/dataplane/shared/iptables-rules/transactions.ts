@@ -1,0 +1,247 @@
+/**
+ * Puts payloads into the kernel and, when one is refused, finds out whose fault it was: the others are programmed, the
+ * culprits keep their last good rules and are named.
+ */
+import type { Iptables, IptablesRestoreError } from "../../../kernel/iptables/iptables.ts";
+import type { ServicePortName } from "../../../model/service-port-name.ts";
+import type { SyncFailure } from "../../../sync/backend.ts";
+import { applyHalving } from "./halving.ts";
+import {
+  fullPayload,
+  type KeptOwner,
+  type OwnerChange,
+  ownerOfLine,
+  type Payload,
+  removalOf,
+  staleChainOf,
+  staleChainOwner,
+  type WrittenRules,
+} from "./payload.ts";
+import { type InstalledRules, installed, type PortRules } from "./port-rules.ts";
+import { isAttributable, send } from "./restore.ts";
+import type { StaticPlan } from "./rules-plan.ts";
+import { NO_RULES, SavedRules } from "./saved-rules.ts";
+
+/** How many culprits are excluded one by one on the tool's word before halving takes over. */
+const MAX_NAMED_CULPRITS = 8;
+
+/** Whose failure it is when the rules that belong to no service could not be rewritten: their owner, and its name. */
+export const STATIC_RULES = "rules that belong to no service";
+
+/** A port to be programmed by a full transaction. */
+export interface DesiredPort {
+  readonly name: ServicePortName;
+  readonly rules: PortRules;
+}
+
+/** What the kernel holds after a transaction that got somewhere. */
+export interface TransactionResult {
+  /** By owner. */
+  readonly failures: Map<string, SyncFailure>;
+  /** By owner; owners that failed have what was kept of them, or nothing. */
+  readonly installed: Map<string, InstalledRules>;
+  readonly written: WrittenRules;
+}
+
+/** The input of {@link applyFull}. */
+export interface FullTransaction {
+  readonly plan: StaticPlan;
+  /** In the order in which rules shall stand in shared chains. */
+  readonly ports: ReadonlyMap<string, DesiredPort>;
+  /** Ports that could not even be planned; their last good rules are kept. */
+  readonly unplanned: ReadonlyMap<string, { readonly name: ServicePortName; readonly reason: string }>;
+  /** nat chains of ours that exist and that no port of this transaction owns. */
+  readonly staleChains: readonly string[];
+  /**
+   * Text of `iptables-save -t filter` from before, if it could be read: where last good rules are found. nat is read when
+   * it is needed, for the shared chains of nat are rewritten last of all.
+   */
+  readonly savedFilter: string | undefined;
+  /**
+   * By owner: entries in filter from before a partial sync that may have got as far as filter. They are the last good
+   * ones, whatever `savedFilter` says.
+   */
+  readonly filterBefore: ReadonlyMap<string, string>;
+  /** See {@link FullPayloadInput.portsPerTransaction}. */
+  readonly portsPerTransaction?: number;
+  readonly onRefused: (error: IptablesRestoreError) => void;
+}
+
+/**
+ * Rewrites all our rules. When the kernel refuses, leaves out the owners that the tool names, then, if it names nobody,
+ * halves its way to the culprits. Rejects with the tool's error when nothing is accepted, the lock is held, or the tool
+ * is missing: the kernel then holds what it held, table by table.
+ */
+export async function applyFull(iptables: Iptables, full: FullTransaction): Promise<TransactionResult> {
+  const attempt = new FullAttempt(iptables, full);
+  for (const [owner, { name, reason }] of full.unplanned) await attempt.exclude(owner, name, reason);
+  for (let round = 0; ; round += 1) {
+    try {
+      return await attempt.run();
+    } catch (error) {
+      if (!isAttributable(error)) throw error;
+      full.onRefused(error);
+      const isNamed = round < MAX_NAMED_CULPRITS && (await attempt.excludeNamed(error));
+      if (!isNamed) return await attempt.bisect(error);
+    }
+  }
+}
+
+/** The state of one full transaction across its attempts. */
+class FullAttempt {
+  readonly #iptables: Iptables;
+  readonly #full: FullTransaction;
+  readonly #failures = new Map<string, SyncFailure>();
+  readonly #kept = new Map<string, InstalledRules | undefined>();
+  #saved: SavedRules | undefined;
+  #savedFilter: string | undefined;
+  #filterBefore: ReadonlyMap<string, string>;
+  #payload: Payload | undefined;
+
+  constructor(iptables: Iptables, full: FullTransaction) {
+    this.#iptables = iptables;
+    this.#full = full;
+    this.#savedFilter = full.savedFilter;
+    this.#filterBefore = full.filterBefore;
+  }
+
+  async run(): Promise<TransactionResult> {
+    const { portsPerTransaction } = this.#full;
+    const ports: [string, PortRules][] = [];
+    for (const [owner, { rules }] of this.#full.ports) if (!this.#kept.has(owner)) ports.push([owner, rules]);
+    this.#payload = fullPayload({
+      plan: this.#full.plan,
+      ports,
+      kept: this.#keptOwners(),
+      staleChains: this.#staleChains(),
+      heldChains: [...this.#failures.keys()].flatMap((owner) => staleChainOf(owner) ?? []),
+      ...(portsPerTransaction !== undefined && { portsPerTransaction }),
+    });
+    const written = await send(this.#iptables, this.#payload);
+    const result = this.#keptInstalled();
+    for (const [owner, rules] of ports) result.set(owner, installed(rules));
+    return { failures: this.#failures, installed: result, written };
+  }
+
+  /** Leaves an owner out of later attempts, with its last good rules in place. */
+  async exclude(owner: string, name: ServicePortName | undefined, reason: string): Promise<void> {
+    this.#failures.set(owner, { subject: name?.text ?? owner, reason });
+    if (name !== undefined) this.#kept.set(owner, await this.#lastGood(owner, name));
+  }
+
+  /** Excludes the owner of the line that the tool complained about; false when that leads to nobody new. */
+  async excludeNamed(error: IptablesRestoreError): Promise<boolean> {
+    if (error.line === undefined || this.#payload === undefined) return false;
+    const owner = ownerOfLine(this.#payload, error.line);
+    if (owner === undefined || this.#failures.has(owner)) return false;
+    await this.exclude(owner, this.#full.ports.get(owner)?.name, error.output);
+    return true;
+  }
+
+  /**
+   * First leaves everything as it is but the static rules, then brings owners in, halving every group that is refused.
+   * Rejects with the original error when nothing at all is accepted: nobody in particular is to blame then.
+   */
+  async bisect(original: IptablesRestoreError): Promise<TransactionResult> {
+    const fixed = await this.#rewriteStaticRules();
+    // A table that was refused holds whatever an earlier attempt left there.
+    if (fixed.refused) {
+      this.#saved = undefined;
+      this.#filterBefore = new Map();
+    }
+    const saved = await this.#savedRules();
+    const changes: OwnerChange[] = [];
+    for (const [owner, { name, rules }] of this.#full.ports) {
+      const before = await this.#lastGood(owner, name);
+      if (this.#kept.has(owner)) continue;
+      this.#kept.set(owner, before);
+      changes.push(before === undefined ? { owner, after: rules } : { owner, before, after: rules });
+    }
+    // New entries go to the head of a chain, so the last owner comes first.
+    changes.reverse();
+    if (fixed.refused) {
+      for (const { name } of this.#full.unplanned.values()) saved.of(name);
+      for (const [owner, before] of saved.rest()) changes.push({ owner, before });
+    }
+    changes.push(...this.#staleChains().map(removalOf));
+    const { onRefused } = this.#full;
+    const { accepted, refused, states, written } = await applyHalving(this.#iptables, changes, { onRefused });
+    if (fixed.refused) {
+      if (fixed.filter + fixed.nat + accepted.length === 0) throw original;
+      this.#failures.set(STATIC_RULES, { subject: STATIC_RULES, reason: original.output });
+    }
+    for (const [owner, reason] of refused) {
+      this.#failures.set(owner, { subject: this.#full.ports.get(owner)?.name.text ?? owner, reason });
+    }
+    const result = this.#keptInstalled();
+    for (const [owner, rules] of states) {
+      if (rules !== undefined && this.#full.ports.has(owner)) result.set(owner, rules);
+    }
+    return {
+      failures: this.#failures,
+      installed: result,
+      written: { filter: fixed.filter + written.filter, nat: fixed.nat + written.nat },
+    };
+  }
+
+  /** Rewrites the static rules, table by table, with everything else as it is. Resolves to the rules written. */
+  async #rewriteStaticRules(): Promise<WrittenRules & { readonly refused: boolean }> {
+    const kept = this.#keptOwners();
+    for (const [owner, { name }] of this.#full.ports) {
+      const rules = this.#kept.has(owner) ? undefined : await this.#lastGood(owner, name);
+      if (rules !== undefined) kept.push({ owner, rules });
+    }
+    const { parts, written } = fullPayload({ plan: this.#full.plan, ports: [], kept });
+    const text = parts.map((part) => part.text).join("");
+    const nat = text.indexOf("*nat\n");
+    const isFilterDone = await this.#isAccepted(text.slice(0, nat));
+    const isNatDone = await this.#isAccepted(text.slice(nat));
+    return {
+      filter: isFilterDone ? written.filter : 0,
+      nat: isNatDone ? written.nat : 0,
+      refused: !isFilterDone || !isNatDone,
+    };
+  }
+
+  async #isAccepted(text: string): Promise<boolean> {
+    try {
+      await this.#iptables.restore([text]);
+      return true;
+    } catch (error) {
+      if (!isAttributable(error)) throw error;
+      this.#full.onRefused(error);
+      return false;
+    }
+  }
+
+  #keptOwners(): KeptOwner[] {
+    const owners: KeptOwner[] = [];
+    for (const [owner, rules] of this.#kept) if (rules !== undefined) owners.push({ owner, rules });
+    return owners;
+  }
+
+  #keptInstalled(): Map<string, InstalledRules> {
+    return new Map(this.#keptOwners().map(({ owner, rules }) => [owner, rules]));
+  }
+
+  #staleChains(): string[] {
+    const needed = new Set<string>();
+    for (const rules of this.#kept.values()) for (const chain of rules?.ownChains.split("\n") ?? []) needed.add(chain);
+    return this.#full.staleChains.filter((chain) => !needed.has(chain) && !this.#failures.has(staleChainOwner(chain)));
+  }
+
+  async #lastGood(owner: string, name: ServicePortName): Promise<InstalledRules | undefined> {
+    const found = (await this.#savedRules()).of(name);
+    const filterShared = this.#filterBefore.get(owner);
+    return filterShared === undefined ? found : { ...(found ?? NO_RULES), filterShared };
+  }
+
+  async #savedRules(): Promise<SavedRules> {
+    if (this.#saved !== undefined) return this.#saved;
+    const filter = this.#savedFilter ?? (await this.#iptables.save("filter"));
+    // Right for the first reading only.
+    this.#savedFilter = undefined;
+    this.#saved = new SavedRules(filter, await this.#iptables.save("nat"));
+    return this.#saved;
+  }
+}

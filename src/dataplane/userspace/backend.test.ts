@@ -1,0 +1,418 @@
+/** The userspace mode with its rules: what is opened, what leads there, and what is left alone. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
+import { ip, makeEndpoint } from "../../model/testing/records.ts";
+import { BackendRig, proxyPortOf } from "./testing/backend-rig.ts";
+
+const NOTHING = { failures: [], noLocalEndpoints: { internal: 0, external: 0 } };
+
+test("a service port gets a socket, and rules that lead there", async () => {
+  const rig = new BackendRig();
+  rig.set("web", { nodePort: 30080 });
+  assert.deepEqual(await rig.sync(), NOTHING);
+  assert.deepEqual(rig.openSockets, ["held TCP 0.0.0.0:30080", "listening TCP 0.0.0.0:32768"]);
+  assert.deepEqual(rig.portalRules, [
+    "KUBE-NODEPORT-CONTAINER -p tcp --dport 30080 -j REDIRECT --to-ports 32768",
+    "KUBE-NODEPORT-HOST -p tcp --dport 30080 -j DNAT --to-destination 192.168.1.5:32768",
+    "KUBE-NODEPORT-NON-LOCAL -p tcp --dport 32768 -m state --state NEW -j ACCEPT",
+    "KUBE-PORTALS-CONTAINER -d 172.16.0.1/32 -p tcp --dport 80 -j REDIRECT --to-ports 32768",
+    "KUBE-PORTALS-HOST -d 172.16.0.1/32 -p tcp --dport 80 -j DNAT --to-destination 192.168.1.5:32768",
+  ]);
+  assert.equal(rig.connect("TCP", "0.0.0.0", 32768), "10.0.0.1");
+});
+
+test("a sync in which nothing changed sends nothing", async () => {
+  const rig = new BackendRig();
+  rig.set("web");
+  await rig.sync();
+  const { restoreCount } = rig.iptables;
+  await rig.sync();
+  assert.equal(rig.iptables.restoreCount, restoreCount);
+});
+
+test("endpoints come and go without the rules being touched", async () => {
+  const rig = new BackendRig();
+  rig.set("web");
+  await rig.sync();
+  const { restoreCount } = rig.iptables;
+  rig.set("web", {}, ["10.0.0.7"]);
+  await rig.sync();
+  assert.equal(rig.connect("TCP", "0.0.0.0", 32768), "10.0.0.7");
+  assert.equal(rig.iptables.restoreCount, restoreCount);
+});
+
+test("with its last endpoint a service is refused, and its socket waits for the next one", async () => {
+  const rig = new BackendRig();
+  const key = rig.set("web");
+  await rig.sync();
+  const served = rig.portalRules;
+  rig.set("web", {}, []);
+  await rig.sync();
+  assert.deepEqual(rig.portalRules, [
+    "KUBE-PORTALS-UNSERVED -d 172.16.0.1/32 -p tcp --dport 80 -j REJECT --reject-with icmp-port-unreachable",
+  ]);
+  assert.equal(rig.connect("TCP", "0.0.0.0", 32768), undefined);
+  assert.equal(rig.counts["refused TCP"], 1);
+  rig.set("web", {}, ["10.0.0.7"]);
+  await rig.sync();
+  assert.deepEqual(rig.portalRules, served);
+  assert.equal(rig.connect("TCP", "0.0.0.0", 32768), "10.0.0.7");
+  rig.remove(key);
+  await rig.sync();
+  assert.deepEqual(rig.portalRules, []);
+});
+
+const here = (address: string) => makeEndpoint(address, 8080, { isLocal: true });
+const elsewhere = (address: string) => makeEndpoint(address, 8080);
+
+test("a Local policy of the outside: clients outside get this node's endpoints, pods and the node all", async () => {
+  const rig = new BackendRig();
+  const local = { nodePort: 30080, externalPolicyLocal: true, isExternallyAccessible: true };
+  rig.set("web", local, [here("10.1.0.1"), elsewhere("10.1.1.1")]);
+  assert.deepEqual((await rig.sync()).noLocalEndpoints, { internal: 0, external: 0 });
+  const portOf = (pattern: RegExp) => Number(rig.portalRules.map((rule) => pattern.exec(rule)?.[1]).find(Boolean));
+  const pods = portOf(/^KUBE-NODEPORT-CONTAINER -s 10\.1\.0\.0\/16 .*--to-ports (\d+)$/);
+  const others = portOf(/^KUBE-NODEPORT-CONTAINER -p .*--to-ports (\d+)$/);
+  assert.equal(portOf(/^KUBE-NODEPORT-HOST .*:(\d+)$/), pods);
+  const met = (port: number) => new Set([1, 2, 3, 4].map(() => rig.connect("TCP", "0.0.0.0", port)));
+  assert.deepEqual(met(others), new Set(["10.1.0.1"]));
+  assert.deepEqual(met(pods), new Set(["10.1.0.1", "10.1.1.1"]));
+  rig.set("web", local, [elsewhere("10.1.1.1")]);
+  assert.deepEqual((await rig.sync()).noLocalEndpoints, { internal: 0, external: 1 });
+  assert.ok(rig.portalRules.some((rule) => /^KUBE-PORTALS-UNSERVED .*--dport 30080 .*-j DROP$/.test(rule)));
+  assert.ok(!rig.portalRules.some((rule) => rule.endsWith(`--to-ports ${others}`)));
+  assert.deepEqual(met(pods), new Set(["10.1.1.1"]));
+});
+
+test("a policy that changes opens and closes a lane; an internal Local policy keeps everyone here", async () => {
+  const rig = new BackendRig();
+  const endpoints = [here("10.1.0.1"), elsewhere("10.1.1.1")];
+  rig.set("web", {}, endpoints);
+  await rig.sync();
+  const before = rig.openSockets;
+  rig.set("web", { internalPolicyLocal: true }, endpoints);
+  await rig.sync();
+  assert.equal(rig.openSockets.length, 1);
+  assert.notDeepEqual(rig.openSockets, before);
+  const port = proxyPortOf(rig, "172.16.0.1", 80) ?? 0;
+  assert.deepEqual(new Set([1, 2, 3].map(() => rig.connect("TCP", "0.0.0.0", port))), new Set(["10.1.0.1"]));
+  rig.set("web", { internalPolicyLocal: true }, [elsewhere("10.1.1.1")]);
+  assert.deepEqual((await rig.sync()).noLocalEndpoints, { internal: 1, external: 0 });
+  assert.deepEqual(rig.portalRules, ["KUBE-PORTALS-UNSERVED -d 172.16.0.1/32 -p tcp --dport 80 -j DROP"]);
+});
+
+test("only a change of the service's own affinity timeout reaches the balancer, and touches nothing else", async () => {
+  const rig = new BackendRig();
+  const sticky = (stickyMaxAgeSeconds: number) => ({ sessionAffinity: "ClientIP" as const, stickyMaxAgeSeconds });
+  rig.set("web", sticky(100), ["10.0.0.1", "10.0.0.2"]);
+  await rig.sync();
+  const { restoreCount } = rig.iptables;
+  const first = rig.connect("TCP", "0.0.0.0", 32768);
+  assert.equal(rig.connect("TCP", "0.0.0.0", 32768), first);
+  rig.set("web", sticky(5), ["10.0.0.1", "10.0.0.2"]);
+  await rig.sync();
+  await rig.clock.advance(6000);
+  assert.notEqual(rig.connect("TCP", "0.0.0.0", 32768), first);
+  assert.equal(rig.iptables.restoreCount, restoreCount);
+});
+
+test("a service whose addresses change keeps its socket and its connections", async () => {
+  const rig = new BackendRig();
+  rig.set("web", { nodePort: 30080 });
+  await rig.sync();
+  rig.connect("TCP", "0.0.0.0", 32768);
+  rig.set("web", { nodePort: 30090, port: 81 });
+  await rig.sync();
+  assert.deepEqual(rig.openSockets, ["held TCP 0.0.0.0:30090", "listening TCP 0.0.0.0:32768"]);
+  assert.equal(proxyPortOf(rig, "172.16.0.1", 81), 32768);
+  assert.equal(proxyPortOf(rig, "172.16.0.1", 80), undefined);
+  assert.equal(rig.sockets.connections, 1);
+});
+
+test("a removed service loses rules and sockets, and its connections go on", async () => {
+  const rig = new BackendRig();
+  const key = rig.set("web", { nodePort: 30080 });
+  rig.set("other", { clusterIP: ip("172.16.0.2") });
+  await rig.sync();
+  const port = proxyPortOf(rig, "172.16.0.1", 80) ?? 0;
+  rig.connect("TCP", "0.0.0.0", port);
+  rig.remove(key);
+  assert.deepEqual(await rig.sync(), NOTHING);
+  assert.deepEqual(
+    rig.portalRules.filter((rule) => !rule.includes("172.16.0.2")),
+    [],
+  );
+  assert.equal(rig.openSockets.length, 1);
+  assert.equal(rig.sockets.connections, 1);
+});
+
+test("a service that comes back finds its endpoints, though they never changed (trap 3)", async () => {
+  const rig = new BackendRig();
+  const key = rig.set("web");
+  await rig.sync();
+  const port = rig.services.get(key);
+  rig.services.delete(key);
+  await rig.sync({ full: true });
+  if (port !== undefined) rig.services.set(key, port);
+  await rig.sync({ full: true });
+  assert.equal(rig.connect("TCP", "0.0.0.0", proxyPortOf(rig, "172.16.0.1", 80) ?? 0), "10.0.0.1");
+});
+
+test("addresses of this host are held, also when the host gets them later", async () => {
+  const rig = new BackendRig();
+  rig.set("web", { externalIPs: [ip("203.0.113.5")], loadBalancerVIPs: [ip("203.0.113.5"), ip("198.51.100.5")] });
+  await rig.sync();
+  assert.deepEqual(rig.openSockets, ["listening TCP 0.0.0.0:32768"]);
+  rig.hostAddresses = [...rig.hostAddresses, "203.0.113.5"];
+  await rig.sync();
+  assert.deepEqual(rig.openSockets, ["held TCP 203.0.113.5:80", "listening TCP 0.0.0.0:32768"]);
+  rig.hostAddresses = ["127.0.0.1"];
+  await rig.sync();
+  assert.deepEqual(rig.openSockets, ["listening TCP 0.0.0.0:32768"]);
+});
+
+test("a port that another process has gets no rules, is named, and is taken once it is free", async () => {
+  const rig = new BackendRig();
+  const other = rig.relays.takePort("TCP", ip("0.0.0.0"), 30080);
+  rig.set("web", { nodePort: 30080 });
+  const { failures } = await rig.sync();
+  assert.deepEqual(failures, [
+    {
+      subject: "ns1/web:p",
+      reason:
+        "can't open node port for tcp *:30080: cannot listen on 0.0.0.0:30080/TCP: the port is taken by another socket",
+    },
+  ]);
+  assert.equal(proxyPortOf(rig, "172.16.0.1", 80), 32768);
+  assert.equal(
+    rig.portalRules.some((rule) => rule.includes("30080")),
+    false,
+  );
+  other[Symbol.dispose]();
+  assert.deepEqual((await rig.sync()).failures, []);
+  assert.equal(
+    rig.portalRules.some((rule) => rule.includes("30080")),
+    true,
+  );
+});
+
+test("two services that claim one address: the first by name has it, the other gets it afterwards", async () => {
+  const rig = new BackendRig();
+  const shared = { externalIPs: [ip("192.168.1.5")] };
+  rig.set("b", { ...shared, clusterIP: ip("172.16.0.2") }, ["10.0.0.2"]);
+  await rig.sync();
+  const a = rig.set("a", { ...shared, clusterIP: ip("172.16.0.1") }, ["10.0.0.1"]);
+  assert.deepEqual((await rig.sync()).failures, []);
+  const serving = () => rig.connect("TCP", "0.0.0.0", proxyPortOf(rig, "192.168.1.5", 80) ?? 0);
+  assert.equal(serving(), "10.0.0.1");
+  rig.remove(a);
+  await rig.sync();
+  assert.equal(serving(), "10.0.0.2");
+});
+
+test("an external IP does not take another service's cluster IP, though its name comes first", async () => {
+  const rig = new BackendRig();
+  rig.set("a", { clusterIP: ip("172.16.0.1"), externalIPs: [ip("172.16.0.2")] }, ["10.0.0.1"]);
+  await rig.sync();
+  rig.set("b", { clusterIP: ip("172.16.0.2") }, ["10.0.0.2"]);
+  assert.deepEqual((await rig.sync()).failures, []);
+  assert.equal(rig.connect("TCP", "0.0.0.0", proxyPortOf(rig, "172.16.0.2", 80) ?? 0), "10.0.0.2");
+});
+
+test("SCTP is refused in upstream's words, once, and is no failure of the others", async () => {
+  const rig = new BackendRig();
+  rig.set("sctp", { protocol: "SCTP" });
+  rig.set("web");
+  assert.deepEqual(await rig.sync(), NOTHING);
+  assert.deepEqual(await rig.sync({ full: true }), NOTHING);
+  assert.deepEqual(rig.errors, ["A service port is left out: SCTP is not supported for user space proxy"]);
+  assert.equal(rig.openSockets.length, 1);
+});
+
+test("with a range of one port the first of three services has it, and the next one gets it when it is free", async () => {
+  const rig = new BackendRig({ portRange: "4000" });
+  const keys = ["a", "b", "c"].map((name, index) => rig.set(name, { clusterIP: ip(`172.16.0.${index + 1}`) }));
+  const { failures } = await rig.sync();
+  assert.deepEqual(
+    failures.map(({ subject }) => subject),
+    ["ns1/b:p", "ns1/c:p"],
+  );
+  assert.match(
+    failures[0]?.reason ?? "",
+    /^failed to allocate proxy port for service "ns1\/b:p": port allocation failed; there are no remaining ports left to allocate in the accepted range \(4000\): widen --proxy-port-range/,
+  );
+  const stop = new AbortController();
+  let asked = 0;
+  const watching = rig.backend.monitor(
+    () => {},
+    stop.signal,
+    () => void asked++,
+  );
+  rig.remove(keys[0] ?? "");
+  await rig.sync();
+  assert.equal(asked, 1);
+  assert.equal((await rig.sync()).failures.length, 1);
+  assert.equal(proxyPortOf(rig, "172.16.0.2", 80), 4000);
+  stop.abort();
+  await watching;
+});
+
+test("without descriptors the services that have their sockets go on, and the others are named", async () => {
+  const rig = new BackendRig();
+  rig.set("a", { clusterIP: ip("172.16.0.1") });
+  await rig.sync();
+  rig.relays.failWith = () => "out_of_descriptors";
+  rig.set("b", { clusterIP: ip("172.16.0.2") });
+  const { failures } = await rig.sync();
+  assert.equal(failures.length, 1);
+  assert.match(failures[0]?.reason ?? "", /failed to start proxy for service "ns1\/b:p": .*out of file descriptors/);
+  rig.relays.failWith = () => undefined;
+  assert.deepEqual((await rig.sync()).failures, []);
+  assert.notEqual(proxyPortOf(rig, "172.16.0.2", 80), undefined);
+});
+
+test("rules of an earlier run go before anything else is known (trap 14)", async () => {
+  const iptables = new MemoryIptables("IPv4");
+  const before = new BackendRig({ iptables });
+  before.set("web");
+  await before.sync();
+  const rig = new BackendRig({ iptables });
+  await rig.rules.start();
+  assert.deepEqual(rig.portalRules, []);
+  assert.match(rig.iptables.dump("nat"), /-A PREROUTING .* -j KUBE-PORTALS-CONTAINER\n/);
+});
+
+test("damage is noticed at the next check, and mended by a full sync", async () => {
+  const rig = new BackendRig();
+  rig.set("web", { nodePort: 30080 });
+  await rig.sync();
+  const whole = rig.iptables.dump("nat") + rig.iptables.dump("filter");
+  let lost = 0;
+  const stop = new AbortController();
+  const watching = rig.backend.monitor(
+    () => void lost++,
+    stop.signal,
+    () => {},
+  );
+  await rig.clock.advance(61_000);
+  assert.equal(lost, 0);
+  const damages = [
+    () => rig.iptables.restore(["*nat\n-F KUBE-PORTALS-HOST\nCOMMIT\n"]),
+    () => rig.iptables.restore(["*nat\n-D PREROUTING 1\nCOMMIT\n"]),
+    () => rig.iptables.restore(["*filter\n-A KUBE-NODEPORT-NON-LOCAL -s 10.9.9.9 -j ACCEPT\nCOMMIT\n"]),
+    async () => rig.iptables.flush("nat", { deleteChains: true }),
+  ];
+  for (const [index, damage] of damages.entries()) {
+    await damage();
+    await rig.clock.advance(30_000);
+    assert.equal(lost, index + 1, `damage ${index}`);
+    await rig.sync({ full: true });
+    assert.equal(rig.iptables.dump("nat") + rig.iptables.dump("filter"), whole, `damage ${index}`);
+    await rig.clock.advance(30_000);
+    assert.equal(lost, index + 1);
+  }
+  stop.abort();
+  await watching;
+});
+
+test("rules that cannot be written fail the sync; sockets of removed services stay until nothing leads there", async () => {
+  const rig = new BackendRig();
+  const key = rig.set("web");
+  await rig.sync();
+  rig.remove(key);
+  rig.iptables.isLocked = true;
+  await assert.rejects(rig.sync(), { code: "lock_held" });
+  assert.equal(rig.openSockets.length, 1);
+  rig.iptables.isLocked = false;
+  await rig.sync();
+  assert.deepEqual([rig.openSockets, rig.portalRules], [[], []]);
+});
+
+test("one service with a name that no rule can carry does not keep the others", async () => {
+  const rig = new BackendRig();
+  rig.set('we"b');
+  rig.set("web", { clusterIP: ip("172.16.0.2") });
+  const { failures } = await rig.sync();
+  assert.deepEqual(
+    failures.map(({ subject }) => subject),
+    ['ns1/we"b:p'],
+  );
+  assert.match(failures[0]?.reason ?? "", /cannot be written into a rule/);
+  assert.notEqual(proxyPortOf(rig, "172.16.0.2", 80), undefined);
+});
+
+test("UDP flows that lead elsewhere are ended when the service comes, changes or goes; others are left", async () => {
+  const rig = new BackendRig();
+  const flow = (destination: string, replyPort: number, sourcePort: number) => ({
+    sourceIP: ip("172.16.9.9"),
+    sourcePort,
+    destinationIP: ip(destination),
+    destinationPort: 53,
+    replySourceIP: ip("192.168.1.5"),
+    replySourcePort: replyPort,
+    replyDestinationIP: ip("172.16.9.9"),
+    replyDestinationPort: sourcePort,
+  });
+  const fromEarlierRun = flow("172.16.0.1", 39999, 1);
+  const foreign = flow("172.16.0.77", 39999, 2);
+  const live = flow("172.16.0.1", 32768, 3);
+  for (const one of [fromEarlierRun, foreign, live]) rig.conntrack.add(one);
+  const key = rig.set("dns", { protocol: "UDP", port: 53 });
+  await rig.sync();
+  assert.deepEqual(rig.conntrack.flows, [foreign, live]);
+  rig.set("dns", { protocol: "UDP", port: 53 }, ["10.0.0.9"]);
+  await rig.sync();
+  assert.deepEqual(rig.conntrack.flows, [foreign, live]);
+  rig.remove(key);
+  await rig.sync();
+  assert.deepEqual(rig.conntrack.flows, [foreign]);
+});
+
+test("UDP sessions end with their endpoint", async () => {
+  const rig = new BackendRig();
+  rig.set("dns", { protocol: "UDP" }, ["10.0.0.1"]);
+  await rig.sync();
+  rig.connect("UDP", "0.0.0.0", 32768);
+  assert.equal(rig.sockets.connections, 1);
+  rig.set("dns", { protocol: "UDP" }, ["10.0.0.2"]);
+  await rig.sync();
+  assert.equal(rig.sockets.connections, 0);
+  assert.equal(rig.connect("UDP", "0.0.0.0", 32768), "10.0.0.2");
+});
+
+test("a change of the host's addresses asks for a sync", async () => {
+  const rig = new BackendRig();
+  await rig.sync();
+  const stop = new AbortController();
+  let asked = 0;
+  const watching = rig.backend.monitor(
+    () => assert.fail("nothing was lost"),
+    stop.signal,
+    () => void asked++,
+  );
+  rig.tellHostChanged();
+  assert.equal(asked, 1);
+  stop.abort();
+  await watching;
+});
+
+test("while connections may end new clients are refused, and no other process gets them", async () => {
+  const rig = new BackendRig();
+  rig.set("web");
+  await rig.sync();
+  rig.connect("TCP", "0.0.0.0", 32768);
+  await rig.fronts.stopAccepting();
+  assert.deepEqual(rig.openSockets, ["held TCP 0.0.0.0:32768"]);
+  assert.equal(proxyPortOf(rig, "172.16.0.1", 80), 32768);
+  assert.equal(rig.sockets.connections, 1);
+});
+
+test("a stop leaves no socket and no rule that leads to one", async () => {
+  const rig = new BackendRig();
+  rig.set("web", { nodePort: 30080 });
+  await rig.sync();
+  rig.connect("TCP", "0.0.0.0", 32768);
+  await rig.backend.close();
+  assert.deepEqual([rig.openSockets, rig.portalRules, rig.sockets.connections], [[], [], 0]);
+});

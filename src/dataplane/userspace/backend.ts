@@ -1,0 +1,240 @@
+/**
+ * The userspace mode for one address family: this process takes the connections and carries their bytes. Here the model's
+ * changes are turned into what the balancer, and whatever leads clients to the proxy (`fronts.ts`), have to do. Reference
+ * legacy-modes.md §1.
+ */
+
+import type { Clock } from "../../async/clock.ts";
+import { SliceYielder, type Yielder } from "../../async/yielder.ts";
+import type { Logger } from "../../logging/logger.ts";
+import type { Endpoint } from "../../model/endpoint.ts";
+import { equalLists } from "../../model/equal-lists.ts";
+import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
+import { haveSameLosses, type ServicePort, usesLocalEndpoints } from "../../model/service-port.ts";
+import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
+import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
+import type { Destination } from "../../relay/relay.ts";
+import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import type { Affinity, Balancer } from "./balancer.ts";
+import type { FrontFailures, Fronts, WantedFront } from "./fronts.ts";
+import { LANES, laneKey } from "./lanes.ts";
+import { portalsOf } from "./portals.ts";
+import { isRelayed, type ServiceRelays } from "./service-relays.ts";
+
+/** Upstream's words. */
+const SCTP_REFUSED = "SCTP is not supported for user space proxy";
+
+export interface UserspaceBackendOptions {
+  readonly family: IpFamily;
+  /** Empty when unknown: no endpoint is local then. */
+  readonly nodeName: string;
+  readonly balancer: Balancer;
+  readonly sockets: ServiceRelays;
+  readonly fronts: Fronts;
+  readonly nodePortAddresses: NodePortAddresses;
+  /** The addresses of this host, of this family. Asked on every sync. */
+  readonly hostAddresses: () => Promise<readonly IpAddress[]>;
+  /** Calls back when they change, until the signal aborts. Rejects when that cannot be watched. */
+  readonly watchHostAddresses: (onChange: () => void, signal: AbortSignal) => Promise<void>;
+  /** Between two checks of the rules. */
+  readonly checkIntervalMs: number;
+  /** How long connections may go on after a stop. */
+  readonly drainTimeoutMs: number;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** When long computations give way. @default every 10 ms */
+  readonly yielder?: Yielder;
+}
+
+interface Asked {
+  readonly port: ServicePort;
+  /** Which of its clients were to be served. */
+  readonly access: string;
+}
+
+export class UserspaceBackend implements Backend {
+  readonly mode = "userspace";
+  readonly endsUdpFlows = true;
+  readonly family: IpFamily;
+  readonly #options: UserspaceBackendOptions;
+  readonly #yielder: Yielder;
+  /** What the fronts were last asked for. */
+  readonly #asked = new Map<string, Asked>();
+  /** Service ports with a Local policy that no endpoint here serves. */
+  readonly #lacking = { internal: new Set<string>(), external: new Set<string>() };
+  #hostAddresses: ReadonlySet<IpAddress> = new Set();
+  /** What the last request left undone; undefined: nothing is known. */
+  #failures: FrontFailures | undefined;
+  #requestSync: () => void = () => {};
+
+  constructor(options: UserspaceBackendOptions) {
+    this.#options = options;
+    this.family = options.family;
+    this.#yielder = options.yielder ?? new SliceYielder();
+  }
+
+  async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
+    const { fronts } = this.#options;
+    const isSameHost = await this.#readHostAddresses();
+    const isFull = input.isFullSync || !isSameHost || this.#failures === undefined;
+    const keys = isFull ? new Set([...input.services.keys(), ...this.#asked.keys()]) : input.changedPorts;
+    const changed = new Set(this.#failures?.keys());
+    // Whatever ends this sync early leaves changes that are noted here and not yet made.
+    this.#failures = undefined;
+    const yielder = this.#yielder;
+    for (const key of keys) {
+      const port = input.services.get(key);
+      const routing = this.#routingOf(port, input);
+      this.#updateBalancer(key, port, routing);
+      if (this.#differsFromAsked(key, port, routing)) changed.add(key);
+      if (yielder.isDue()) await yielder.turn(signal);
+    }
+    const wanted = this.#wantedFronts(isFull ? keys : changed, input);
+    this.#failures = await fronts.apply({ isFull, wanted, hostAddresses: this.#hostAddresses }, signal);
+    const { internal, external } = this.#lacking;
+    const noLocalEndpoints = { internal: internal.size, external: external.size };
+    return { failures: this.#describe(this.#failures, input), noLocalEndpoints };
+  }
+
+  async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
+    this.#requestSync = requestSync;
+    const stop = new AbortController();
+    const either = AbortSignal.any([signal, stop.signal]);
+    try {
+      await Promise.all([
+        this.#checkRegularly(onLost, either),
+        this.#options.watchHostAddresses(() => requestSync(), either),
+      ]);
+    } finally {
+      stop.abort();
+    }
+  }
+
+  /** Another try is worth making before the next is due. */
+  retry(): void {
+    this.#requestSync();
+  }
+
+  async close(): Promise<void> {
+    const { fronts, sockets, drainTimeoutMs, log } = this.#options;
+    await fronts.stopAccepting();
+    const { connections } = sockets;
+    if (connections > 0) log.info("Waiting for connections to end", { connections, limitMs: drainTimeoutMs });
+    await sockets.drain(drainTimeoutMs);
+    await fronts.close();
+  }
+
+  async #checkRegularly(onLost: () => void, signal: AbortSignal): Promise<void> {
+    const { balancer, fronts, checkIntervalMs, clock, log } = this.#options;
+    for (;;) {
+      await clock.sleep(checkIntervalMs, signal);
+      if (signal.aborted) return;
+      balancer.purgeExpired();
+      if ((await fronts.isIntact?.()) !== "absent") continue;
+      log.info("Portal rules were changed by somebody else and are written again");
+      onLost();
+    }
+  }
+
+  /** @returns whether they are what they were; also when they could not be read. */
+  async #readHostAddresses(): Promise<boolean> {
+    const known = this.#hostAddresses;
+    try {
+      this.#hostAddresses = new Set(await this.#options.hostAddresses());
+    } catch (error) {
+      this.#options.log.error("Failed to get the addresses of this host, going on with those known", error);
+    }
+    return known.size === this.#hostAddresses.size && [...known].every((ip) => this.#hostAddresses.has(ip));
+  }
+
+  /** Undefined for service ports that are not served at all. */
+  #routingOf(port: ServicePort | undefined, { endpoints, zone }: SyncInput): ServicePortRouting | undefined {
+    if (port === undefined || !isRelayed(port.name)) return undefined;
+    return routeServicePort(port, endpoints.get(port.name.key) ?? [], { nodeName: this.#options.nodeName, zone });
+  }
+
+  #updateBalancer(key: string, port: ServicePort | undefined, routing: ServicePortRouting | undefined): void {
+    const { balancer, sockets } = this.#options;
+    const left = new Map<string, Destination>();
+    for (const lane of LANES) {
+      const name = laneKey(key, lane);
+      const isUsed = port !== undefined && routing !== undefined && (lane === "cluster" || usesLocalEndpoints(port));
+      if (isUsed) balancer.setService(name, affinityOf(port));
+      else balancer.deleteService(name);
+      for (const gone of balancer.setEndpoints(name, isUsed ? destinationsOf(routing[lane]) : [])) {
+        left.set(joinHostPort(gone.address, gone.port), gone);
+      }
+    }
+    for (const { text } of [...(routing?.cluster ?? []), ...(routing?.local ?? [])]) left.delete(text);
+    if (left.size > 0) sockets.endSessionsTo(key, [...left.values()]);
+    for (const policy of ["internal", "external"] as const) {
+      if (routing?.lacksLocal[policy] === true) this.#lacking[policy].add(key);
+      else this.#lacking[policy].delete(key);
+    }
+  }
+
+  /** Whether the portals of a service port are not those that were last asked for; notes them. */
+  #differsFromAsked(key: string, port: ServicePort | undefined, routing: ServicePortRouting | undefined): boolean {
+    const before = this.#asked.get(key);
+    if (port === undefined) return this.#asked.delete(key);
+    const access = accessOf(port, routing);
+    this.#asked.set(key, { port, access });
+    if (before?.port === port && before.access === access) return false;
+    if (before !== undefined && before.access === access && haveSamePortals(before.port, port)) return false;
+    if (routing === undefined) {
+      this.#options.log.error("A service port is left out", new Error(SCTP_REFUSED), { service: port.name.text });
+      return false;
+    }
+    return true;
+  }
+
+  #wantedFronts(keys: Iterable<string>, input: SyncInput): Map<string, WantedFront | undefined> {
+    const onNode = nodePortIPs(this.#options.nodePortAddresses, this.#hostAddresses);
+    const wanted = new Map<string, WantedFront | undefined>();
+    for (const key of keys) {
+      const port = input.services.get(key);
+      const routing = this.#routingOf(port, input);
+      const isWanted = port !== undefined && routing !== undefined;
+      wanted.set(key, isWanted ? { port, portals: portalsOf(port, routing, onNode) } : undefined);
+    }
+    return wanted;
+  }
+
+  #describe(failures: FrontFailures, { services }: SyncInput): SyncFailure[] {
+    return [...failures].map(([key, reasons]) => ({
+      subject: services.get(key)?.name.text ?? key,
+      reason: reasons.join("; "),
+    }));
+  }
+}
+
+function affinityOf({ sessionAffinity, stickyMaxAgeSeconds }: ServicePort): Affinity {
+  return sessionAffinity === "ClientIP" ? { timeoutSeconds: stickyMaxAgeSeconds } : undefined;
+}
+
+function destinationsOf(endpoints: readonly Endpoint[]): readonly Destination[] {
+  return endpoints.map(({ ip, port }) => ({ address: ip, port }));
+}
+
+/** What decides who is served by which endpoints, in one text. */
+function accessOf(
+  { internalPolicyLocal, externalPolicyLocal }: ServicePort,
+  routing: ServicePortRouting | undefined,
+): string {
+  if (routing === undefined) return "";
+  const { hasInternal, hasExternal, categories } = routing;
+  return [internalPolicyLocal, externalPolicyLocal, categories.hasAny, hasInternal, hasExternal].join(" ");
+}
+
+/** What does not show in an address is the balancer's alone. */
+function haveSamePortals(a: ServicePort, b: ServicePort): boolean {
+  return (
+    a.clusterIP === b.clusterIP &&
+    a.port === b.port &&
+    a.nodePort === b.nodePort &&
+    haveSameLosses(a, b) &&
+    equalLists(a.externalIPs, b.externalIPs) &&
+    equalLists(a.loadBalancerVIPs, b.loadBalancerVIPs) &&
+    equalLists(a.loadBalancerSourceRanges, b.loadBalancerSourceRanges)
+  );
+}

@@ -1,0 +1,180 @@
+/**
+ * Whose turn it is: round robin per service port, and for ClientIP affinity the endpoint that a client had last. Pure but for
+ * its own state. Behaviour: reference legacy-modes.md §1.7, with traps 2 and 3 done right: a Service's own timeout always
+ * applies, and a Service that is deleted and made again finds its endpoints.
+ */
+
+import { type IpAddress, joinHostPort } from "../../net/ip.ts";
+import type { Destination } from "../../relay/relay.ts";
+
+export interface BalancerDeps {
+  /** At least 0 and below 1. */
+  readonly random: () => number;
+  /** Milliseconds that never go back. */
+  readonly nowMs: () => number;
+}
+
+/** ClientIP affinity; `undefined` means none. */
+export type Affinity = { readonly timeoutSeconds: number } | undefined;
+
+interface Sticky {
+  readonly endpoint: Destination;
+  readonly lastUsedMs: number;
+}
+
+interface PortState {
+  hasService: boolean;
+  /** `undefined` without affinity. */
+  timeoutMs: number | undefined;
+  /** In the order in which they are used; `next` is an index into it. */
+  endpoints: readonly Destination[];
+  next: number;
+  /** By client, the one that was not seen for the longest time first. */
+  readonly sticky: Map<IpAddress, Sticky>;
+}
+
+/** What the API server gives a Service with affinity and no timeout: three hours. */
+const DEFAULT_TIMEOUT_SECONDS = 10_800;
+
+/** The client that was not seen for the longest time is forgotten for one more: clients cost memory for hours. */
+export const STICKY_CLIENT_LIMIT = 65_536;
+
+/** Service ports are named by any unique text; the ports may come and go apart from their endpoints. */
+export class Balancer {
+  readonly #deps: BalancerDeps;
+  readonly #ports = new Map<string, PortState>();
+  /** Those that remember a client. */
+  readonly #stickyPorts = new Set<PortState>();
+
+  constructor(deps: BalancerDeps) {
+    this.#deps = deps;
+  }
+
+  /** Adds a service port or changes its affinity. Clients stay where they are as long as there is affinity. */
+  setService(name: string, affinity: Affinity): void {
+    const port = this.#port(name);
+    port.hasService = true;
+    port.timeoutMs = affinity === undefined ? undefined : 1000 * (affinity.timeoutSeconds || DEFAULT_TIMEOUT_SECONDS);
+    if (port.timeoutMs === undefined) this.#forgetClients(port);
+  }
+
+  /** Forgets the service port and its clients, but not its endpoints. */
+  deleteService(name: string): void {
+    const port = this.#ports.get(name);
+    if (port === undefined) return;
+    port.hasService = false;
+    port.timeoutMs = undefined;
+    this.#forgetClients(port);
+    this.#dropUnused(name, port);
+  }
+
+  /**
+   * Sets all endpoints of a service port; none for one that has gone. The same ones in any order change nothing. Others
+   * come into a random order, and clients of those that are gone lose their affinity.
+   *
+   * @returns the endpoints that are gone.
+   */
+  setEndpoints(name: string, endpoints: readonly Destination[]): readonly Destination[] {
+    const port = this.#port(name);
+    const wanted = new Map(endpoints.map((endpoint) => [textOf(endpoint), endpoint]));
+    const gone = port.endpoints.filter((endpoint) => !wanted.delete(textOf(endpoint)));
+    if (gone.length > 0 || wanted.size > 0) {
+      const goneEndpoints = new Set(gone);
+      // Those that stay remain the same objects: clients refer to them.
+      const kept = port.endpoints.filter((endpoint) => !goneEndpoints.has(endpoint));
+      port.endpoints = this.#shuffled([...kept, ...wanted.values()]);
+      port.next = 0;
+      this.#forgetClients(port, ({ endpoint }) => goneEndpoints.has(endpoint));
+    }
+    this.#dropUnused(name, port);
+    return gone;
+  }
+
+  /**
+   * The endpoint for a client's new connection; `undefined` when there is none.
+   *
+   * @param isRetry the client's endpoint could not be reached: give it the next one for good.
+   */
+  pick(name: string, client: IpAddress, isRetry: boolean): Destination | undefined {
+    const port = this.#ports.get(name);
+    if (port === undefined) return undefined;
+    const { timeoutMs, sticky } = port;
+    if (timeoutMs === undefined) return nextOf(port);
+    const nowMs = this.#deps.nowMs();
+    const last = isRetry ? undefined : sticky.get(client);
+    const isValid = last !== undefined && nowMs - last.lastUsedMs < timeoutMs;
+    const endpoint = isValid ? last.endpoint : nextOf(port);
+    if (endpoint === undefined) return undefined;
+    sticky.delete(client);
+    sticky.set(client, { endpoint, lastUsedMs: nowMs });
+    if (sticky.size > STICKY_CLIENT_LIMIT) forgetOldest(sticky);
+    this.#stickyPorts.add(port);
+    return endpoint;
+  }
+
+  /** Gives back the memory of clients that were not seen for longer than their timeout. Costs what it forgets. */
+  purgeExpired(): void {
+    const nowMs = this.#deps.nowMs();
+    for (const port of this.#stickyPorts) {
+      for (const [client, { lastUsedMs }] of port.sticky) {
+        if (port.timeoutMs !== undefined && nowMs - lastUsedMs < port.timeoutMs) break;
+        port.sticky.delete(client);
+      }
+      if (port.sticky.size === 0) this.#stickyPorts.delete(port);
+    }
+  }
+
+  /** How many clients of all service ports are remembered. */
+  get stickyClients(): number {
+    let count = 0;
+    for (const { sticky } of this.#stickyPorts) count += sticky.size;
+    return count;
+  }
+
+  #port(name: string): PortState {
+    let port = this.#ports.get(name);
+    if (port === undefined) {
+      port = { hasService: false, timeoutMs: undefined, endpoints: [], next: 0, sticky: new Map() };
+      this.#ports.set(name, port);
+    }
+    return port;
+  }
+
+  #dropUnused(name: string, port: PortState): void {
+    if (!port.hasService && port.endpoints.length === 0) this.#ports.delete(name);
+  }
+
+  #forgetClients(port: PortState, isMeant: (sticky: Sticky) => boolean = () => true): void {
+    for (const [client, sticky] of port.sticky) {
+      if (isMeant(sticky)) port.sticky.delete(client);
+    }
+    if (port.sticky.size === 0) this.#stickyPorts.delete(port);
+  }
+
+  /** Fisher and Yates's shuffle. */
+  #shuffled(endpoints: Destination[]): readonly Destination[] {
+    for (let last = endpoints.length - 1; last > 0; last--) {
+      const other = Math.floor(this.#deps.random() * (last + 1));
+      const [a, b] = [endpoints[last], endpoints[other]];
+      if (a === undefined || b === undefined) continue;
+      endpoints[last] = b;
+      endpoints[other] = a;
+    }
+    return endpoints;
+  }
+}
+
+function textOf({ address, port }: Destination): string {
+  return joinHostPort(address, port);
+}
+
+function nextOf(port: PortState): Destination | undefined {
+  const endpoint = port.endpoints[port.next];
+  port.next = (port.next + 1) % Math.max(1, port.endpoints.length);
+  return endpoint;
+}
+
+function forgetOldest(sticky: Map<IpAddress, Sticky>): void {
+  const oldest = sticky.keys().next();
+  if (!oldest.done) sticky.delete(oldest.value);
+}

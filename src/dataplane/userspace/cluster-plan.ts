@@ -1,0 +1,171 @@
+/**
+ * What the userspace mode would open and program for a cluster on one node, without a kernel. The daemon's own ports are
+ * whatever is free; here they are counted, so that the output depends on the input alone.
+ */
+
+import type { KubeProxyConfig } from "../../config/config.ts";
+import type { OfflineNode } from "../../inspect/offline-node.ts";
+import type { Rule } from "../../kernel/iptables/rule.ts";
+import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import { routeServicePort } from "../../model/service-port-routing.ts";
+import { unspecifiedAddress } from "../../net/ip.ts";
+import { parsePortRange } from "../../net/port-range.ts";
+import { fullPayload } from "../shared/iptables-rules/payload.ts";
+import { spellPlan } from "../shared/iptables-rules/port-rules.ts";
+import type { ServicePortPlan, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
+import { jumpRules, jumpTargets, savedText, type TableContent } from "../shared/iptables-rules/saved-form.ts";
+import { isServed, LANES, type Lane, lanesOf } from "./lanes.ts";
+import { listenAddressOf } from "./listen-address.ts";
+import {
+  type LanePorts,
+  PORTAL_JUMPS,
+  PORTAL_STATIC_PLAN,
+  type PortalPlanConfig,
+  planPortalRules,
+} from "./plan-portal-rules.ts";
+import { type Portal, portalsOf } from "./portals.ts";
+import { isRelayed } from "./service-relays.ts";
+
+/** Without a port range the counted ports begin here. */
+const FIRST_PORT = 20_000;
+const LAST_PORT = 65_535;
+
+interface PlannedPort {
+  readonly port: ServicePort;
+  readonly portals: readonly Portal[];
+  /** By lane; undefined without rules. */
+  readonly proxyPorts: LanePorts | undefined;
+  readonly plan: ServicePortPlan | undefined;
+}
+
+/** A planned cluster, by key of the service ports. */
+export interface UserspacePlan {
+  readonly node: OfflineNode;
+  readonly hasRules: boolean;
+  readonly ports: readonly PlannedPort[];
+  /** Names of service ports without a part in it, and why. */
+  readonly leftOut: ReadonlyMap<string, string>;
+  readonly extent: "whole" | "part";
+}
+
+/** Plans a whole cluster. @throws Error when the configuration does not let the proxy listen. */
+export function planUserspace(node: OfflineNode, config: KubeProxyConfig): UserspacePlan {
+  const { family, nodeIP, nodePortIPs, state } = node;
+  const hasRules = config.userspace.rules === "iptables";
+  const planConfig: PortalPlanConfig = {
+    listenAddress: listenAddressOf(config.bindAddress, family),
+    hostAddress: nodeIP,
+    knowsBridgePorts: true,
+    detector: node.detector,
+  };
+  const services = [...state.services].sort(([a], [b]) => (a < b ? -1 : 1));
+  const freePorts = countedPorts(config.userspace.portRange);
+  const leftOut = new Map<string, string>();
+  const ports: PlannedPort[] = [];
+  for (const [key, port] of services) {
+    if (!isRelayed(port.name)) {
+      leftOut.set(port.name.text, "SCTP is not supported for user space proxy");
+      continue;
+    }
+    const routing = routeServicePort(port, state.endpoints.get(key) ?? [], { nodeName: node.name, zone: node.zone });
+    const portals = portalsOf(port, routing, nodePortIPs);
+    const lanes = new Map<Lane, number | undefined>();
+    if (hasRules) for (const lane of lanesOf(portals)) lanes.set(lane, freePorts.next().value);
+    if ([...lanes.values()].includes(undefined)) {
+      leftOut.set(port.name.text, "there are no remaining ports left to allocate in the accepted range");
+      continue;
+    }
+    const proxyPorts: LanePorts | undefined = hasRules ? Object.fromEntries(lanes) : undefined;
+    const plan = proxyPorts === undefined ? undefined : planPortalRules(port, portals, proxyPorts, planConfig);
+    ports.push({ port, portals, proxyPorts, plan });
+  }
+  return { node, hasRules, ports, leftOut, extent: "whole" };
+}
+
+/** What of a plan is one Service's. @param service `namespace/name` */
+export function planOfService(plan: UserspacePlan, service: string): UserspacePlan {
+  const ports = plan.ports.filter(({ port }) => port.name.service === service);
+  const names = new Set(
+    [...plan.node.state.services.values()].filter(({ name }) => name.service === service).map(({ name }) => name.text),
+  );
+  return { ...plan, ports, leftOut: new Map([...plan.leftOut].filter(([name]) => names.has(name))), extent: "part" };
+}
+
+function* countedPorts(portRange: string): Generator<number, undefined> {
+  const parsed = parsePortRange(portRange);
+  const { first, last } = parsed.ok && parsed.range.first !== 0 ? parsed.range : { first: FIRST_PORT, last: LAST_PORT };
+  for (let port = first; port <= last; port++) yield port;
+  return undefined;
+}
+
+/** Where a service port is listened on when there are no rules: at what this host has. */
+function listenersOf({ node }: UserspacePlan, { port, portals }: PlannedPort): string[] {
+  const here = new Set(node.hostAddresses);
+  const places = portals
+    .filter((portal) => LANES.some((lane) => isServed(portal, lane)))
+    .filter(({ address }) => address === undefined || here.has(address))
+    .map(({ address, port: number }) => `${address ?? unspecifiedAddress(node.family)} ${number}`);
+  return [...new Set(places)].map((place) => `${port.protocol} ${place}`);
+}
+
+const NOTHING_FIXED: StaticPlan = { ...PORTAL_STATIC_PLAN, filterChains: [], natChains: [] };
+
+function fixedOf({ extent }: UserspacePlan): StaticPlan {
+  return extent === "whole" ? PORTAL_STATIC_PLAN : NOTHING_FIXED;
+}
+
+/** What `iptables-save` prints when a full sync is over; undefined where there are no rules. */
+export function savedInput(plan: UserspacePlan): string | undefined {
+  if (!plan.hasRules) return undefined;
+  const fixed = fixedOf(plan);
+  const jumps = plan.extent === "whole" ? PORTAL_JUMPS : [];
+  const content = (table: "filter" | "nat", chains: readonly string[]): TableContent => ({
+    chains: [...chains, ...jumpTargets(table, jumps)],
+    rules: [
+      ...jumpRules(table, jumps),
+      ...plan.ports.flatMap(
+        (port) => port.plan?.shared.filter((shared) => shared.table === table).map(({ rule }) => rule) ?? [],
+      ),
+    ],
+  });
+  const contents = { filter: content("filter", fixed.filterChains), nat: content("nat", fixed.natChains) };
+  return savedText(contents, plan.node.family, plan.extent);
+}
+
+/** The input of `iptables-restore` that a full sync sends, or the sockets as comments where there are no rules. */
+export function restoreInput(plan: UserspacePlan): string {
+  const notes = [...plan.leftOut].map(([name, reason]) => `# ${name}: ${reason}\n`);
+  if (!plan.hasRules) {
+    for (const one of plan.ports) {
+      for (const place of listenersOf(plan, one)) notes.push(`# listens on ${place} for ${one.port.name.text}\n`);
+    }
+    return notes.join("");
+  }
+  const spelled = plan.ports.flatMap(({ port, plan: rules }) =>
+    rules === undefined ? [] : [[port.name.key, spellPlan(rules)] as const],
+  );
+  const { parts } = fullPayload({ plan: fixedOf(plan), ports: spelled });
+  return `${notes.join("")}${parts.map((part) => part.text).join("")}`;
+}
+
+/** The plan as plain data, for programs. Keys and lists come in a fixed order. */
+export function planData(plan: UserspacePlan) {
+  const data = (rule: Rule) => ({ ...rule, text: ruleSpec(rule) });
+  return {
+    ...(plan.hasRules &&
+      plan.extent === "whole" && {
+        jumps: PORTAL_JUMPS.map(({ table, rule, position }) => ({ table, position, ...data(rule) })),
+        chains: { filter: PORTAL_STATIC_PLAN.filterChains, nat: PORTAL_STATIC_PLAN.natChains },
+      }),
+    servicePorts: plan.ports.map((one) => ({
+      name: one.port.name.text,
+      protocol: one.port.protocol,
+      portals: one.portals.map(({ kind, address, port, sources }) => ({ kind, address, port, sources })),
+      ...(one.plan === undefined
+        ? { listens: listenersOf(plan, one) }
+        : { proxyPorts: one.proxyPorts, rules: one.plan.shared.map(({ table, rule }) => ({ table, ...data(rule) })) }),
+    })),
+    leftOut: Object.fromEntries(plan.leftOut),
+  };
+}

@@ -1,0 +1,188 @@
+/**
+ * Service ports without any rules: sockets at the service addresses that this host has, or is given, and at the node ports.
+ * The form for hosts without netfilter, and, with an {@link AddressAssigner}, for Windows. Reference legacy-modes.md §4.
+ */
+
+import type { Logger } from "../../logging/logger.ts";
+import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
+import type { ServicePortName } from "../../model/service-port-name.ts";
+import {
+  type Cidr,
+  cidrContains,
+  type IpAddress,
+  type IpFamily,
+  isLinkLocalV6,
+  isLoopback,
+  joinHostPort,
+  unspecifiedAddress,
+} from "../../net/ip.ts";
+import type { Relay } from "../../relay/relay.ts";
+import type { AddressAssigner } from "./address-assigner.ts";
+import { FailureList, type FrontFailures, type Fronts, type FrontsRequest, type WantedFront } from "./fronts.ts";
+import { isServed, LANES, laneOf } from "./lanes.ts";
+import type { Portal } from "./portals.ts";
+import type { ServiceRelays } from "./service-relays.ts";
+
+export interface DirectFrontsOptions {
+  readonly family: IpFamily;
+  readonly sockets: ServiceRelays;
+  /** Absent: addresses that the host does not have are not served. */
+  readonly assigner?: AddressAssigner;
+  /** Tells the cluster's pods from clients outside; only addresses can be told apart here, not interfaces. */
+  readonly detector: LocalTrafficDetector;
+  readonly log: Logger;
+}
+
+interface Listener {
+  readonly address: IpAddress;
+  readonly port: number;
+  readonly sources: readonly Cidr[];
+  /** Node ports are served at addresses that the host has anyway; they keep none that was given for a service. */
+  readonly isNodePort: boolean;
+  readonly portal: Portal;
+}
+
+interface Front {
+  readonly name: ServicePortName;
+  readonly listeners: ReadonlyMap<string, Listener>;
+  readonly sockets: Map<string, Relay>;
+}
+
+export class DirectFronts implements Fronts {
+  readonly #options: DirectFrontsOptions;
+  readonly #anywhere: IpAddress;
+  readonly #fronts = new Map<string, Front>();
+  #hostAddresses: ReadonlySet<IpAddress> = new Set();
+  /** How many services want an address. */
+  readonly #users = new Map<IpAddress, number>();
+
+  constructor(options: DirectFrontsOptions) {
+    this.#options = options;
+    this.#anywhere = unspecifiedAddress(options.family);
+  }
+
+  async apply(request: FrontsRequest, signal: AbortSignal): Promise<FrontFailures> {
+    const { assigner } = this.#options;
+    const failures = new FailureList();
+    this.#hostAddresses = request.hostAddresses;
+    for (const [key, wanted] of this.#changesOf(request)) await this.#replace(key, wanted, request.hostAddresses);
+    const refused = await assigner?.update(new Set(this.#users.keys()), signal);
+    for (const key of request.wanted.keys()) {
+      const front = this.#fronts.get(key);
+      if (front === undefined) continue;
+      for (const [text, listener] of front.listeners) {
+        signal.throwIfAborted();
+        const reason = refused?.get(listener.address);
+        if (reason !== undefined) failures.add(key, `${listener.address}: ${reason}`);
+        const isHere = listener.address === this.#anywhere || request.hostAddresses.has(listener.address);
+        const isUsable = isHere || (assigner !== undefined && reason === undefined);
+        if (isUsable) await this.#listen(front, text, listener, failures);
+        else await this.#stop(front, text, listener);
+      }
+    }
+    return failures.byKey;
+  }
+
+  stopAccepting(): Promise<void> {
+    return this.#options.sockets.closeAll();
+  }
+
+  async close(): Promise<void> {
+    const { assigner, log } = this.#options;
+    this.#fronts.clear();
+    this.#users.clear();
+    try {
+      await assigner?.update(new Set(), new AbortController().signal);
+    } catch (error) {
+      log.error("Service addresses could not be given back", error);
+    }
+  }
+
+  *#changesOf({ isFull, wanted }: FrontsRequest): Iterable<readonly [string, WantedFront | undefined]> {
+    yield* wanted;
+    if (!isFull) return;
+    for (const key of [...this.#fronts.keys()]) if (!wanted.has(key)) yield [key, undefined];
+  }
+
+  /** Notes what shall be listened on, and closes what shall not any more. */
+  async #replace(key: string, wanted: WantedFront | undefined, hostAddresses: ReadonlySet<IpAddress>): Promise<void> {
+    const before = this.#fronts.get(key);
+    const listeners = wanted === undefined ? new Map<string, Listener>() : this.#listenersOf(wanted, hostAddresses);
+    for (const listener of before?.listeners.values() ?? []) this.#use(listener, -1);
+    for (const listener of listeners.values()) this.#use(listener, 1);
+    if (wanted === undefined) this.#fronts.delete(key);
+    else this.#fronts.set(key, { name: wanted.port.name, listeners, sockets: before?.sockets ?? new Map() });
+    if (before === undefined) return;
+    for (const [text, relay] of before.sockets) {
+      if (listeners.has(text)) continue;
+      before.sockets.delete(text);
+      await this.#options.sockets.close(before.name, relay);
+    }
+  }
+
+  /** By what makes them different, sources included. */
+  #listenersOf({ port: servicePort, portals }: WantedFront, hostAddresses: ReadonlySet<IpAddress>) {
+    const listeners = new Map<string, Listener>();
+    const taken = new Set<string>();
+    const everywhere = servicePort.protocol === "UDP" ? answeringAddresses(hostAddresses) : [this.#anywhere];
+    for (const portal of portals) {
+      const { kind, address: own, port, sources } = portal;
+      // Where nobody listens, clients are refused.
+      if (!LANES.some((lane) => isServed(portal, lane))) continue;
+      const isNodePort = kind === "node-port";
+      for (const address of own === undefined ? everywhere : [own]) {
+        const place = joinHostPort(address, port);
+        // An external IP may be a load balancer's as well.
+        if (taken.has(place)) continue;
+        taken.add(place);
+        const access = [portal.policy, portal.fate, kind === "cluster-ip"];
+        listeners.set([place, ...access, ...sources].join(" "), { address, port, sources, isNodePort, portal });
+      }
+    }
+    return listeners;
+  }
+
+  #use({ address, isNodePort }: Listener, change: 1 | -1): void {
+    if (isNodePort) return;
+    const users = (this.#users.get(address) ?? 0) + change;
+    if (users === 0) this.#users.delete(address);
+    else this.#users.set(address, users);
+  }
+
+  async #listen(front: Front, text: string, listener: Listener, failures: FailureList): Promise<void> {
+    if (front.sockets.has(text)) return;
+    try {
+      const { address, port, sources, portal } = listener;
+      const request = { name: front.name, address, port, sources };
+      const laneFor = (client: IpAddress) => {
+        const lane = laneOf(portal, this.#isInside(client));
+        return isServed(portal, lane) ? lane : undefined;
+      };
+      front.sockets.set(text, await this.#options.sockets.listen({ ...request, laneOf: laneFor }));
+    } catch (error) {
+      failures.add(front.name.key, error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  #isInside(client: IpAddress): boolean {
+    const { detector } = this.#options;
+    if (isLoopback(client) || this.#hostAddresses.has(client)) return true;
+    return detector.kind === "cidr" && cidrContains(detector.cidr, client);
+  }
+
+  async #stop({ name, sockets }: Front, text: string, { address }: Listener): Promise<void> {
+    const relay = sockets.get(text);
+    this.#options.log.v(2, "A service address is not on this host and is not served", { service: name.text, address });
+    if (relay === undefined) return;
+    sockets.delete(text);
+    await this.#options.sockets.close(name, relay);
+  }
+}
+
+/**
+ * Where a UDP node port listens: one socket for all addresses would answer from the address that the route prefers, and the
+ * client would not know the answer for one.
+ */
+function answeringAddresses(hostAddresses: ReadonlySet<IpAddress>): IpAddress[] {
+  return [...hostAddresses].filter((address) => !isLinkLocalV6(address));
+}

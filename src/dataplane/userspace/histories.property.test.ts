@@ -1,0 +1,116 @@
+/** Whatever the history, what is there in the end is what one full sync from nothing makes; proxy ports apart. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "../../../testkit/support/fast-check.ts";
+import { ip } from "../../model/testing/records.ts";
+import { BackendRig, type RigOptions } from "./testing/backend-rig.ts";
+
+const NAMES = ["a", "b", "c", "d"] as const;
+const addresses = fc.constantFrom("192.168.1.5", "203.0.113.5", "203.0.113.6").map(ip);
+
+const port = fc.record({
+  clusterIP: fc.constantFrom("172.16.0.1", "172.16.0.2", "172.16.0.3", "172.16.0.4").map(ip),
+  port: fc.constantFrom(80, 81),
+  nodePort: fc.constantFrom(0, 30080, 30081),
+  protocol: fc.constantFrom("TCP" as const, "UDP" as const, "SCTP" as const),
+  externalIPs: fc.uniqueArray(addresses, { maxLength: 2 }),
+  loadBalancerVIPs: fc.uniqueArray(addresses, { maxLength: 2 }),
+  sessionAffinity: fc.constantFrom("None" as const, "ClientIP" as const),
+  stickyMaxAgeSeconds: fc.constantFrom(0, 10),
+});
+const endpoints = fc.subarray(["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
+
+type Step =
+  | {
+      readonly kind: "set";
+      readonly name: string;
+      readonly port: Parameters<BackendRig["set"]>[1];
+      readonly endpoints: string[];
+    }
+  | { readonly kind: "remove"; readonly name: string }
+  | { readonly kind: "host"; readonly addresses: readonly string[] }
+  | { readonly kind: "taken"; readonly isTaken: boolean }
+  | { readonly kind: "locked" }
+  | { readonly kind: "full" };
+
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({ kind: fc.constant("set" as const), name: fc.constantFrom(...NAMES), port, endpoints }),
+  },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant("remove" as const), name: fc.constantFrom(...NAMES) }) },
+  fc.record({
+    kind: fc.constant("host" as const),
+    addresses: fc.subarray(["192.168.1.5", "203.0.113.5", "172.16.0.1"]),
+  }),
+  fc.record({ kind: fc.constant("taken" as const), isTaken: fc.boolean() }),
+  fc.constant({ kind: "locked" as const }),
+  fc.constant({ kind: "full" as const }),
+);
+
+/** Rules and sockets with each proxy port replaced by the service port that it belongs to. */
+function state(rig: BackendRig): unknown {
+  const owners = new Map<string, string>();
+  for (const line of `${rig.iptables.dump("nat")}${rig.iptables.dump("filter")}`.split("\n")) {
+    const owner = /--comment "([^"]*)" -m (\S+)/.exec(line);
+    const proxyPort = /--to-(?:ports |destination \S+:)(\d+)/.exec(line)?.[1];
+    if (owner !== null && proxyPort !== undefined) owners.set(`${owner[2]} ${proxyPort}`, owner[1] ?? "");
+  }
+  const rules = rig.portalRules.map((rule) => {
+    const protocol = / -p (\S+)/.exec(rule)?.[1] ?? "";
+    return rule.replace(
+      /(?<=--to-ports |--to-destination \S+:|--dport )\d{5}\b/g,
+      (text) => owners.get(`${protocol} ${text}`) ?? text,
+    );
+  });
+  const sockets = rig.openSockets
+    .map((text) => text.replace(/^(listening (\S+) 0\.0\.0\.0:)(3[2-9]\d{3})$/, "$1any"))
+    .sort();
+  return { rules: rules.sort(), sockets };
+}
+
+for (const rules of ["iptables", "none"] as const) {
+  test(`${rules}: any history ends where a full sync from nothing ends`, async () => {
+    const options: RigOptions = { rules };
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 14 }), async (steps) => {
+        const rig = new BackendRig(options);
+        const keys = new Map<string, string>();
+        let taken: Disposable | undefined;
+        await rig.sync();
+        for (const one of steps) {
+          let isLocked = false;
+          if (one.kind === "set") {
+            // Another protocol makes another key.
+            const before = keys.get(one.name);
+            if (before !== undefined) rig.remove(before);
+            keys.set(one.name, rig.set(one.name, one.port, one.endpoints));
+          } else if (one.kind === "remove") rig.remove(keys.get(one.name) ?? "");
+          else if (one.kind === "host") rig.hostAddresses = one.addresses;
+          else if (one.kind === "locked") isLocked = true;
+          else if (one.kind === "taken") {
+            taken?.[Symbol.dispose]();
+            const isFree = !rig.openSockets.some((socket) => socket.includes("TCP 0.0.0.0:30080"));
+            taken = one.isTaken && isFree ? rig.relays.takePort("TCP", ip("192.168.1.5"), 30080) : undefined;
+          }
+          rig.iptables.isLocked = isLocked;
+          await rig
+            .sync({ full: one.kind === "full" })
+            .catch((error: unknown) => assert.equal(isLocked, true, String(error)));
+          rig.iptables.isLocked = false;
+        }
+        taken?.[Symbol.dispose]();
+        await rig.sync();
+        const fresh = new BackendRig(options);
+        fresh.hostAddresses = rig.hostAddresses;
+        for (const [key, value] of rig.services) fresh.services.set(key, value);
+        for (const [key, value] of rig.endpoints) fresh.endpoints.set(key, value);
+        if (rules === "iptables") await fresh.rules.start();
+        await fresh.sync({ full: true });
+        assert.deepEqual(state(rig), state(fresh));
+        assert.equal(rig.totals.filter + rig.totals.nat, rig.portalRules.length);
+      }),
+      { numRuns: 150 },
+    );
+  });
+}

@@ -1,0 +1,256 @@
+/**
+ * The portal rules: what leads a packet for a service address to the socket of the proxy. Reference legacy-modes.md §1.2,
+ * §1.3, §5 traps 7 and 8. Pure.
+ */
+import type { ChainName, Rule, RuleMatch, RuleProtocol, RuleTarget } from "../../kernel/iptables/rule.ts";
+import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import { type Cidr, cidrContains, hostCidr, type IpAddress, isUnspecified, joinHostPort } from "../../net/ip.ts";
+import type { JumpRule, ServicePortPlan, SharedRule, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
+import { isServed, type Lane, laneOf } from "./lanes.ts";
+import type { Portal } from "./portals.ts";
+
+/** Packets that come in from elsewhere pass the `container` chains, those of the host itself the `host` ones. */
+export const PORTAL_CHAINS = {
+  container: "KUBE-PORTALS-CONTAINER" as ChainName,
+  host: "KUBE-PORTALS-HOST" as ChainName,
+  nodePortContainer: "KUBE-NODEPORT-CONTAINER" as ChainName,
+  nodePortHost: "KUBE-NODEPORT-HOST" as ChainName,
+  /** In filter, as the next one; the others are in nat. */
+  nodePortNonLocal: "KUBE-NODEPORT-NON-LOCAL" as ChainName,
+  /** What nobody serves: without it, clients would wait for an answer. Not upstream's. */
+  unserved: "KUBE-PORTALS-UNSERVED" as ChainName,
+} as const;
+
+const LOCAL: RuleMatch = { kind: "address-type", side: "destination", type: "LOCAL" };
+const PORTALS = "handle ClusterIPs; NOTE: this must be before the NodePort rules";
+const NODE_PORTS = "handle service NodePorts; NOTE: this must be the last rule in the chain";
+const UNSERVED = "refuse what no endpoint serves";
+const NEW_CONNECTIONS: RuleMatch = { kind: "conntrack-state", states: ["NEW"] };
+const NON_LOCAL = "Ensure that non-local NodePort traffic can flow";
+
+function jump(
+  table: JumpRule["table"],
+  source: string,
+  target: ChainName,
+  comment: string,
+  matches: readonly RuleMatch[] = [],
+): JumpRule {
+  const rule: Rule = {
+    chain: source,
+    matches: [...matches, { kind: "comment", text: comment }],
+    target: { kind: "jump", chain: target },
+  };
+  // Node ports come last: their match takes every local address.
+  return { table, rule, target, isShared: false, position: matches.includes(LOCAL) ? "end" : "head" };
+}
+
+/** In the order in which they are ensured. */
+export const PORTAL_JUMPS: readonly JumpRule[] = [
+  jump("nat", "PREROUTING", PORTAL_CHAINS.container, PORTALS),
+  jump("nat", "OUTPUT", PORTAL_CHAINS.host, PORTALS),
+  jump("nat", "PREROUTING", PORTAL_CHAINS.nodePortContainer, NODE_PORTS, [LOCAL]),
+  jump("nat", "OUTPUT", PORTAL_CHAINS.nodePortHost, NODE_PORTS, [LOCAL]),
+  jump("filter", "INPUT", PORTAL_CHAINS.nodePortNonLocal, NON_LOCAL),
+  ...["INPUT", "FORWARD", "OUTPUT"].map((chain) =>
+    jump("filter", chain, PORTAL_CHAINS.unserved, UNSERVED, [NEW_CONNECTIONS]),
+  ),
+];
+
+/** What a full payload declares: chains that are there whatever services there are, and no rule of their own. */
+export const PORTAL_STATIC_PLAN: StaticPlan = {
+  filterChains: [PORTAL_CHAINS.nodePortNonLocal, PORTAL_CHAINS.unserved],
+  natChains: [PORTAL_CHAINS.container, PORTAL_CHAINS.host, PORTAL_CHAINS.nodePortContainer, PORTAL_CHAINS.nodePortHost],
+  filterHead: [],
+  filterTail: [],
+  natHead: [],
+  natTail: [],
+};
+
+/** Constant for the life of the process. */
+export interface PortalPlanConfig {
+  /** Where the proxy's sockets listen; the unspecified address means everywhere. */
+  readonly listenAddress: IpAddress;
+  /** The node's own address: where its own packets are sent when the sockets listen everywhere. */
+  readonly hostAddress: IpAddress;
+  /** Whether rules may ask if a packet came in by a bridge port (xt_physdev). Without it, none does. */
+  readonly knowsBridgePorts: boolean;
+  /** Tells the cluster's pods from clients outside. */
+  readonly detector: LocalTrafficDetector;
+}
+
+/** The proxy's own port for each lane that is open. */
+export type LanePorts = Readonly<Partial<Record<Lane, number>>>;
+
+/** Plans the rules that lead to the lanes. @param portals those of the service port that are its own. */
+export function planPortalRules(
+  port: ServicePort,
+  portals: readonly Portal[],
+  proxyPorts: LanePorts,
+  config: PortalPlanConfig,
+): ServicePortPlan {
+  const plan = new PortPlanner(port, proxyPorts, config);
+  return {
+    shared: portals.flatMap((portal) => [...plan.rulesOf(portal), ...plan.refusalsOf(portal)]),
+    ownChains: [],
+    ownRules: [],
+    lacksLocal: { internal: false, external: false },
+  };
+}
+
+/** Where packets of one lane are sent. */
+interface LaneTarget {
+  readonly proxyPort: number;
+  readonly fromContainers: RuleTarget;
+  readonly fromHost: RuleTarget;
+}
+
+/** Who comes through the container chain: the cluster's pods, or everyone that no rule before has taken. */
+interface Arrival {
+  readonly matches: readonly RuleMatch[];
+  readonly target: LaneTarget;
+}
+
+class PortPlanner {
+  readonly #port: ServicePort;
+  readonly #proxyPorts: LanePorts;
+  readonly #config: PortalPlanConfig;
+  readonly #bridgeMatches: readonly RuleMatch[];
+
+  constructor(port: ServicePort, proxyPorts: LanePorts, config: PortalPlanConfig) {
+    this.#port = port;
+    this.#proxyPorts = proxyPorts;
+    this.#config = config;
+    this.#bridgeMatches = config.knowsBridgePorts ? [{ kind: "bridge-port-in", negate: true }] : [];
+  }
+
+  rulesOf(portal: Portal): SharedRule[] {
+    const arrivals = this.#arrivals(portal);
+    const host = this.#target(portal, laneOf(portal, true));
+    if (portal.kind === "node-port") return this.#nodePortRules(portal, arrivals, host);
+    const sources: readonly RuleMatch[][] =
+      portal.sources.length === 0 ? [[]] : this.#sourcesOf(portal).map((address) => [{ kind: "source", address }]);
+    return sources.flatMap((source) => {
+      const matches = [...this.#matches(portal.address, portal.port), ...source];
+      const rules = portal.kind === "external-ip" ? this.#externalRules : this.#plainRules;
+      return rules.call(this, matches, arrivals, host);
+    });
+  }
+
+  /** Packets that no rule of nat has taken: they still have the service's address. */
+  refusalsOf({ address, port, fate }: Portal): SharedRule[] {
+    if (fate === "serve") return [];
+    const matches = this.#matches(address, port);
+    if (address === undefined) matches.push(LOCAL);
+    const target: RuleTarget = { kind: fate === "drop" ? "drop" : "reject" };
+    return [{ table: "filter", rule: { chain: PORTAL_CHAINS.unserved, matches, target } }];
+  }
+
+  /** Undefined when a lane is not open, or when its clients are not served. */
+  #target(portal: Portal, lane: Lane): LaneTarget | undefined {
+    const proxyPort = this.#proxyPorts[lane];
+    if (proxyPort === undefined || !isServed(portal, lane)) return undefined;
+    const { listenAddress, hostAddress } = this.#config;
+    const listensEverywhere = isUnspecified(listenAddress);
+    const dnat = (address: IpAddress): RuleTarget => ({ kind: "dnat", to: joinHostPort(address, proxyPort) });
+    return {
+      proxyPort,
+      fromContainers: listensEverywhere ? { kind: "redirect", port: proxyPort } : dnat(listenAddress),
+      fromHost: dnat(listensEverywhere ? hostAddress : listenAddress),
+    };
+  }
+
+  #arrivals(portal: Portal): Arrival[] {
+    const [inside, outside] = [laneOf(portal, true), laneOf(portal, false)];
+    const arrivals: Arrival[] = [];
+    const insideTarget = this.#target(portal, inside);
+    const isPod = podMatch(this.#config.detector);
+    if (inside !== outside && insideTarget !== undefined && isPod !== undefined) {
+      arrivals.push({ matches: [isPod], target: insideTarget });
+    }
+    const target = this.#target(portal, outside);
+    if (target !== undefined) arrivals.push({ matches: [], target });
+    return arrivals;
+  }
+
+  /** Where the node has the address itself, that is the source of what the node sends there. */
+  #sourcesOf({ address, sources }: Portal): readonly Cidr[] {
+    const { hostAddress } = this.#config;
+    const letsNodeIn = sources.some((range) => cidrContains(range, hostAddress));
+    return letsNodeIn && address !== undefined ? [...sources, hostCidr(address)] : sources;
+  }
+
+  #plainRules(matches: readonly RuleMatch[], arrivals: readonly Arrival[], host: LaneTarget | undefined): SharedRule[] {
+    const rules = arrivals.map(({ matches: more, target }) =>
+      nat(PORTAL_CHAINS.container, [...matches, ...more], target.fromContainers),
+    );
+    if (host !== undefined) rules.push(nat(PORTAL_CHAINS.host, matches, host.fromHost));
+    return rules;
+  }
+
+  /** Pods reach an external IP through its holder, unless that is this node. */
+  #externalRules(
+    matches: readonly RuleMatch[],
+    arrivals: readonly Arrival[],
+    host: LaneTarget | undefined,
+  ): SharedRule[] {
+    const rules = arrivals.flatMap(({ matches: more, target: { fromContainers } }) => [
+      nat(PORTAL_CHAINS.container, [...matches, ...more, ...this.#bridgeMatches], fromContainers),
+      nat(PORTAL_CHAINS.container, [...matches, ...more, LOCAL], fromContainers),
+    ]);
+    if (host !== undefined) rules.push(nat(PORTAL_CHAINS.host, [...matches, LOCAL], host.fromHost));
+    return rules;
+  }
+
+  #nodePortRules({ address, port }: Portal, arrivals: readonly Arrival[], host: LaneTarget | undefined): SharedRule[] {
+    const matches = this.#matches(address, port);
+    const rules = arrivals.map(({ matches: more, target }) =>
+      nat(PORTAL_CHAINS.nodePortContainer, [...matches, ...more], target.fromContainers),
+    );
+    if (host !== undefined) rules.push(nat(PORTAL_CHAINS.nodePortHost, matches, host.fromHost));
+    const proxyPorts = new Set(arrivals.map(({ target }) => target.proxyPort));
+    if (host !== undefined) proxyPorts.add(host.proxyPort);
+    for (const proxyPort of proxyPorts) {
+      rules.push({
+        table: "filter",
+        rule: {
+          chain: PORTAL_CHAINS.nodePortNonLocal,
+          // The proxy's port and not the node port: INPUT comes after the redirection (trap 7).
+          matches: [...this.#matches(undefined, proxyPort), { kind: "state", states: ["NEW"] }],
+          target: { kind: "accept" },
+        },
+      });
+    }
+    return rules;
+  }
+
+  #matches(address: IpAddress | undefined, port: number): RuleMatch[] {
+    const { name, protocol } = this.#port;
+    const matches: RuleMatch[] = [
+      { kind: "comment", text: name.text },
+      // Protocol's values, lower-cased, are RuleProtocol's.
+      { kind: "protocol", protocol: protocol.toLowerCase() as RuleProtocol },
+      { kind: "destination-port", port },
+    ];
+    if (address !== undefined) matches.push({ kind: "destination", address: hostCidr(address) });
+    return matches;
+  }
+}
+
+function nat(chain: ChainName, matches: readonly RuleMatch[], target: RuleTarget): SharedRule {
+  return { table: "nat", rule: { chain, matches, target } };
+}
+
+/** Where pods of the cluster come from. */
+function podMatch(detector: LocalTrafficDetector): RuleMatch | undefined {
+  switch (detector.kind) {
+    case "none":
+      return undefined;
+    case "cidr":
+      return { kind: "source", address: detector.cidr };
+    case "interface":
+      return { kind: "in-interface", name: detector.name };
+    case "interface-prefix":
+      return { kind: "in-interface", name: `${detector.prefix}+` };
+  }
+}

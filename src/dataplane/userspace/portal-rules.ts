@@ -1,0 +1,216 @@
+/**
+ * The portal rules in the kernel, as restore payloads: everything at once, or the difference for some service ports.
+ * Upstream adds one rule with each process; what is left behind is the same. Reference legacy-modes.md §1.2, §1.6.
+ */
+import { type Iptables, IptablesRestoreError, type Presence } from "../../kernel/iptables/iptables.ts";
+import { chainsOf } from "../../kernel/iptables/saved-chains.ts";
+import type { Logger } from "../../logging/logger.ts";
+import type { ServicePortName } from "../../model/service-port-name.ts";
+import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
+import { deltaPayload, fullPayload, type OwnerChange } from "../shared/iptables-rules/payload.ts";
+import { countOf, type InstalledRules, installed, type PortRules } from "../shared/iptables-rules/port-rules.ts";
+import { isAttributable, send } from "../shared/iptables-rules/restore.ts";
+import { applyFull, type DesiredPort } from "../shared/iptables-rules/transactions.ts";
+import { PORTAL_JUMPS, PORTAL_STATIC_PLAN } from "./plan-portal-rules.ts";
+import { digestOf, savedLines } from "./saved-portal-rules.ts";
+
+/** What of the iptables measurements this mode makes. */
+export interface RuleMetrics {
+  /** A restore was refused or failed. */
+  readonly restoreFailures: { inc(): void };
+  /** Rules in the kernel. */
+  setTotal(table: "filter" | "nat", rules: number): void;
+}
+
+export interface PortalRulesOptions {
+  readonly iptables: Iptables;
+  readonly metrics: RuleMetrics;
+  readonly log: Logger;
+}
+
+/** What a service port shall have. */
+export interface WantedRules {
+  readonly name: ServicePortName;
+  readonly rules: PortRules;
+}
+
+interface Owned {
+  wanted: WantedRules | undefined;
+  inKernel: InstalledRules | undefined;
+}
+
+export class PortalRules {
+  readonly #options: PortalRulesOptions;
+  readonly #owners = new Map<string, Owned>();
+  /** Owners whose rules the kernel refused, and why. */
+  #refused: ReadonlyMap<string, string> = new Map();
+  /** Rules in the kernel, kept by difference. */
+  readonly #count = { filter: 0, nat: 0 };
+  /** Whether the kernel holds what is remembered. */
+  #isInForce = false;
+  /** Changes with every write, so that a check knows whether one came between. */
+  #writes = 0;
+  /** How the rules looked when they were first checked after the last write. */
+  #digest: string | undefined;
+
+  constructor(options: PortalRulesOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Makes the chains and the jumps, and empties the chains: rules of an earlier run lead to ports that somebody else may
+   * have by now.
+   */
+  async start(): Promise<void> {
+    await this.#ensureJumps();
+    await this.#empty();
+  }
+
+  /** Sets what an owner shall have; takes effect with the next write. */
+  want(key: string, wanted: WantedRules | undefined): void {
+    const owned = this.#owners.get(key);
+    if (owned !== undefined) owned.wanted = wanted;
+    else if (wanted !== undefined) this.#owners.set(key, { wanted, inKernel: undefined });
+  }
+
+  /**
+   * Writes what is wanted: all of it, or for these owners.
+   *
+   * @returns the owners that the kernel refused, and why. Rejects when nothing could be written.
+   */
+  async write(changed: Iterable<string> | "all"): Promise<ReadonlyMap<string, string>> {
+    this.#writes += 1;
+    this.#digest = undefined;
+    try {
+      const isDone =
+        changed !== "all" && this.#isInForce && this.#refused.size === 0 && (await this.#writeSome(changed));
+      if (!isDone) await this.#writeAll();
+      for (const table of ["filter", "nat"] as const) this.#options.metrics.setTotal(table, this.#count[table]);
+      return this.#refused;
+    } catch (error) {
+      this.#isInForce = false;
+      if (error instanceof IptablesRestoreError) this.#options.metrics.restoreFailures.inc();
+      throw error;
+    } finally {
+      this.#writes += 1;
+    }
+  }
+
+  /** Whether somebody else changed the rules since the last write. */
+  async isIntact(): Promise<Presence> {
+    if (!this.#isInForce) return "unknown";
+    const { iptables } = this.#options;
+    const writes = this.#writes;
+    let filter: string;
+    let nat: string;
+    try {
+      nat = await iptables.save("nat");
+      filter = await iptables.save("filter");
+    } catch (error) {
+      this.#options.log.error("Portal rules could not be checked", error);
+      return "unknown";
+    }
+    if (writes !== this.#writes) return "unknown";
+    const lines = savedLines({ filter, nat });
+    if (lines === undefined) return "absent";
+    if (lines.length !== this.#count.filter + this.#count.nat) return "absent";
+    const digest = digestOf(lines);
+    this.#digest ??= digest;
+    return digest === this.#digest ? "present" : "absent";
+  }
+
+  /** Empties the chains, so that nothing leads to ports that are given up. */
+  async clear(): Promise<void> {
+    for (const owned of this.#owners.values()) this.#note(owned, undefined);
+    this.#owners.clear();
+    await this.#empty();
+  }
+
+  async #writeSome(changed: Iterable<string>): Promise<boolean> {
+    const changes: OwnerChange[] = [];
+    for (const owner of new Set(changed)) {
+      const { wanted, inKernel } = this.#owners.get(owner) ?? {};
+      if (wanted === undefined && inKernel === undefined) continue;
+      changes.push({
+        owner,
+        ...(inKernel !== undefined && { before: inKernel }),
+        ...(wanted !== undefined && { after: wanted.rules }),
+      });
+    }
+    try {
+      await send(this.#options.iptables, deltaPayload(changes));
+    } catch (error) {
+      if (!isAttributable(error)) throw error;
+      this.#options.metrics.restoreFailures.inc();
+      this.#options.log.error("A change of the portal rules was refused, rewriting all of them", error);
+      return false;
+    }
+    for (const { owner, after } of changes) {
+      const owned = this.#owners.get(owner);
+      if (owned === undefined) continue;
+      this.#note(owned, after === undefined ? undefined : installed(after));
+      if (after === undefined) this.#owners.delete(owner);
+    }
+    return true;
+  }
+
+  async #writeAll(): Promise<void> {
+    const { iptables, metrics, log } = this.#options;
+    this.#isInForce = false;
+    await this.#ensureJumps();
+    const ports = new Map<string, DesiredPort>();
+    for (const [owner, { wanted }] of [...this.#owners].sort(byOwner))
+      if (wanted !== undefined) ports.set(owner, wanted);
+    const { failures, installed: now } = await applyFull(iptables, {
+      plan: PORTAL_STATIC_PLAN,
+      ports,
+      unplanned: new Map(),
+      staleChains: [],
+      savedFilter: undefined,
+      filterBefore: new Map(),
+      onRefused: (error) => {
+        metrics.restoreFailures.inc();
+        log.error("Failed to execute iptables-restore", error);
+      },
+    });
+    for (const [owner, owned] of this.#owners) {
+      this.#note(owned, now.get(owner));
+      if (owned.wanted === undefined) this.#owners.delete(owner);
+    }
+    this.#refused = new Map([...failures].map(([owner, { reason }]) => [owner, reason]));
+    this.#isInForce = true;
+  }
+
+  #note(owned: Owned, inKernel: InstalledRules | undefined): void {
+    this.#count.filter += countOf(inKernel?.filterShared ?? "") - countOf(owned.inKernel?.filterShared ?? "");
+    this.#count.nat += countOf(inKernel?.natShared ?? "") - countOf(owned.inKernel?.natShared ?? "");
+    owned.inKernel = inKernel;
+  }
+
+  async #ensureJumps(): Promise<void> {
+    const { iptables } = this.#options;
+    const filter = await iptables.save("filter");
+    const natChains = chainsOf(await iptables.save("nat"));
+    await ensureJumps(iptables, { filter, natChains }, PORTAL_JUMPS);
+  }
+
+  async #empty(): Promise<void> {
+    await send(this.#options.iptables, fullPayload({ plan: PORTAL_STATIC_PLAN, ports: [] }));
+  }
+}
+
+const byOwner = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]) => (a < b ? -1 : a > b ? 1 : 0);
+
+/** Whether rules may ask by which port of a bridge a packet came in; not every kernel has xt_physdev. */
+export async function knowsBridgePorts(iptables: Iptables): Promise<boolean> {
+  const chain = "KUBE-PORTALS-PROBE";
+  const restore = (line: string) => iptables.restore([`*nat\n:${chain} - [0:0]\n${line}\nCOMMIT\n`]);
+  try {
+    await restore(`-A ${chain} -m physdev ! --physdev-is-in -j RETURN`);
+  } catch (error) {
+    if (isAttributable(error)) return false;
+    throw error;
+  }
+  await restore(`-X ${chain}`);
+  return true;
+}

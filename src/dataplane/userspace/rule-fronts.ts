@@ -1,0 +1,224 @@
+/**
+ * Service ports with one socket for each lane, on ports of the proxy's own, and rules that lead every service address there.
+ * Reference legacy-modes.md §1.3 to §1.6. Unlike upstream's, a socket stays as long as its service port does, whatever changes
+ * about the addresses: nobody is cut off, and no UDP flow of a client leads to a port that is gone (trap 9).
+ */
+
+import type { Logger } from "../../logging/logger.ts";
+import type { ServicePortName } from "../../model/service-port-name.ts";
+import { type IpAddress, type IpFamily, unspecifiedAddress } from "../../net/ip.ts";
+import type { Relay, RelayProtocol, Relays } from "../../relay/relay.ts";
+import { spellPlan } from "../shared/iptables-rules/port-rules.ts";
+import { FailureList, type FrontFailures, type Fronts, type FrontsRequest, type WantedFront } from "./fronts.ts";
+import { type HeldPort, HeldPorts } from "./held-ports.ts";
+import { type Lane, lanesOf } from "./lanes.ts";
+import { type LanePorts, type PortalPlanConfig, planPortalRules } from "./plan-portal-rules.ts";
+import type { AllocatedPort, PortAllocator } from "./port-allocator.ts";
+import { PortsExhaustedError } from "./port-allocator.ts";
+import type { PortalRules } from "./portal-rules.ts";
+import type { Portal } from "./portals.ts";
+import type { ServiceRelays } from "./service-relays.ts";
+import { type StaleFlows, UdpPortals } from "./stale-flows.ts";
+
+export interface RuleFrontsOptions {
+  readonly family: IpFamily;
+  readonly plan: PortalPlanConfig;
+  readonly rules: PortalRules;
+  readonly sockets: ServiceRelays;
+  readonly relays: Relays;
+  readonly ports: PortAllocator;
+  readonly staleFlows: StaleFlows;
+  readonly log: Logger;
+}
+
+interface Front {
+  readonly name: ServicePortName;
+  readonly sockets: Map<Lane, AllocatedPort<Relay>>;
+  portals: readonly Portal[];
+}
+
+/** A socket that nothing shall lead to any more. */
+interface Leaving {
+  readonly name: ServicePortName;
+  readonly socket: AllocatedPort<Relay>;
+}
+
+export class RuleFronts implements Fronts {
+  readonly #options: RuleFrontsOptions;
+  readonly #anywhere: IpAddress;
+  readonly #held: HeldPorts;
+  readonly #fronts = new Map<string, Front>();
+  /** Sockets to be closed once no rule leads there, and UDP portals that changed: kept when the rules cannot be written. */
+  #leaving: Leaving[] = [];
+  #udp = new UdpPortals();
+
+  constructor(options: RuleFrontsOptions) {
+    this.#options = options;
+    this.#anywhere = unspecifiedAddress(options.family);
+    this.#held = new HeldPorts(options.relays);
+  }
+
+  async apply(request: FrontsRequest, signal: AbortSignal): Promise<FrontFailures> {
+    const { rules, staleFlows } = this.#options;
+    const failures = new FailureList();
+    for (const [key, wanted] of this.#changesOf(request)) {
+      signal.throwIfAborted();
+      const front = this.#fronts.get(key);
+      if (front !== undefined) this.#udp.lost(front.name, front.portals);
+      if (wanted !== undefined) {
+        const opened = await this.#open(key, wanted, request.hostAddresses, failures);
+        this.#udp.served(opened.name, opened.portals, portsOf(opened));
+      } else if (front !== undefined) {
+        this.#fronts.delete(key);
+        rules.want(key, undefined);
+        for (const socket of front.sockets.values()) this.#leaving.push({ name: front.name, socket });
+      }
+    }
+    const refused = await rules.write(request.isFull ? "all" : request.wanted.keys());
+    for (const [key, reason] of refused) failures.add(key, reason);
+    for (const key of request.wanted.keys()) await this.#releaseUnused(key, request.hostAddresses);
+    await this.#closeLeaving();
+    const udp = this.#udp;
+    this.#udp = new UdpPortals();
+    await staleFlows.delete(udp, request.hostAddresses, signal);
+    return failures.byKey;
+  }
+
+  isIntact() {
+    return this.#options.rules.isIntact();
+  }
+
+  /**
+   * The rules stay meanwhile: with the last rule that translates, the kernel stops to translate connections that are
+   * established. So the ports are held, for nobody else to get the clients.
+   */
+  async stopAccepting(): Promise<void> {
+    const { sockets, plan } = this.#options;
+    await sockets.closeAll();
+    for (const [key, { name, sockets: lanes }] of this.#fronts) {
+      const protocol = name.protocol as RelayProtocol; // it was listened with
+      for (const { opened } of lanes.values()) {
+        await this.#held.hold(key, { protocol, address: plan.listenAddress, port: opened.port }).catch(() => {});
+      }
+    }
+  }
+
+  async close(): Promise<void> {
+    const { rules, log } = this.#options;
+    try {
+      await rules.clear();
+    } catch (error) {
+      log.error("Portal rules could not be taken back: they lead to ports that others may use", error);
+    }
+    this.#fronts.clear();
+    await this.#held.close();
+  }
+
+  *#changesOf({ isFull, wanted }: FrontsRequest): Iterable<readonly [string, WantedFront | undefined]> {
+    yield* wanted;
+    if (!isFull) return;
+    for (const key of [...this.#fronts.keys()]) if (!wanted.has(key)) yield [key, undefined];
+  }
+
+  /** Opens what is missing and says which rules shall be there; what cannot be opened gets no rules. */
+  async #open(
+    key: string,
+    { port, portals }: WantedFront,
+    hostAddresses: ReadonlySet<IpAddress>,
+    failures: FailureList,
+  ): Promise<Front> {
+    const { rules, plan } = this.#options;
+    const front = this.#fronts.get(key) ?? { name: port.name, sockets: new Map(), portals: [] };
+    this.#fronts.set(key, front);
+    await this.#openLanes(front, lanesOf(portals), failures);
+    const usable: Portal[] = [];
+    for (const portal of portals) {
+      if (await this.#hold(key, port.name, portal, hostAddresses, failures)) usable.push(portal);
+    }
+    front.portals = usable;
+    try {
+      const planned = planPortalRules(port, usable, portsOf(front), plan);
+      rules.want(key, { name: port.name, rules: spellPlan(planned) });
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      rules.want(key, undefined);
+      failures.add(key, error.message);
+    }
+    return front;
+  }
+
+  async #openLanes(front: Front, lanes: ReadonlySet<Lane>, failures: FailureList): Promise<void> {
+    for (const lane of lanes) {
+      if (front.sockets.has(lane)) continue;
+      const socket = await this.#listen(front.name, lane, failures);
+      if (socket !== undefined) front.sockets.set(lane, socket);
+    }
+    for (const [lane, socket] of front.sockets) {
+      if (lanes.has(lane)) continue;
+      front.sockets.delete(lane);
+      this.#leaving.push({ name: front.name, socket });
+    }
+  }
+
+  async #listen(name: ServicePortName, lane: Lane, failures: FailureList): Promise<AllocatedPort<Relay> | undefined> {
+    const { ports, sockets, plan } = this.#options;
+    try {
+      return await ports.open((port) =>
+        sockets.listen({ name, address: plan.listenAddress, port, sources: [], laneOf: () => lane }),
+      );
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      const what = error instanceof PortsExhaustedError ? "failed to allocate proxy port" : "failed to start proxy";
+      failures.add(name.key, `${what} for service "${name.text}": ${reason}`);
+      return undefined;
+    }
+  }
+
+  async #hold(
+    key: string,
+    name: ServicePortName,
+    portal: Portal,
+    hostAddresses: ReadonlySet<IpAddress>,
+    failures: FailureList,
+  ): Promise<boolean> {
+    const port = this.#heldPortOf(name, portal, hostAddresses);
+    if (port === undefined) return true;
+    try {
+      await this.#held.hold(key, port);
+      return true;
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      failures.add(key, `can't open node port for ${portal.frontend}: ${reason}`);
+      return false;
+    }
+  }
+
+  /** Ports of addresses of others need not be held. */
+  #heldPortOf(name: ServicePortName, portal: Portal, hostAddresses: ReadonlySet<IpAddress>): HeldPort | undefined {
+    const { kind, port } = portal;
+    const address = portal.address ?? this.#anywhere;
+    if (kind !== "node-port" && !hostAddresses.has(address)) return undefined;
+    return { protocol: name.protocol as RelayProtocol, address, port }; // others are not wanted: see backend.ts
+  }
+
+  async #releaseUnused(key: string, hostAddresses: ReadonlySet<IpAddress>): Promise<void> {
+    const front = this.#fronts.get(key);
+    const kept = front?.portals.flatMap((portal) => this.#heldPortOf(front.name, portal, hostAddresses) ?? []) ?? [];
+    await this.#held.keepOnly(key, kept);
+  }
+
+  async #closeLeaving(): Promise<void> {
+    const { sockets, ports } = this.#options;
+    const leaving = this.#leaving;
+    this.#leaving = [];
+    for (const { name, socket } of leaving) {
+      await sockets.close(name, socket.opened);
+      if (!this.#fronts.has(name.key)) await this.#held.keepOnly(name.key, []);
+      ports.release(socket.port);
+    }
+  }
+}
+
+function portsOf({ sockets }: Front): LanePorts {
+  return Object.fromEntries(Array.from(sockets, ([lane, { opened }]) => [lane, opened.port]));
+}

@@ -1,0 +1,87 @@
+/**
+ * UDP flows that connection tracking leads astray: to a proxy port of an earlier run, to a service that is gone, or past the
+ * proxy because they are older than the service. Reference legacy-modes.md §1.6, §5 trap 9.
+ */
+
+import type { ConntrackTable } from "../../kernel/conntrack/conntrack.ts";
+import type { Logger } from "../../logging/logger.ts";
+import type { ServicePortName } from "../../model/service-port-name.ts";
+import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
+import type { UdpFlow } from "../../net/udp-flow.ts";
+import { isServed, lanesOf } from "./lanes.ts";
+import type { LanePorts } from "./plan-portal-rules.ts";
+import type { Portal } from "./portals.ts";
+
+/** Where UDP clients ask, and which proxy port serves them now. */
+export class UdpPortals {
+  /** By `ip:port`, or `*:port` for a node port; none: nobody serves any more. */
+  readonly #proxyPorts = new Map<string, readonly number[]>();
+
+  get isEmpty(): boolean {
+    return this.#proxyPorts.size === 0;
+  }
+
+  /** Notes what a service port had, until {@link UdpPortals.served} says more. */
+  lost({ protocol }: ServicePortName, portals: readonly Portal[]): void {
+    if (protocol !== "UDP") return;
+    for (const portal of portals) {
+      const text = textOf(portal);
+      if (!this.#proxyPorts.has(text)) this.#proxyPorts.set(text, []);
+    }
+  }
+
+  served({ protocol }: ServicePortName, portals: readonly Portal[], proxyPorts: LanePorts): void {
+    if (protocol !== "UDP") return;
+    for (const portal of portals) {
+      const lanes = [...lanesOf([portal])].filter((lane) => isServed(portal, lane));
+      this.#proxyPorts.set(
+        textOf(portal),
+        lanes.flatMap((lane) => proxyPorts[lane] ?? []),
+      );
+    }
+  }
+
+  /** Whether the flow goes to one of the portals and does not reach who serves it. */
+  isStale(flow: UdpFlow, hostAddresses: ReadonlySet<IpAddress>): boolean {
+    const { destinationIP, destinationPort, replySourceIP, replySourcePort } = flow;
+    const exact = joinHostPort(destinationIP, destinationPort);
+    const any = `*:${destinationPort}`;
+    const text = this.#proxyPorts.has(exact) ? exact : hostAddresses.has(destinationIP) ? any : undefined;
+    const proxyPorts = text === undefined ? undefined : this.#proxyPorts.get(text);
+    if (proxyPorts === undefined) return false;
+    if (proxyPorts.length > 0) return !proxyPorts.includes(replySourcePort);
+    return replySourcePort !== destinationPort || replySourceIP !== destinationIP;
+  }
+}
+
+function textOf({ address, port }: Portal): string {
+  return address === undefined ? `*:${port}` : joinHostPort(address, port);
+}
+
+/** Deletes flows of portals that changed. */
+export interface StaleFlows {
+  /** Never rejects: a flow that stays delays one client until it times out. */
+  delete(portals: UdpPortals, hostAddresses: ReadonlySet<IpAddress>, signal: AbortSignal): Promise<void>;
+}
+
+/** @param conntrack asked only when UDP portals changed. */
+export function staleFlowsOf(conntrack: ConntrackTable, family: IpFamily, log: Logger): StaleFlows {
+  return {
+    async delete(portals, hostAddresses, signal) {
+      if (portals.isEmpty) return;
+      try {
+        const stale: UdpFlow[] = [];
+        await conntrack.forEachUdpFlow(family, (flow) => {
+          if (portals.isStale(flow, hostAddresses)) stale.push(flow);
+        });
+        for (const flow of stale) {
+          if (signal.aborted) return;
+          await conntrack.deleteUdpFlow(family, flow);
+        }
+        if (stale.length > 0) log.v(2, "Deleted stale UDP flows", { deleted: stale.length });
+      } catch (error) {
+        log.error("Stale UDP flows may be left: connection tracking refused", error);
+      }
+    },
+  };
+}

@@ -1,0 +1,221 @@
+/** A userspace backend over sockets, rules and connection tracking in memory, and a cluster that tests change. */
+
+import { memoryConntrack } from "../../../../testkit/fakes/conntrack/memory-conntrack.ts";
+import { MemoryIptables } from "../../../../testkit/fakes/iptables/memory-iptables.ts";
+import { MemoryRelays } from "../../../../testkit/fakes/relay/memory-relays.ts";
+import { testYielder } from "../../../async/testing/test-yielder.ts";
+import { type Logger, silentLogger } from "../../../logging/logger.ts";
+import type { Endpoint } from "../../../model/endpoint.ts";
+import { nodePortAddresses } from "../../../model/node-port-addresses.ts";
+import { OwnedServices } from "../../../model/owned-services.ts";
+import type { ServicePort } from "../../../model/service-port.ts";
+import { servicePortName } from "../../../model/service-port-name.ts";
+import { ip, makeEndpoint, makeServicePort } from "../../../model/testing/records.ts";
+import type { Cidr, IpAddress } from "../../../net/ip.ts";
+import { parsePortRange } from "../../../net/port-range.ts";
+import type { SyncOutcome } from "../../../sync/backend.ts";
+import { FakeClock } from "../../../sync/testing/fake-clock.ts";
+import type { AddressAssigner } from "../address-assigner.ts";
+import { UserspaceBackend } from "../backend.ts";
+import { Balancer } from "../balancer.ts";
+import { observeClients } from "../client-observer.ts";
+import { DirectFronts } from "../direct-fronts.ts";
+import type { Fronts } from "../fronts.ts";
+import { PortAllocator } from "../port-allocator.ts";
+import { PortalRules } from "../portal-rules.ts";
+import { RuleFronts } from "../rule-fronts.ts";
+import { ServiceRelays } from "../service-relays.ts";
+import { staleFlowsOf } from "../stale-flows.ts";
+
+export interface RigOptions {
+  readonly rules?: "iptables" | "none";
+  readonly portRange?: string;
+  readonly nodePortAddresses?: readonly string[];
+  readonly listenAddress?: string;
+  readonly assigner?: AddressAssigner;
+  readonly iptables?: MemoryIptables;
+}
+
+const PODS = { kind: "cidr", cidr: "10.1.0.0/16" as Cidr } as const;
+export const HOST = ["127.0.0.1", "192.168.1.5"];
+
+export class BackendRig {
+  readonly relays = new MemoryRelays();
+  readonly iptables: MemoryIptables;
+  readonly conntrack = memoryConntrack();
+  readonly clock = new FakeClock();
+  readonly balancer: Balancer;
+  readonly sockets: ServiceRelays;
+  readonly rules: PortalRules;
+  readonly fronts: Fronts;
+  readonly backend: UserspaceBackend;
+  /** As declared; the backend gets what each owns of it. */
+  readonly services = new Map<string, ServicePort>();
+  readonly #owned = new OwnedServices();
+  readonly endpoints = new Map<string, readonly Endpoint[]>();
+  readonly errors: string[] = [];
+  readonly counts: Record<string, number> = {};
+  readonly totals = { filter: 0, nat: 0 };
+  hostAddresses: readonly string[] = HOST;
+  /** Called by the test when the host's addresses changed. */
+  tellHostChanged: () => void = () => {};
+  readonly #changed = new Set<string>();
+  #isFirst = true;
+
+  constructor(options: RigOptions = {}) {
+    this.iptables = options.iptables ?? new MemoryIptables("IPv4");
+    const log: Logger = {
+      ...silentLogger,
+      error: (message, error) => void this.errors.push(`${message}: ${error instanceof Error ? error.message : ""}`),
+    };
+    this.balancer = new Balancer({ random: () => 0, nowMs: () => this.clock.monotonicMs() });
+    const { balancer, relays } = this;
+    const count = (name: string) => (protocol: string) => {
+      this.counts[`${name} ${protocol}`] = (this.counts[`${name} ${protocol}`] ?? 0) + 1;
+    };
+    const metrics = {
+      opened: count("opened"),
+      closed: count("closed"),
+      bytes: count("bytes"),
+      dialFailed: count("dialFailed"),
+      refused: count("refused"),
+    };
+    const monotonicMs = () => this.clock.monotonicMs();
+    this.sockets = new ServiceRelays({
+      relays,
+      balancer,
+      udpIdleTimeoutMs: 250,
+      observe: (name) => observeClients(name, { metrics, monotonicMs, log }),
+    });
+    this.rules = new PortalRules({
+      iptables: this.iptables,
+      metrics: {
+        restoreFailures: { inc: () => count("restoreFailure")("-") },
+        setTotal: (table, rules) => {
+          this.totals[table] = rules;
+        },
+      },
+      log,
+    });
+    this.fronts = this.#fronts(options, log);
+    this.backend = new UserspaceBackend({
+      family: "IPv4",
+      nodeName: "node-a",
+      balancer,
+      sockets: this.sockets,
+      fronts: this.fronts,
+      nodePortAddresses: nodePortAddresses("IPv4", options.nodePortAddresses ?? []),
+      hostAddresses: async () => this.hostAddresses.map(ip),
+      watchHostAddresses: (onChange, signal) => {
+        this.tellHostChanged = onChange;
+        return new Promise((resolve) => signal.addEventListener("abort", () => resolve()));
+      },
+      checkIntervalMs: 30_000,
+      drainTimeoutMs: 10_000,
+      yielder: testYielder,
+      clock: this.clock,
+      log,
+    });
+  }
+
+  #fronts(options: RigOptions, log: Logger): Fronts {
+    const { sockets, relays, rules, conntrack } = this;
+    if (options.rules === "none") {
+      const { assigner } = options;
+      return new DirectFronts({
+        family: "IPv4",
+        sockets,
+        detector: PODS,
+        log,
+        ...(assigner !== undefined && { assigner }),
+      });
+    }
+    const range = parsePortRange(options.portRange ?? "");
+    if (!range.ok) throw new RangeError(range.error);
+    return new RuleFronts({
+      family: "IPv4",
+      plan: {
+        listenAddress: ip(options.listenAddress ?? "0.0.0.0"),
+        hostAddress: ip("192.168.1.5"),
+        knowsBridgePorts: true,
+        detector: PODS,
+      },
+      rules,
+      sockets,
+      relays,
+      ports: new PortAllocator({ range: range.range, random: () => 0, onPortFree: () => this.backend.retry() }),
+      staleFlows: staleFlowsOf(conntrack, "IPv4", log),
+      log,
+    });
+  }
+
+  /** Adds or changes `ns1/NAME:p`, with one endpoint unless told otherwise. @returns its key. */
+  set(name: string, port: Partial<ServicePort> = {}, endpoints: readonly (string | Endpoint)[] = ["10.0.0.1"]): string {
+    const protocol = port.protocol ?? "TCP";
+    const portName = servicePortName("ns1", name, "p", protocol);
+    this.services.set(portName.key, makeServicePort({ ...port, name: portName }));
+    this.endpoints.set(
+      portName.key,
+      endpoints.map((one) => (typeof one === "string" ? makeEndpoint(one, 8080) : one)),
+    );
+    this.#changed.add(portName.key);
+    return portName.key;
+  }
+
+  remove(key: string): void {
+    this.services.delete(key);
+    this.endpoints.delete(key);
+    this.#changed.add(key);
+  }
+
+  async sync(options: { readonly full?: boolean } = {}): Promise<SyncOutcome> {
+    const declared = new Set([...this.services.keys(), ...this.#owned.services.keys()]);
+    const owned = this.#owned.update(declared, this.services);
+    for (const key of owned.changedPorts) this.#changed.add(key);
+    const changedPorts = new Set(this.#changed);
+    const outcome = await this.backend.sync(
+      {
+        isFullSync: options.full ?? this.#isFirst,
+        services: this.#owned.services,
+        endpoints: this.endpoints,
+        endpointCount: this.endpoints.size,
+        changedPorts,
+        zone: undefined,
+        serviceCIDRs: [],
+      },
+      new AbortController().signal,
+    );
+    this.#isFirst = false;
+    this.#changed.clear();
+    return outcome;
+  }
+
+  /** The sockets as text: `listening TCP 0.0.0.0:40001`. */
+  get openSockets(): string[] {
+    return this.relays.sockets
+      .map(({ use, protocol, address, port }) => `${use} ${protocol} ${address}:${port}`)
+      .sort();
+  }
+
+  /** The rules of the portal chains, without comments and match words, sorted. */
+  get portalRules(): string[] {
+    const lines = `${this.iptables.dump("filter")}${this.iptables.dump("nat")}`.split("\n");
+    return lines
+      .filter((line) => /^-A KUBE-/.test(line))
+      .map((line) => line.slice(3).replace(/ -m comment --comment (?:"[^"]*"|\S+)| -m (?:tcp|udp)(?= )/g, ""))
+      .sort();
+  }
+
+  /** The endpoint that a new client gets at a local socket. */
+  connect(protocol: "TCP" | "UDP", address: string, port: number, client = "172.16.9.9"): string | undefined {
+    const relay = this.relays.relayAt(protocol, ip(address), port);
+    return relay?.connect({ address: ip(client), port: 1234 })?.address;
+  }
+}
+
+/** The proxy port that the rules lead an address to. */
+export function proxyPortOf(rig: BackendRig, address: IpAddress | string, port: number): number | undefined {
+  const wanted = `KUBE-PORTALS-CONTAINER -d ${address}/32 -p `;
+  const line = rig.portalRules.find((rule) => rule.startsWith(wanted) && rule.includes(` --dport ${port} `));
+  return line === undefined ? undefined : Number(/--to-ports (\d+)/.exec(line)?.[1]);
+}

@@ -1,0 +1,304 @@
+/**
+ * The match extensions of iptables rules: which options each takes, what they mean, and how iptables-save prints them.
+ * One table; an extension that is not in it is refused. Spelling as iptables 1.8.9 does. Pure.
+ */
+import type { IpAddress, IpFamily } from "../../../net/ip.ts";
+import {
+  ADDRESS_TYPES,
+  type AddressTypes,
+  CONNTRACK_STATES,
+  type KernelMatch,
+  type MatchKind,
+  type MatchTypes,
+  type PortRange,
+  type PortsMatch,
+  STATES,
+} from "./kernel-rule.ts";
+import {
+  type GivenOptions,
+  hex,
+  parseAddress,
+  parseMark,
+  parseNames,
+  parseNumber,
+  type RuleContext,
+} from "./rule-options.ts";
+import { quoteWord } from "./rule-words.ts";
+
+/** How one match is written. */
+export interface MatchSyntax<M> {
+  /** Number of values by option; two come as one text with a blank between them. */
+  readonly options: Readonly<Record<string, 0 | 1 | 2>>;
+  /** Options that may stand behind a `!`. @default none */
+  readonly invertible?: readonly string[];
+  /** Other spellings of options. */
+  readonly aliases?: Readonly<Record<string, string>>;
+  /** Throws RuleSyntaxError. */
+  build(given: GivenOptions, context: RuleContext): M;
+  /** What follows `-m name`, each word with a blank before it. */
+  print(match: M): string;
+}
+
+/** xt_comment keeps 255 bytes; the tools cut off the rest without a word. */
+const COMMENT_BYTES = 255;
+/** xt_recent: list names have at most 200 bytes in the structure, the last of them zero. */
+const RECENT_NAME_LENGTH = 199;
+const NFACCT_NAME_LENGTH = 31;
+const SET_NAME_LENGTH = 31;
+const HALF_SCALE = 2 ** 31;
+
+const ALL_ONES: Readonly<Record<IpFamily, string>> = {
+  IPv4: "255.255.255.255",
+  IPv6: "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+};
+
+function not(negated: boolean): string {
+  return negated ? " !" : "";
+}
+
+/** The registered syntax of every match. */
+export const MATCHES: { readonly [K in MatchKind]: MatchSyntax<KernelMatch<K>> } = {
+  comment: {
+    options: { "--comment": 1 },
+    build: (given) => ({ kind: "comment", text: truncated(given.require("--comment").value) }),
+    print: ({ text }) => ` --comment ${quoteWord(text)}`,
+  },
+  conntrack: {
+    options: { "--ctstate": 1 },
+    invertible: ["--ctstate"],
+    build: (given) => {
+      const { value, negated } = given.require("--ctstate");
+      return { kind: "conntrack", states: parseNames("connection state", value, CONNTRACK_STATES), negated };
+    },
+    print: ({ states, negated }) => `${not(negated)} --ctstate ${states.join(",")}`,
+  },
+  state: {
+    options: { "--state": 1 },
+    invertible: ["--state"],
+    build: (given) => {
+      const { value, negated } = given.require("--state");
+      return { kind: "state", states: parseNames("connection state", value, STATES), negated };
+    },
+    print: ({ states, negated }) => `${not(negated)} --state ${states.join(",")}`,
+  },
+  addrtype: {
+    options: { "--src-type": 1, "--dst-type": 1 },
+    invertible: ["--src-type", "--dst-type"],
+    build: (given) => {
+      const source = addressTypes(given, "--src-type");
+      const destination = addressTypes(given, "--dst-type");
+      if (source === undefined && destination === undefined) throw given.error("give --src-type or --dst-type");
+      return { kind: "addrtype", source, destination };
+    },
+    print: ({ source, destination }) => printTypes("--src-type", source) + printTypes("--dst-type", destination),
+  },
+  mark: {
+    options: { "--mark": 1 },
+    invertible: ["--mark"],
+    build: (given) => {
+      const { value: text, negated } = given.require("--mark");
+      const { value, mask } = parseMark(text);
+      return { kind: "mark", value, mask, negated };
+    },
+    print: ({ value, mask, negated }) =>
+      `${not(negated)} --mark ${hex(value)}${mask === 0xffffffff ? "" : `/${hex(mask)}`}`,
+  },
+  statistic: {
+    options: { "--mode": 1, "--probability": 1 },
+    invertible: ["--probability"],
+    build: (given) => {
+      if (given.require("--mode").value !== "random") throw given.error("only --mode random is understood");
+      const { value, negated } = given.require("--probability");
+      const probability = /^[0-9.]+$/.test(value) ? Number(value) : Number.NaN;
+      if (!(probability <= 1)) throw given.error(`probability ${JSON.stringify(value)} is not between 0 and 1`);
+      return { kind: "statistic", probability: Math.round(probability * HALF_SCALE), negated };
+    },
+    print: ({ probability, negated }) => ` --mode random${not(negated)} --probability ${probabilityText(probability)}`,
+  },
+  recent: {
+    options: {
+      "--set": 0,
+      "--rcheck": 0,
+      "--update": 0,
+      "--remove": 0,
+      "--seconds": 1,
+      "--reap": 0,
+      "--hitcount": 1,
+      "--name": 1,
+      "--mask": 1,
+      "--rsource": 0,
+      "--rdest": 0,
+    },
+    invertible: ["--set", "--rcheck", "--update", "--remove"],
+    build: buildRecent,
+    print: (match) =>
+      `${not(match.negated)} --${match.action}` +
+      (match.seconds === undefined ? "" : ` --seconds ${match.seconds}`) +
+      (match.reap ? " --reap" : "") +
+      (match.hitCount === undefined ? "" : ` --hitcount ${match.hitCount}`) +
+      ` --name ${match.list} --mask ${match.mask} --r${match.side === "source" ? "source" : "dest"}`,
+  },
+  nfacct: {
+    options: { "--nfacct-name": 1 },
+    build: (given) => {
+      const counter = given.require("--nfacct-name").value;
+      if (counter === "" || counter.length > NFACCT_NAME_LENGTH) {
+        throw given.error(`counter name ${JSON.stringify(counter)} must have 1 to ${NFACCT_NAME_LENGTH} characters`);
+      }
+      return { kind: "nfacct", counter };
+    },
+    // Two blanks: iptables 1.8.9 prints them so.
+    print: ({ counter }) => ` --nfacct-name  ${quoteWord(counter)}`,
+  },
+  set: {
+    options: { "--match-set": 2 },
+    invertible: ["--match-set"],
+    build: buildSet,
+    print: ({ name, directions, negated }) => `${not(negated)} --match-set ${name} ${directions.join(",")}`,
+  },
+  physdev: {
+    options: { "--physdev-is-in": 0 },
+    invertible: ["--physdev-is-in"],
+    build: (given) => ({ kind: "physdev", isIn: !given.require("--physdev-is-in").negated }),
+    print: ({ isIn }) => `${not(!isIn)} --physdev-is-in`,
+  },
+  ipvs: {
+    options: { "--vproto": 1, "--vaddr": 1, "--vport": 1 },
+    build: buildIpvs,
+    print: ({ protocolNumber, address, port }) =>
+      (protocolNumber === undefined ? "" : ` --vproto ${protocolNumber}`) +
+      (address === undefined ? "" : ` --vaddr ${address}`) +
+      (port === undefined ? "" : ` --vport ${port}`),
+  },
+  tcp: ports("tcp"),
+  udp: ports("udp"),
+  sctp: ports("sctp"),
+};
+
+export function isMatchName(name: string): name is MatchKind {
+  return Object.hasOwn(MATCHES, name);
+}
+
+/** `-m name` and its options, as iptables-save prints them. Pure. */
+export function printMatch<K extends MatchKind>(match: KernelMatch<K>): string {
+  return `-m ${match.kind}${MATCHES[match.kind].print(match)}`;
+}
+
+function truncated(text: string): string {
+  if (text.length <= COMMENT_BYTES / 4) return text;
+  const bytes = Buffer.from(text, "utf8");
+  return bytes.length <= COMMENT_BYTES ? text : bytes.subarray(0, COMMENT_BYTES).toString("utf8");
+}
+
+function addressTypes(given: GivenOptions, option: string): AddressTypes | undefined {
+  const found = given.get(option);
+  if (found === undefined) return undefined;
+  return { types: parseNames("address type", found.value, ADDRESS_TYPES), negated: found.negated };
+}
+
+function printTypes(option: string, types: AddressTypes | undefined): string {
+  return types === undefined ? "" : `${not(types.negated)} ${option} ${types.types.join(",")}`;
+}
+
+/** Eleven decimals of `value / 2³¹`, ties to even, as C prints them. Pure. */
+function probabilityText(value: number): string {
+  const scaled = BigInt(value) * 10n ** 11n;
+  const half = 1n << 30n;
+  const rest = scaled & ((1n << 31n) - 1n);
+  let digits = scaled >> 31n;
+  if (rest > half || (rest === half && (digits & 1n) === 1n)) digits += 1n;
+  const text = digits.toString().padStart(12, "0");
+  return `${text.slice(0, -11)}.${text.slice(-11)}`;
+}
+
+function buildRecent(given: GivenOptions, { family }: RuleContext): MatchTypes["recent"] {
+  const action = given.exactlyOne(["--set", "--rcheck", "--update", "--remove"]);
+  const seconds = given.get("--seconds");
+  const hitCount = given.get("--hitcount");
+  const isCheck = action === "--rcheck" || action === "--update";
+  if ((seconds !== undefined || hitCount !== undefined) && !isCheck) {
+    throw given.error("--seconds and --hitcount go with --rcheck or --update only");
+  }
+  if (given.has("--reap") && seconds === undefined) throw given.error('option "--reap" also requires "--seconds"');
+  const list = given.get("--name")?.value ?? "DEFAULT";
+  if (list === "" || list.length > RECENT_NAME_LENGTH || list.includes("/")) {
+    throw given.error(`list name ${JSON.stringify(list)} is not valid`);
+  }
+  const mask: IpAddress = parseAddress(given.get("--mask")?.value ?? ALL_ONES[family], family);
+  const hasDefaultMask = family === "IPv4" ? !given.has("--mask") : mask === ALL_ONES.IPv6;
+  return {
+    kind: "recent",
+    action: RECENT_ACTIONS[action],
+    negated: given.require(action).negated,
+    list,
+    seconds: seconds && parseNumber("seconds", seconds.value, 0x7fffffff),
+    hitCount: hitCount && parseNumber("hit count", hitCount.value, 255),
+    reap: given.has("--reap"),
+    mask,
+    hasDefaultMask,
+    side: given.has("--rdest") ? "destination" : "source",
+  };
+}
+
+const RECENT_ACTIONS = { "--set": "set", "--rcheck": "rcheck", "--update": "update", "--remove": "remove" } as const;
+
+const SET_FLAGS = /^(?:src|dst)(?:,(?:src|dst)){0,5}$/;
+
+function buildSet(given: GivenOptions): MatchTypes["set"] {
+  const { value, negated } = given.require("--match-set");
+  const [name = "", flags = ""] = value.split(" ");
+  if (name === "" || name.length > SET_NAME_LENGTH) {
+    throw given.error(`set name ${JSON.stringify(name)} must have 1 to ${SET_NAME_LENGTH} characters`);
+  }
+  if (!SET_FLAGS.test(flags)) throw given.error(`directions ${JSON.stringify(flags)} are not src and dst`);
+  return { kind: "set", name, directions: flags.split(",") as ("src" | "dst")[], negated }; // matched above
+}
+
+const PROTOCOL_NUMBERS: Readonly<Record<string, number>> = { tcp: 6, udp: 17, sctp: 132 };
+
+function buildIpvs(given: GivenOptions, { family }: RuleContext): MatchTypes["ipvs"] {
+  const protocol = given.get("--vproto")?.value.toLowerCase();
+  const address = given.get("--vaddr")?.value;
+  const port = given.get("--vport")?.value;
+  if (protocol === undefined && address === undefined && port === undefined) {
+    throw given.error("only --vproto, --vaddr and --vport are understood");
+  }
+  return {
+    kind: "ipvs",
+    protocolNumber:
+      protocol === undefined ? undefined : (PROTOCOL_NUMBERS[protocol] ?? parseNumber("protocol", protocol, 255)),
+    address: address === undefined ? undefined : parseAddress(address, family),
+    port: port === undefined ? undefined : parseNumber("port", port, 65535),
+  };
+}
+
+function ports<K extends "tcp" | "udp" | "sctp">(protocol: K): MatchSyntax<PortsMatch<K>> {
+  return {
+    options: { "--sport": 1, "--dport": 1 },
+    invertible: ["--sport", "--dport"],
+    aliases: { "--source-port": "--sport", "--destination-port": "--dport" },
+    build: (given, context) => {
+      if (context.protocol !== protocol) throw given.error(`needs -p ${protocol}`);
+      return { kind: protocol, source: portRange(given, "--sport"), destination: portRange(given, "--dport") };
+    },
+    print: ({ source, destination }) => printPorts("--sport", source) + printPorts("--dport", destination),
+  };
+}
+
+/** `80`, `80:90`, `:90` or `80:`; undefined also for all ports, which the kernel does not tell from no match. */
+function portRange(given: GivenOptions, option: string): PortRange | undefined {
+  const found = given.get(option);
+  if (found === undefined) return undefined;
+  const [first = "", last, ...rest] = found.value.split(":");
+  if (rest.length > 0) throw given.error(`port range ${JSON.stringify(found.value)} is not valid`);
+  const from = first === "" && last !== undefined ? 0 : parseNumber("port", first, 65535);
+  const to = last === undefined ? from : last === "" ? 65535 : parseNumber("port", last, 65535);
+  if (from > to) throw given.error(`port range ${JSON.stringify(found.value)} is empty`);
+  return from === 0 && to === 65535 && !found.negated ? undefined : { from, to, negated: found.negated };
+}
+
+function printPorts(option: string, range: PortRange | undefined): string {
+  if (range === undefined) return "";
+  const text = range.from === range.to ? `${range.from}` : `${range.from}:${range.to}`;
+  return `${not(range.negated)} ${option} ${text}`;
+}

@@ -1,0 +1,124 @@
+/** The options that a rule gives to one match or target, and the values that they may have. Pure. */
+import {
+  type Cidr,
+  familyOf,
+  hostCidr,
+  type IpAddress,
+  type IpFamily,
+  parseCidr,
+  parseIpAddress,
+} from "../../../net/ip.ts";
+import { RuleSyntaxError } from "./rule-words.ts";
+
+/** What else about the rule an extension may depend on. */
+export interface RuleContext {
+  readonly family: IpFamily;
+  /** The protocol that `-p` demands; undefined when there is none or it is negated. */
+  readonly protocol: string | undefined;
+}
+
+/** One option with its value; `""` for options that take none. */
+export interface Given {
+  readonly value: string;
+  readonly negated: boolean;
+}
+
+/** Options of one extension as they stand in the rule, by their main spelling. */
+export class GivenOptions {
+  readonly #extension: string;
+  readonly #given = new Map<string, Given>();
+
+  /** @param extension name for errors. */
+  constructor(extension: string) {
+    this.#extension = extension;
+  }
+
+  add(option: string, given: Given): void {
+    if (this.#given.has(option)) throw this.error(`option "${option}" can only be used once`);
+    this.#given.set(option, given);
+  }
+
+  get(option: string): Given | undefined {
+    return this.#given.get(option);
+  }
+
+  has(option: string): boolean {
+    return this.#given.has(option);
+  }
+
+  /** Throws when the option is missing. */
+  require(option: string): Given {
+    const given = this.#given.get(option);
+    if (given === undefined) throw this.error(`option "${option}" must be specified`);
+    return given;
+  }
+
+  /** The one option of several that is given. Throws when there is not exactly one. */
+  exactlyOne<O extends string>(options: readonly O[]): O {
+    const found = options.filter((option) => this.#given.has(option));
+    const [only] = found;
+    if (only === undefined || found.length > 1) throw this.error(`exactly one of ${options.join(", ")} must be given`);
+    return only;
+  }
+
+  error(problem: string): RuleSyntaxError {
+    return new RuleSyntaxError("bad_value", `${this.#extension}: ${problem}`);
+  }
+}
+
+function badValue(what: string, text: string): RuleSyntaxError {
+  return new RuleSyntaxError("bad_value", `${what} ${JSON.stringify(text)} is not valid`);
+}
+
+/** A whole number in decimal or `0x` hexadecimal. */
+export function parseNumber(what: string, text: string, max: number): number {
+  const value = /^(?:0|[1-9][0-9]*|0x[0-9a-fA-F]+)$/.test(text) ? Number(text) : Number.NaN;
+  if (!(value <= max)) throw badValue(what, text);
+  return value;
+}
+
+/** `value` or `value/mask`; the mask is all ones when left out. */
+export function parseMark(text: string): { readonly value: number; readonly mask: number; readonly hasMask: boolean } {
+  const [value = "", mask, ...rest] = text.split("/");
+  if (rest.length > 0) throw badValue("mark", text);
+  return {
+    value: parseNumber("mark", value, 0xffffffff),
+    mask: mask === undefined ? 0xffffffff : parseNumber("mark mask", mask, 0xffffffff),
+    hasMask: mask !== undefined,
+  };
+}
+
+/** Lower-case hex without padding, as the tools print marks. */
+export function hex(value: number): string {
+  return `0x${(value >>> 0).toString(16)}`;
+}
+
+// Octets with leading zeroes are octal to the tools and decimal to Kubernetes: refused, whoever means what.
+const AMBIGUOUS_OCTET = /(?:^|\.)0[0-9]/;
+
+/** An address of the family. */
+export function parseAddress(text: string, family: IpFamily): IpAddress {
+  const address = AMBIGUOUS_OCTET.test(text) ? undefined : parseIpAddress(text);
+  if (address === undefined || familyOf(address) !== family) {
+    throw new RuleSyntaxError("bad_value", `host/network ${JSON.stringify(text)} is not an ${family} address`);
+  }
+  return address;
+}
+
+/** An address or prefix of the family; host bits are cleared. */
+export function parseNetwork(text: string, family: IpFamily): Cidr {
+  const slash = text.indexOf("/");
+  if (slash < 0) return hostCidr(parseAddress(text, family));
+  const cidr = parseCidr(`${parseAddress(text.slice(0, slash), family)}${text.slice(slash)}`);
+  if (cidr === undefined)
+    throw new RuleSyntaxError("bad_value", `prefix length of ${JSON.stringify(text)} is not valid`);
+  return cidr;
+}
+
+/** Comma-separated names from a list, in any letter case; given back in the list's order. */
+export function parseNames<T extends string>(what: string, text: string, known: readonly T[]): readonly T[] {
+  const given = new Set(text.toUpperCase().split(","));
+  const found = known.filter((name) => given.has(name));
+  if (found.length !== given.size) throw badValue(what, text);
+  return found;
+}

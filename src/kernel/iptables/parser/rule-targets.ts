@@ -1,0 +1,173 @@
+/**
+ * The targets of iptables rules: options, meaning, how iptables-save prints them, and where the kernel allows them.
+ * One table; any other word after `-j` is the name of a chain. Spelling as iptables 1.8.9 does. Pure.
+ */
+import { type IpFamily, joinHostPort } from "../../../net/ip.ts";
+import type { IptablesTable } from "../iptables.ts";
+import type { KernelTarget, NamedTarget, TargetKind, TargetTypes } from "./kernel-rule.ts";
+import { type GivenOptions, hex, parseAddress, parseMark, parseNumber, type RuleContext } from "./rule-options.ts";
+
+export type Hook = "PREROUTING" | "INPUT" | "FORWARD" | "OUTPUT" | "POSTROUTING";
+
+/** How one target is written, and where it may stand. */
+export interface TargetSyntax<T> {
+  readonly options: Readonly<Record<string, 0 | 1>>;
+  /** Throws RuleSyntaxError. */
+  build(given: GivenOptions, context: RuleContext): T;
+  /** What follows `-j NAME`, each word with a blank before it. */
+  print(target: T): string;
+  /** @default every table */
+  readonly tables?: readonly IptablesTable[];
+  /** Built-in chains from which the rule may be reached. @default all */
+  readonly hooks?: readonly Hook[];
+}
+
+const REJECT_WITH: Readonly<Record<IpFamily, readonly string[]>> = {
+  IPv4: [
+    "icmp-port-unreachable",
+    "icmp-net-unreachable",
+    "icmp-host-unreachable",
+    "icmp-proto-unreachable",
+    "icmp-net-prohibited",
+    "icmp-host-prohibited",
+    "icmp-admin-prohibited",
+    "tcp-reset",
+  ],
+  IPv6: [
+    "icmp6-port-unreachable",
+    "icmp6-no-route",
+    "icmp6-adm-prohibited",
+    "icmp6-addr-unreachable",
+    "icmp6-policy-fail",
+    "icmp6-reject-route",
+    "tcp-reset",
+  ],
+};
+
+const PORT_PROTOCOLS = ["tcp", "udp", "sctp"];
+
+/** The registered syntax of every target. */
+export const TARGETS: { readonly [K in TargetKind]: TargetSyntax<NamedTarget<K>> } = {
+  ACCEPT: { options: {}, build: () => ({ kind: "ACCEPT" }), print: () => "" },
+  // iptables: 'The "nat" table is not intended for filtering, the use of DROP is therefore inhibited.'
+  DROP: { options: {}, build: () => ({ kind: "DROP" }), print: () => "", tables: ["filter", "mangle"] },
+  RETURN: { options: {}, build: () => ({ kind: "RETURN" }), print: () => "" },
+  REJECT: {
+    options: { "--reject-with": 1 },
+    build: (given, { family, protocol }) => {
+      const known = REJECT_WITH[family];
+      const answer = given.get("--reject-with")?.value ?? known[0] ?? "";
+      if (!known.includes(answer)) throw given.error(`unknown reject type ${JSON.stringify(answer)}`);
+      if (answer === "tcp-reset" && protocol !== "tcp") throw given.error("tcp-reset needs -p tcp");
+      return { kind: "REJECT", with: answer };
+    },
+    print: (target) => ` --reject-with ${target.with}`,
+    tables: ["filter"],
+    hooks: ["INPUT", "FORWARD", "OUTPUT"],
+  },
+  MARK: {
+    options: { "--set-xmark": 1, "--set-mark": 1, "--and-mark": 1, "--or-mark": 1, "--xor-mark": 1 },
+    build: buildMark,
+    print: ({ value, mask }) => ` --set-xmark ${hex(value)}/${hex(mask)}`,
+  },
+  MASQUERADE: {
+    options: { "--random": 0, "--random-fully": 0 },
+    build: (given) => ({
+      kind: "MASQUERADE",
+      random: given.has("--random"),
+      randomFully: given.has("--random-fully"),
+    }),
+    print: ({ random, randomFully }) => `${random ? " --random" : ""}${randomFully ? " --random-fully" : ""}`,
+    tables: ["nat"],
+    hooks: ["POSTROUTING"],
+  },
+  REDIRECT: {
+    options: { "--to-ports": 1, "--random": 0 },
+    build: buildRedirect,
+    print: ({ ports, random }) =>
+      (ports === undefined ? "" : ` --to-ports ${ports.from === ports.to ? ports.from : `${ports.from}-${ports.to}`}`) +
+      (random ? " --random" : ""),
+    tables: ["nat"],
+    hooks: ["PREROUTING", "OUTPUT"],
+  },
+  DNAT: {
+    options: { "--to-destination": 1, "--random": 0, "--persistent": 0 },
+    build: buildDnat,
+    print: ({ address, port, random, persistent }) =>
+      ` --to-destination ${port === undefined ? address : joinHostPort(address, port)}` +
+      `${random ? " --random" : ""}${persistent ? " --persistent" : ""}`,
+    tables: ["nat"],
+    hooks: ["PREROUTING", "OUTPUT"],
+  },
+};
+
+export function isTargetName(name: string): name is TargetKind {
+  return Object.hasOwn(TARGETS, name);
+}
+
+/** `-j …` or `-g …` as iptables-save prints it; empty for a rule without a target. Pure. */
+export function printTarget(target: KernelTarget): string {
+  switch (target.kind) {
+    case "none":
+      return "";
+    case "jump":
+      return `-j ${target.chain}`;
+    case "goto":
+      return `-g ${target.chain}`;
+    default:
+      return printNamed(target);
+  }
+}
+
+function printNamed<K extends TargetKind>(target: NamedTarget<K>): string {
+  return `-j ${target.kind}${TARGETS[target.kind].print(target)}`;
+}
+
+function buildMark(given: GivenOptions): TargetTypes["MARK"] {
+  const option = given.exactlyOne(["--set-xmark", "--set-mark", "--and-mark", "--or-mark", "--xor-mark"]);
+  const text = given.require(option).value;
+  const { value, mask, hasMask } = parseMark(text);
+  switch (option) {
+    case "--set-xmark":
+      return { kind: "MARK", value, mask };
+    case "--set-mark":
+      return { kind: "MARK", value, mask: (value | mask) >>> 0 };
+    default:
+      if (hasMask) throw given.error(`${option} takes no mask, got ${text}`);
+      if (option === "--and-mark") return { kind: "MARK", value: 0, mask: ~value >>> 0 };
+      return { kind: "MARK", value, mask: option === "--or-mark" ? value : 0 };
+  }
+}
+
+function buildRedirect(given: GivenOptions, { protocol }: RuleContext): TargetTypes["REDIRECT"] {
+  const text = given.get("--to-ports")?.value;
+  const random = given.has("--random");
+  if (text === undefined) return { kind: "REDIRECT", ports: undefined, random };
+  const [first = "", last = first, ...rest] = text.split("-");
+  const from = parseNumber("port", first, 65535);
+  const to = parseNumber("port", last, 65535);
+  if (rest.length > 0 || from > to) throw given.error(`port range ${JSON.stringify(text)} is not valid`);
+  if (!PORT_PROTOCOLS.includes(protocol ?? "")) throw given.error("a port needs -p tcp, udp or sctp");
+  return { kind: "REDIRECT", ports: { from, to }, random };
+}
+
+const DNAT_DESTINATION = /^(?:\[([^\]]*)\](?::(\d+))?|([0-9.]+):(\d+)|([^[\]]+))$/;
+
+function buildDnat(given: GivenOptions, { family, protocol }: RuleContext): TargetTypes["DNAT"] {
+  const text = given.require("--to-destination").value;
+  const match = DNAT_DESTINATION.exec(text);
+  if (match === null) throw given.error(`destination ${JSON.stringify(text)} is not an address or address:port`);
+  const portText = match[2] ?? match[4];
+  const port = portText === undefined ? undefined : parseNumber("port", portText, 65535);
+  if (port === 0) throw given.error(`port of ${JSON.stringify(text)} is not valid`);
+  if (port !== undefined && !PORT_PROTOCOLS.includes(protocol ?? "")) {
+    throw given.error("a port needs -p tcp, udp or sctp");
+  }
+  return {
+    kind: "DNAT",
+    address: parseAddress(match[1] ?? match[3] ?? match[5] ?? "", family),
+    port,
+    random: given.has("--random"),
+    persistent: given.has("--persistent"),
+  };
+}

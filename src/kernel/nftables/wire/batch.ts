@@ -1,0 +1,172 @@
+/**
+ * A transaction of nf_tables under construction: `add`, `create` and `delete` of typed objects, in order, for one atomic
+ * batch (reference nfnetlink.md §3, §13). Nothing is kept beside the bytes that will be sent; an error is explained by
+ * decoding the message it names.
+ *
+ *     batch.add("table", { name: "kube-proxy" });
+ *     batch.delete("rule", { table, chain });          // flush a chain
+ *     batch.delete("elements", { table, set });        // flush a set
+ */
+import { type Codec, type ValueOf, writeAttribute } from "../../netlink/attributes.ts";
+import { NLA_F_NESTED, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_NONREC } from "../../netlink/constants.ts";
+import { MessageBuffer } from "../../netlink/message-buffer.ts";
+import { beginBatch, beginNfnetlink, endBatch, NFNL_SUBSYS_NFTABLES } from "../../netlink/nfnetlink.ts";
+import * as nft from "./constants.ts";
+import { chain, element, elements, type NftElementObject, rule, set, table } from "./objects.ts";
+
+interface Kind {
+  readonly add: number;
+  readonly delete: number;
+  readonly flags: number;
+  readonly codec: Codec<unknown>;
+}
+
+/** Per kind: the messages that add and delete it, the flags for adding, and its attributes. */
+export const KINDS = {
+  table: { add: nft.NFT_MSG_NEWTABLE, delete: nft.NFT_MSG_DELTABLE, flags: NLM_F_CREATE, codec: table },
+  chain: { add: nft.NFT_MSG_NEWCHAIN, delete: nft.NFT_MSG_DELCHAIN, flags: NLM_F_CREATE, codec: chain },
+  rule: { add: nft.NFT_MSG_NEWRULE, delete: nft.NFT_MSG_DELRULE, flags: NLM_F_CREATE | NLM_F_APPEND, codec: rule },
+  set: { add: nft.NFT_MSG_NEWSET, delete: nft.NFT_MSG_DELSET, flags: NLM_F_CREATE, codec: set },
+  elements: { add: nft.NFT_MSG_NEWSETELEM, delete: nft.NFT_MSG_DELSETELEM, flags: NLM_F_CREATE, codec: elements },
+} as const satisfies Record<string, Kind>;
+
+export type NftKind = keyof typeof KINDS;
+export type NftObject<K extends NftKind> = ValueOf<(typeof KINDS)[K]["codec"]>;
+
+/** Leaves room below the 65,535 bytes that one attribute can have for an element of any size. */
+const ELEMENTS_BYTES_LIMIT = 60_000;
+const NFTA_SET_ELEM_LIST_ELEMENTS = 3;
+const NFTA_LIST_ELEM = 1;
+/** Offset of the value of NFNL_BATCH_GENID in the message that begins a batch: after both headers and the attribute's. */
+const GENERATION_AT = 24;
+
+export class NftBatch {
+  readonly messages: MessageBuffer;
+  readonly #family: number;
+  #nextSetId = 1;
+  #isFinished = false;
+
+  /**
+   * @param family NFPROTO_IPV4 or NFPROTO_IPV6, for all messages.
+   * @param options `generation`: refuse unless the ruleset's generation is this one; `capacity`: bytes to start with.
+   */
+  constructor(family: number, options: { readonly generation?: number; readonly capacity?: number } = {}) {
+    this.#family = family;
+    this.messages = new MessageBuffer(options.capacity ?? 4096);
+    beginBatch(this.messages, options.generation);
+  }
+
+  /** Makes the batch one for another generation, to send it again. Only for batches that were made for one. */
+  setGeneration(generation: number): void {
+    const at = this.messages.startOf(0) + GENERATION_AT;
+    if (this.messages.startOf(1) !== at + 4) throw new Error("nf_tables: the batch was made for any generation");
+    this.messages.bytes.writeUInt32BE(generation >>> 0, at);
+  }
+
+  /** Number of operations. */
+  get size(): number {
+    return this.messages.count - (this.#isFinished ? 2 : 1);
+  }
+
+  /** Whether {@link finish} was called. */
+  get isFinished(): boolean {
+    return this.#isFinished;
+  }
+
+  /** Bytes so far: what the send buffer has to hold. */
+  get byteLength(): number {
+    return this.messages.bytes.length;
+  }
+
+  /** A number that is unique in this batch: binds an anonymous set, its elements and the rule that looks into it. */
+  takeSetId(): number {
+    return this.#nextSetId++;
+  }
+
+  /** Adds the object; that it exists already is no error. A set without an id gets one. */
+  add<K extends NftKind>(kind: K, object: NftObject<K>): void {
+    this.#put(KINDS[kind].add, KINDS[kind].flags, kind, object);
+  }
+
+  /** Adds the object; refused if it exists. */
+  create<K extends NftKind>(kind: K, object: NftObject<K>): void {
+    this.#put(KINDS[kind].add, KINDS[kind].flags | NLM_F_EXCL, kind, object);
+  }
+
+  /** Deletes the chain; refused if it still has rules. */
+  deleteEmptyChain(object: NftObject<"chain">): void {
+    this.#put(KINDS.chain.delete, NLM_F_NONREC, "chain", object);
+  }
+
+  /**
+   * Deletes the object named, with what it holds; refused if it does not exist. Rules without a handle: all of the chain.
+   * Elements without a list: all of the set.
+   */
+  delete<K extends NftKind>(kind: K, object: NftObject<K>): void {
+    this.#put(KINDS[kind].delete, 0, kind, object);
+  }
+
+  /**
+   * Adds elements to a set, in as many messages as their size demands.
+   *
+   * @param target the set by name, or by the id of a set of this batch: with only that, the kernel finds it without
+   * walking along all sets of the table.
+   */
+  addElements(
+    tableName: string,
+    target: string | { readonly set?: string; readonly setId: number },
+    items: Iterable<NftElementObject>,
+  ): void {
+    const head = typeof target === "string" ? { set: target } : target;
+    this.#putElements(nft.NFT_MSG_NEWSETELEM, NLM_F_CREATE, { table: tableName, ...head }, items);
+  }
+
+  /** Deletes elements by their keys. Without any, nothing is sent (and nothing flushed). */
+  deleteElements(tableName: string, setName: string, items: Iterable<NftElementObject>): void {
+    this.#putElements(nft.NFT_MSG_DELSETELEM, 0, { table: tableName, set: setName }, items);
+  }
+
+  /** Ends the batch; it can then be sent. Without this the kernel only checks it. */
+  finish(): void {
+    if (this.#isFinished) return;
+    this.#isFinished = true;
+    endBatch(this.messages);
+  }
+
+  #put<K extends NftKind>(message: number, flags: number, kind: K, object: NftObject<K>): void {
+    const isNewSet = message === nft.NFT_MSG_NEWSET && !("id" in object && object.id !== undefined);
+    const codec: Codec<unknown> = KINDS[kind].codec;
+    this.#message(message, flags, () =>
+      codec.write(this.messages.out, isNewSet ? { ...object, id: this.takeSetId() } : object),
+    );
+  }
+
+  #putElements(message: number, flags: number, head: NftObject<"elements">, items: Iterable<NftElementObject>): void {
+    const { out } = this.messages;
+    const iterator = items[Symbol.iterator]();
+    let next = iterator.next();
+    while (next.done !== true) {
+      this.#message(message, flags, () => {
+        elements.write(out, head);
+        const nest = out.openAttribute(NFTA_SET_ELEM_LIST_ELEMENTS | NLA_F_NESTED);
+        while (next.done !== true && out.length - nest < ELEMENTS_BYTES_LIMIT) {
+          writeAttribute(out, NFTA_LIST_ELEM, element, next.value);
+          next = iterator.next();
+        }
+        out.closeAttribute(nest);
+      });
+    }
+  }
+
+  #message(message: number, flags: number, write: () => void): void {
+    if (this.#isFinished) throw new Error("nf_tables: the batch is finished");
+    beginNfnetlink(this.messages, NFNL_SUBSYS_NFTABLES, message, flags, this.#family);
+    try {
+      write();
+      this.messages.end();
+    } catch (error) {
+      this.messages.discard();
+      throw error;
+    }
+  }
+}

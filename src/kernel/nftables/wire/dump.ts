@@ -1,0 +1,48 @@
+/** Reading all objects of a kind, as one consistent picture where the kernel lets us: reference nfnetlink.md §10. */
+import type { Codec } from "../../netlink/attributes.ts";
+import { NLM_F_DUMP } from "../../netlink/constants.ts";
+import { dumpWithRetry } from "../../netlink/dump-retry.ts";
+import { NetlinkError } from "../../netlink/errors.ts";
+import { MessageBuffer } from "../../netlink/message-buffer.ts";
+import { beginNfnetlink, NFNL_SUBSYS_NFTABLES, nfnetlinkPayload } from "../../netlink/nfnetlink.ts";
+import type { CallOptions, NetlinkSocket } from "../../netlink/socket.ts";
+
+export interface DumpRequest<T> {
+  readonly family: number;
+  /** NFT_MSG_GET… */
+  readonly message: number;
+  readonly codec: Codec<T>;
+  /** Attributes that restrict the dump. */
+  readonly filter: T;
+}
+
+/** Repeats the dump while the ruleset changes under it, up to 5 times; then the last result counts. */
+export async function dumpObjects<T>(
+  socket: Pick<NetlinkSocket, "dump">,
+  { family, message, codec, filter }: DumpRequest<T>,
+  options?: CallOptions,
+): Promise<T[]> {
+  const request = new MessageBuffer(128);
+  beginNfnetlink(request, NFNL_SUBSYS_NFTABLES, message, NLM_F_DUMP, family);
+  codec.write(request.out, filter);
+  request.end();
+  let objects: T[] = [];
+  await dumpWithRetry(async () => {
+    objects = [];
+    let generation: number | undefined;
+    let isMixed = false;
+    await socket.dump(
+      request,
+      (reply) => {
+        const { input, start, end, resourceId } = nfnetlinkPayload(reply);
+        // Element dumps are never marked as interrupted; the generation in each message tells as much.
+        generation ??= resourceId;
+        if (resourceId !== generation) isMixed = true;
+        objects.push(codec.read(input, start, end));
+      },
+      options,
+    );
+    if (isMixed) throw new NetlinkError("interrupted", "netlink: the ruleset changed during the dump: repeat it");
+  });
+  return objects;
+}

@@ -1,0 +1,140 @@
+/** Why a batch was refused, in terms of the objects that were sent: found by decoding the message that the kernel names. */
+import { byteReader, type Codec, forEachAttribute } from "../../netlink/attributes.ts";
+import { align4, HOST_IS_LITTLE_ENDIAN, NLMSG_HDRLEN } from "../../netlink/constants.ts";
+import type { NetlinkError } from "../../netlink/errors.ts";
+import type { MessageBuffer } from "../../netlink/message-buffer.ts";
+import { KINDS, type NftKind } from "./batch.ts";
+import { expression, type NftExpression } from "./expressions.ts";
+import { element, elements, type NftElementObject } from "./objects.ts";
+
+/** Netlink header and nfgenmsg. */
+const HEADERS = NLMSG_HDRLEN + 4;
+const NFTA_SET_ELEM_LIST_ELEMENTS = 3;
+const NFTA_RULE_EXPRESSIONS = 4;
+
+/** One refused operation. */
+export interface NftFailure {
+  /** The kernel's answer: errno, text, offset. */
+  readonly error: NetlinkError;
+  readonly verb: "add" | "delete" | undefined;
+  readonly kind: NftKind | undefined;
+  /** Names as far as the operation has them. `chain` is the rule's or the chain's own name, `set` likewise. */
+  readonly table?: string | undefined;
+  readonly chain?: string | undefined;
+  readonly set?: string | undefined;
+  /** The element, where the kernel says which one it refused. */
+  readonly element?: NftElementObject | undefined;
+  /** The expression of a rule, likewise. */
+  readonly expression?: NftExpression | undefined;
+  /** For people: `add rule to chain service-… : ENOENT`. */
+  readonly message: string;
+}
+
+/** Explains an error of a batch. An error that names no operation (batch markers, lost answers) has no kind. Pure. */
+export function explainFailure(messages: MessageBuffer, error: NetlinkError): NftFailure {
+  const index = error.facts.request?.index;
+  const found = index === undefined ? undefined : findKind(messages.typeOf(index) & 0xff, messages.typeOf(index) >> 8);
+  if (index === undefined || found === undefined) {
+    return { error, verb: undefined, kind: undefined, message: `nf_tables: ${error.message}` };
+  }
+  const names = readNames(messages, index, found.kind);
+  const { offset } = error.facts;
+  const failure = {
+    error,
+    ...found,
+    ...names,
+    element:
+      found.kind === "elements" ? memberAt(messages, index, NFTA_SET_ELEM_LIST_ELEMENTS, element, offset) : undefined,
+    expression:
+      found.kind === "rule" ? memberAt(messages, index, NFTA_RULE_EXPRESSIONS, expression, offset) : undefined,
+  };
+  return { ...failure, message: describe(failure) };
+}
+
+function findKind(message: number, subsystem: number): { verb: "add" | "delete"; kind: NftKind } | undefined {
+  if (subsystem === 0) return undefined;
+  for (const kind of KIND_NAMES) {
+    if (KINDS[kind].add === message) return { verb: "add", kind };
+    if (KINDS[kind].delete === message) return { verb: "delete", kind };
+  }
+  return undefined;
+}
+
+const KIND_NAMES: readonly NftKind[] = ["table", "chain", "rule", "set", "elements"];
+
+type Names = Pick<NftFailure, "table" | "chain" | "set">;
+
+function readNames(messages: MessageBuffer, index: number, kind: NftKind): Names {
+  const { input, start, end } = payload(messages, index);
+  switch (kind) {
+    case "table":
+      return { table: KINDS.table.codec.read(input, start, end).name };
+    case "chain": {
+      const object = KINDS.chain.codec.read(input, start, end);
+      return { table: object.table, chain: object.name };
+    }
+    case "rule": {
+      const object = KINDS.rule.codec.read(input, start, end);
+      return { table: object.table, chain: object.chain };
+    }
+    case "set": {
+      const object = KINDS.set.codec.read(input, start, end);
+      return { table: object.table, set: object.name };
+    }
+    case "elements": {
+      const object = elements.read(input, start, end);
+      return { table: object.table, set: object.set };
+    }
+  }
+}
+
+/** The member of a list attribute whose bytes include the offset that the kernel complains about. */
+function memberAt<T>(
+  messages: MessageBuffer,
+  index: number,
+  list: number,
+  member: Codec<T>,
+  offset: number | undefined,
+): T | undefined {
+  if (offset === undefined) return undefined;
+  const { input, start, end, messageStart } = payload(messages, index);
+  const at = messageStart + offset;
+  let found: T | undefined;
+  forEachAttribute(input, start, end, (type, from, to) => {
+    if (type !== list || at < from || at >= to) return;
+    forEachAttribute(input, from, to, (_type, memberStart, memberEnd) => {
+      if (at >= memberStart - 4 && at < align4(memberEnd)) found = member.read(input, memberStart, memberEnd);
+    });
+  });
+  return found;
+}
+
+function payload(messages: MessageBuffer, index: number) {
+  const input = byteReader(messages.bytes);
+  const messageStart = messages.startOf(index);
+  const length = input.view.getUint32(messageStart, HOST_IS_LITTLE_ENDIAN);
+  return { input, messageStart, start: messageStart + HEADERS, end: messageStart + length };
+}
+
+function describe(failure: Omit<NftFailure, "message">): string {
+  const { verb, kind, error } = failure;
+  const where = [
+    failure.chain === undefined ? undefined : `chain ${failure.chain}`,
+    failure.set === undefined ? undefined : `set ${failure.set}`,
+    failure.table === undefined ? undefined : `table ${failure.table}`,
+  ].filter((part) => part !== undefined);
+  const key = failure.element?.key?.value;
+  const which = key === undefined ? "" : ` with key ${Buffer.from(key).toString("hex")}`;
+  const what = failure.expression === undefined ? "" : ` ${describeExpression(failure.expression)}`;
+  const why = error.facts.kernelMessage === undefined ? error.code : `${error.code} (${error.facts.kernelMessage})`;
+  return `nf_tables: ${verb} ${kind === "elements" ? "element" : kind}${which}${what}: ${where.join(", ")}: ${why}`;
+}
+
+/** What an expression refers to, which may be what is missing; otherwise the expression itself. */
+function describeExpression(expression: NftExpression): string {
+  const chain = expression.kind === "immediate" ? expression.data?.verdict?.chain : undefined;
+  if (chain !== undefined) return `to chain ${chain}`;
+  if (expression.kind === "lookup" && expression.set !== undefined) return `with set ${expression.set}`;
+  if (expression.kind === "dynset" && expression.setName !== undefined) return `with set ${expression.setName}`;
+  return `with expression ${expression.kind}`;
+}

@@ -1,0 +1,153 @@
+/** nf_tables of one network namespace: commits batches, and reads back what the kernel holds (reference nfnetlink.md §10). */
+import type { Codec } from "../../netlink/attributes.ts";
+import { NETLINK_NETFILTER } from "../../netlink/constants.ts";
+import { MessageBuffer } from "../../netlink/message-buffer.ts";
+import { beginNfnetlink, NFNL_SUBSYS_NFTABLES, NFPROTO_UNSPEC, nfnetlinkPayload } from "../../netlink/nfnetlink.ts";
+import { type CallOptions, NetlinkSocket } from "../../netlink/socket.ts";
+import type { NftBatch } from "./batch.ts";
+import * as nft from "./constants.ts";
+import { dumpObjects } from "./dump.ts";
+import { explainFailure, type NftFailure } from "./failure.ts";
+import {
+  chain,
+  chainHead,
+  elements,
+  generation,
+  type NftChainHeadObject,
+  type NftChainObject,
+  type NftElementObject,
+  type NftElementsObject,
+  type NftGeneration,
+  type NftRuleHead,
+  type NftRuleObject,
+  type NftSetHead,
+  type NftSetObject,
+  type NftTableObject,
+  rule,
+  ruleHead,
+  set,
+  setHead,
+  table,
+} from "./objects.ts";
+
+/** What became of a batch. */
+export type CommitResult =
+  | { readonly committed: true }
+  | {
+      readonly committed: false;
+      readonly failures: readonly NftFailure[];
+      /** The ruleset's generation was not the one that the batch was made for. */
+      readonly isStale: boolean;
+      /** There are more failures than the kernel could report. */
+      readonly isTruncated: boolean;
+    };
+
+/**
+ * Dumps are repeated while the ruleset changes under them, up to 5 times; then the last result counts. Methods throw a
+ * NetlinkError when the kernel refuses: `ENOENT` for a missing table or set.
+ */
+export interface NftablesClient extends AsyncDisposable {
+  /** Applies the batch: all of it, or nothing. Finishes it if that has not been done. An empty one is not sent. */
+  commit(batch: NftBatch, options?: CallOptions): Promise<CommitResult>;
+  /** Asks whether the kernel would take the batch; nothing is applied. For probing what it can do. */
+  check(batch: NftBatch, options?: CallOptions): Promise<CommitResult>;
+  /** Counts the commits of the namespace, whoever makes them. */
+  generation(options?: CallOptions): Promise<NftGeneration>;
+  tables(family: number, options?: CallOptions): Promise<NftTableObject[]>;
+  chains(family: number, tableName: string, options?: CallOptions): Promise<NftChainObject[]>;
+  /** All rules of the table, or of one chain, in order. */
+  rules(family: number, tableName: string, chainName?: string, options?: CallOptions): Promise<NftRuleObject[]>;
+  /** {@link NftablesClient.chains}, {@link NftablesClient.rules} and {@link NftablesClient.sets} with the essential only. */
+  chainHeads(family: number, tableName: string, options?: CallOptions): Promise<NftChainHeadObject[]>;
+  setHeads(family: number, tableName: string, options?: CallOptions): Promise<NftSetHead[]>;
+  ruleHeads(family: number, tableName: string, chainName?: string, options?: CallOptions): Promise<NftRuleHead[]>;
+  /** Named and anonymous ones; the latter have NFT_SET_ANONYMOUS among their flags. */
+  sets(family: number, tableName: string, options?: CallOptions): Promise<NftSetObject[]>;
+  elements(family: number, tableName: string, setName: string, options?: CallOptions): Promise<NftElementObject[]>;
+  /** Whether a notification with this port id is due to a commit of this client's. */
+  hasPort(portId: number): boolean;
+  close(): Promise<void>;
+}
+
+/** Large rulesets are read in datagrams of 32 KiB, and a refused batch may have thousands of errors. */
+const RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024;
+
+/** Opens nf_tables of this process's network namespace. */
+export function openNftables(): NftablesClient {
+  const socket = NetlinkSocket.open(NETLINK_NETFILTER, { receiveBufferBytes: RECEIVE_BUFFER_BYTES });
+
+  function dump<T>(family: number, message: number, codec: Codec<T>, filter: T, options?: CallOptions): Promise<T[]> {
+    return dumpObjects(socket, { family, message, codec, filter }, options);
+  }
+
+  async function send(batch: NftBatch, options?: CallOptions): Promise<CommitResult> {
+    if (batch.size === 0) return { committed: true };
+    const result = await socket.transact(batch.messages, options);
+    if (result.committed) return result;
+    const failures = result.errors.map((error) => explainFailure(batch.messages, error));
+    const isStale = result.errors.some((error) => error.code === "ERESTART");
+    return { committed: false, failures, isStale, isTruncated: result.isTruncated };
+  }
+
+  return {
+    commit(batch, options) {
+      batch.finish();
+      return send(batch, options);
+    },
+
+    check(batch, options) {
+      if (batch.isFinished) throw new Error("nf_tables: a finished batch would be applied and not only checked");
+      return send(batch, options);
+    },
+
+    async generation(options) {
+      const request = new MessageBuffer(64);
+      beginNfnetlink(request, NFNL_SUBSYS_NFTABLES, nft.NFT_MSG_GETGEN, 0, NFPROTO_UNSPEC);
+      request.end();
+      let found: NftGeneration = {};
+      await socket.request(
+        request,
+        (reply) => {
+          const { input, start, end } = nfnetlinkPayload(reply);
+          found = generation.read(input, start, end);
+        },
+        options,
+      );
+      return found;
+    },
+
+    tables: (family, options) => dump(family, nft.NFT_MSG_GETTABLE, table, {}, options),
+
+    async chains(family, tableName, options) {
+      // The kernel ignores the table here.
+      const all = await dump(family, nft.NFT_MSG_GETCHAIN, chain, {}, options);
+      return all.filter((found) => found.table === tableName);
+    },
+
+    rules: (family, tableName, chainName, options) =>
+      dump(family, nft.NFT_MSG_GETRULE, rule, { table: tableName, chain: chainName }, options),
+
+    async chainHeads(family, tableName, options) {
+      const all = await dump(family, nft.NFT_MSG_GETCHAIN, chainHead, {}, options);
+      return all.filter((found) => found.table === tableName);
+    },
+
+    setHeads: (family, tableName, options) => dump(family, nft.NFT_MSG_GETSET, setHead, { table: tableName }, options),
+
+    ruleHeads: (family, tableName, chainName, options) =>
+      dump(family, nft.NFT_MSG_GETRULE, ruleHead, { table: tableName, chain: chainName }, options),
+
+    sets: (family, tableName, options) => dump(family, nft.NFT_MSG_GETSET, set, { table: tableName }, options),
+
+    async elements(family, tableName, setName, options) {
+      const filter: NftElementsObject = { table: tableName, set: setName };
+      const parts = await dump(family, nft.NFT_MSG_GETSETELEM, elements, filter, options);
+      return parts.flatMap((part) => part.elements ?? []);
+    },
+
+    hasPort: (portId) => socket.hasPort(portId),
+
+    close: () => socket.close(),
+    [Symbol.asyncDispose]: () => socket.close(),
+  };
+}

@@ -1,0 +1,147 @@
+/**
+ * Tables, chains, rules, sets and elements as messages carry them: reference nfnetlink.md §4. Attributes stand in the
+ * order in which the kernel lists them. Numbers and bytes are the kernel's; what they mean is decided above.
+ */
+import { attributes, binary, i32be, list, u32be, u64be, type ValueOf, zstring } from "../../netlink/attributes.ts";
+import { data } from "./data.ts";
+import { expression, statefulExpression } from "./expressions.ts";
+
+export const table = attributes({
+  name: [1, zstring],
+  use: [3, u32be],
+  handle: [4, u64be],
+  flags: [2, u32be],
+  owner: [7, u32be],
+  userdata: [6, binary],
+});
+
+const hook = attributes({
+  hooknum: [1, u32be],
+  priority: [2, i32be],
+  device: [3, zstring],
+  devices: [4, list(1, zstring)],
+});
+
+/** A chain without its statistics. */
+export const chainHead = attributes({
+  table: [1, zstring],
+  name: [3, zstring],
+  hook: [4, hook],
+  policy: [5, u32be],
+  type: [7, zstring],
+  /** Rules in it, and rules and elements that go to it. */
+  use: [6, u32be],
+});
+
+export const chain = attributes({
+  table: [1, zstring],
+  name: [3, zstring],
+  handle: [2, u64be],
+  hook: [4, hook],
+  policy: [5, u32be],
+  type: [7, zstring],
+  counters: [8, attributes({ packets: [2, u64be], bytes: [1, u64be] })],
+  flags: [10, u32be],
+  use: [6, u32be],
+  id: [11, u32be],
+  userdata: [12, binary],
+});
+
+export const rule = attributes({
+  table: [1, zstring],
+  chain: [2, zstring],
+  handle: [3, u64be],
+  position: [6, u64be],
+  expressions: [4, list(1, expression)],
+  userdata: [7, binary],
+  id: [9, u32be],
+  positionId: [10, u32be],
+  chainId: [11, u32be],
+});
+
+/** What a set is, without what `nft` needs to print it. Heads are cheap to read by the ten thousand. */
+export const setHead = attributes({
+  table: [1, zstring],
+  name: [2, zstring],
+  flags: [3, u32be],
+  keyType: [4, u32be],
+  dataType: [6, u32be],
+  timeout: [11, u64be],
+  policy: [8, u32be],
+  description: [9, attributes({ size: [1, u32be] })],
+  /** Expressions that each element gets, undecoded. */
+  expression: [17, binary],
+  expressions: [18, binary],
+});
+
+/** A rule without what it does. */
+export const ruleHead = attributes({
+  table: [1, zstring],
+  chain: [2, zstring],
+  handle: [3, u64be],
+  userdata: [7, binary],
+});
+
+const description = attributes({
+  size: [1, u32be],
+  concat: [2, list(1, attributes({ length: [1, u32be] }))],
+});
+
+export const set = attributes({
+  table: [1, zstring],
+  name: [2, zstring],
+  handle: [16, u64be],
+  flags: [3, u32be],
+  keyType: [4, u32be],
+  keyLength: [5, u32be],
+  dataType: [6, u32be],
+  dataLength: [7, u32be],
+  objectType: [15, u32be],
+  /** Milliseconds. */
+  timeout: [11, u64be],
+  gcInterval: [12, u32be],
+  policy: [8, u32be],
+  userdata: [13, binary],
+  description: [9, description],
+  /** The kernel's set implementation, and number of elements: newer kernels only. */
+  implementation: [19, zstring],
+  elementCount: [20, u32be],
+  expression: [17, statefulExpression],
+  expressions: [18, list(1, statefulExpression)],
+  id: [10, u32be],
+});
+
+export const element = attributes({
+  key: [1, data],
+  keyEnd: [10, data],
+  data: [2, data],
+  expression: [7, statefulExpression],
+  expressions: [11, list(1, statefulExpression)],
+  object: [9, zstring],
+  flags: [3, u32be],
+  /** Milliseconds. */
+  timeout: [4, u64be],
+  expiration: [5, u64be],
+  userdata: [6, binary],
+});
+
+/** Elements of one set. */
+export const elements = attributes({
+  table: [1, zstring],
+  set: [2, zstring],
+  setId: [4, u32be],
+  elements: [3, list(1, element)],
+});
+
+export const generation = attributes({ id: [1, u32be], processId: [2, u32be], processName: [3, zstring] });
+
+export type NftTableObject = ValueOf<typeof table>;
+export type NftChainObject = ValueOf<typeof chain>;
+export type NftRuleObject = ValueOf<typeof rule>;
+export type NftRuleHead = ValueOf<typeof ruleHead>;
+export type NftChainHeadObject = ValueOf<typeof chainHead>;
+export type NftSetHead = ValueOf<typeof setHead>;
+export type NftSetObject = ValueOf<typeof set>;
+export type NftElementObject = ValueOf<typeof element>;
+export type NftElementsObject = ValueOf<typeof elements>;
+export type NftGeneration = ValueOf<typeof generation>;

@@ -1,0 +1,60 @@
+/** Why a port could not be had, in words and in a code to act upon. */
+import { type IpAddress, joinHostPort } from "../net/ip.ts";
+import type { RelayProtocol } from "./relay.ts";
+
+/** What can be done about it differs: another port, another address, more rights, fewer descriptors. */
+export type ListenErrorCode =
+  | "port_in_use"
+  | "address_not_local"
+  | "not_permitted"
+  | "out_of_descriptors"
+  | "unsupported"
+  | "unknown";
+
+const CODES: Readonly<Record<string, ListenErrorCode>> = {
+  EADDRINUSE: "port_in_use",
+  EADDRNOTAVAIL: "address_not_local",
+  EACCES: "not_permitted",
+  EPERM: "not_permitted",
+  EMFILE: "out_of_descriptors",
+  ENFILE: "out_of_descriptors",
+  EAFNOSUPPORT: "unsupported",
+};
+
+const REASONS: Readonly<Record<ListenErrorCode, string>> = {
+  port_in_use: "the port is taken by another socket",
+  address_not_local: "the address is not on this host",
+  not_permitted: "no permission to use this port",
+  out_of_descriptors: "out of file descriptors",
+  unsupported: "the kernel has no support for this address family",
+  unknown: "the system refused",
+};
+
+export interface ListenFacts {
+  readonly protocol: RelayProtocol;
+  readonly address: IpAddress;
+  readonly port: number;
+}
+
+/** `127.0.0.1:80/TCP`. Pure. */
+export function listenText({ protocol, address, port }: ListenFacts): string {
+  return `${joinHostPort(address, port)}/${protocol}`;
+}
+
+/** A socket that could not be opened or bound; `code` says why. */
+export class ListenError extends Error {
+  override readonly name = "ListenError";
+  readonly code: ListenErrorCode;
+  readonly facts: ListenFacts;
+
+  constructor(code: ListenErrorCode, facts: ListenFacts, options?: ErrorOptions) {
+    super(`cannot listen on ${listenText(facts)}: ${REASONS[code]}`, options);
+    this.code = code;
+    this.facts = facts;
+  }
+}
+
+/** Wraps what a system call failed with. @param errno its name, such as `EADDRINUSE`. */
+export function listenError(errno: string | undefined, facts: ListenFacts, cause: unknown): ListenError {
+  return new ListenError(CODES[errno ?? ""] ?? "unknown", facts, { cause });
+}

@@ -1,0 +1,76 @@
+/**
+ * Sockets that take connections or datagrams and carry their bytes to a destination which the owner picks. Nothing here
+ * knows of Services. Behaviour: reference legacy-modes.md §1.8 and §1.9, without its traps 4 and 5.
+ */
+import type { IpAddress } from "../net/ip.ts";
+
+export type RelayProtocol = "TCP" | "UDP";
+
+export interface Destination {
+  readonly address: IpAddress;
+  readonly port: number;
+}
+
+/**
+ * Whom to dial for a client. Asked per attempt: 0 is the first, later ones follow failed dials. `undefined`: nobody to
+ * send to. Must not throw.
+ */
+export type PickDestination = (client: Destination, attempt: number) => Destination | undefined;
+
+/** What goes on in a relay. Called from the data path: must be quick and must not throw. */
+export interface RelayObserver {
+  /** A connection or session reached its destination. */
+  opened(): void;
+  /** One that was opened has ended. */
+  closed(): void;
+  /** Bytes were handed on: `in` from the client to the destination, `out` back. */
+  bytes(direction: "in" | "out", count: number): void;
+  /** One attempt failed; the next one may follow. */
+  dialFailed(destination: Destination, reason: string): void;
+  /** A client was sent away: nobody to send to, all attempts failed, or no descriptors left. */
+  refused(client: Destination, reason: string): void;
+}
+
+/** A socket that listens. */
+export interface Relay {
+  readonly protocol: RelayProtocol;
+  readonly address: IpAddress;
+  /** Where it really listens, also when any port was asked for. */
+  readonly port: number;
+  /** TCP connections or UDP sessions that are alive, those still dialling included. */
+  readonly connections: number;
+  /** Accepts no more and gives the port back. TCP connections go on; UDP sessions end. May be called again. */
+  close(): Promise<void>;
+  /** Closes, then resolves when the last TCP connection has ended; cuts the rest after `timeoutMs`. */
+  drain(timeoutMs: number): Promise<void>;
+  /** Ends the UDP sessions of a destination that is gone; their clients' next datagrams are picked for anew. */
+  endSessionsTo(destination: Destination): void;
+}
+
+export interface RelayOptions {
+  readonly protocol: RelayProtocol;
+  /** A local address; `0.0.0.0` and `::` mean all of that family, and of that family only. */
+  readonly address: IpAddress;
+  /** 0: any free port. */
+  readonly port: number;
+  readonly pick: PickDestination;
+  readonly observer: RelayObserver;
+  /** How long a UDP session may be silent in both directions; more than 0. */
+  readonly idleTimeoutMs: number;
+  /** How long each attempt to dial may take. @default 250, 500, 1000 and 2000 */
+  readonly dialTimeoutsMs?: readonly number[];
+}
+
+/** The sockets of one network namespace. */
+export interface Relays {
+  /** Rejects with a `ListenError`. */
+  listen(options: RelayOptions): Promise<Relay>;
+  /**
+   * Takes the port so that no other process listens there, until disposed; who connects is refused. Rejects with a
+   * `ListenError`.
+   */
+  hold(protocol: RelayProtocol, address: IpAddress, port: number): Promise<AsyncDisposable>;
+}
+
+/** Reference legacy-modes.md §1.8. */
+export const DIAL_TIMEOUTS_MS: readonly number[] = [250, 500, 1000, 2000];

@@ -1,0 +1,155 @@
+/**
+ * One client's TCP connection: dials destinations until one answers (reference legacy-modes.md §1.8), then carries bytes both
+ * ways. Each direction ends by itself (trap 4); a reset of one side becomes a reset of the other.
+ */
+import type { Socket } from "node:net";
+import type { Logger } from "../logging/logger.ts";
+import { ByteFlow, type FlowShared, readThrough } from "./byte-flow.ts";
+import type { DescriptorBudget } from "./descriptor-budget.ts";
+import type { OwnDials } from "./own-dials.ts";
+import { type Destination, DIAL_TIMEOUTS_MS, type RelayOptions } from "./relay.ts";
+import { resetSocket } from "./reset-socket.ts";
+import { TcpDial } from "./tcp-dial.ts";
+
+/** What all connections of a process share. */
+export interface TcpShared extends FlowShared {
+  readonly budget: DescriptorBudget;
+  readonly ownDials: OwnDials;
+  readonly log: Logger;
+}
+
+/** The client's socket and the destination's. */
+const DESCRIPTORS = 2;
+
+/** Causes on this side: the next attempt would fail for them as well, so it is made when this one's time is over. */
+const LOCAL_CAUSES = new Set(["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EADDRNOTAVAIL", "EAGAIN"]);
+
+export class TcpConnection {
+  readonly #options: RelayOptions;
+  readonly #shared: TcpShared;
+  readonly #onEnd: () => void;
+  readonly #client: Destination;
+  #clientSocket: Socket;
+  #dialling: TcpDial | undefined;
+  #endpointSocket: Socket | undefined;
+  #flows: readonly ByteFlow[] = [];
+  #timer: NodeJS.Timeout | undefined;
+  #stopWaiting: (() => void) | undefined;
+  #forgetDial: (() => void) | undefined;
+  /** Whether it is looked at as a possible part of a loop. */
+  #isWatched = false;
+  #hasDescriptors = false;
+  #isOpen = false;
+  #isEnded = false;
+
+  /**
+   * @param accepted a paused socket, half-open allowed.
+   * @param client its other end.
+   * @param onEnd called once, when both sockets are closed.
+   */
+  constructor(accepted: Socket, client: Destination, options: RelayOptions, shared: TcpShared, onEnd: () => void) {
+    this.#options = options;
+    this.#shared = shared;
+    this.#onEnd = onEnd;
+    this.#clientSocket = accepted;
+    this.#client = client;
+    accepted.on("error", () => this.cut());
+  }
+
+  /** Begins to dial, as soon as there are descriptors. */
+  start(): void {
+    this.#isWatched = this.#shared.ownDials.begin();
+    if (this.#isWatched && this.#shared.ownDials.isLoop(this.#client)) {
+      this.#refuse("a loop: the endpoint leads back to this proxy");
+      return;
+    }
+    if (this.#shared.budget.take(DESCRIPTORS)) {
+      this.#begin();
+      return;
+    }
+    this.#stopWaiting = this.#shared.budget.wait(DESCRIPTORS, () => this.#begin());
+    if (this.#stopWaiting === undefined) this.#refuse("out of file descriptors");
+  }
+
+  /** Ends the connection abruptly on both sides. */
+  cut(): void {
+    resetSocket(this.#clientSocket);
+    this.#dialling?.cancel();
+    if (this.#endpointSocket !== undefined) resetSocket(this.#endpointSocket);
+    if (!this.#isOpen) this.#end();
+  }
+
+  #begin(): void {
+    this.#stopWaiting = undefined;
+    this.#hasDescriptors = true;
+    this.#dial(0);
+  }
+
+  #refuse(reason: string): void {
+    this.#options.observer.refused(this.#client, reason);
+    this.cut();
+  }
+
+  #dial(attempt: number): void {
+    const timeoutMs = (this.#options.dialTimeoutsMs ?? DIAL_TIMEOUTS_MS)[attempt];
+    const destination = timeoutMs === undefined ? undefined : this.#options.pick(this.#client, attempt);
+    if (destination === undefined || timeoutMs === undefined) {
+      this.#refuse(attempt === 0 ? "no endpoint" : "failed to connect to an endpoint");
+      return;
+    }
+    const { observer } = this.#options;
+    const flow = new ByteFlow(this.#shared, (count) => observer.bytes("out", count));
+    const startedMs = performance.now();
+    this.#dialling = new TcpDial(destination, timeoutMs, flow, {
+      from: this.#isWatched ? (local) => this.#remember(local) : undefined,
+      connected: (socket) => this.#open(socket, flow),
+      failed: (reason) => {
+        observer.dialFailed(destination, reason);
+        const waitMs = LOCAL_CAUSES.has(reason) ? timeoutMs - (performance.now() - startedMs) : 0;
+        if (waitMs > 0) this.#timer = setTimeout(() => this.#dial(attempt + 1), waitMs);
+        else this.#dial(attempt + 1);
+      },
+    });
+  }
+
+  #remember(local: Destination): void {
+    this.#forgetDial?.();
+    this.#forgetDial = this.#shared.ownDials.add(local, this.#client);
+  }
+
+  #open(endpoint: Socket, outward: ByteFlow): void {
+    const { observer } = this.#options;
+    const inward = new ByteFlow(this.#shared, (count) => observer.bytes("in", count));
+    const client = readThrough(inward, this.#clientSocket);
+    this.#clientSocket = client;
+    this.#endpointSocket = endpoint;
+    this.#flows = [inward, outward];
+    inward.connect(client, endpoint);
+    outward.connect(endpoint, client);
+    this.#isOpen = true;
+    observer.opened();
+    for (const [one, other] of [
+      [client, endpoint],
+      [endpoint, client],
+    ] as const) {
+      one.on("error", () => resetSocket(other));
+      one.once("close", () => {
+        if (other.closed) this.#end();
+      });
+    }
+  }
+
+  /** All is over, and no socket is left. */
+  #end(): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    clearTimeout(this.#timer);
+    this.#stopWaiting?.();
+    this.#forgetDial?.();
+    this.#shared.ownDials.end();
+    for (const flow of this.#flows) flow.release();
+    if (this.#isOpen) this.#options.observer.closed();
+    this.#onEnd();
+    if (this.#hasDescriptors) this.#shared.budget.giveBack(DESCRIPTORS);
+  }
+}

@@ -1,0 +1,99 @@
+/** A listening TCP socket and the connections that it accepted. */
+import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { familyOf, type IpAddress } from "../net/ip.ts";
+import { clientAt } from "./client-address.ts";
+import { takeForListening } from "./descriptor-budget.ts";
+import { listenError, listenText } from "./listen-error.ts";
+import type { Destination, Relay, RelayOptions } from "./relay.ts";
+import { TcpConnection, type TcpShared } from "./tcp-connection.ts";
+import { KEEP_ALIVE } from "./tcp-dial.ts";
+
+/** Connections that the kernel keeps until they are accepted; it has a limit of its own (net.core.somaxconn). */
+const BACKLOG = 4096;
+
+export class TcpRelay implements Relay {
+  readonly protocol = "TCP";
+  readonly address: IpAddress;
+  readonly port: number;
+  readonly #server: Server;
+  readonly #shared: TcpShared;
+  readonly #connections = new Set<TcpConnection>();
+  #isClosed = false;
+  #idle: PromiseWithResolvers<void> | undefined;
+
+  private constructor(server: Server, options: RelayOptions, shared: TcpShared) {
+    this.#server = server;
+    this.#shared = shared;
+    this.address = options.address;
+    this.port = (server.address() as AddressInfo).port; // always one for a TCP server that listens
+    server.on("connection", (accepted: Socket) => this.#accept(accepted, options));
+    // It goes on listening whatever happened to one connection.
+    server.on("error", (error) =>
+      shared.log.v(2, "Failed to accept a connection", { at: listenText(this), err: error }),
+    );
+  }
+
+  /** Rejects with a `ListenError`. */
+  static async listen(options: RelayOptions, shared: TcpShared): Promise<TcpRelay> {
+    takeForListening(shared.budget, options);
+    const { address, port } = options;
+    const server = createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true, ...KEEP_ALIVE });
+    try {
+      await new Promise<void>((resolve, reject) => {
+        server.once("error", (error: NodeJS.ErrnoException) => reject(listenError(error.code, options, error)));
+        const ipv6Only = familyOf(address) === "IPv6";
+        server.listen({ host: address, port, ipv6Only, backlog: BACKLOG, exclusive: true }, resolve);
+      });
+    } catch (error) {
+      shared.budget.giveBack(1);
+      throw error;
+    }
+    return new TcpRelay(server, options, shared);
+  }
+
+  get connections(): number {
+    return this.#connections.size;
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    // The port is free as soon as this returns; its callback would wait for the connections.
+    this.#server.close();
+    this.#shared.budget.giveBack(1);
+  }
+
+  async drain(timeoutMs: number): Promise<void> {
+    await this.close();
+    if (this.#connections.size === 0) return;
+    const timer = new AbortController();
+    this.#idle ??= Promise.withResolvers();
+    const cut = sleep(timeoutMs, undefined, { signal: timer.signal }).then(
+      () => {
+        for (const connection of this.#connections) connection.cut();
+      },
+      () => {}, // nothing left to cut
+    );
+    await this.#idle.promise;
+    timer.abort();
+    await cut;
+  }
+
+  endSessionsTo(_destination: Destination): void {}
+
+  #accept(accepted: Socket, options: RelayOptions): void {
+    const { remoteAddress, remotePort } = accepted;
+    if (remoteAddress === undefined || remotePort === undefined) {
+      accepted.destroy(); // the client has gone again
+      return;
+    }
+    const client = clientAt(remoteAddress, remotePort);
+    const connection = new TcpConnection(accepted, client, options, this.#shared, () => {
+      this.#connections.delete(connection);
+      if (this.#connections.size === 0) this.#idle?.resolve();
+    });
+    this.#connections.add(connection);
+    connection.start();
+  }
+}

@@ -1,0 +1,142 @@
+/**
+ * `/debug/pprof/`: profiles of the running program, only with `enableProfiling` (reference server.md §9.2). The paths are
+ * upstream's; what they give are Node's own formats, which Chrome's developer tools and VS Code open.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Session } from "node:inspector/promises";
+import { pipeline } from "node:stream/promises";
+import { JSON_TYPE, reply, TEXT } from "../http/http-reply.ts";
+import { type HttpHandler, queryOf } from "../http/routes.ts";
+
+/** Upstream's when `seconds` is missing or no positive number. */
+const DEFAULT_SECONDS = 30;
+/** A profile is kept in memory until it is sent. */
+const MAX_SECONDS = 300;
+
+const INDEX = `<html>
+<head><title>/debug/pprof/</title></head>
+<body>
+<h1>/debug/pprof/</h1>
+<ul>
+<li><a href="profile?seconds=30">profile</a>: processor time of the main thread for so many seconds (.cpuprofile)</li>
+<li><a href="allocs?seconds=30">allocs</a>: what is allocated in so many seconds (.heapprofile);
+<a href="allocs?seconds=30&amp;live">allocs, live</a>: of that, what is still there at the end</li>
+<li><a href="heap">heap</a>: everything on the heap (.heapsnapshot). The program stands still meanwhile, for seconds when the
+heap is large, and needs twice the memory</li>
+</ul>
+<p>Open them with Chrome's developer tools or VS Code.</p>
+</body>
+</html>
+`;
+
+interface Recording {
+  readonly extension: "cpuprofile" | "heapprofile";
+  start(session: Session): Promise<unknown>;
+  /** @returns the profile. */
+  stop(session: Session): Promise<unknown>;
+}
+
+const CPU: Recording = {
+  extension: "cpuprofile",
+  async start(session) {
+    await session.post("Profiler.enable");
+    await session.post("Profiler.start");
+  },
+  stop: async (session) => (await session.post("Profiler.stop")).profile,
+};
+
+function allocations(areOnlyLive: boolean): Recording {
+  const areAll = !areOnlyLive;
+  return {
+    extension: "heapprofile",
+    start: (session) =>
+      session.post("HeapProfiler.startSampling", {
+        includeObjectsCollectedByMajorGC: areAll,
+        includeObjectsCollectedByMinorGC: areAll,
+      }),
+    stop: async (session) => (await session.post("HeapProfiler.stopSampling")).profile,
+  };
+}
+
+/** The routes, by path. One recording runs at a time. */
+export function profilingPages(): Readonly<Record<string, HttpHandler>> {
+  let isBusy = false;
+  const alone = (what: string, handler: HttpHandler): HttpHandler => {
+    return async (request, response) => {
+      if (isBusy) {
+        reply(response, 500, TEXT, `Could not enable ${what} profiling: another profile is being recorded\n`);
+        return;
+      }
+      isBusy = true;
+      try {
+        await handler(request, response);
+      } finally {
+        isBusy = false;
+      }
+    };
+  };
+  return {
+    "/debug/pprof": (_request, response) => {
+      reply(response, 302, TEXT, "", { Location: "/debug/pprof/" });
+    },
+    "/debug/pprof/": (_request, response) => reply(response, 200, "text/html; charset=utf-8", INDEX),
+    "/debug/pprof/*": (_request, response) => reply(response, 404, TEXT, "Unknown profile\n"),
+    "/debug/pprof/profile": alone("CPU", (request, response) => record(CPU, request, response)),
+    "/debug/pprof/allocs": alone("heap", (request, response) =>
+      record(allocations(queryOf(request).has("live")), request, response),
+    ),
+    "/debug/pprof/heap": alone("heap", snapshot),
+  };
+}
+
+/** How long to record; `undefined` for more than is allowed. Pure. */
+function secondsOf(text: string | null): number | undefined {
+  const seconds = Number(text);
+  if (!Number.isInteger(seconds) || seconds <= 0) return DEFAULT_SECONDS;
+  return seconds <= MAX_SECONDS ? seconds : undefined;
+}
+
+async function record(recording: Recording, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const seconds = secondsOf(queryOf(request).get("seconds"));
+  if (seconds === undefined) {
+    reply(response, 400, TEXT, `seconds must be at most ${MAX_SECONDS}\n`);
+    return;
+  }
+  const inspector = await import("node:inspector/promises");
+  const session = new inspector.Session();
+  session.connect();
+  try {
+    await recording.start(session);
+    await waitUnlessClosed(seconds * 1000, response);
+    const profile = await recording.stop(session);
+    if (!response.destroyed) reply(response, 200, JSON_TYPE, JSON.stringify(profile), download(recording.extension));
+  } finally {
+    session.disconnect();
+  }
+}
+
+/** Nobody needs the profile when the connection is gone. */
+async function waitUnlessClosed(delayMs: number, response: ServerResponse): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(resolve, delayMs);
+    response.once("close", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}
+
+async function snapshot(_request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const { getHeapSnapshot } = await import("node:v8");
+  response.writeHead(200, {
+    "Content-Type": JSON_TYPE,
+    "X-Content-Type-Options": "nosniff",
+    ...download("heapsnapshot"),
+  });
+  // A reader that goes away ends the answer; there is nobody to tell.
+  await pipeline(getHeapSnapshot(), response).catch(() => {});
+}
+
+function download(extension: string): Readonly<Record<string, string>> {
+  return { "Content-Disposition": `attachment; filename="kube-proxy.${extension}"` };
+}

@@ -1,0 +1,93 @@
+/** `/healthz` and `/livez` on `healthzBindAddress` (reference server.md §9.1, core.md §15). */
+
+import type { Clock } from "../../async/clock.ts";
+import type { Logger } from "../../logging/logger.ts";
+import type { ConnectionLimits } from "../http/connection-gate.ts";
+import { type HttpEndpoint, startHttpEndpoint } from "../http/http-endpoint.ts";
+import { JSON_TYPE, reply } from "../http/http-reply.ts";
+import { type HttpHandler, routePaths } from "../http/routes.ts";
+import type { HealthVerdict, ProxyHealth } from "./proxy-health.ts";
+import { formatRfc3339, ZERO_TIME } from "./rfc3339.ts";
+
+/** Counts the answers; {@link ProxyMetrics} is one. */
+export interface HealthCounters {
+  countHealthz(status: 200 | 503): void;
+  countLivez(status: 200 | 503): void;
+}
+
+/** An answer of one of the two paths. */
+export interface HealthAnswer {
+  readonly status: 200 | 503;
+  readonly body: string;
+}
+
+export interface HealthServerOptions {
+  /** `IP:port`; empty: no server. */
+  readonly address: string;
+  readonly health: ProxyHealth;
+  readonly metrics: HealthCounters;
+  /** @default those of a process with descriptors in plenty */
+  readonly limits?: ConnectionLimits;
+  readonly log: Logger;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  readonly isBindHardFail: boolean;
+  /** Told once when the address cannot be had and `isBindHardFail` is set. */
+  onHardFail(reason: string): void;
+}
+
+/**
+ * The answer for a state. Byte for byte upstream's, but for an extra last key `failures` while the kernel refuses a part of
+ * the rules. `healthy` speaks of the proxiers alone, the status of the node too when it `considersNode`. Pure.
+ */
+export function healthAnswer(verdict: HealthVerdict, considersNode: boolean): HealthAnswer {
+  const isOk = verdict.isHealthy && (!considersNode || verdict.isNodeEligible);
+  const newestMs = Math.max(...verdict.families.map(({ lastUpdatedMs }) => lastUpdatedMs));
+  const lastUpdatedMs = isOk ? verdict.nowMs : newestMs;
+  const families = verdict.families.map(({ family, lastUpdatedMs: familyMs, isHealthy }) => [
+    family,
+    { lastUpdated: formatRfc3339(familyMs), healthy: isHealthy },
+  ]);
+  const body = {
+    lastUpdated: Number.isFinite(lastUpdatedMs) ? formatRfc3339(lastUpdatedMs) : ZERO_TIME,
+    currentTime: formatRfc3339(verdict.nowMs),
+    ...(considersNode ? { nodeEligible: verdict.isNodeEligible } : {}),
+    healthy: verdict.isHealthy,
+    ...(families.length === 0 ? {} : { status: Object.fromEntries(families) }),
+    ...(verdict.failures.length === 0 ? {} : { failures: verdict.failures }),
+  };
+  return { status: isOk ? 200 : 503, body: JSON.stringify(body) };
+}
+
+/** Starts the health server. @returns `undefined` when the address is empty. */
+export function startHealthServer(options: HealthServerOptions): HttpEndpoint | undefined {
+  const { address, health, metrics, log } = options;
+  if (address === "") return undefined;
+  const answer = (considersNode: boolean, count: (status: 200 | 503) => void): HttpHandler => {
+    return (_request, response) => {
+      const { status, body } = healthAnswer(health.verdict(), considersNode);
+      count(status);
+      reply(response, status, JSON_TYPE, body);
+    };
+  };
+  return startHttpEndpoint({
+    address,
+    handler: routePaths({
+      "/healthz": answer(true, (status) => metrics.countHealthz(status)),
+      "/livez": answer(false, (status) => metrics.countLivez(status)),
+    }),
+    ...(options.limits === undefined ? {} : { limits: options.limits }),
+    log,
+    clock: options.clock,
+    signal: options.signal,
+    isBindHardFail: options.isBindHardFail,
+    onListenFailure(error) {
+      log.error(
+        "Healthz server failed",
+        new Error(`failed to start proxy healthz on ${address}: ${error.message}`, { cause: error }),
+      );
+    },
+    onHardFail: (reason) =>
+      options.onHardFail(`healthz server failed: failed to start proxy healthz on ${address}: ${reason}`),
+  });
+}

@@ -1,0 +1,135 @@
+/**
+ * Whether the proxy keeps up with the API, and whether load balancers should use this node (reference core.md §15).
+ *
+ * The question is not "when was the last sync" but "does a requested sync wait too long": an idle proxy is healthy.
+ */
+
+import type { Clock } from "../../async/clock.ts";
+import type { NodeRecord } from "../../cluster/objects.ts";
+import type { IpFamily } from "../../net/ip.ts";
+import type { SyncFailure } from "../../sync/backend.ts";
+import type { HealthReporter } from "../../sync/observers.ts";
+
+/** The taint that the cluster autoscaler sets on a node it is about to remove. */
+const TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler";
+
+/** What is known of one family that has synced at least once. */
+export interface FamilyHealth {
+  readonly family: IpFamily;
+  /** Unix milliseconds. */
+  readonly lastUpdatedMs: number;
+  readonly isHealthy: boolean;
+}
+
+/** A part of the rules that the kernel refuses, a health-check port that is taken, or a resource that cannot be watched. Retried all the time. */
+export interface StandingFailure extends SyncFailure {
+  /** Absent for what is not about one family. */
+  readonly ipFamily?: IpFamily;
+}
+
+/** The state at one moment. */
+export interface HealthVerdict {
+  /** Unix milliseconds. */
+  readonly nowMs: number;
+  /** All known families are healthy; true when none is known yet. */
+  readonly isHealthy: boolean;
+  /** The Node object is known, not being deleted and not marked for removal. */
+  readonly isNodeEligible: boolean;
+  /** IPv4 before IPv6; families never updated are absent. */
+  readonly families: readonly FamilyHealth[];
+  readonly failures: readonly StandingFailure[];
+}
+
+interface FamilyState {
+  lastUpdatedMs: number | undefined;
+  /** Monotonic time of the oldest request that no sync has satisfied. */
+  oldestPendingMs: number | undefined;
+  failures: readonly StandingFailure[];
+  portFailures: readonly StandingFailure[];
+}
+
+const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+
+function ofFamily(family: IpFamily, failures: readonly SyncFailure[]): readonly StandingFailure[] {
+  return failures.map(({ subject, reason }) => ({ ipFamily: family, subject, reason }));
+}
+
+export class ProxyHealth implements HealthReporter {
+  readonly #clock: Clock;
+  readonly #timeoutMs: number;
+  readonly #states: Readonly<Record<IpFamily, FamilyState>> = {
+    IPv4: { lastUpdatedMs: undefined, oldestPendingMs: undefined, failures: [], portFailures: [] },
+    IPv6: { lastUpdatedMs: undefined, oldestPendingMs: undefined, failures: [], portFailures: [] },
+  };
+  readonly #watchFailures = new Map<string, string>();
+  #isNodeEligible = false;
+
+  /** @param options `syncPeriodMs`: a request may wait for less than twice this time. */
+  constructor(options: { readonly clock: Clock; readonly syncPeriodMs: number }) {
+    this.#clock = options.clock;
+    this.#timeoutMs = 2 * options.syncPeriodMs;
+  }
+
+  updated(family: IpFamily): void {
+    const state = this.#states[family];
+    state.oldestPendingMs = undefined;
+    state.lastUpdatedMs = this.#clock.now();
+  }
+
+  queuedUpdate(family: IpFamily): void {
+    this.#states[family].oldestPendingMs ??= this.#clock.monotonicMs();
+  }
+
+  /** The Node object of this node as last seen. A deletion without an update before it changes nothing, so do not report it. */
+  onNode(node: NodeRecord): void {
+    this.#isNodeEligible = !node.isBeingDeleted && !node.taintKeys.includes(TO_BE_DELETED_TAINT);
+  }
+
+  /** Replaces what is known to be refused for one family; an empty list when all is in the kernel. */
+  setFailures(family: IpFamily, failures: readonly SyncFailure[]): void {
+    this.#states[family].failures = ofFamily(family, failures);
+  }
+
+  /** Replaces what is known of one family's health-check ports that cannot be had. */
+  setPortFailures(family: IpFamily, failures: readonly SyncFailure[]): void {
+    this.#states[family].portFailures = ofFamily(family, failures);
+  }
+
+  /**
+   * A resource of the API server cannot be watched, or can again (`undefined`). Told in the answers, and no more: the
+   * last good rules are in force, and another node would be no better off.
+   */
+  setWatchFailure(resource: string, reason: string | undefined): void {
+    if (reason === undefined) this.#watchFailures.delete(resource);
+    else this.#watchFailures.set(resource, reason);
+  }
+
+  /** Whether the proxiers keep up: what the per-service health ports ask. */
+  isHealthy(): boolean {
+    return FAMILIES.every((family) => this.#isFamilyHealthy(this.#states[family]));
+  }
+
+  verdict(): HealthVerdict {
+    const families: FamilyHealth[] = [];
+    for (const family of FAMILIES) {
+      const state = this.#states[family];
+      if (state.lastUpdatedMs === undefined) continue;
+      families.push({ family, lastUpdatedMs: state.lastUpdatedMs, isHealthy: this.#isFamilyHealthy(state) });
+    }
+    return {
+      nowMs: this.#clock.now(),
+      isHealthy: this.isHealthy(),
+      isNodeEligible: this.#isNodeEligible,
+      families,
+      failures: [
+        ...FAMILIES.flatMap((family) => [...this.#states[family].failures, ...this.#states[family].portFailures]),
+        ...Array.from(this.#watchFailures, ([resource, reason]) => ({ subject: `watch of ${resource}`, reason })),
+      ],
+    };
+  }
+
+  #isFamilyHealthy({ lastUpdatedMs, oldestPendingMs }: FamilyState): boolean {
+    if (lastUpdatedMs === undefined || oldestPendingMs === undefined) return true;
+    return this.#clock.monotonicMs() - oldestPendingMs < this.#timeoutMs;
+  }
+}

@@ -1,0 +1,214 @@
+/**
+ * Health-check node ports: one small HTTP answer per Service with externalTrafficPolicy Local, for the load balancers in
+ * front of it (reference core.md §14, server.md §9.5). One manager per family.
+ *
+ * All listeners hand their connections to one guarded HTTP server: a listener is then a bare socket, cheap by the hundred.
+ */
+import { createServer, type Server, type Socket } from "node:net";
+import { type Clock, systemClock } from "../../async/clock.ts";
+import { Mutex } from "../../async/mutex.ts";
+import type { Logger } from "../../logging/logger.ts";
+import type { IpAddress, IpFamily } from "../../net/ip.ts";
+import type { SyncFailure } from "../../sync/backend.ts";
+import type { ServiceHealthPorts } from "../../sync/observers.ts";
+import { ConnectionGate } from "../http/connection-gate.ts";
+import { serverLimits } from "../http/connection-limits.ts";
+import { createGuardedHttp } from "../http/guarded-http.ts";
+import { JSON_TYPE, reply } from "../http/http-reply.ts";
+import type { HttpHandler } from "../http/routes.ts";
+
+/** Connections of a closed service may still get their (empty) answer for so long. */
+const DRAIN_MS = 1_000;
+
+export interface ServiceHealthOptions {
+  readonly family: IpFamily;
+  /** Where to listen: on all addresses of the family, or on these alone (see {@link ServiceHealthPorts.setAddresses}). */
+  readonly addresses: "all" | readonly IpAddress[];
+  /** Whether the proxiers keep up; always true when there is no health server. */
+  isProxyHealthy(): boolean;
+  /** Shared by all managers. @default one of its own */
+  readonly gate?: ConnectionGate;
+  /** For the time limits of connections. @default the system's */
+  readonly clock?: Clock;
+  readonly log: Logger;
+  /** Told of each service whose port could not be opened, to log it; it is tried again at the next sync. */
+  onListenFailure(service: string, port: number, error: Error): void;
+  /** Told after each sync which ports are not open; an empty list when all are. */
+  onFailures?(failures: readonly SyncFailure[]): void;
+}
+
+interface Entry {
+  readonly service: string;
+  readonly port: number;
+  /** By the address that they listen on. */
+  readonly listeners: Map<string, Server>;
+  readonly connections: Set<Socket>;
+  count: number;
+  isClosed: boolean;
+}
+
+/** The body for a service's state: indented with tabs, no newline at the end. Pure. */
+export function serviceHealthBody(service: string, localEndpoints: number, serviceProxyHealthy: boolean): string {
+  const slash = service.indexOf("/");
+  const names = { namespace: service.slice(0, slash), name: service.slice(slash + 1) };
+  return JSON.stringify({ service: names, localEndpoints, serviceProxyHealthy }, undefined, "\t");
+}
+
+/** Stops accepting; connections that exist stay, and what they ask from now on is answered emptily. */
+function closeListeners(entry: Entry): void {
+  entry.isClosed = true;
+  for (const listener of entry.listeners.values()) listener.close();
+}
+
+function cutConnections(entry: Entry): void {
+  for (const socket of entry.connections) socket.destroy();
+}
+
+function listen(server: Server, host: string, port: number, family: IpFamily): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen({ host, port, ipv6Only: family === "IPv6" }, () => {
+      server.removeListener("error", reject);
+      resolve();
+    });
+  });
+}
+
+/** Makes the manager of one family. Nothing listens until the first {@link ServiceHealthPorts.syncServices}. */
+export function createServiceHealth(options: ServiceHealthOptions): ServiceHealthPorts {
+  const { family, log } = options;
+  let hosts: readonly string[] =
+    options.addresses === "all" ? [family === "IPv4" ? "0.0.0.0" : "::"] : options.addresses;
+  let wanted: ReadonlyMap<string, number> = new Map();
+  const entries = new Map<string, Entry>();
+  const draining = new Set<Entry>();
+  /** One reconciliation at a time, in the order asked for. */
+  const mutex = new Mutex();
+  let isClosed = false;
+
+  const http = createGuardedHttp({
+    gate: options.gate ?? new ConnectionGate(serverLimits(Number.POSITIVE_INFINITY).serviceHealth),
+    clock: options.clock ?? systemClock,
+  });
+
+  const answerOf =
+    (entry: Entry): HttpHandler =>
+    (_request, response) => {
+      if (entry.isClosed) {
+        response.writeHead(200, { Connection: "close" });
+        response.end();
+        return;
+      }
+      const isHealthy = options.isProxyHealthy();
+      const body = serviceHealthBody(entry.service, entry.count, isHealthy);
+      reply(response, entry.count > 0 && isHealthy ? 200 : 503, JSON_TYPE, body, {
+        "X-Load-Balancing-Endpoint-Weight": String(entry.count),
+      });
+    };
+
+  function accept(entry: Entry, socket: Socket): void {
+    entry.connections.add(socket);
+    socket.once("close", () => entry.connections.delete(socket));
+    http.accept(socket, answerOf(entry));
+  }
+
+  async function openEntry(service: string, port: number): Promise<Entry> {
+    const entry: Entry = { service, port, listeners: new Map(), connections: new Set(), count: 0, isClosed: false };
+    try {
+      await openListeners(entry);
+      return entry;
+    } catch (error) {
+      closeListeners(entry);
+      cutConnections(entry);
+      throw error;
+    }
+  }
+
+  /** Opens what is missing. */
+  async function openListeners(entry: Entry): Promise<void> {
+    const { service, port } = entry;
+    for (const host of hosts) {
+      if (entry.listeners.has(host)) continue;
+      const listener = createServer({ allowHalfOpen: true }, (socket) => accept(entry, socket));
+      await listen(listener, host, port, family);
+      listener.on("error", (error) => log.error("Healthcheck could not accept a connection", error, { service, port }));
+      entry.listeners.set(host, listener);
+    }
+  }
+
+  /** Brings a service that is served already to the addresses of now. */
+  async function moveListeners(entry: Entry): Promise<void> {
+    for (const [host, listener] of entry.listeners) {
+      if (hosts.includes(host)) continue;
+      entry.listeners.delete(host);
+      listener.close();
+    }
+    await openListeners(entry);
+  }
+
+  function drain(entry: Entry): void {
+    closeListeners(entry);
+    if (entry.connections.size === 0) return;
+    draining.add(entry);
+    setTimeout(() => {
+      draining.delete(entry);
+      cutConnections(entry);
+    }, DRAIN_MS).unref();
+  }
+
+  async function reconcile(ports: ReadonlyMap<string, number>): Promise<void> {
+    for (const [service, entry] of entries) {
+      if (ports.get(service) === entry.port) continue;
+      log.v(2, "Closing healthcheck", { service, port: entry.port });
+      entries.delete(service);
+      drain(entry);
+    }
+    const failures: SyncFailure[] = [];
+    for (const [service, port] of ports) {
+      // Closed while we waited for another listener: open nothing more.
+      if (isClosed) return;
+      try {
+        const known = entries.get(service);
+        if (known !== undefined) {
+          await moveListeners(known);
+          continue;
+        }
+        const entry = await openEntry(service, port);
+        log.v(2, "Opened healthcheck", { service, port });
+        entries.set(service, entry);
+      } catch (error) {
+        const failure = error instanceof Error ? error : new Error(String(error));
+        options.onListenFailure(service, port, failure);
+        failures.push({ subject: `health-check port ${port} of ${service}`, reason: failure.message });
+      }
+    }
+    options.onFailures?.(failures);
+  }
+
+  return {
+    syncServices(ports) {
+      return mutex.run(async () => {
+        wanted = ports;
+        if (!isClosed) await reconcile(ports);
+      });
+    },
+    setAddresses(addresses) {
+      return mutex.run(async () => {
+        hosts = addresses;
+        if (!isClosed) await reconcile(wanted);
+      });
+    },
+    syncEndpoints(counts) {
+      for (const entry of entries.values()) entry.count = counts.get(entry.service) ?? 0;
+    },
+    close() {
+      isClosed = true;
+      return mutex.run(async () => {
+        for (const entry of entries.values()) closeListeners(entry);
+        for (const entry of [...entries.values(), ...draining]) cutConnections(entry);
+        entries.clear();
+        draining.clear();
+      });
+    },
+  };
+}

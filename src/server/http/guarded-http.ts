@@ -1,0 +1,148 @@
+/**
+ * HTTP over accepted sockets, such that no client can hurt the program: the gate bounds connections, each is answered one
+ * request at a time and read no faster, and one that is slow to ask, idle, or does not take its answer is closed.
+ */
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import type { Clock, Timer } from "../../async/clock.ts";
+import type { ConnectionGate, GatedConnection, Worth } from "./connection-gate.ts";
+import { pacedStream } from "./paced-stream.ts";
+import type { HttpHandler } from "./routes.ts";
+
+/** A new connection has so long for its first request, and a request for its body. */
+const REQUEST_MS = 10_000;
+/** Longer than usual scrape intervals, so that a scraper's connection is not cut between two of them. */
+const KEEP_ALIVE_MS = 120_000;
+/** A reader that takes nothing for so long is not read to any more. */
+const STALLED_MS = 30_000;
+
+export interface GuardedHttpOptions {
+  readonly gate: ConnectionGate;
+  readonly clock: Clock;
+}
+
+export interface GuardedHttp {
+  /** Serves an accepted socket, whose server must have `allowHalfOpen`. The handler must not reject. */
+  accept(socket: Socket, handler: HttpHandler): void;
+  /** Closes connections that ask for nothing, and the others when they have been answered. */
+  closeWhenAnswered(): void;
+  closeNow(): void;
+}
+
+interface Exchange {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+}
+
+class Connection implements GatedConnection {
+  readonly peer: string;
+  readonly #socket: Socket;
+  readonly #handler: HttpHandler;
+  readonly #clock: Clock;
+  readonly #waiting: Exchange[] = [];
+  /** Told when there is nothing more to answer. */
+  readonly #onIdle: () => void;
+  #current: Exchange | undefined;
+  #last: IncomingMessage | undefined;
+  #deadline: Timer;
+  #isClosing = false;
+
+  constructor(socket: Socket, handler: HttpHandler, clock: Clock, onIdle: () => void) {
+    this.peer = socket.remoteAddress ?? "";
+    this.#socket = socket;
+    this.#handler = handler;
+    this.#clock = clock;
+    this.#onIdle = onIdle;
+    this.#deadline = clock.setTimer(REQUEST_MS, () => this.close());
+    socket.setTimeout(STALLED_MS, () => {
+      if (socket.writableLength > 0) this.close();
+    });
+    socket.once("close", () => this.#deadline.cancel());
+  }
+
+  worth(): Worth {
+    if (this.#current !== undefined) return this.#current.response.writableEnded ? 2 : 3;
+    return this.#last === undefined ? 0 : 1;
+  }
+
+  /** Whether the next bytes may come: they are the body of a request, or there is no request to answer. */
+  isReady(): boolean {
+    return this.#last?.complete === false || (this.#current === undefined && this.#waiting.length === 0);
+  }
+
+  close(): void {
+    this.#socket.destroy();
+  }
+
+  closeWhenAnswered(): void {
+    this.#isClosing = true;
+    if (this.#current === undefined && this.#waiting.length === 0) this.close();
+  }
+
+  ask(request: IncomingMessage, response: ServerResponse): void {
+    this.#last = request;
+    this.#waiting.push({ request, response });
+    if (this.#current === undefined) this.#answerNext();
+  }
+
+  #answerNext(): void {
+    const exchange = this.#waiting.shift();
+    this.#current = exchange;
+    this.#deadline.cancel();
+    if (exchange === undefined) {
+      if (this.#isClosing) this.close();
+      else this.#deadline = this.#clock.setTimer(KEEP_ALIVE_MS, () => this.close());
+      this.#onIdle();
+      return;
+    }
+    const { request, response } = exchange;
+    if (!request.complete) {
+      this.#deadline = this.#clock.setTimer(REQUEST_MS, () => {
+        if (!request.complete) this.close();
+      });
+    }
+    if (this.#isClosing) response.shouldKeepAlive = false;
+    response.once("close", () => {
+      if (this.#socket.destroyed) return;
+      // Other connections take their turns: without a pause here, answers that fit into the kernel's buffer hold up all.
+      setImmediate(() => this.#socket.destroyed || this.#answerNext());
+    });
+    void this.#handler(request, response);
+  }
+}
+
+/** Makes the server; it has no sockets of its own. */
+export function createGuardedHttp({ gate, clock }: GuardedHttpOptions): GuardedHttp {
+  const connections = new Set<Connection>();
+  const byStream = new WeakMap<object, Connection>();
+  const http = createServer((request, response) => byStream.get(request.socket)?.ask(request, response));
+  // Only to tell the client: the connection's own deadline is what counts.
+  http.keepAliveTimeout = KEEP_ALIVE_MS;
+
+  return {
+    accept(socket, handler) {
+      const connection = new Connection(socket, handler, clock, () => {
+        gate.touch(connection);
+        paced.resume();
+      });
+      const paced = pacedStream(socket, () => connection.isReady());
+      byStream.set(paced.stream, connection);
+      socket.once("close", () => {
+        connections.delete(connection);
+        gate.leave(connection);
+      });
+      if (!gate.enter(connection)) {
+        socket.destroy();
+        return;
+      }
+      connections.add(connection);
+      http.emit("connection", paced.stream);
+    },
+    closeWhenAnswered() {
+      for (const connection of connections) connection.closeWhenAnswered();
+    },
+    closeNow() {
+      for (const connection of connections) connection.close();
+    },
+  };
+}

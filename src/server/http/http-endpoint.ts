@@ -1,0 +1,145 @@
+/**
+ * One HTTP server on one configured address: listens, keeps trying when it cannot, and closes with its signal
+ * (reference server.md §9.4).
+ */
+import { type AddressInfo, createServer, type Server } from "node:net";
+import type { Clock } from "../../async/clock.ts";
+import type { Logger } from "../../logging/logger.ts";
+import { ConnectionGate, type ConnectionLimits } from "./connection-gate.ts";
+import { serverLimits } from "./connection-limits.ts";
+import { createGuardedHttp, type GuardedHttp } from "./guarded-http.ts";
+import { reply, TEXT } from "./http-reply.ts";
+import { type ListenTarget, listenOnFirst, listenTargets, parseListenAddress } from "./listen-address.ts";
+import type { HttpHandler } from "./routes.ts";
+
+const RETRY_MS = 5_000;
+const DRAIN_MS = 1_000;
+/** A server that is full is a matter of the log once in so long. */
+const FULL_REPORT_MS = 60_000;
+
+export interface HttpEndpointOptions {
+  /** `IP:port`; `0.0.0.0` and `::` mean all addresses of both families. */
+  readonly address: string;
+  readonly handler: HttpHandler;
+  /** @default those of a process with descriptors in plenty */
+  readonly limits?: ConnectionLimits;
+  readonly log: Logger;
+  readonly clock: Clock;
+  /** Closes the server. */
+  readonly signal: AbortSignal;
+  /** Give up on the first failure instead of trying again every 5 s. */
+  readonly isBindHardFail: boolean;
+  /** Told of each failure to listen; the message names the address. */
+  onListenFailure(error: Error): void;
+  /** Told once, when `isBindHardFail` made us give up. */
+  onHardFail(reason: string): void;
+}
+
+export interface HttpEndpoint {
+  /** Settled when it listens, or has failed to for the first time. */
+  readonly tried: Promise<void>;
+  /** Where it listens; `undefined` when it was closed or gave up before it could. */
+  readonly listening: Promise<AddressInfo | undefined>;
+  /** Settled when the signal has aborted and every connection is gone (at most a second later). Never rejects. */
+  readonly closed: Promise<void>;
+}
+
+function listen(server: Server, target: ListenTarget): Promise<AddressInfo> {
+  return new Promise((resolve, reject) => {
+    const onError = (error: Error): void => {
+      server.removeListener("listening", onListening);
+      reject(error);
+    };
+    const onListening = (): void => {
+      server.removeListener("error", onError);
+      const address = server.address();
+      if (address === null || typeof address === "string") reject(new Error("the socket has no address"));
+      else resolve(address);
+    };
+    server.once("error", onError);
+    server.once("listening", onListening);
+    server.listen(target);
+  });
+}
+
+/** Stops accepting and closes idle connections, lets running requests finish for a second, then cuts what is left. */
+function closeServer(server: Server, http: GuardedHttp, clock: Clock): Promise<void> {
+  return new Promise((resolve) => {
+    const cut = clock.setTimer(DRAIN_MS, () => http.closeNow());
+    server.close(() => {
+      cut.cancel();
+      resolve();
+    });
+    http.closeWhenAnswered();
+  });
+}
+
+/** Tells of a server that is full, and of one peer that has its share, once in a while. */
+export function fullReporter(log: Logger, clock: Clock, facts: Readonly<Record<string, unknown>>) {
+  let reportedMs = Number.NEGATIVE_INFINITY;
+  return (peer: string): void => {
+    const nowMs = clock.monotonicMs();
+    if (nowMs - reportedMs < FULL_REPORT_MS) return;
+    reportedMs = nowMs;
+    log.warn("Too many HTTP connections: idle ones are closed for new ones", { ...facts, peer });
+  };
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.resolve();
+  return new Promise((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
+}
+
+/** Starts the server. Returns at once; throws only when `address` is not `IP:port`. */
+export function startHttpEndpoint(options: HttpEndpointOptions): HttpEndpoint {
+  const { address, handler, log, clock, signal } = options;
+  const parsed = parseListenAddress(address);
+  if (parsed === undefined)
+    throw new Error(`cannot listen on "${address}": expected IP:port, for example 0.0.0.0:10256`);
+  const targets = listenTargets(parsed.host, parsed.port);
+
+  const guardedHandler: HttpHandler = async (request, response) => {
+    try {
+      await handler(request, response);
+    } catch (error) {
+      log.error("HTTP handler failed", error, { address, url: request.url ?? "" });
+      if (response.headersSent) response.destroy();
+      else reply(response, 500, TEXT, "internal error\n");
+    }
+  };
+  const limits = options.limits ?? serverLimits(Number.POSITIVE_INFINITY).health;
+  const gate = new ConnectionGate({ ...limits, onFull: fullReporter(log, clock, { address }) });
+  const http = createGuardedHttp({ gate, clock });
+  const server = createServer({ allowHalfOpen: true }, (socket) => http.accept(socket, guardedHandler));
+  const tried = Promise.withResolvers<void>();
+
+  async function listenUntilItWorks(): Promise<AddressInfo | undefined> {
+    while (!signal.aborted) {
+      try {
+        const bound = await listenOnFirst(targets, (target) => listen(server, target));
+        // From here on an error event is about one connection that could not be accepted, for example too many files.
+        server.on("error", (error) => log.error("HTTP server could not accept a connection", error, { address }));
+        tried.resolve();
+        return bound;
+      } catch (error) {
+        const failure = error instanceof Error ? error : new Error(String(error));
+        options.onListenFailure(failure);
+        tried.resolve();
+        if (options.isBindHardFail) {
+          options.onHardFail(failure.message);
+          return undefined;
+        }
+        await clock.sleep(RETRY_MS, signal);
+      }
+    }
+    return undefined;
+  }
+
+  const listening = listenUntilItWorks();
+  async function closeWithSignal(): Promise<void> {
+    await aborted(signal);
+    tried.resolve();
+    if ((await listening) !== undefined) await closeServer(server, http, clock);
+  }
+  return { tried: tried.promise, listening, closed: closeWithSignal() };
+}

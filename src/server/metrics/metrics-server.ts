@@ -1,0 +1,127 @@
+/** Everything on `metricsBindAddress` (reference server.md §9.2). */
+
+import type { Clock } from "../../async/clock.ts";
+import type { Logger } from "../../logging/logger.ts";
+import { profilingPages } from "../debug/profiling-pages.ts";
+import { flagsIndex, verbosityPage } from "../debug/verbosity-page.ts";
+import { flagzPage, statuszPage, zPage } from "../debug/z-pages.ts";
+import type { ConnectionLimits } from "../http/connection-gate.ts";
+import { type HttpEndpoint, startHttpEndpoint } from "../http/http-endpoint.ts";
+import { JSON_TYPE, reply, TEXT } from "../http/http-reply.ts";
+import { type HttpHandler, queryOf, routePaths } from "../http/routes.ts";
+import { sharedPage, toPage } from "../http/shared-page.ts";
+import type { MetricFamilies } from "./metric-families.ts";
+import { replyMetrics } from "./metrics-page.ts";
+import { processStartSeconds } from "./runtime-metrics.ts";
+import { createSliMetrics, type SliMetrics } from "./sli-metrics.ts";
+
+export interface MetricsServerOptions {
+  /** `IP:port`. */
+  readonly address: string;
+  readonly families: MetricFamilies;
+  /** The mode as the configuration spells it, for /proxyMode. */
+  readonly mode: string;
+  /** The resolved configuration in its versioned form, keys in the API's order, for /configz. */
+  readonly configz: Readonly<Record<string, unknown>>;
+  /** Every registered flag and its value, for /flagz; absent: no such page (gate ComponentFlagz). */
+  readonly flags?: ReadonlyMap<string, string>;
+  /** For /statusz; absent: no such page (gate ComponentStatusz). */
+  readonly status?: {
+    /** `v1.36.2`. */
+    readonly version: string;
+    /** Name, version and commit of this program. */
+    readonly implementation: string;
+  };
+  /** Changes the log verbosity; absent: no /debug pages, profiles included (`enableProfiling`). */
+  readonly setVerbosity?: (level: number) => void;
+  /** @default those of a process with descriptors in plenty */
+  readonly limits?: ConnectionLimits;
+  readonly log: Logger;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  readonly isBindHardFail: boolean;
+  /** Told once when the address cannot be had and `isBindHardFail` is set. */
+  onHardFail(reason: string): void;
+}
+
+const PING = "ping";
+
+/** The always-passing check of this server; not the proxy's health, which has a port of its own. */
+function healthzHandler(slis: SliMetrics): HttpHandler {
+  return (request, response) => {
+    const query = queryOf(request);
+    const isExcluded = query.getAll("exclude").includes(PING);
+    if (!isExcluded) slis.countCheck(PING);
+    const details = `[+]${PING} ${isExcluded ? "excluded: " : ""}ok\nhealthz check passed\n`;
+    reply(response, 200, TEXT, query.has("verbose") ? details : "ok");
+  };
+}
+
+/** `1.36.2` and `1.36` of `v1.36.2`. */
+function versions(gitVersion: string): { readonly binaryVersion: string; readonly emulationVersion: string } {
+  const binaryVersion = gitVersion.replace(/^v/, "");
+  return { binaryVersion, emulationVersion: binaryVersion.split(".").slice(0, 2).join(".") };
+}
+
+function metricsRoutes(options: MetricsServerOptions): Readonly<Record<string, HttpHandler>> {
+  const { families, clock, flags, status, setVerbosity } = options;
+  const slis = createSliMetrics();
+  const metricsPage = sharedPage(() => families.render(), clock);
+  const startSeconds = processStartSeconds();
+  const configz = JSON.stringify({ "kubeproxy.config.k8s.io": options.configz });
+  const routes: Record<string, HttpHandler> = {
+    "/healthz": healthzHandler(slis),
+    "/healthz/ping": (_request, response) => reply(response, 200, TEXT, "ok"),
+    "/metrics": async (request, response) => {
+      await replyMetrics(request, response, families.contentType, await metricsPage(), {
+        "Process-Start-Time-Unix": String(Math.floor(startSeconds)),
+      });
+    },
+    "/metrics/slis": async (request, response) => {
+      if (request.method === "DELETE") {
+        slis.reset();
+        reply(response, 200, TEXT, "metrics reset\n");
+      } else {
+        await replyMetrics(request, response, slis.contentType, toPage(await slis.render()));
+      }
+    },
+    "/proxyMode": (_request, response) => reply(response, 200, TEXT, options.mode),
+    "/configz": (_request, response) => reply(response, 200, JSON_TYPE, configz),
+  };
+  if (setVerbosity !== undefined) {
+    routes["/debug/flags"] = flagsIndex;
+    routes["/debug/flags/*"] = flagsIndex;
+    routes["/debug/flags/v"] = verbosityPage(setVerbosity);
+    Object.assign(routes, profilingPages());
+  }
+  if (flags !== undefined) routes["/flagz"] = zPage(flagzPage(flags));
+  if (status !== undefined) {
+    const { version, implementation } = status;
+    const paths = ["/configz", ...(flags === undefined ? [] : ["/flagz"]), "/healthz", "/metrics", "/proxyMode"];
+    const facts = {
+      startMs: startSeconds * 1000,
+      nowMs: () => clock.now(),
+      paths,
+      implementation,
+      ...versions(version),
+    };
+    routes["/statusz"] = zPage(statuszPage(facts));
+  }
+  return routes;
+}
+
+/** Starts the metrics server. @returns `undefined` when the address is empty. */
+export function startMetricsServer(options: MetricsServerOptions): HttpEndpoint | undefined {
+  if (options.address === "") return undefined;
+  return startHttpEndpoint({
+    address: options.address,
+    handler: routePaths(metricsRoutes(options)),
+    ...(options.limits === undefined ? {} : { limits: options.limits }),
+    log: options.log,
+    clock: options.clock,
+    signal: options.signal,
+    isBindHardFail: options.isBindHardFail,
+    onListenFailure: (error) => options.log.error("starting metrics server failed", error),
+    onHardFail: (reason) => options.onHardFail(`starting metrics server failed: ${reason}`),
+  });
+}

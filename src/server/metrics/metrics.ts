@@ -1,0 +1,142 @@
+/**
+ * All measurements of the program, under upstream's names, in one registry. Rooms get small objects that they report to;
+ * the metrics server renders the text.
+ */
+import type { IpFamily } from "../../net/ip.ts";
+import type { SyncMetrics } from "../../sync/observers.ts";
+import { createFamilies, type MetricFamilies } from "./metric-families.ts";
+import { defineRuntimeMetrics } from "./runtime-metrics.ts";
+import { defineSyncMetrics } from "./sync-metrics.ts";
+
+/** The facts of `kubernetes_build_info` and `--version=raw`. */
+export interface BuildInfo {
+  readonly major: string;
+  readonly minor: string;
+  /** `v1.36.2`. */
+  readonly gitVersion: string;
+  readonly gitCommit: string;
+  readonly gitTreeState: string;
+  readonly buildDate: string;
+  /** What runs it, in the places of Go's facts. */
+  readonly goVersion: string;
+  readonly compiler: string;
+  readonly platform: string;
+}
+
+/** The facts of `kubeproxy_ts_build_info`: what really runs here. */
+export interface ProgramFacts {
+  readonly version: string;
+  readonly commit: string;
+  /** Version of Node.js. */
+  readonly node: string;
+}
+
+/** A feature gate as the metrics show it. */
+export interface FeatureState {
+  readonly name: string;
+  /** Empty for a generally available feature. */
+  readonly stage: "" | "ALPHA" | "BETA" | "DEPRECATED";
+  readonly isEnabled: boolean;
+}
+
+export interface ProxyMetrics {
+  /** The object that the proxier of one family reports to. */
+  syncMetrics(family: IpFamily): SyncMetrics;
+  /** Counts an answer of /healthz. */
+  countHealthz(status: 200 | 503): void;
+  /** Counts an answer of /livez. */
+  countLivez(status: 200 | 503): void;
+  setBuildInfo(info: BuildInfo, program: ProgramFacts): void;
+  setFeatures(features: Iterable<FeatureState>): void;
+  /** For families that one layer or proxy mode defines for itself. */
+  readonly families: MetricFamilies;
+}
+
+function countDefinitions(families: MetricFamilies): void {
+  const registered = families.counter({
+    name: "registered_metrics_total",
+    help: "Number of metric families by stability level and deprecation version.",
+    stability: "BETA",
+    labels: ["stability_level", "deprecated_version"],
+  });
+  families.counter({ name: "disabled_metrics_total", help: "Number of disabled families.", stability: "BETA" });
+  families.counter({ name: "hidden_metrics_total", help: "Number of hidden families.", stability: "BETA" });
+  families.counter({
+    name: "cardinality_enforcement_unexpected_categorizations_total",
+    help: "Number of label values that were not among the allowed ones.",
+  });
+  families.onDefine((stability) => {
+    if (stability !== "none") registered.inc({ stability_level: stability, deprecated_version: "" });
+  });
+}
+
+/** Makes the registry with every family of reference core.md §16, iptables.md §14, nftables.md §12 and server.md §12.3–4 that applies. */
+export function createMetrics(families: MetricFamilies = createFamilies()): ProxyMetrics {
+  const syncMetrics = defineSyncMetrics(families);
+  const statusCounter = (kind: "healthz" | "livez") => {
+    return families.counter({
+      name: `kubeproxy_proxy_${kind}_total`,
+      help: `Cumulative proxy ${kind} HTTP status`,
+      labels: ["code"],
+    });
+  };
+  const healthz = statusCounter("healthz");
+  const livez = statusCounter("livez");
+  const buildInfo = families.gauge({
+    name: "kubernetes_build_info",
+    help: "Constant 1, labelled with the release this program stands in for and what it runs on.",
+    stability: "BETA",
+    labels: [
+      "major",
+      "minor",
+      "git_version",
+      "git_commit",
+      "git_tree_state",
+      "build_date",
+      "go_version",
+      "compiler",
+      "platform",
+    ],
+  });
+  const programInfo = families.gauge({
+    name: "kubeproxy_ts_build_info",
+    help: "Constant 1, labelled with the version and commit of this program and of its Node.js.",
+    stability: "none",
+    labels: ["version", "commit", "node"],
+  });
+  const featureEnabled = families.gauge({
+    name: "kubernetes_feature_enabled",
+    help: "Whether a feature gate is on (1) or off (0), with its stage.",
+    stability: "BETA",
+    labels: ["name", "stage"],
+  });
+  defineRuntimeMetrics(families);
+  countDefinitions(families);
+
+  return {
+    syncMetrics,
+    countHealthz: (status) => healthz.inc({ code: status }),
+    countLivez: (status) => livez.inc({ code: status }),
+    setBuildInfo(info, { version, commit, node }) {
+      programInfo.set({ version, commit, node }, 1);
+      buildInfo.set(
+        {
+          major: info.major,
+          minor: info.minor,
+          git_version: info.gitVersion,
+          git_commit: info.gitCommit,
+          git_tree_state: info.gitTreeState,
+          build_date: info.buildDate,
+          go_version: info.goVersion,
+          compiler: info.compiler,
+          platform: info.platform,
+        },
+        1,
+      );
+    },
+    setFeatures(features) {
+      for (const { name, stage, isEnabled } of features) featureEnabled.set({ name, stage }, isEnabled ? 1 : 0);
+    },
+    families,
+  };
+}

@@ -1,0 +1,273 @@
+/**
+ * nf_tables of one namespace in memory, as far as one table of one family goes. Several programs may be connected: each
+ * sees what the others commit. Behaves like kernel 6.18 (`testing/nftables-contract.ts`), and can be told to refuse.
+ */
+
+import {
+  type Nftables,
+  NftError,
+  type NftErrorCode,
+  type NftForeignChange,
+  type NftOperation,
+  type NftTableContent,
+} from "../../../src/kernel/nftables/nftables.ts";
+import type { NftFamily } from "../../../src/kernel/nftables/ruleset.ts";
+import { chainJson, type Json, ruleJson, setJson } from "../../../src/kernel/nftables/ruleset-json.ts";
+import { MemoryTable } from "./memory-table.ts";
+
+/** A program that changes the table. */
+export interface MemoryProgram {
+  readonly pid: number;
+  readonly name: string;
+  /** Whether it stores digests with its rules, as this project does. */
+  readonly writesDigests: boolean;
+}
+
+const OURSELVES: MemoryProgram = { pid: 1, name: "kube-proxy-ts", writesDigests: true };
+const ANOTHER: MemoryProgram = { pid: 4711, name: "nft", writesDigests: false };
+
+export interface MemoryNftKernelOptions {
+  /** Behave as before kernel 6.2: see {@link MemoryNftKernel.passTime}. @default false */
+  readonly releasesLate?: boolean;
+}
+
+/** A refusal that has nothing to do with the state. */
+export interface NftRefusal {
+  readonly code: NftErrorCode;
+  /** Whether the error says which operation it was. @default true */
+  readonly isNamed?: boolean;
+}
+
+/** Decides whether an operation shall be refused, whatever the state. */
+export type NftFault = (operation: NftOperation) => NftRefusal | undefined;
+
+interface Watcher {
+  readonly program: MemoryProgram;
+  readonly onChange: (change: NftForeignChange) => void;
+  readonly fail: (error: Error) => void;
+}
+
+export class MemoryNftKernel {
+  readonly family: NftFamily;
+  readonly #table: MemoryTable;
+  readonly #watchers = new Set<Watcher>();
+  readonly #faults = new Set<NftFault>();
+  readonly #failures: Error[] = [];
+  readonly #afterRead: (() => Promise<void>)[] = [];
+  readonly #transactions: (readonly NftOperation[])[] = [];
+  #generation = 1;
+  #refusals = 0;
+
+  constructor(family: NftFamily, options: MemoryNftKernelOptions = {}) {
+    this.family = family;
+    this.#table = new MemoryTable(options.releasesLate ?? false);
+  }
+
+  /** A handle of this project's. */
+  connect(program: MemoryProgram = OURSELVES): Nftables {
+    return {
+      family: this.family,
+      transact: async (operations, options = {}) => this.#transact(program, [...operations], options.generation),
+      read: async () => {
+        const content = this.#read();
+        if (program.writesDigests) for (const action of this.#afterRead.splice(0)) await action();
+        return content;
+      },
+      readElements: async ({ name }) => {
+        const set = this.#table.exists ? this.#table.sets.get(name) : undefined;
+        return set && [...set.elements.values()];
+      },
+      watch: (onChange, signal) => this.#watch(program, onChange, signal),
+    };
+  }
+
+  /** A handle of some other program's: its rules carry no digest. */
+  connectAnother(program: Omit<MemoryProgram, "writesDigests"> = ANOTHER): Nftables {
+    return this.connect({ ...program, writesDigests: false });
+  }
+
+  /** Operations of committed transactions of all programs, oldest first. */
+  get transactions(): readonly (readonly NftOperation[])[] {
+    return this.#transactions;
+  }
+
+  /** Transactions that were refused. */
+  get refusals(): number {
+    return this.#refusals;
+  }
+
+  /** Forgets {@link MemoryNftKernel.transactions}. @returns all their operations. */
+  takeOperations(): NftOperation[] {
+    return this.#transactions.splice(0).flat();
+  }
+
+  /** From now on refuses operations of this project's for which `fault` gives a refusal. @returns how to end that. */
+  refuse(fault: NftFault): () => void {
+    this.#faults.add(fault);
+    return () => this.#faults.delete(fault);
+  }
+
+  /** The next transaction of this project's fails with this, whatever it asks for. Repeated calls queue up. */
+  failOnce(error: Error): void {
+    this.#failures.push(error);
+  }
+
+  /** Somebody does this just after this project reads the table for the next time. */
+  afterNextRead(action: () => Promise<void>): void {
+    this.#afterRead.push(action);
+  }
+
+  /** All watching ends with this error, as when notifications cannot be received any more. */
+  failWatching(error: Error): void {
+    for (const { fail } of [...this.#watchers]) fail(error);
+  }
+
+  /** With `releasesLate`: chains that deleted elements went to can be deleted from now on. */
+  passTime(): void {
+    this.#table.releaseReferences();
+  }
+
+  /** A packet of this client's went through an `update` rule. */
+  putPacketEntry(set: string, address: string): void {
+    const target = this.#table.sets.get(set);
+    if (target === undefined) throw new NftError("not_found", `there is no set ${set}`, undefined);
+    target.packetEntries.add(address);
+  }
+
+  /** What packets have put into a set; undefined when there is no such set. */
+  packetEntries(set: string): string[] | undefined {
+    const target = this.#table.sets.get(set);
+    return target && [...target.packetEntries];
+  }
+
+  /** The ruleset in libnftables' JSON schema, without entries that packets made. Empty without a table. */
+  list(table = "kube-proxy"): Json[] {
+    if (!this.#table.exists) return [];
+    const name = { family: this.family, table };
+    const chains = [...this.#table.chains.values()].map((chain) => ({
+      name: chain.name,
+      ...(chain.hook && { hook: chain.hook }),
+      rules: chain.rules.map(({ rule }) => rule),
+    }));
+    return [
+      { table: { family: this.family, name: table } },
+      ...Array.from(this.#table.sets.values(), ({ set, elements }) => setJson(name, set, [...elements.values()])),
+      ...chains.map((chain) => chainJson(name, chain)),
+      ...chains.flatMap((chain) => chain.rules.map((rule) => ruleJson(name, chain.name, rule))),
+    ];
+  }
+
+  #transact(program: MemoryProgram, operations: readonly NftOperation[], generation: number | undefined): void {
+    if (operations.length === 0) return;
+    try {
+      const failure = program.writesDigests ? this.#failures.shift() : undefined;
+      if (failure !== undefined) throw failure;
+      if (generation !== undefined && generation !== this.#generation) {
+        throw new NftError("conflict", `the ruleset is not in generation ${generation} any more`, undefined);
+      }
+      for (const [index, operation] of operations.entries()) {
+        for (const fault of program.writesDigests ? this.#faults : []) {
+          const refusal = fault(operation);
+          if (refusal === undefined) continue;
+          const named = refusal.isNamed === false ? undefined : index;
+          throw new NftError(refusal.code, `${operation.kind}: refused on purpose`, named);
+        }
+        this.#table.apply(operation, index, program.writesDigests);
+      }
+    } catch (error) {
+      this.#table.rollBack();
+      this.#refusals += 1;
+      throw error;
+    }
+    this.#table.commit();
+    this.#generation += 1;
+    this.#transactions.push(operations);
+    const change = changeOf(operations, program);
+    for (const watcher of [...this.#watchers]) if (watcher.program !== program) watcher.onChange(change);
+  }
+
+  #read(): NftTableContent | undefined {
+    if (!this.#table.exists) return undefined;
+    const { chains, sets } = this.#table;
+    return {
+      generation: this.#generation,
+      isDormant: this.#table.isDormant,
+      hasOtherFlags: false,
+      chains: new Map(
+        Array.from(chains, ([name, { hook, rules }]) => [
+          name,
+          { hook, ruleDigests: rules.map(({ digest }) => digest) },
+        ]),
+      ),
+      sets: new Map(
+        Array.from(sets, ([name, { set, elements }]) => [
+          name,
+          {
+            key: set.key,
+            isMap: set.isMap,
+            timeoutSeconds: set.timeoutSeconds,
+            elements: [...elements.values()],
+          },
+        ]),
+      ),
+    };
+  }
+
+  #watch(program: MemoryProgram, onChange: Watcher["onChange"], signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (signal.aborted) {
+        resolve();
+        return;
+      }
+      const end = (): void => {
+        this.#watchers.delete(watcher);
+        signal.removeEventListener("abort", stop);
+      };
+      const stop = (): void => {
+        end();
+        resolve();
+      };
+      const fail = (error: Error): void => {
+        end();
+        reject(error);
+      };
+      const watcher: Watcher = { program, onChange, fail };
+      this.#watchers.add(watcher);
+      signal.addEventListener("abort", stop);
+    });
+  }
+}
+
+function changeOf(operations: readonly NftOperation[], by: MemoryProgram): NftForeignChange {
+  const chains = new Set<string>();
+  const sets = new Set<string>();
+  const defined = new Set<string>();
+  let isTotal = false;
+  for (const operation of operations) {
+    switch (operation.kind) {
+      case "add-table":
+      case "delete-table":
+        isTotal = true;
+        break;
+      case "add-chain":
+        chains.add(operation.chain.name);
+        defined.add(operation.chain.name);
+        break;
+      case "add-set":
+        sets.add(operation.set.name);
+        defined.add(operation.set.name);
+        break;
+      case "flush-chain":
+      case "delete-chain":
+      case "add-rule":
+        chains.add(operation.chain);
+        break;
+      case "delete-set":
+        sets.add(operation.set);
+        break;
+      default:
+        sets.add(operation.set.name);
+    }
+  }
+  return { chains, sets, defined, isTotal, by: { pid: by.pid, name: by.name } };
+}

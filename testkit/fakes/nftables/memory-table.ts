@@ -1,0 +1,345 @@
+/**
+ * The state of one table as a kernel would keep it: chains, rules, sets and elements that refer to each other, changed by
+ * operations that the kernel would accept and refused otherwise. Every step can be taken back, so that a transaction is
+ * all or nothing. Errors and their order were observed on kernel 6.18.
+ */
+import { NftError, type NftErrorCode, type NftOperation } from "../../../src/kernel/nftables/nftables.ts";
+import { ruleDigest } from "../../../src/kernel/nftables/rule-digest.ts";
+import {
+  elementKey,
+  equalVerdicts,
+  type NftElement,
+  type NftHook,
+  type NftRule,
+  type NftSet,
+  type NftValue,
+  type NftVerdict,
+} from "../../../src/kernel/nftables/ruleset.ts";
+
+export interface MemoryRule {
+  readonly rule: NftRule;
+  /** Undefined for rules that another program wrote. */
+  readonly digest: string | undefined;
+}
+
+export interface MemoryChain {
+  readonly name: string;
+  hook: NftHook | undefined;
+  readonly comment: string | undefined;
+  readonly rules: MemoryRule[];
+  /** Rules and elements that go here. */
+  uses: number;
+}
+
+export interface MemorySet {
+  set: NftSet;
+  readonly elements: Map<string, NftElement>;
+  /** Addresses that packets have put in. */
+  readonly packetEntries: Set<string>;
+  /** Rules that look here. */
+  uses: number;
+}
+
+type Undo = () => void;
+
+export class MemoryTable {
+  exists = false;
+  comment = "";
+  isDormant = false;
+  chains = new Map<string, MemoryChain>();
+  sets = new Map<string, MemorySet>();
+  readonly #undo: Undo[] = [];
+  /** Kernels before 6.2 give up the references of deleted elements only some time after the transaction. */
+  readonly #releasesLate: boolean;
+  #unreleased: MemoryChain[] = [];
+
+  constructor(releasesLate: boolean) {
+    this.#releasesLate = releasesLate;
+  }
+
+  /** Carries out one operation. @throws NftError naming `index` when the kernel would refuse it. */
+  apply(operation: NftOperation, index: number, writesDigests: boolean): void {
+    const refuse = (code: NftErrorCode, why: string): never => {
+      throw new NftError(code, `${operation.kind}: ${why}`, index);
+    };
+    if (operation.kind === "add-table") {
+      if (!this.exists) this.#change(() => this.#swap(true, operation.comment));
+      this.#setDormant(operation.isDormant ?? false);
+      return;
+    }
+    if (!this.exists) refuse("not_found", "there is no table");
+    switch (operation.kind) {
+      case "delete-table":
+        this.#change(() => this.#swap(false, ""));
+        break;
+      case "add-chain":
+        this.#addChain(operation.chain, refuse);
+        break;
+      case "flush-chain":
+        this.#flushChain(this.#chain(operation.chain, refuse));
+        break;
+      case "delete-chain":
+        this.#deleteChain(this.#chain(operation.chain, refuse), refuse);
+        break;
+      case "add-rule":
+        this.#addRule(this.#chain(operation.chain, refuse), operation.rule, writesDigests, refuse);
+        break;
+      case "add-set":
+        this.#addSet(operation.set, refuse);
+        break;
+      case "flush-set":
+        this.#flushSet(this.#set(operation.set.name, refuse));
+        break;
+      case "delete-set":
+        this.#deleteSet(this.#set(operation.set, refuse), refuse);
+        break;
+      case "add-elements": {
+        const target = this.#set(operation.set.name, refuse);
+        for (const element of operation.elements) this.#addElement(target, element, refuse);
+        break;
+      }
+      case "delete-elements": {
+        const target = this.#set(operation.set.name, refuse);
+        for (const key of operation.keys) this.#deleteElement(target, key, refuse);
+        break;
+      }
+    }
+  }
+
+  /** What was applied since the last call stays. */
+  commit(): void {
+    this.#undo.length = 0;
+  }
+
+  /** What was applied since the last {@link MemoryTable.commit} did not happen. */
+  rollBack(): void {
+    for (let undo = this.#undo.pop(); undo !== undefined; undo = this.#undo.pop()) undo();
+  }
+
+  /** The time has passed after which an old kernel gives up references of deleted elements. */
+  releaseReferences(): void {
+    for (const chain of this.#unreleased) chain.uses -= 1;
+    this.#unreleased = [];
+  }
+
+  /** Runs a step that gives back its inverse. */
+  #change(step: () => Undo): void {
+    this.#undo.push(step());
+  }
+
+  #swap(exists: boolean, comment: string): Undo {
+    const { exists: existed, comment: said, isDormant, chains, sets } = this;
+    const before = { exists: existed, comment: said, isDormant, chains, sets };
+    Object.assign(this, { exists, comment, isDormant: false, chains: new Map(), sets: new Map() });
+    return () => void Object.assign(this, before);
+  }
+
+  #setDormant(isDormant: boolean): void {
+    this.#change(() => {
+      const before = this.isDormant;
+      this.isDormant = isDormant;
+      return () => {
+        this.isDormant = before;
+      };
+    });
+  }
+
+  #chain(name: string, refuse: Refuse): MemoryChain {
+    return this.chains.get(name) ?? refuse("not_found", `there is no chain ${name}`);
+  }
+
+  #set(name: string, refuse: Refuse): MemorySet {
+    return this.sets.get(name) ?? refuse("not_found", `there is no set ${name}`);
+  }
+
+  #addChain(head: { name: string; hook?: NftHook; comment?: string }, refuse: Refuse): void {
+    const { name, hook, comment } = head;
+    const present = this.chains.get(name);
+    if (present !== undefined) {
+      if (hook === undefined) return;
+      const { hook: known } = present;
+      if (known?.type !== hook.type) refuse("exists", `${name} is of another type`);
+      if (known?.hook !== hook.hook || known.priority !== hook.priority) {
+        refuse("unsupported", `${name} is at another hook or priority`);
+      }
+      this.#change(() => {
+        present.hook = hook;
+        return () => {
+          present.hook = known;
+        };
+      });
+      return;
+    }
+    this.#change(() => {
+      this.chains.set(name, { name, hook, comment, rules: [], uses: 0 });
+      return () => this.chains.delete(name);
+    });
+  }
+
+  #flushChain(chain: MemoryChain): void {
+    this.#change(() => {
+      const rules = chain.rules.splice(0);
+      for (const { rule } of rules) this.#count(rule, -1);
+      return () => {
+        chain.rules.push(...rules);
+        for (const { rule } of rules) this.#count(rule, 1);
+      };
+    });
+  }
+
+  #deleteChain(chain: MemoryChain, refuse: Refuse): void {
+    if (chain.rules.length > 0) refuse("busy", `${chain.name} has rules`);
+    if (chain.uses > 0) refuse("busy", `something goes to ${chain.name}`);
+    this.#change(() => {
+      this.chains.delete(chain.name);
+      return () => this.chains.set(chain.name, chain);
+    });
+  }
+
+  #addRule(chain: MemoryChain, rule: NftRule, writesDigests: boolean, refuse: Refuse): void {
+    for (const { name, isMap } of setsOf(rule)) {
+      const { set } = this.#set(name, refuse);
+      if (isMap && !set.isMap) refuse("failed", `${name} has no verdicts`);
+    }
+    for (const verdict of verdictsOf(rule)) this.#checkVerdict(verdict, refuse);
+    this.#change(() => {
+      chain.rules.push({ rule, digest: writesDigests ? ruleDigest(rule) : undefined });
+      this.#count(rule, 1);
+      return () => {
+        chain.rules.pop();
+        this.#count(rule, -1);
+      };
+    });
+  }
+
+  #addSet(set: NftSet, refuse: Refuse): void {
+    const present = this.sets.get(set.name);
+    if (present === undefined) {
+      this.#change(() => {
+        this.sets.set(set.name, { set, elements: new Map(), packetEntries: new Set(), uses: 0 });
+        return () => this.sets.delete(set.name);
+      });
+      return;
+    }
+    const { set: known } = present;
+    const isDynamic = (one: NftSet) => one.timeoutSeconds !== undefined;
+    if (known.isMap !== set.isMap || known.key.join() !== set.key.join() || isDynamic(known) !== isDynamic(set)) {
+      refuse("exists", `${set.name} is of another type`);
+    }
+    this.#change(() => {
+      // All else, its comment for one, stays as it was when it was made.
+      const { timeoutSeconds } = set;
+      present.set = timeoutSeconds === undefined ? known : { ...known, timeoutSeconds };
+      return () => {
+        present.set = known;
+      };
+    });
+  }
+
+  #flushSet(target: MemorySet): void {
+    for (const element of [...target.elements.values()]) this.#removeElement(target, element);
+    this.#change(() => {
+      const entries = [...target.packetEntries];
+      target.packetEntries.clear();
+      return () => {
+        for (const entry of entries) target.packetEntries.add(entry);
+      };
+    });
+  }
+
+  #deleteSet(target: MemorySet, refuse: Refuse): void {
+    const { name } = target.set;
+    if (target.uses > 0) refuse("busy", `rules look into ${name}`);
+    for (const element of [...target.elements.values()]) this.#removeElement(target, element);
+    this.#change(() => {
+      this.sets.delete(name);
+      return () => this.sets.set(name, target);
+    });
+  }
+
+  #addElement(target: MemorySet, element: NftElement, refuse: Refuse): void {
+    const { set, elements } = target;
+    const { key, verdict } = element;
+    const id = elementKey(key);
+    if (key.length !== set.key.length && key.length !== 0) refuse("failed", `${id} is no key of ${set.name}`);
+    if (set.isMap !== (verdict !== undefined))
+      refuse("failed", `${set.name} { ${id} }: a map needs verdicts, a set none`);
+    if (verdict !== undefined) this.#checkVerdict(verdict, refuse);
+    const present = elements.get(id);
+    if (present !== undefined) {
+      if (!equalVerdicts(present.verdict, verdict)) refuse("exists", `${set.name} has ${id} with another verdict`);
+      return;
+    }
+    this.#change(() => {
+      elements.set(id, element);
+      this.#countVerdict(verdict, 1);
+      return () => {
+        elements.delete(id);
+        this.#countVerdict(verdict, -1);
+      };
+    });
+  }
+
+  #deleteElement(target: MemorySet, key: readonly NftValue[], refuse: Refuse): void {
+    const missing = () => refuse("not_found", `${target.set.name} has no ${elementKey(key)}`);
+    this.#removeElement(target, target.elements.get(elementKey(key)) ?? missing());
+  }
+
+  #removeElement(target: MemorySet, element: NftElement): void {
+    const id = elementKey(element.key);
+    const { verdict } = element;
+    this.#change(() => {
+      target.elements.delete(id);
+      const chain = verdict === undefined || verdict.kind === "drop" ? undefined : this.chains.get(verdict.chain);
+      if (chain !== undefined && this.#releasesLate) this.#unreleased.push(chain);
+      else this.#countVerdict(verdict, -1);
+      return () => {
+        target.elements.set(id, element);
+        if (chain !== undefined && this.#releasesLate) this.#unreleased.pop();
+        else this.#countVerdict(verdict, 1);
+      };
+    });
+  }
+
+  #checkVerdict(verdict: NftVerdict, refuse: Refuse): void {
+    if (verdict.kind === "drop") return;
+    const chain = this.#chain(verdict.chain, refuse);
+    if (chain.hook !== undefined) refuse("unsupported", `${verdict.chain} is a base chain`);
+  }
+
+  #count(rule: NftRule, by: 1 | -1): void {
+    for (const { name } of setsOf(rule)) {
+      const target = this.sets.get(name);
+      if (target !== undefined) target.uses += by;
+    }
+    for (const verdict of verdictsOf(rule)) this.#countVerdict(verdict, by);
+  }
+
+  #countVerdict(verdict: NftVerdict | undefined, by: 1 | -1): void {
+    if (verdict === undefined || verdict.kind === "drop") return;
+    const chain = this.chains.get(verdict.chain);
+    if (chain !== undefined) chain.uses += by;
+  }
+}
+
+type Refuse = (code: NftErrorCode, why: string) => never;
+
+interface SetUse {
+  readonly name: string;
+  readonly isMap: boolean;
+}
+
+/** Sets and maps that a rule looks into or fills. Pure. */
+function setsOf(rule: NftRule): SetUse[] {
+  return rule.statements.flatMap((statement): SetUse[] => {
+    if (statement.kind === "lookup" || statement.kind === "update") return [{ name: statement.set, isMap: false }];
+    return statement.kind === "vmap" ? [{ name: statement.map, isMap: true }] : [];
+  });
+}
+
+function verdictsOf(rule: NftRule): NftVerdict[] {
+  return rule.statements.flatMap((statement): readonly NftVerdict[] => {
+    if (statement.kind === "verdict") return [statement.verdict];
+    return statement.kind === "random-vmap" ? statement.verdicts : [];
+  });
+}

@@ -1,0 +1,145 @@
+/**
+ * Sockets in memory: which ports are taken and who would be dialled, without a byte being carried. For tests of whatever
+ * uses {@link Relays}; passes the same contract test as the real ones, for the parts that it has.
+ */
+import { familyOf, type IpAddress, isUnspecified } from "../../../src/net/ip.ts";
+import { ListenError, type ListenErrorCode, type ListenFacts } from "../../../src/relay/listen-error.ts";
+import type { Destination, Relay, RelayOptions, RelayProtocol, Relays } from "../../../src/relay/relay.ts";
+
+/** `other`: another program's. */
+export type MemorySocketUse = "listening" | "held" | "other";
+
+export interface MemorySocket extends ListenFacts {
+  readonly use: MemorySocketUse;
+}
+
+const FIRST_EPHEMERAL_PORT = 32768;
+
+class MemoryRelay implements Relay {
+  readonly protocol: RelayProtocol;
+  readonly address: IpAddress;
+  readonly port: number;
+  readonly #options: RelayOptions;
+  readonly #giveBack: () => void;
+  #open: Destination[] = [];
+
+  constructor(options: RelayOptions, port: number, giveBack: () => void) {
+    this.protocol = options.protocol;
+    this.address = options.address;
+    this.port = port;
+    this.#options = options;
+    this.#giveBack = giveBack;
+  }
+
+  get connections(): number {
+    return this.#open.length;
+  }
+
+  /** Picks as for a new client, and counts a connection when there is a destination. */
+  connect(client: Destination): Destination | undefined {
+    const { pick, observer } = this.#options;
+    const destination = pick(client, 0);
+    if (destination === undefined) {
+      observer.refused(client, "no endpoint");
+      return undefined;
+    }
+    this.#open.push(destination);
+    observer.opened();
+    return destination;
+  }
+
+  close(): Promise<void> {
+    this.#giveBack();
+    if (this.protocol === "UDP") this.endConnections(() => true);
+    return Promise.resolve();
+  }
+
+  async drain(_timeoutMs: number): Promise<void> {
+    await this.close();
+    this.endConnections(() => true);
+  }
+
+  endSessionsTo({ address, port }: Destination): void {
+    if (this.protocol === "UDP") this.endConnections((open) => open.address === address && open.port === port);
+  }
+
+  /** Ends those connections to which the question is answered with yes. */
+  endConnections(isMeant: (destination: Destination) => boolean): void {
+    const kept = this.#open.filter((destination) => !isMeant(destination));
+    const ended = this.#open.length - kept.length;
+    this.#open = kept;
+    for (let index = 0; index < ended; index++) this.#options.observer.closed();
+  }
+}
+
+export class MemoryRelays implements Relays {
+  readonly #sockets = new Set<MemorySocket>();
+  readonly #relays = new Map<MemorySocket, MemoryRelay>();
+  /** The addresses of this host, or `undefined` for any. */
+  localAddresses: readonly IpAddress[] | undefined;
+  /** Asked before anything is opened: a code makes it fail. */
+  failWith: (facts: ListenFacts) => ListenErrorCode | undefined = () => undefined;
+
+  /** Every socket there is, in the order of opening. */
+  get sockets(): readonly MemorySocket[] {
+    return [...this.#sockets];
+  }
+
+  /** Another program takes a port; disposing gives it back. */
+  takePort(protocol: RelayProtocol, address: IpAddress, port: number): Disposable {
+    const socket = this.#open({ protocol, address, port }, "other");
+    return { [Symbol.dispose]: () => void this.#sockets.delete(socket) };
+  }
+
+  /** The relay that a client of this address and port would reach. */
+  relayAt(protocol: RelayProtocol, address: IpAddress, port: number): MemoryRelay | undefined {
+    const socket = this.#conflicting({ protocol, address, port });
+    return socket === undefined ? undefined : this.#relays.get(socket);
+  }
+
+  async listen(options: RelayOptions): Promise<Relay> {
+    await Promise.resolve(); // as late as real sockets
+    const socket = this.#open(options, "listening");
+    const relay = new MemoryRelay(options, socket.port, () => {
+      this.#sockets.delete(socket);
+      this.#relays.delete(socket);
+    });
+    this.#relays.set(socket, relay);
+    return relay;
+  }
+
+  async hold(protocol: RelayProtocol, address: IpAddress, port: number): Promise<AsyncDisposable> {
+    await Promise.resolve();
+    const socket = this.#open({ protocol, address, port }, "held");
+    return { [Symbol.asyncDispose]: async () => void this.#sockets.delete(socket) };
+  }
+
+  #open(wanted: ListenFacts, use: MemorySocketUse): MemorySocket {
+    const facts = { protocol: wanted.protocol, address: wanted.address, port: wanted.port || this.#freePort(wanted) };
+    const code = this.failWith(facts) ?? this.#obstacle(facts);
+    if (code !== undefined) throw new ListenError(code, facts);
+    const socket = { ...facts, use };
+    this.#sockets.add(socket);
+    return socket;
+  }
+
+  #obstacle(facts: ListenFacts): ListenErrorCode | undefined {
+    const { address } = facts;
+    const isLocal = isUnspecified(address) || (this.localAddresses?.includes(address) ?? true);
+    if (!isLocal) return "address_not_local";
+    return this.#conflicting(facts) === undefined ? undefined : "port_in_use";
+  }
+
+  #conflicting({ protocol, address, port }: ListenFacts): MemorySocket | undefined {
+    const isSame = (other: MemorySocket): boolean =>
+      other.address === address ||
+      ((isUnspecified(other.address) || isUnspecified(address)) && familyOf(other.address) === familyOf(address));
+    return this.sockets.find((other) => other.protocol === protocol && other.port === port && isSame(other));
+  }
+
+  #freePort(wanted: ListenFacts): number {
+    let port = FIRST_EPHEMERAL_PORT;
+    while (this.#conflicting({ ...wanted, port }) !== undefined) port++;
+    return port;
+  }
+}

@@ -1,0 +1,162 @@
+/**
+ * A client that makes requests on demand: takes requests as JSON lines on standard input (messages.ts) and answers
+ * each with one line, in whatever order they finish. Ends with its standard input.
+ */
+import { createSocket } from "node:dgram";
+import { once } from "node:events";
+import { get } from "node:http";
+import { connect, Socket } from "node:net";
+import { createInterface } from "node:readline";
+import { type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
+import type {
+  BackendAnswer,
+  ConnectReply,
+  ConnectRequest,
+  FetchReply,
+  FetchRequest,
+  ProbeAnswer,
+  ProbeFailure,
+  ProbeRequest,
+} from "./messages.ts";
+import { connectSctp } from "./sctp/sctp-socket.ts";
+
+const REQUEST = "GET / HTTP/1.0\r\n\r\n";
+
+function answered(text: string): ProbeAnswer {
+  if (text === "") return failed("closed", "the connection ended without an answer");
+  try {
+    const { pod, peer } = JSON.parse(text) as BackendAnswer;
+    return { ok: true, pod, peer };
+  } catch {
+    return { ok: false, error: "other", detail: `not an answer of a backend: ${text.slice(0, 80)}` };
+  }
+}
+
+function failed(error: ProbeFailure, detail: string): ProbeAnswer {
+  return { ok: false, error, detail };
+}
+
+function failureOf(error: NodeJS.ErrnoException): ProbeAnswer {
+  return failed(FAILURES[error.code ?? ""] ?? "other", error.message);
+}
+
+const FAILURES: Readonly<Record<string, ProbeFailure>> = {
+  ECONNREFUSED: "refused",
+  ECONNRESET: "closed",
+  EPIPE: "closed",
+};
+
+const probeTcp = (request: ConnectRequest) => askOver(connect({ host: request.address, port: request.port }), request);
+
+async function probeSctp(request: ConnectRequest): Promise<ProbeAnswer> {
+  const address = parseIpAddress(request.address);
+  if (address === undefined) return failed("other", `no IP address: ${request.address}`);
+  const from = await sourceAddress(request);
+  const connection = await connectSctp({ address, port: request.port }, request.timeoutMs, from);
+  if (connection.kind === "failed") return failed("other", connection.detail);
+  if (connection.kind !== "open") return failed(connection.kind, `no association in ${request.timeoutMs} ms`);
+  const socket = new Socket({ fd: connection.fd });
+  const answer = askOver(socket, request);
+  socket.write(REQUEST);
+  return await answer;
+}
+
+/** The address that the kernel sends from to there; undefined without a route. */
+async function sourceAddress({ address, port }: ConnectRequest): Promise<IpAddress | undefined> {
+  const socket = createSocket(address.includes(":") ? "udp6" : "udp4");
+  try {
+    // Sends nothing.
+    socket.connect(port, address);
+    await once(socket, "connect");
+    return parseIpAddress(socket.address().address);
+  } catch {
+    return undefined;
+  } finally {
+    socket.close();
+  }
+}
+
+function askOver(socket: Socket, { timeoutMs }: ConnectRequest): Promise<ProbeAnswer> {
+  return new Promise((resolve) => {
+    let text = "";
+    const finish = (answer: ProbeAnswer): void => {
+      clearTimeout(timer);
+      // A reset instead of an orderly end: neither side keeps a TIME_WAIT that could meet the next request's tuple.
+      socket.resetAndDestroy();
+      resolve(answer);
+    };
+    const timer = setTimeout(() => finish(failed("timeout", `no answer in ${timeoutMs} ms`)), timeoutMs);
+    socket.on("error", (error) => finish(failureOf(error)));
+    socket.on("connect", () => socket.write(REQUEST));
+    socket.on("data", (chunk) => {
+      text += chunk.toString();
+    });
+    socket.on("end", () => finish(answered(text.slice(text.indexOf("\r\n\r\n") + 4))));
+  });
+}
+
+function probeUdp(request: ConnectRequest): Promise<ProbeAnswer> {
+  return new Promise((resolve) => {
+    const socket = createSocket(request.address.includes(":") ? "udp6" : "udp4");
+    const finish = (answer: ProbeAnswer): void => {
+      clearTimeout(timer);
+      socket.close();
+      resolve(answer);
+    };
+    const timer = setTimeout(
+      () => finish(failed("timeout", `no answer in ${request.timeoutMs} ms`)),
+      request.timeoutMs,
+    );
+    socket.on("error", (error) => finish(failureOf(error)));
+    socket.on("message", (text) => finish(answered(text.toString())));
+    const send = (): void => {
+      // Connected, so that the kernel hands an ICMP refusal to this socket.
+      socket.connect(request.port, request.address, () => {
+        // A local packet filter answers EPERM for a drop and for a reject alike; the ICMP error or the silence tells.
+        socket.send("?", () => {});
+      });
+    };
+    if (request.sourcePort === undefined) send();
+    else socket.bind(request.sourcePort, send);
+  });
+}
+
+const probes = { TCP: probeTcp, UDP: probeUdp, SCTP: probeSctp } satisfies Record<ConnectRequest["protocol"], unknown>;
+
+async function probe(request: ConnectRequest): Promise<ConnectReply> {
+  const ask = probes[request.protocol];
+  const count = request.count ?? 1;
+  if (request.sequential !== true) {
+    return { id: request.id, answers: await Promise.all(Array.from({ length: count }, () => ask(request))) };
+  }
+  const answers: ProbeAnswer[] = [];
+  while (answers.length < count && answers.at(-1)?.ok !== false) answers.push(await ask(request));
+  return { id: request.id, answers };
+}
+
+function fetchText(request: FetchRequest): Promise<FetchReply> {
+  return new Promise((resolve) => {
+    const done = (status: number, body: string): void => resolve({ id: request.id, status, body });
+    const call = get(request.url, { timeout: request.timeoutMs }, (response) => {
+      let body = "";
+      response.setEncoding("utf8");
+      response.on("data", (chunk: string) => {
+        body += chunk;
+      });
+      response.on("end", () => done(response.statusCode ?? 0, body));
+      response.on("error", (error) => done(0, error.message));
+    });
+    call.on("timeout", () => call.destroy(new Error(`no answer in ${request.timeoutMs} ms`)));
+    call.on("error", (error) => done(0, error.message));
+  });
+}
+
+// The terminal's Ctrl-C reaches the whole process group; the demo decides when its helpers end.
+process.on("SIGINT", () => {});
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const request = JSON.parse(line) as ProbeRequest;
+  const reply = request.kind === "connect" ? probe(request) : fetchText(request);
+  void reply.then((value) => process.stdout.write(`${JSON.stringify(value)}\n`));
+}
+process.exit(0);

@@ -1,0 +1,178 @@
+/**
+ * The real program as a test's subject: `bin/kube-proxy` in a namespace, with a folder of manifests that the test edits,
+ * watched through its log and its ports.
+ */
+import type { ChildProcess } from "node:child_process";
+import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { signalChild } from "../../src/kernel/child-process.ts";
+import type { NetworkNamespace } from "../net/network-namespace.ts";
+import { type Prober, startProber } from "../net/prober-process.ts";
+import { PATIENCE } from "./patience.ts";
+
+const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
+/** Generous: two noisy cores, several tests at once. */
+const PATIENCE_MS = 30_000 * PATIENCE;
+
+/** Conntrack limits are the whole machine's, and read-only in a namespace: leave them alone. */
+const CONNTRACK_AS_IS = { maxPerCore: 0, min: 0, tcpEstablishedTimeout: "0s", tcpCloseWaitTimeout: "0s" } as const;
+
+export interface DaemonOptions {
+  /** KubeProxyConfiguration, merged over one that a namespace can run with. */
+  readonly config?: Readonly<Record<string, unknown>>;
+  readonly hostnameOverride: string;
+  /** Written as one List before the start. */
+  readonly objects: readonly unknown[];
+  /** More arguments. */
+  readonly args?: readonly string[];
+  readonly env?: NodeJS.ProcessEnv;
+  /** A program with its arguments that starts it, such as `unshare`. */
+  readonly wrapper?: readonly [string, ...string[]];
+}
+
+export class ProxyDaemon {
+  readonly folder: string;
+  readonly namespace: NetworkNamespace;
+  /** Everything it has logged. */
+  log = "";
+  readonly #prober: Prober;
+  readonly #options: DaemonOptions;
+  #child: ChildProcess | undefined;
+
+  private constructor(namespace: NetworkNamespace, options: DaemonOptions) {
+    this.namespace = namespace;
+    this.#options = options;
+    this.#prober = startProber(namespace);
+    this.folder = mkdtempSync(join(tmpdir(), "kpts-daemon-"));
+    this.writeObjects(options.objects);
+    const config = {
+      apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
+      kind: "KubeProxyConfiguration",
+      conntrack: CONNTRACK_AS_IS,
+      ...options.config,
+    };
+    writeFileSync(join(this.folder, "config.json"), JSON.stringify(config));
+  }
+
+  /** Writes its files, for a test that wants to see the start. Remove with {@link ProxyDaemon.dispose}. */
+  static prepare(namespace: NetworkNamespace, options: DaemonOptions): ProxyDaemon {
+    return new ProxyDaemon(namespace, options);
+  }
+
+  /** Starts it and waits for the first sync of every family. Remove with {@link ProxyDaemon.dispose}. */
+  static async start(namespace: NetworkNamespace, options: DaemonOptions): Promise<ProxyDaemon> {
+    const daemon = ProxyDaemon.prepare(namespace, options);
+    daemon.spawn();
+    await daemon.synced();
+    return daemon;
+  }
+
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
+  get manifests(): string {
+    return join(this.folder, "manifests");
+  }
+
+  /** Replaces the cluster, atomically as an editor would. */
+  writeObjects(objects: readonly unknown[]): void {
+    mkdirSync(this.manifests, { recursive: true });
+    writeFileSync(join(this.folder, "next.json"), JSON.stringify({ apiVersion: "v1", kind: "List", items: objects }));
+    renameSync(join(this.folder, "next.json"), join(this.manifests, "cluster.json"));
+  }
+
+  /** Starts the process (again); does not wait. */
+  spawn(): void {
+    const { hostnameOverride, args = [], env, wrapper } = this.#options;
+    const program: [string, ...string[]] = wrapper === undefined ? [KUBE_PROXY] : [...wrapper, KUBE_PROXY];
+    const child = this.namespace.spawn(
+      [
+        ...program,
+        `--config=${join(this.folder, "config.json")}`,
+        `--manifests=${this.manifests}`,
+        `--hostname-override=${hostnameOverride}`,
+        "-v=2",
+        ...args,
+      ],
+      { stdio: ["ignore", "pipe", "pipe"], ...(env === undefined ? {} : { env: { ...process.env, ...env } }) },
+    );
+    for (const stream of [child.stdout, child.stderr]) {
+      stream?.setEncoding("utf8").on("data", (text: string) => {
+        this.log += text;
+      });
+    }
+    this.#child = child;
+  }
+
+  /** Fetches from inside the namespace; status 0 when nobody answers. */
+  async fetch(url: string): Promise<{ readonly status: number; readonly body: string }> {
+    return await this.#prober.fetch(url, 5_000);
+  }
+
+  /** One sample of /metrics; undefined when it is not there. `series` is the name with its labels. */
+  async metric(series: string): Promise<number | undefined> {
+    const { body } = await this.fetch("http://127.0.0.1:10249/metrics");
+    const line = body.split("\n").find((candidate) => candidate.startsWith(`${series} `));
+    return line === undefined ? undefined : Number(line.slice(series.length + 1));
+  }
+
+  /** Waits until every family named has synced successfully after `sinceMs` (Unix time). */
+  async synced(sinceMs = 0, families: readonly string[] = ["IPv4", "IPv6"]): Promise<void> {
+    const name = "kubeproxy_sync_proxy_rules_last_timestamp_seconds";
+    await this.until("a successful sync", async () => {
+      const child = this.#child;
+      if (child !== undefined && (child.exitCode !== null || child.signalCode !== null)) {
+        throw new Error(`the daemon ended with ${child.exitCode ?? child.signalCode} instead of syncing:\n${this.log}`);
+      }
+      const { body } = await this.fetch("http://127.0.0.1:10249/metrics");
+      return families.every((family) => {
+        const sample = new RegExp(`^${name}\\{ip_family="${family}"\\} (.*)$`, "m").exec(body);
+        return sample !== null && Number(sample[1]) * 1000 > sinceMs;
+      });
+    });
+  }
+
+  /** Waits until the condition holds; fails with the daemon's log. */
+  async until(what: string, condition: () => Promise<boolean> | boolean, limitMs = PATIENCE_MS): Promise<void> {
+    const end = Date.now() + limitMs;
+    for (;;) {
+      const startMs = performance.now();
+      if (await condition()) return;
+      if (Date.now() > end) throw new Error(`waited ${limitMs} ms for ${what}; the daemon's log:\n${this.log}`);
+      // A condition that starts programs must leave a slow machine the time for what it waits for.
+      await sleep(Math.max(50, 2 * (performance.now() - startMs)));
+    }
+  }
+
+  /** The output of a save tool, without counters and comments. */
+  async saved(tool: "iptables-save" | "ip6tables-save"): Promise<string> {
+    const { stdout } = await this.namespace.exec([tool]);
+    return stdout.replaceAll(/^#.*\n/gm, "").replaceAll(/ \[\d+:\d+\]$/gm, "");
+  }
+
+  /** Waits for the end of the process. @returns the exit status, or the signal that ended it; null without one. */
+  async ended(): Promise<number | NodeJS.Signals | null> {
+    const child = this.#child;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) {
+      return child?.exitCode ?? child?.signalCode ?? null;
+    }
+    return await new Promise((resolve) => child.once("exit", (code, by) => resolve(code ?? by)));
+  }
+
+  /** Sends a signal and waits for the end, as {@link ProxyDaemon.ended} does. */
+  async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<number | NodeJS.Signals | null> {
+    if (this.#child !== undefined) signalChild(this.#child, signal);
+    return await this.ended();
+  }
+
+  /** Ends everything and removes the folder; the namespace is the caller's. */
+  async dispose(): Promise<void> {
+    await this.stop("SIGKILL");
+    this.#prober.close();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}

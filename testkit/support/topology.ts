@@ -1,0 +1,45 @@
+/**
+ * The network of namespaces for tests: built per test, removed after it, and a reason to skip where the kernel cannot.
+ *
+ * ```ts
+ * test("a pod reaches a cluster IP", { skip: kernelSkip }, async (t) => {
+ *   const topology = await topologyFor(t);
+ *   await addServingPod(topology, { name: "web-1", node: "node-a", ipv4: "10.180.0.10" }, [{ protocol: "TCP", port: 80 }]);
+ *   const probers = probersFor(topology, ["client", "client-pod", "node-a"]);
+ * ```
+ */
+import type { TestContext } from "node:test";
+import { type Backend, startBackend } from "../net/backend-process.ts";
+import { missingForTopology } from "../net/kernel-capabilities.ts";
+import type { ListenSpec } from "../net/messages.ts";
+import { type Prober, startProber } from "../net/prober-process.ts";
+import { Topology } from "../net/topology.ts";
+import { defaultTopology, type PodSpec, type TopologySpec } from "../net/topology-spec.ts";
+
+const missing = await missingForTopology();
+
+/** For the `skip` option of a test: why it cannot run here, or `false`. */
+export const kernelSkip: string | false = missing.length > 0 ? `kernel: ${missing.join("; ")}` : false;
+
+/** Builds a topology that is removed when the test (or suite) ends, however it ends. */
+export async function topologyFor(
+  t: Pick<TestContext, "after">,
+  spec: TopologySpec = defaultTopology,
+): Promise<Topology> {
+  const topology = await Topology.create("test", spec);
+  t.after(() => topology.destroy());
+  return topology;
+}
+
+/** Adds a pod that serves on these sockets; removed with the topology. */
+export async function addServingPod(topology: Topology, pod: PodSpec, listen: readonly ListenSpec[]): Promise<Backend> {
+  const backend = startBackend(await topology.addPod(pod), pod.name);
+  await backend.listen(listen);
+  return backend;
+}
+
+/** Starts a client in each of these namespaces; removed with the topology. */
+export function probersFor<Name extends string>(topology: Topology, names: readonly Name[]): Record<Name, Prober> {
+  const entries = names.map((name) => [name, startProber(topology.namespace(name))] as const);
+  return Object.fromEntries(entries) as Record<Name, Prober>;
+}

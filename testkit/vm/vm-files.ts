@@ -1,0 +1,65 @@
+/** Which test files run in which virtual machine, relative to the checkout. */
+import { globSync } from "node:fs";
+import type { MachineName } from "./run-in-vm.ts";
+
+/** What each machine runs unless it is told otherwise. */
+const USUAL: Readonly<Record<MachineName, readonly string[]>> = {
+  /** What the host's kernel may not have: IPVS, dummy devices, SCTP; and the legacy iptables. */
+  uml: [
+    "{src,test}/**/*.vm.test.ts",
+    "demo/run-demo.test.ts",
+    "src/kernel/ipset/ipset.test.ts",
+    "src/kernel/ipvs/netlink-ipvs.test.ts",
+    "src/kernel/route/*.test.ts",
+    "test/kernel/flows/{features,matrix}.test.ts",
+  ],
+  /** What a second kernel with nftables may answer otherwise. */
+  qemu: [
+    "src/kernel/ipvs/netlink-ipvs.test.ts",
+    "src/kernel/nftables/netlink-nftables.test.ts",
+    "test/conformance/ipvs-mode-switch.vm.test.ts",
+    "test/kernel/flows/{features,matrix}.test.ts",
+  ],
+};
+
+/** For `KPTS_VM_FULL=1`: all kernel tests, once more. Needs an idle host and most of an hour. */
+const FULL = ["src/kernel/**/*.test.ts", "test/conformance/*.test.ts", "test/kernel/**/*.test.ts"];
+
+/** The modes that the flow tests have in each machine. The host asks over TCP and UDP, so those of its modes ask over SCTP only. */
+export const FLOW_MODES: Readonly<Record<MachineName, string>> = {
+  uml: "iptables,ipvs",
+  qemu: "iptables,nftables,ipvs",
+};
+
+/** @param isFull all kernel tests, and not only the usual ones. */
+export function vmFiles(root: string, machine: MachineName, isFull: boolean): string[] {
+  const patterns = [...USUAL[machine], ...(isFull ? FULL : [])];
+  return [...new Set(globSync(patterns, { cwd: root }))].sort();
+}
+
+/** Seconds that the longest take in user-mode Linux, roughly; others take less than half a minute. */
+const SECONDS: Readonly<Record<string, number>> = {
+  "demo/run-demo.test.ts": 110,
+  "test/conformance/ipvs-mode-switch.vm.test.ts": 210,
+  "test/kernel/flows/features.test.ts": 220,
+  "test/kernel/flows/matrix.test.ts": 200,
+  "test/kernel/ipvs/faults.vm.test.ts": 380,
+  "test/kernel/ipvs/graceful-termination.vm.test.ts": 140,
+  "test/kernel/ipvs/schedulers.vm.test.ts": 180,
+  "test/property/ipvs-histories-kernel.vm.test.ts": 110,
+};
+
+/** Shares the files between machines that run side by side, so that all take about as long. No share is empty. Pure. */
+export function shareFiles(files: readonly string[], machines: number): readonly (readonly string[])[] {
+  const shares = Array.from({ length: Math.min(machines, files.length) }, () => ({
+    seconds: 0,
+    files: [] as string[],
+  }));
+  const secondsOf = (file: string) => SECONDS[file] ?? 15;
+  for (const file of files.toSorted((one, other) => secondsOf(other) - secondsOf(one))) {
+    const least = shares.reduce((best, share) => (share.seconds < best.seconds ? share : best));
+    least.files.push(file);
+    least.seconds += secondsOf(file);
+  }
+  return shares.map((share) => share.files);
+}
