@@ -7,7 +7,7 @@ import { stripTypeScriptTypes } from "node:module";
 import { dirname, join } from "node:path";
 
 /** What may be imported inside. */
-const SOURCES = "{src,test,bench}/**/*.ts";
+const SOURCES = "{src,test,testkit,demo,bench}/**/*.ts";
 
 /** Writes every source below `root` without its types to the same path below `folder`. Takes about a second. */
 export function writeStrippedSources(root: string, folder: string): void {
