@@ -21,6 +21,7 @@ import type { IpFamily } from "../net/ip.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "./backend.ts";
 import { logConflicts } from "./frontend-conflicts.ts";
 import type { HealthReporter, ServiceHealthPorts, SyncMetrics } from "./observers.ts";
+import { FULL_SYNC, merged, NO_WORK, type PendingWork } from "./pending-work.ts";
 import { deleteStaleUdpFlows } from "./stale-flows.ts";
 import { IncompleteSyncError, refusedServices } from "./sync-failures.ts";
 
@@ -80,14 +81,9 @@ export class Proxier {
   #hasEndpointSlices = false;
   #zone: string | undefined;
   #serviceCIDRs: readonly string[] = [];
-  #needsFullSync = true;
+  /** What the next sync owes besides the model's own changes. */
+  #pending = FULL_SYNC;
   #lastFullSyncMs = Number.NEGATIVE_INFINITY;
-  /** Changed ports that a failed sync leaves to the next. */
-  #unfinishedPorts: ReadonlySet<string> = new Set();
-  /** Ports whose rules somebody else destroyed since the last sync began. */
-  #lostPorts: ReadonlySet<string> = new Set();
-  /** A failed sync leaves stale flows to the next. */
-  #leavesStaleFlows = false;
   #wasQueuedWhileSyncing = false;
   #isFailing = false;
   #failures: readonly SyncFailure[] = [];
@@ -118,7 +114,7 @@ export class Proxier {
     return {
       isInitialised: this.#isInitialised,
       isSyncing: this.#turns.isRunning,
-      needsFullSync: this.#needsFullSync,
+      needsFullSync: this.#pending.isFull,
       isFailing: this.#isFailing,
       failures: this.#failures,
     };
@@ -158,13 +154,13 @@ export class Proxier {
   /** The node's zone is another one now; every service may choose other endpoints. */
   onZone(zone: string | undefined): void {
     this.#zone = zone;
-    this.#needsFullSync = true;
+    this.#owe({ isFull: true });
     this.sync();
   }
 
   /** Node ports answer on other addresses of the node now. */
   onNodeAddresses(): void {
-    this.#needsFullSync = true;
+    this.#owe({ isFull: true });
     if (this.#isInitialised) this.sync();
   }
 
@@ -174,7 +170,7 @@ export class Proxier {
     if (cidrs.length === known.length && cidrs.every((cidr, index) => cidr === known[index])) return;
     this.#serviceCIDRs = cidrs;
     if (this.#options.backend.usesServiceCIDRs !== true) return;
-    this.#needsFullSync = true;
+    this.#owe({ isFull: true });
     if (this.#isInitialised) this.sync();
   }
 
@@ -212,8 +208,7 @@ export class Proxier {
     const { backend, clock, metrics, periods } = this.#options;
     const onLost = (lost?: LostRules): void => {
       metrics.countRepair();
-      if (lost === undefined) this.#needsFullSync = true;
-      else this.#lostPorts = new Set([...this.#lostPorts, ...lost.ports]);
+      this.#owe(lost === undefined ? { isFull: true } : { ports: lost.ports });
       this.#syncDirectly();
     };
     while (!signal.aborted) {
@@ -244,18 +239,20 @@ export class Proxier {
       return;
     }
     const startMs = clock.monotonicMs();
-    const isFullSync = this.#isFullSyncDue(startMs);
-    // Whoever asks for a full sync from now on asks for the next one.
-    this.#needsFullSync = false;
+    let work = this.#take(startMs);
+    const isFullSync = work.isFull;
     this.#wasQueuedWhileSyncing = false;
     try {
       const applied = this.#applyChanges();
+      const { changedPorts: ports, conntrackCleanupRequired } = applied;
+      work = merged(work, { ports, staleFlows: conntrackCleanupRequired && backend.endsUdpFlows !== true });
       this.#log.v(2, `Syncing ${backend.mode} rules`, { fullSync: isFullSync });
-      const outcome = await backend.sync(this.#inputOf(isFullSync), signal);
-      await this.#finish(outcome, applied, isFullSync);
+      const outcome = await backend.sync(this.#inputOf(work), signal);
+      await this.#finish(outcome, applied, work);
     } catch (error) {
       // Parts that were refused are the backend's to try again; when nothing is known of the kernel, all must be written.
-      if (!(error instanceof IncompleteSyncError)) this.#needsFullSync = true;
+      const isFull = !(error instanceof IncompleteSyncError);
+      this.#pending = merged({ ...work, isFull }, this.#pending);
       if (!signal.aborted) this.#reportFailure(error);
       throw error;
     } finally {
@@ -265,9 +262,16 @@ export class Proxier {
     }
   }
 
-  #isFullSyncDue(nowMs: number): boolean {
-    if (this.#needsFullSync) return true;
-    return this.#options.backend.skipsPeriodicFullSync !== true && nowMs - this.#lastFullSyncMs >= this.#fullMs;
+  #owe(work: Partial<PendingWork>): void {
+    this.#pending = merged(this.#pending, work);
+  }
+
+  /** What is pending, in full when that is due. What is asked for from now on is the next sync's. */
+  #take(nowMs: number): PendingWork {
+    const { skipsPeriodicFullSync = false } = this.#options.backend;
+    const work = this.#pending;
+    this.#pending = NO_WORK;
+    return merged(work, { isFull: !skipsPeriodicFullSync && nowMs - this.#lastFullSyncMs >= this.#fullMs });
   }
 
   #applyChanges(): AppliedChanges {
@@ -277,22 +281,17 @@ export class Proxier {
     for (const conflict of applied.conflicts) this.#options.onConflict?.(conflict);
     serviceChanges.setPending(0);
     endpointChanges.resetPending();
-    const carried = [...this.#unfinishedPorts, ...this.#lostPorts];
-    this.#unfinishedPorts =
-      carried.length === 0 ? applied.changedPorts : new Set([...carried, ...applied.changedPorts]);
-    this.#lostPorts = new Set();
-    this.#leavesStaleFlows ||= applied.conntrackCleanupRequired && this.#options.backend.endsUdpFlows !== true;
     return applied;
   }
 
-  #inputOf(isFullSync: boolean): SyncInput {
+  #inputOf(work: PendingWork): SyncInput {
     const { services, endpoints, endpointCount } = this.state;
     return {
-      isFullSync,
+      isFullSync: work.isFull,
       services,
       endpoints,
       endpointCount,
-      changedPorts: this.#unfinishedPorts,
+      changedPorts: work.ports,
       zone: this.#zone,
       serviceCIDRs: this.#serviceCIDRs,
     };
@@ -302,11 +301,11 @@ export class Proxier {
    * The kernel has been programmed, perhaps but for the parts that it refused. Everything that follows the rules is
    * done for what is there; only a sync without failures counts as success.
    */
-  async #finish(outcome: SyncOutcome, applied: AppliedChanges, isFullSync: boolean): Promise<void> {
+  async #finish(outcome: SyncOutcome, applied: AppliedChanges, work: PendingWork): Promise<void> {
     const { clock, health, metrics, onFailures } = this.#options;
     const { failures, noLocalEndpoints } = outcome;
     const isComplete = failures.length === 0;
-    if (isComplete && isFullSync) this.#lastFullSyncMs = clock.monotonicMs();
+    if (isComplete && work.isFull) this.#lastFullSyncMs = clock.monotonicMs();
     this.#observeProgramming(applied, failures);
     metrics.setNoLocalEndpoints(noLocalEndpoints.internal, noLocalEndpoints.external);
     if (isComplete) {
@@ -320,10 +319,8 @@ export class Proxier {
     this.#failures = failures;
     if (!isComplete || hadFailures) onFailures?.(failures);
     await this.#syncServiceHealth();
-    if (this.#leavesStaleFlows) await this.#cleanStaleFlows();
+    if (work.staleFlows) await this.#cleanStaleFlows();
     if (!isComplete) throw new IncompleteSyncError(failures);
-    this.#unfinishedPorts = new Set();
-    this.#leavesStaleFlows = false;
   }
 
   /** Latencies from cause to kernel. Those of services with a refused part would be untrue; they are left out. */

@@ -1,0 +1,33 @@
+/**
+ * What the next sync owes, as a value: taken when a sync starts, handed back when it fails. What is asked for while a sync
+ * runs is the next one's, so that nothing gets lost between the two. Pure.
+ */
+
+export interface PendingWork {
+  /** Everything must be written, whatever changed. */
+  readonly isFull: boolean;
+  /** Keys of service ports whose rules must be written. */
+  readonly ports: ReadonlySet<string>;
+  /** UDP flows may lead to endpoints that no longer serve. */
+  readonly staleFlows: boolean;
+}
+
+export const NO_WORK: PendingWork = { isFull: false, ports: new Set(), staleFlows: false };
+
+export const FULL_SYNC: PendingWork = { ...NO_WORK, isFull: true };
+
+/** Both together; the ports of `first` come first. */
+export function merged(first: PendingWork, second: Partial<PendingWork>): PendingWork {
+  return {
+    isFull: first.isFull || second.isFull === true,
+    ports: union(first.ports, second.ports ?? NO_WORK.ports),
+    staleFlows: first.staleFlows || second.staleFlows === true,
+  };
+}
+
+/** Without a copy where one side is empty: a first sync brings the ports of a whole cluster. */
+function union(first: ReadonlySet<string>, second: ReadonlySet<string>): ReadonlySet<string> {
+  if (first.size === 0) return second;
+  if (second.size === 0) return first;
+  return new Set([...first, ...second]);
+}
