@@ -1,5 +1,5 @@
 /** The host's iptables tools, as the modes that use them find them. */
-import { DEFAULT_BINARIES, type ExecIptablesOptions, isIptablesPresent } from "../../kernel/iptables/exec-iptables.ts";
+import { type ExecIptablesOptions, iptablesProblem } from "../../kernel/iptables/exec-iptables.ts";
 import { execProcess } from "../../kernel/process.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
 import type { IpFamily } from "../../net/ip.ts";
@@ -17,8 +17,6 @@ export const iptablesTools = (family: IpFamily, log: Logger): ExecIptablesOption
 export async function missingIptables(
   family: IpFamily,
 ): Promise<{ readonly message: string; readonly error: string } | undefined> {
-  if (await isIptablesPresent(iptablesTools(family, silentLogger))) return undefined;
-  const command = DEFAULT_BINARIES[family].rule;
-  const error = `${command} -t nat -S POSTROUTING does not work: install the package iptables, run as root, and make sure the kernel has the nat table`;
-  return { message: "No iptables support for family", error };
+  const error = await iptablesProblem(iptablesTools(family, silentLogger));
+  return error === undefined ? undefined : { message: "No iptables support for family", error };
 }

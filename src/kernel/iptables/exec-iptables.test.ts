@@ -1,18 +1,14 @@
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { type TestContext, test } from "node:test";
+import { test } from "node:test";
 import { netnsFor, netnsSkip } from "../../../testkit/support/netns.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { signalChild } from "../child-process.ts";
 import { type Exec, ExecError, type ExecResult } from "../process.ts";
-import { binariesOf, createIptables, isIptablesPresent } from "./exec-iptables.ts";
-import { type Iptables, IptablesRestoreError } from "./iptables.ts";
+import { binariesOf, createIptables, iptablesProblem, isIptablesPresent } from "./exec-iptables.ts";
+import type { Iptables } from "./iptables.ts";
 
 /** A stand-in for the host's tools: answers by command line, remembers what was run. */
 class FakeTools {
@@ -42,9 +38,8 @@ class FakeTools {
     return this.commands.splice(0);
   }
 
-  iptables(family: IpFamily = "IPv4", lockPath?: string): Promise<Iptables> {
-    const base = { family, exec: this.exec, log: silentLogger };
-    return createIptables(lockPath === undefined ? base : { ...base, lockPath });
+  iptables(family: IpFamily = "IPv4"): Promise<Iptables> {
+    return createIptables({ family, exec: this.exec, log: silentLogger });
   }
 }
 
@@ -150,97 +145,39 @@ test("commands of one family run one at a time, and a check and its change are n
   assert.deepEqual(tools.taken(), [...pair, "iptables-save -t nat", ...pair]);
 });
 
-test("old versions get the flags that they know (iptables.md §10.1)", async () => {
-  const cases: readonly (readonly [version: string, wait: string, restoreWait: string, randomFully: boolean])[] = [
-    ["1.8.10", " -w 5", " -w 5", true],
-    ["1.6.2", " -w 5", " -w 5", true],
-    ["1.6.1", " -w 5", " -w", false],
-    ["1.4.22", " -w 5", " -w", false],
-    ["1.4.21", " -w", " -w", false],
-    ["1.4.19.1", "", " -w", false],
-  ];
-  for (const [version, wait, restoreWait, randomFully] of cases) {
+test("iptables 1.6.2 and newer are used (iptables.md §10.1)", async () => {
+  for (const version of ["1.6.2", "1.8", "1.8.10", "2.0"]) {
     const tools = new FakeTools(version);
-    tools.answer("iptables-restore --version", { stdout: `iptables-restore v${version}\n` });
     const iptables = await tools.iptables();
     tools.taken();
     await iptables.ensureChain("nat", "KUBE-A");
-    await iptables.rulePresence("nat", "KUBE-A", []);
     await iptables.restore([]);
-    assert.deepEqual(tools.taken(), [
-      `iptables${wait} -N KUBE-A -t nat`,
-      `iptables${wait} -C KUBE-A -t nat`,
-      `iptables-restore${restoreWait} --noflush --counters`,
-    ]);
-    assert.equal(iptables.hasRandomFully, randomFully, version);
+    assert.deepEqual(tools.taken(), ["iptables -w 5 -N KUBE-A -t nat", "iptables-restore -w 5 --noflush --counters"]);
+    assert.equal(iptables.hasRandomFully, true, version);
   }
 });
 
-test("without -C, rules are looked up in what is saved", async () => {
-  const tools = new FakeTools("1.4.10");
-  tools.answer("iptables-save -t nat", {
-    stdout:
-      '*nat\n:OUTPUT ACCEPT [0:0]\n-A OUTPUT -s 10.0.0.1/32 -m comment --comment "a b" -j KUBE-A\n-A OUTPUT -m exotic\nCOMMIT\n',
-  });
+test("an older iptables is refused by name, before any command of it runs", async () => {
+  for (const version of ["1.6.1", "1.6", "1.4.21", "0.9.9"]) {
+    const tools = new FakeTools(version);
+    const problem = `iptables ${version} is too old: install iptables 1.6.2 or newer`;
+    assert.equal(await iptablesProblem({ family: "IPv4", exec: tools.exec, log: silentLogger }), problem);
+    const iptables = await tools.iptables();
+    const refusal = { code: "missing_tool", output: problem };
+    await assert.rejects(iptables.ensureChain("nat", "KUBE-A"), refusal);
+    await assert.rejects(iptables.rulePresence("nat", "KUBE-A", []), refusal);
+    await assert.rejects(iptables.save("nat"), refusal);
+    await assert.rejects(iptables.restore([]), { name: "IptablesRestoreError", ...refusal });
+    assert.deepEqual(tools.taken(), ["iptables --version", "iptables --version"]);
+  }
+});
+
+test("a tool that does not say its version is taken for a current one", async () => {
+  const tools = new FakeTools("");
   const iptables = await tools.iptables();
   tools.taken();
-  const rule = ["-m", "comment", "--comment", "a b", "-s", "10.0.0.1", "-j", "KUBE-A"];
-  assert.equal(await iptables.rulePresence("nat", "OUTPUT", rule), "present");
-  assert.equal(await iptables.rulePresence("nat", "PREROUTING", rule), "absent");
-  assert.equal(await iptables.rulePresence("nat", "OUTPUT", ["-j", "KUBE-A"]), "absent");
-  await iptables.ensureRule("nat", "OUTPUT", rule);
-  assert.deepEqual(tools.taken(), Array(4).fill("iptables-save -t nat"));
-});
-
-function temporaryLock(t: TestContext): string {
-  const folder = mkdtempSync(join(tmpdir(), "kpts-lock-"));
-  t.after(() => rmSync(folder, { recursive: true }));
-  return join(folder, "xtables.lock");
-}
-
-/** Whether some process has the abstract socket that old versions use as their lock. */
-function isOldLockHeld(): boolean {
-  return execFileSync("cat", ["/proc/net/unix"], { encoding: "utf8" }).includes("@xtables");
-}
-
-test("a restore command without a wait flag runs under both old locks, which are given back", async (t) => {
-  const lockPath = temporaryLock(t);
-  const tools = new FakeTools("1.4.19");
-  const iptables = await tools.iptables("IPv4", lockPath);
-  const states: boolean[] = [];
-  tools.onRun = async () => {
-    states.push(isFileLocked(lockPath), isOldLockHeld());
-  };
-  await iptables.restore([]);
-  await iptables.restore([]);
-  assert.deepEqual(states, [true, true, true, true]);
-  assert.deepEqual([isFileLocked(lockPath), isOldLockHeld()], [false, false]);
-});
-
-function isFileLocked(path: string): boolean {
-  try {
-    execFileSync("flock", ["--nonblock", path, "true"]);
-    return false;
-  } catch {
-    return true;
-  }
-}
-
-test("an old lock that others hold is given up on", async (t) => {
-  const tools = new FakeTools("1.4.19");
-  const iptables = await tools.iptables("IPv4", temporaryLock(t));
-  tools.taken();
-  const other = createServer();
-  other.listen("\0xtables");
-  await once(other, "listening");
-  t.after(() => other.close());
-  await assert.rejects(iptables.restore([]), (error: unknown) => {
-    assert.ok(error instanceof IptablesRestoreError);
-    assert.equal(error.code, "lock_held");
-    assert.match(error.message, /failed to acquire old iptables lock/);
-    return true;
-  });
-  assert.deepEqual(tools.taken(), []);
+  await iptables.ensureChain("nat", "KUBE-A");
+  assert.deepEqual(tools.taken(), ["iptables -w 5 -N KUBE-A -t nat"]);
 });
 
 test("without tools everything fails with missing_tool, and presence is unknown", async () => {
@@ -250,7 +187,6 @@ test("without tools everything fails with missing_tool, and presence is unknown"
   const options = { family: "IPv4", exec, log: silentLogger } as const;
   assert.equal(await isIptablesPresent(options), false);
   const iptables = await createIptables(options);
-  assert.equal(iptables.hasRandomFully, false);
   await assert.rejects(iptables.ensureChain("nat", "KUBE-A"), { name: "IptablesError", code: "missing_tool" });
   await assert.rejects(iptables.save("nat"), { name: "IptablesError", code: "missing_tool" });
 });

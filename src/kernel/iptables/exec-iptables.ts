@@ -7,14 +7,6 @@ import { Mutex } from "../../async/mutex.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { type Exec, ExecError, type ExecOptions, type ExecResult } from "../process.ts";
-import {
-  backEndOf,
-  capabilitiesOf,
-  type IptablesCapabilities,
-  NO_CAPABILITIES,
-  needsNoRestoreProbe,
-  parseVersion,
-} from "./capabilities.ts";
 import { chainUsesOf } from "./chain-uses.ts";
 import { CommitLines, commandError, errorCodeOf, restoreError } from "./command-errors.ts";
 import {
@@ -26,6 +18,7 @@ import {
   type RulePosition,
 } from "./iptables.ts";
 import { chainsOf } from "./saved-chains.ts";
+import { backEndIn, type IptablesBackEnd, versionIn, versionProblem } from "./tool-version.ts";
 
 /** Names or paths of the three programs of a family. */
 export interface IptablesBinaries {
@@ -41,7 +34,7 @@ export const DEFAULT_BINARIES: Readonly<Record<IpFamily, IptablesBinaries>> = {
 };
 
 /** The programs of one particular back end: `iptables-legacy`, `iptables-legacy-save`, … Pure. */
-export function binariesOf(family: IpFamily, backEnd: "legacy" | "nft"): IptablesBinaries {
+export function binariesOf(family: IpFamily, backEnd: IptablesBackEnd): IptablesBinaries {
   const rule = `${DEFAULT_BINARIES[family].rule}-${backEnd}`;
   return { rule, save: `${rule}-save`, restore: `${rule}-restore` };
 }
@@ -52,8 +45,6 @@ export interface ExecIptablesOptions {
   readonly log: Logger;
   /** @default the host's plain names, {@link DEFAULT_BINARIES} */
   readonly binaries?: IptablesBinaries;
-  /** Lock file that is taken for restore commands too old to do so themselves. @default "/run/xtables.lock" */
-  readonly lockPath?: string;
   /**
    * Lists the chains of a table without the tools, for the nft back end, whose save command is very slow with many chains.
    * @default the save command
@@ -73,81 +64,95 @@ export interface NftReader {
 /** A rule command that takes longer is taken for hung. */
 const RULE_TIMEOUT_MS = 5 * 60_000;
 
+/** Makes a command wait so many seconds for the xtables lock. */
+const WAIT = ["-w", "5"] as const;
+
+/** What the host's tool turned out to be. */
+interface Tool {
+  readonly backEnd: IptablesBackEnd;
+  /** Why it is not used. */
+  readonly problem?: string;
+}
+
 /**
- * Finds out what the host's tools can do and wraps them. Never rejects: without tools every later operation fails with
- * `missing_tool`, so that one family's absence does not stop the other.
+ * Finds out what the host's tools are and wraps them. Never rejects: without tools, or with tools that are too old, every
+ * later operation fails with `missing_tool`, so that one family's absence does not stop the other.
  */
 export async function createIptables(options: ExecIptablesOptions): Promise<Iptables> {
   const binaries = options.binaries ?? DEFAULT_BINARIES[options.family];
-  const capabilities = await probe(options, binaries);
-  return new ExecIptables(options, binaries, capabilities);
+  return new ExecIptables(options, binaries, await probe(options, binaries));
 }
 
 /**
- * Whether this host can program the family at all: the tool exists and the kernel has its nat table. Never rejects.
- * Reference iptables.md §10.1.
+ * Why this host cannot program the family, and what to do: there is no tool, it is too old, or the kernel has no nat table.
+ * Undefined when it can. Never rejects. Reference iptables.md §10.1.
  */
-export async function isIptablesPresent(options: ExecIptablesOptions): Promise<boolean> {
-  const binaries = options.binaries ?? DEFAULT_BINARIES[options.family];
-  const { waitArgs } = await probe(options, binaries);
+export async function iptablesProblem(options: ExecIptablesOptions): Promise<string | undefined> {
+  const { exec, log } = options;
+  const { rule: command } = options.binaries ?? DEFAULT_BINARIES[options.family];
+  const { problem } = await probe(options, { rule: command });
+  if (problem !== undefined) return problem;
+  const general = `${command} -t nat -S POSTROUTING does not work: install the package iptables, run as root, and make sure the kernel has the nat table`;
   try {
-    const args = [...waitArgs, "-S", "POSTROUTING", "-t", "nat"];
-    const { status, stderr } = await options.exec(binaries.rule, args, { timeoutMs: RULE_TIMEOUT_MS });
-    if (status !== 0)
-      options.log.v(2, "iptables is not usable", { command: binaries.rule, status, output: stderr.trim() });
-    return status === 0;
+    const args = [...WAIT, "-S", "POSTROUTING", "-t", "nat"];
+    const { status, stderr } = await exec(command, args, { timeoutMs: RULE_TIMEOUT_MS });
+    if (status === 0) return undefined;
+    log.v(2, "iptables is not usable", { command, status, output: stderr.trim() });
   } catch (error) {
-    options.log.v(2, "iptables is not usable", { command: binaries.rule, err: error });
-    return false;
+    log.v(2, "iptables is not usable", { command, err: error });
   }
+  return general;
 }
 
-async function probe({ exec, log }: ExecIptablesOptions, binaries: IptablesBinaries): Promise<IptablesCapabilities> {
+/** Whether this host can program the family: {@link iptablesProblem} finds none. */
+export async function isIptablesPresent(options: ExecIptablesOptions): Promise<boolean> {
+  return (await iptablesProblem(options)) === undefined;
+}
+
+async function probe(
+  { exec, log }: ExecIptablesOptions,
+  { rule: command }: Pick<IptablesBinaries, "rule">,
+): Promise<Tool> {
   try {
-    const { stdout } = await exec(binaries.rule, ["--version"], { timeoutMs: RULE_TIMEOUT_MS });
-    const version = parseVersion(stdout);
+    const { stdout } = await exec(command, ["--version"], { timeoutMs: RULE_TIMEOUT_MS });
+    const version = versionIn(stdout);
+    const backEnd = backEndIn(stdout);
     if (version === undefined) {
-      log.warn("Could not find out the version of iptables, assuming the oldest", {
-        command: binaries.rule,
-        output: stdout,
-      });
-      return NO_CAPABILITIES;
+      log.warn("Could not find out the version of iptables, assuming a current one", { command, output: stdout });
+      return { backEnd };
     }
-    log.v(2, "Found iptables", { command: binaries.rule, version: stdout.trim() });
-    if (needsNoRestoreProbe(version)) return capabilitiesOf(version, true, backEndOf(stdout));
-    const restore = await exec(binaries.restore, ["--version"], { stdin: [], timeoutMs: RULE_TIMEOUT_MS });
-    return capabilitiesOf(version, parseVersion(restore.stdout) !== undefined);
+    const problem = versionProblem(command, version);
+    if (problem === undefined) log.v(2, "Found iptables", { command, version: stdout.trim() });
+    else log.warn("iptables is too old", { command, version, problem });
+    return problem === undefined ? { backEnd } : { backEnd, problem };
   } catch (error) {
-    log.warn("Could not run iptables", { command: binaries.rule, err: error });
-    return NO_CAPABILITIES;
+    log.warn("Could not run iptables", { command, err: error });
+    return { backEnd: "legacy" };
   }
 }
 
 class ExecIptables implements Iptables {
   readonly family: IpFamily;
-  readonly hasRandomFully: boolean;
+  readonly hasRandomFully = true;
   readonly prefersSmallTransactions: boolean;
   readonly #exec: Exec;
   readonly #log: Logger;
   readonly #binaries: IptablesBinaries;
-  readonly #capabilities: IptablesCapabilities;
-  readonly #lockPath: string;
+  readonly #problem: string | undefined;
   readonly #listNftChains: ExecIptablesOptions["listNftChains"];
   readonly #nftReader: ExecIptablesOptions["nftReader"];
   /** One command of a family at a time, and check-then-change as one. */
   readonly #turns = new Mutex();
 
-  constructor(options: ExecIptablesOptions, binaries: IptablesBinaries, capabilities: IptablesCapabilities) {
+  constructor(options: ExecIptablesOptions, binaries: IptablesBinaries, { backEnd, problem }: Tool) {
     this.family = options.family;
-    this.hasRandomFully = capabilities.hasRandomFully;
     this.#exec = options.exec;
     this.#log = options.log;
     this.#binaries = binaries;
-    this.#capabilities = capabilities;
-    this.#lockPath = options.lockPath ?? "/run/xtables.lock";
-    this.prefersSmallTransactions = capabilities.backEnd === "nft";
-    this.#listNftChains = capabilities.backEnd === "nft" ? options.listNftChains : undefined;
-    this.#nftReader = capabilities.backEnd === "nft" ? options.nftReader : undefined;
+    this.#problem = problem;
+    this.prefersSmallTransactions = backEnd === "nft";
+    this.#listNftChains = backEnd === "nft" ? options.listNftChains : undefined;
+    this.#nftReader = backEnd === "nft" ? options.nftReader : undefined;
   }
 
   ensureChain(table: IptablesTable, chain: string): Promise<void> {
@@ -237,27 +242,15 @@ class ExecIptables implements Iptables {
   }
 
   async #restore(payload: Iterable<string>, table: IptablesTable | undefined): Promise<void> {
-    const { restoreWaitArgs } = this.#capabilities;
-    await using _locks = restoreWaitArgs === undefined ? await this.#takeLocks() : undefined;
     const onlyTable = table === undefined ? [] : ["-T", table];
-    const args = [...(restoreWaitArgs ?? []), ...onlyTable, "--noflush", "--counters"];
+    const args = [...WAIT, ...onlyTable, "--noflush", "--counters"];
     const commits = new CommitLines();
     const [command, result] = await this.#run(this.#binaries.restore, args, { stdin: commits.watch(payload) });
     if (result.status !== 0) throw restoreError(command, result, commits.lines);
   }
 
-  async #takeLocks(): Promise<AsyncDisposable> {
-    const { takeXtablesLocks } = await import("./xtables-locks.ts");
-    return await takeXtablesLocks(this.#binaries.restore, this.#lockPath);
-  }
-
-  async #check(table: IptablesTable, chain: string, args: readonly string[]): Promise<readonly [string, ExecResult]> {
-    if (this.#capabilities.hasCheck) return await this.#rule("-C", table, chain, args);
-    const [command, saved] = await this.#run(this.#binaries.save, ["-t", table], {});
-    if (saved.status !== 0) return [command, saved];
-    const { hasSavedRule } = await import("./parser/saved-rule-lookup.ts");
-    const status = hasSavedRule(saved.stdout, this.family, chain, args) ? 0 : 1;
-    return [command, { status, stdout: "", stderr: "" }];
+  #check(table: IptablesTable, chain: string, args: readonly string[]): Promise<readonly [string, ExecResult]> {
+    return this.#rule("-C", table, chain, args);
   }
 
   async #mustSucceed(operation: string, table: IptablesTable, chain: string, args: readonly string[]): Promise<void> {
@@ -266,13 +259,14 @@ class ExecIptables implements Iptables {
   }
 
   #rule(operation: string, table: IptablesTable, chain: string, args: readonly string[] = []) {
-    const words = [...this.#capabilities.waitArgs, operation, chain, "-t", table, ...args];
+    const words = [...WAIT, operation, chain, "-t", table, ...args];
     return this.#run(this.#binaries.rule, words, { timeoutMs: RULE_TIMEOUT_MS });
   }
 
-  /** Runs a tool. Rejects with {@link IptablesError} when it could not be started. */
+  /** Runs a tool. Rejects with {@link IptablesError} when it could not be started, or may not be. */
   async #run(file: string, args: readonly string[], options: ExecOptions): Promise<readonly [string, ExecResult]> {
     const command = `${file} ${args.join(" ")}`;
+    if (this.#problem !== undefined) throw new IptablesError("missing_tool", command, -1, this.#problem);
     if (this.#log.isVerbose(5)) this.#log.v(5, "Running", { command });
     try {
       return [command, await this.#exec(file, args, options)];

@@ -15,7 +15,7 @@ export type RulePosition = "head" | "end";
 
 export interface Iptables {
   readonly family: IpFamily;
-  /** Probed once: MASQUERADE knows `--random-fully` (≥ 1.6.2). */
+  /** MASQUERADE knows `--random-fully`: every tool that is used does. */
   readonly hasRandomFully: boolean;
   /**
    * The restore command takes time with the square of the chains that one transaction names (the nft back end,
