@@ -19,7 +19,8 @@ const SHORTAGE_REPORT_MS = 10_000;
 
 /** Kept for everything else that the process does: one in this many of all, within bounds. */
 const RESERVED_PART = 8;
-const MIN_RESERVED = 64;
+/** What the program itself has while tools run, and those that wait; the HTTP servers have a share of their own. */
+const MIN_RESERVED = 52;
 const MAX_RESERVED = 1024;
 /** One in this many of those may be clients that wait. */
 const WAITING_PART = 4;

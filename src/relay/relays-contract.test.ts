@@ -242,7 +242,7 @@ function contract(): void {
     it("open no more ports, and say why", async (t) => {
       const warnings: string[] = [];
       const log = { ...silentLogger, warn: (message: string) => void warnings.push(message) };
-      const relays = new NodeRelays({ log, fileLimit: 66 }); // of which 2 are for relays
+      const relays = new NodeRelays({ log, fileLimit: 54 }); // of which 2 are for relays
       const first = await relayTo(t, "TCP", () => undefined, { relays });
       await using hold = await relays.hold("UDP", LOOPBACK, first.relay.port);
       assert.ok(hold);

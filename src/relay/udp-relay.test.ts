@@ -167,8 +167,8 @@ describe("a UDP session", () => {
   it("is not begun beyond the limit, which is logged once", async (t) => {
     const warnings: string[] = [];
     const log = { ...silentLogger, warn: (message: string) => void warnings.push(message) };
-    // Of 84 files 20 are for relays, and of those half for sessions.
-    const relays = new NodeRelays({ log, fileLimit: 84 });
+    // Of 72 files 20 are for relays, and of those half for sessions.
+    const relays = new NodeRelays({ log, fileLimit: 72 });
     const { relay, seen } = await relayTo(t, "UDP", await udpEcho(t), { relays });
     const clients = await Promise.all(Array.from({ length: 15 }, () => udpSocket(t)));
     const served: typeof clients = [];

@@ -66,6 +66,30 @@ describe("start", () => {
 });
 
 describe("foreign hands", () => {
+  test("addresses with another prefix length are removed once, and what is ours under them stays", async (t) => {
+    const { node, daemon } = await ipvsNode(t, { objects: served("web", 1) });
+    const before = await state(daemon);
+    for (const address of ["10.98.1.1/24", "10.96.0.1/24"]) {
+      const { length } = daemon.log;
+      await node.configure([`addr add ${address} dev kube-ipvs0`]);
+      const listed = async () => (await node.exec(["ip", "-4", "addr", "show", "dev", "kube-ipvs0"])).stdout;
+      await daemon.until(`${address} to go`, async () => !(await listed()).includes(address));
+      await healed(daemon, before);
+      assert.match(
+        daemon.log.slice(length),
+        /"Somebody else changed what the ipvs mode has in the kernel; repairing it"/,
+      );
+      assert.match(await listed(), /inet 10\.96\.0\.1\/32/);
+    }
+    // Each of these is seen by a verification. One that still found an address would say so in between.
+    const { length } = daemon.log;
+    for (const found of [1, 2]) {
+      await flushIpvs(node);
+      await healed(daemon, before);
+      assert.equal(daemon.log.slice(length).split("Somebody else changed").length - 1, found, daemon.log.slice(length));
+    }
+  });
+
   test("whatever others take away comes back, and is said", async (t) => {
     const { node, daemon } = await ipvsNode(t, { objects: [...served("web", 1), ...served("mail", 2)] });
     const before = await state(daemon);
