@@ -38,6 +38,8 @@ export interface StartOptions {
   /** Empty, for sockets and logs. */
   readonly folder: string;
   readonly files: MachineFiles;
+  /** Keeps what is asked for once. */
+  readonly cache: string;
   /** The initial file system. */
   readonly initrd: string;
   readonly memoryMegabytes: number;

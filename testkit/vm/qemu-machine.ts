@@ -1,9 +1,10 @@
-/** Debian's own kernel (the small flavour, `linux-image-cloud-amd64`) in qemu, with software emulation. */
+/** Debian's own kernel (the small flavour, `linux-image-cloud-amd64`) in qemu, emulated where KVM does not work. */
 import { type ChildProcess, spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { signalChild } from "../../src/kernel/child-process.ts";
+import { acceleration, QEMU } from "./acceleration.ts";
 import { dependencyOf, ensurePackage } from "./debian-package.ts";
 import {
   type GuestSettings,
@@ -17,7 +18,6 @@ import { listDependencies, modulesBelow, rememberedFiles } from "./machine-files
 
 /** It has what a node's network needs, and virtiofs. */
 const KERNEL = "linux-image-cloud-amd64";
-const QEMU = "qemu-system-x86_64";
 /** Where Debian's releases have it. */
 const VIRTIOFSD = ["/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd"];
 const SOCKET_LIMIT_MS = 10_000;
@@ -55,14 +55,14 @@ async function shareFiles(socket: string): Promise<ChildProcess> {
 }
 
 /** No device but these: shared files, a console for the kernel, one port for output and one for the exit status. */
-function machineArguments({ folder, files, initrd, memoryMegabytes }: StartOptions, socket: string): string[] {
+function machineArguments({ folder, files, initrd, cache, memoryMegabytes }: StartOptions, socket: string): string[] {
+  const { accel, cpu } = acceleration(cache, files);
   const memory = `${memoryMegabytes}M`;
   const options: Record<string, string[]> = {
     kernel: [files.kernel],
     initrd: [initrd],
-    accel: ["tcg,thread=multi"],
-    // Without AVX, which is slow to emulate and which Node.js uses where it is: a quarter faster than `max`.
-    cpu: ["Nehalem"],
+    accel: [accel],
+    cpu: [cpu],
     smp: ["2"],
     m: [memory],
     object: [`memory-backend-memfd,id=memory,size=${memory},share=on`],

@@ -77,7 +77,7 @@ export async function runInVms(jobs: readonly VmJob[]): Promise<readonly VmResul
       mkdirSync(folder);
       const initrd = join(folder, "initrd");
       writeFileSync(initrd, initialFileSystem(files, machine.guest, { checkout: CHECKOUT, command: commandOf(job) }));
-      return boot(machine, { folder, files, initrd, memoryMegabytes: MEMORY_MEGABYTES, index }, job);
+      return boot(machine, { folder, files, initrd, cache: CACHE, memoryMegabytes: MEMORY_MEGABYTES, index }, job);
     });
     return await Promise.all(booted);
   } finally {
