@@ -16,11 +16,14 @@ export interface RunOptions {
   readonly readOnly?: number;
   readonly cwd?: string;
   readonly env?: NodeJS.ProcessEnv;
+  /** @default `bin/kube-proxy` of this checkout */
+  readonly program?: string;
 }
 
 /** Runs `kube-proxy ARGS` to its end. */
-export function runKubeProxy(args: readonly string[], { readOnly, cwd, env }: RunOptions = {}): Promise<Ended> {
-  const child = spawn(KUBE_PROXY, args, {
+export function runKubeProxy(args: readonly string[], options: RunOptions = {}): Promise<Ended> {
+  const { readOnly, cwd, env, program = KUBE_PROXY } = options;
+  const child = spawn(program, args, {
     stdio: ["ignore", "pipe", "pipe"],
     timeout: LIMIT_MS,
     killSignal: "SIGKILL",

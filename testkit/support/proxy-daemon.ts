@@ -29,6 +29,8 @@ export interface DaemonOptions {
   /** More arguments. */
   readonly args?: readonly string[];
   readonly env?: NodeJS.ProcessEnv;
+  /** @default `bin/kube-proxy` of this checkout */
+  readonly program?: string;
   /** A program with its arguments that starts it, such as `unshare`. */
   readonly wrapper?: readonly [string, ...string[]];
 }
@@ -87,11 +89,11 @@ export class ProxyDaemon {
 
   /** Starts the process (again); does not wait. */
   spawn(): void {
-    const { hostnameOverride, args = [], env, wrapper } = this.#options;
-    const program: [string, ...string[]] = wrapper === undefined ? [KUBE_PROXY] : [...wrapper, KUBE_PROXY];
+    const { hostnameOverride, args = [], env, program = KUBE_PROXY, wrapper } = this.#options;
+    const command: [string, ...string[]] = wrapper === undefined ? [program] : [...wrapper, program];
     const child = this.namespace.spawn(
       [
-        ...program,
+        ...command,
         `--config=${join(this.folder, "config.json")}`,
         `--manifests=${this.manifests}`,
         `--hostname-override=${hostnameOverride}`,

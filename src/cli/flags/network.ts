@@ -2,11 +2,18 @@
 import type { DetectLocalConfig, DraftConfig } from "../../config/config.ts";
 import { type AnyFlag, flag } from "../../config/flag.ts";
 import { boolType, int32Type, ipPortType, ipType, stringListType, stringType } from "../../config/flag-types.ts";
+import { DEFAULT_MODE, MODES } from "../../dataplane/registry.ts";
 
 const withDetectLocal = (config: DraftConfig, change: Partial<DetectLocalConfig>): DraftConfig => ({
   ...config,
   detectLocal: { ...config.detectLocal, ...change },
 });
+
+/** `iptables, ipvs or nftables`. */
+function modeNames(): string {
+  const names = MODES.map(({ name }) => name);
+  return `${names.slice(0, -1).join(", ")} or ${names.at(-1)}`;
+}
 
 const replacedBy = (name: string): string =>
   `This flag is deprecated and will be removed in a future release. Please use --${name} instead.`;
@@ -15,7 +22,7 @@ export const PROXY_MODE = flag({
   name: "proxy-mode",
   type: { ...stringType, word: "ProxyMode" },
   initial: "",
-  help: "How services are implemented: iptables, ipvs, nftables or userspace; empty means iptables.",
+  help: `How services are implemented: ${modeNames()}; empty means ${DEFAULT_MODE.name}.`,
   overlay: (config, mode) => ({ ...config, mode }),
 });
 

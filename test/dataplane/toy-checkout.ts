@@ -1,0 +1,45 @@
+/** A copy of the checkout with one mode more: its folder, and its name in the registry. */
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+/** The mode's files, with `.txt` behind their names, because they belong to the copy and not to this program. */
+const TOY = fileURLToPath(new URL("toy/", import.meta.url));
+const COPIED = ["src", "bin", "testkit", "demo", "package.json", "tsconfig.json"];
+
+export interface ToyCheckout {
+  readonly folder: string;
+  /** `bin/kube-proxy` of the copy. */
+  readonly kubeProxy: string;
+  /** The path of a file in the copy. */
+  path(name: string): string;
+  remove(): void;
+}
+
+/** Makes the copy in a temporary folder. The caller removes it. */
+export function toyCheckout(): ToyCheckout {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-toy-"));
+  const path = (name: string) => join(folder, name);
+  for (const name of COPIED) cpSync(join(ROOT, name), path(name), { recursive: true });
+  symlinkSync(join(ROOT, "node_modules"), path("node_modules"));
+  mkdirSync(path("src/dataplane/toy"));
+  for (const name of readdirSync(TOY)) {
+    cpSync(join(TOY, name), path(`src/dataplane/toy/${name.replace(/\.txt$/, "")}`));
+  }
+  register(path("src/dataplane/registry.ts"));
+  return { folder, kubeProxy: path("bin/kube-proxy"), path, remove: () => rmSync(folder, { recursive: true }) };
+}
+
+/** One import, one name in the list. */
+function register(file: string): void {
+  const before = readFileSync(file, "utf8");
+  const after = before
+    .replace(/^import .* from "\.\/iptables\/index\.ts";$/m, (line) => `${line}\nimport { toy } from "./toy/index.ts";`)
+    .replace(/^(export const MODES = \[.*)(\] as const;)$/m, "$1, toy$2");
+  if (after.split("\n").length !== before.split("\n").length + 1 || !after.includes(", toy]")) {
+    throw new Error(`${file} has another shape: tell this test how a mode is registered`);
+  }
+  writeFileSync(file, after);
+}
