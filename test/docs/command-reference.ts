@@ -1,0 +1,75 @@
+/**
+ * docs/commands.md, made from the flags and the usage texts of the program. As a program (`npm run docs`) it writes the page;
+ * `command-reference.test.ts` fails while the page is not what this makes.
+ */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { KERNEL_FLAGS } from "../../src/cli/flags/kernel.ts";
+import { LOGGING_FLAGS } from "../../src/cli/flags/logging.ts";
+import { MODE_FLAGS } from "../../src/cli/flags/modes.ts";
+import { NETWORK_FLAGS } from "../../src/cli/flags/network.ts";
+import { PROCESS_FLAGS } from "../../src/cli/flags/process.ts";
+import { RENDER_USAGE } from "../../src/cli/render.ts";
+import type { AnyFlag } from "../../src/config/flag.ts";
+import { CHECKOUT } from "./markdown.ts";
+
+/** The page, from the top of the checkout. */
+export const COMMAND_REFERENCE = "docs/commands.md";
+
+/** The headings of the page with their flags: together they are all flags that the program has. */
+export const FLAG_GROUPS: Readonly<Record<string, readonly AnyFlag[]>> = {
+  "Process, cluster and configuration": PROCESS_FLAGS,
+  "Network, node ports and servers": NETWORK_FLAGS,
+  Modes: MODE_FLAGS,
+  Kernel: KERNEL_FLAGS,
+  Logging: LOGGING_FLAGS,
+};
+
+const INTRODUCTION = `# Commands
+
+This page is generated: \`npm run docs\` writes it again after a flag has changed.
+
+| Command | What it does |
+|---|---|
+| \`kube-proxy [flags]\` | runs the proxy |
+| \`kube-proxy --cleanup\` | removes the rules of every mode, and ends |
+| \`kube-proxy --config FILE --write-config-to FILE\` | writes the configuration with all defaults, or says what is wrong with it, and ends |
+| \`kube-proxy --version\` | prints the versions, and ends |
+| \`kube-proxy render …\` | prints what would be programmed: [below](#kube-proxy-render) |
+
+Exit status: 0 when an action is done, or after SIGTERM or SIGINT; 1 for everything else, and the last line says why.
+
+## kube-proxy
+
+With \`--config\`, only the logging flags, \`--hostname-override\`, \`--master\`, \`--manifests\` and the flags that name an action
+still count, as upstream. Flags marked with * are extensions of kube-proxy-ts. \`kube-proxy --help\` also lists the feature gates.
+`;
+
+/** The whole page. Pure. */
+export function commandReference(): string {
+  const groups = Object.entries(FLAG_GROUPS).map(([title, flags]) => `### ${title}\n\n${flagTable(flags)}`);
+  return `${[INTRODUCTION, ...groups, renderSection()].join("\n")}`;
+}
+
+function flagTable(flags: readonly AnyFlag[]): string {
+  const rows = [...flags].sort((a, b) => (a.name < b.name ? -1 : 1)).map(flagRow);
+  return `| Flag | Default | Meaning |\n|---|---|---|\n${rows.join("\n")}\n`;
+}
+
+function flagRow(flag: AnyFlag): string {
+  const short = flag.shorthand === undefined ? "" : `\`-${flag.shorthand}\`, `;
+  const word = flag.word === "" ? "" : ` ${flag.word}`;
+  const mark = flag.isExtension ? " *" : "";
+  const initial = flag.defaultText === "" ? "" : code(flag.defaultText);
+  const meaning = flag.deprecated === undefined ? flag.help : `${flag.help} ${flag.deprecated}`;
+  return `| ${short}${code(`--${flag.name}${word}`)}${mark} | ${initial} | ${cell(meaning)} |`;
+}
+
+const cell = (text: string): string => text.replaceAll("|", "\\|").replaceAll("*", "\\*");
+const code = (text: string): string => `\`${text.replaceAll("|", "\\|")}\``;
+
+function renderSection(): string {
+  return `## kube-proxy render\n\n\`\`\`\n${RENDER_USAGE.trimEnd()}\n\`\`\`\n`;
+}
+
+if (import.meta.main) writeFileSync(join(CHECKOUT, COMMAND_REFERENCE), commandReference());
