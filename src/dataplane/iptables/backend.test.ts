@@ -418,7 +418,7 @@ test("a port that was refused gets the address that it owns once it is accepted"
   assert.deepEqual(entries(), ["a"]);
 });
 
-test("more culprits than are worth naming one by one: the others are programmed all the same", async () => {
+test("more offenders than are worth naming one by one: the others are programmed all the same", async () => {
   const kernel = new MemoryIptables("IPv4");
   const restore = kernel.restore.bind(kernel);
   kernel.restore = async (payload, options) => {
@@ -431,10 +431,10 @@ test("more culprits than are worth naming one by one: the others are programmed 
   const names = Array.from({ length: 40 }, (_, index) => (index % 3 === 0 ? `bad${index}` : `good${index}`));
   for (const [index, name] of names.entries()) bench.set(name, clusterIP(index + 1));
   const { failures } = await bench.sync(true);
-  const culprits = names.filter((name) => name.startsWith("bad"));
-  assert.deepEqual(failures.map(({ subject }) => subject).sort(), culprits.map((name) => `ns/${name}`).sort());
+  const offenders = names.filter((name) => name.startsWith("bad"));
+  assert.deepEqual(failures.map(({ subject }) => subject).sort(), offenders.map((name) => `ns/${name}`).sort());
   const fresh = new Bench();
-  for (const [index, name] of names.entries()) if (!culprits.includes(name)) fresh.set(name, clusterIP(index + 1));
+  for (const [index, name] of names.entries()) if (!offenders.includes(name)) fresh.set(name, clusterIP(index + 1));
   await fresh.sync(true);
   assert.equal(kernel.dump("nat"), fresh.kernel.dump("nat"));
   assert.deepEqual(bench.totals, fresh.totals);

@@ -11,9 +11,9 @@ import type { Logger } from "../../logging/logger.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import { bisectChanges } from "../shared/iptables-rules/bisect-changes.ts";
 import { isServiceChain } from "../shared/iptables-rules/chain-names.ts";
 import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
-import { applyHalving } from "../shared/iptables-rules/halving.ts";
 import {
   deltaPayload,
   type OwnerChange,
@@ -214,7 +214,7 @@ export class IptablesBackend implements Backend {
     for (const { owner, after } of others) this.#remember(owner, after === undefined ? undefined : installed(after));
     if (others.length === changes.length) return written;
     const again = changes.filter(({ owner }) => this.#refused.has(owner));
-    const result = await applyHalving(iptables, again, {
+    const result = await bisectChanges(iptables, again, {
       onRefused: () => metrics.restoreFailures.inc(),
       maxRefusals: MAX_REFUSALS,
     });

@@ -17,13 +17,13 @@ import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { type Cidr, familyOf, parseCidr } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import { bisectPorts, isAttributable, type PortChange } from "./bisect-ports.ts";
 import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
 import type { DifferenceOptions } from "./element-difference.ts";
 import { assessDamage, someNames } from "./foreign-damage.ts";
 import { type KeptPortHint, keptPorts } from "./kept-ports.ts";
 import { isAffinitySet, isServiceChain, TABLE, TABLE_COMMENT } from "./names.ts";
-import { applyPiecemeal, isAttributable, type PortChange } from "./piecemeal.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
 import { planStatic } from "./plan-static.ts";
@@ -161,8 +161,8 @@ export class NftablesBackend implements Backend {
     const before: (readonly [string, InstalledPort | undefined])[] = [];
     const yielder = this.#yielder;
     try {
-      const plan = planStatic(this.#options.config, facts);
-      const options = { nft: this.#options.nft, plan, state: this.#state, yielder, signal };
+      const { nft, config } = this.#options;
+      const options = { nft, planStatic: () => planStatic(config, facts), state: this.#state, yielder, signal };
       if (!(await repairShared(draft, damaged, options))) return false;
       for (const key of input.changedPorts) {
         if (this.#refused.has(key)) continue;
@@ -179,7 +179,7 @@ export class NftablesBackend implements Backend {
       return false;
     }
     const again = [...this.#refused.keys()].map((owner) => this.#changeOf(owner, input, facts));
-    await this.#applyPiecemeal(again, input, signal, damaged);
+    await this.#bisectPorts(again, input, signal, damaged);
     // What is damaged of a port that is still refused is written when its new rules are accepted.
     if (this.#refused.size > 0) this.#damaged = new Set([...this.#damaged, ...[...damaged].filter(isOfService)]);
     return true;
@@ -229,7 +229,7 @@ export class NftablesBackend implements Backend {
     await this.#committer.commit(base.draft, content?.generation);
     await this.#wake(content);
     this.#state = base.state;
-    await this.#applyPiecemeal(changes, input, signal);
+    await this.#bisectPorts(changes, input, signal);
   }
 
   /**
@@ -289,7 +289,7 @@ export class NftablesBackend implements Backend {
     return { base, changes };
   }
 
-  async #applyPiecemeal(
+  async #bisectPorts(
     changes: readonly PortChange[],
     input: SyncInput,
     signal: AbortSignal,
@@ -297,7 +297,7 @@ export class NftablesBackend implements Backend {
   ): Promise<void> {
     const before = this.#refused;
     this.#refused = new Map();
-    await applyPiecemeal(changes, {
+    await bisectPorts(changes, {
       state: this.#state,
       commit: (draft) => this.#committer.commit(draft),
       yielder: this.#yielder,

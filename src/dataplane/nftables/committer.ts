@@ -63,12 +63,12 @@ export class Committer {
         return;
       } catch (error) {
         if (!(error instanceof NftError)) throw error;
-        const culprit = error.operation === undefined ? undefined : due[error.operation];
-        if (culprit === undefined || error.code !== "not_found") {
+        const offender = error.operation === undefined ? undefined : due[error.operation];
+        if (offender === undefined || error.code !== "not_found") {
           cleanupFailures.inc();
           log.error("Unable to delete stale chains; will retry later", error);
         }
-        const refused = culprit === undefined ? due : [culprit];
+        const refused = offender === undefined ? due : [offender];
         for (const deletion of refused) {
           if (error.code === "not_found") this.postponed.forget(deletion);
           else this.postponed.add(deletion, nowMs());

@@ -4,10 +4,10 @@
  * rule that brings a map along it goes through all of the batch so far (docs/performance.md).
  */
 import type { NftTableContent } from "../../kernel/nftables/nftables.ts";
+import { isAttributable } from "./bisect-ports.ts";
 import { TransactionDraft } from "./draft.ts";
 import type { DifferenceOptions } from "./element-difference.ts";
 import { TABLE_COMMENT } from "./names.ts";
-import { isAttributable } from "./piecemeal.ts";
 import type { DesiredPort } from "./port-objects.ts";
 import type { WantedTable } from "./reconcile.ts";
 import { hasOurShape } from "./table-shape.ts";

@@ -7,7 +7,8 @@ import type { TableState } from "./table-state.ts";
 
 export interface RepairOptions extends DifferenceOptions {
   readonly nft: Nftables;
-  readonly plan: StaticPlan;
+  /** Asked only when something is damaged: most syncs need no plan of all fixed rules. */
+  readonly planStatic: () => StaticPlan;
   /** As it was committed last. */
   readonly state: TableState;
 }
@@ -17,14 +18,15 @@ export interface RepairOptions extends DifferenceOptions {
  * the elements are read and those that differ are changed.
  *
  * @param damaged names of chains and sets; others are left alone.
- * @returns false when a set is not what it shall be: only a look at everything can help then.
+ * @returns false when a set is not what it should be: only a look at everything can help then.
  */
 export async function repairShared(
   draft: TransactionDraft,
   damaged: ReadonlySet<string>,
-  { nft, plan, state, ...options }: RepairOptions,
+  { nft, planStatic, state, ...options }: RepairOptions,
 ): Promise<boolean> {
   if (damaged.size === 0) return true;
+  const plan = planStatic();
   for (const chain of plan.chains) if (damaged.has(chain.name)) draft.writeChain(chain, "unknown");
   for (const set of SHARED_SETS) {
     if (!damaged.has(set.name)) continue;

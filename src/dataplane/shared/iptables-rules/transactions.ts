@@ -1,11 +1,11 @@
 /**
- * Puts payloads into the kernel and, when one is refused, finds out whose fault it was: the others are programmed, the
- * culprits keep their last good rules and are named.
+ * Puts payloads into the kernel and, when one is refused, finds the offenders: the others are programmed, the offenders
+ * keep their last good rules and are named.
  */
 import type { Iptables, IptablesRestoreError } from "../../../kernel/iptables/iptables.ts";
 import type { ServicePortName } from "../../../model/service-port-name.ts";
 import type { SyncFailure } from "../../../sync/backend.ts";
-import { applyHalving } from "./halving.ts";
+import { bisectChanges } from "./bisect-changes.ts";
 import {
   fullPayload,
   type KeptOwner,
@@ -22,8 +22,8 @@ import { isAttributable, send } from "./restore.ts";
 import type { StaticPlan } from "./rules-plan.ts";
 import { NO_RULES, SavedRules } from "./saved-rules.ts";
 
-/** How many culprits are excluded one by one on the tool's word before halving takes over. */
-const MAX_NAMED_CULPRITS = 8;
+/** How many offenders are excluded one by one on the tool's word before bisection takes over. */
+const MAX_NAMED_OFFENDERS = 8;
 
 /** Whose failure it is when the rules that belong to no service could not be rewritten: their owner, and its name. */
 export const STATIC_RULES = "rules that belong to no service";
@@ -68,8 +68,8 @@ export interface FullTransaction {
 }
 
 /**
- * Rewrites all our rules. When the kernel refuses, leaves out the owners that the tool names, then, if it names nobody,
- * halves its way to the culprits. Rejects with the tool's error when nothing is accepted, the lock is held, or the tool
+ * Rewrites all our rules. When the kernel refuses, leaves out the owners that the tool names, then, if it names none,
+ * bisects its way to the offenders. Rejects with the tool's error when nothing is accepted, the lock is held, or the tool
  * is missing: the kernel then holds what it held, table by table.
  */
 export async function applyFull(iptables: Iptables, full: FullTransaction): Promise<TransactionResult> {
@@ -81,7 +81,7 @@ export async function applyFull(iptables: Iptables, full: FullTransaction): Prom
     } catch (error) {
       if (!isAttributable(error)) throw error;
       full.onRefused(error);
-      const isNamed = round < MAX_NAMED_CULPRITS && (await attempt.excludeNamed(error));
+      const isNamed = round < MAX_NAMED_OFFENDERS && (await attempt.excludeNamed(error));
       if (!isNamed) return await attempt.bisect(error);
     }
   }
@@ -139,7 +139,7 @@ class FullAttempt {
   }
 
   /**
-   * First leaves everything as it is but the static rules, then brings owners in, halving every group that is refused.
+   * First leaves everything as it is but the static rules, then brings owners in, bisecting every group that is refused.
    * Rejects with the original error when nothing at all is accepted: nobody in particular is to blame then.
    */
   async bisect(original: IptablesRestoreError): Promise<TransactionResult> {
@@ -165,7 +165,7 @@ class FullAttempt {
     }
     changes.push(...this.#staleChains().map(removalOf));
     const { onRefused } = this.#full;
-    const { accepted, refused, states, written } = await applyHalving(this.#iptables, changes, { onRefused });
+    const { accepted, refused, states, written } = await bisectChanges(this.#iptables, changes, { onRefused });
     if (fixed.refused) {
       if (fixed.filter + fixed.nat + accepted.length === 0) throw original;
       this.#failures.set(STATIC_RULES, { subject: STATIC_RULES, reason: original.output });

@@ -1,25 +1,26 @@
 /**
- * Brings changes of several owners into the kernel when some of them will be refused and the tool may not say which:
- * every refused group is halved until single owners are left. An owner that is refused keeps what it had.
+ * Brings changes of several owners into the kernel when some of them will be refused and the tool may not say which
+ * (`bisect.ts`). An owner that is refused keeps what it had.
  */
 import type { Iptables, IptablesRestoreError } from "../../../kernel/iptables/iptables.ts";
+import { bisect, type Refusal } from "../bisect.ts";
 import { deltaPayload, type OwnerChange, removalOf, staleChainOwner, type WrittenRules } from "./payload.ts";
 import { type InstalledRules, installed, listOf } from "./port-rules.ts";
 import { isAttributable, send } from "./restore.ts";
 import { NO_RULES } from "./saved-rules.ts";
 
-export interface HalvingOptions {
+export interface BisectChangesOptions {
   readonly onRefused: (error: IptablesRestoreError) => void;
   /** So many refused restores, and the rest is left as it is: it is neither accepted nor refused. @default no limit */
   readonly maxRefusals?: number;
 }
 
-export interface HalvingResult {
+export interface BisectChangesResult {
   /** By owner, chains that could not be deleted included: what the tool said. */
   readonly refused: ReadonlyMap<string, string>;
   /** What the kernel holds for every owner of the changes; `undefined` is nothing. */
   readonly states: ReadonlyMap<string, InstalledRules | undefined>;
-  /** Owners that are as they shall be. */
+  /** Owners that are as they should be. */
   readonly accepted: readonly string[];
   readonly written: WrittenRules;
 }
@@ -27,31 +28,31 @@ export interface HalvingResult {
 type Step = "filter" | "nat" | "chains";
 
 /** Applies what the kernel accepts. Rejects when the reason is no rule (lock, missing tool), somewhere on the way. */
-export async function applyHalving(
+export async function bisectChanges(
   iptables: Iptables,
   changes: readonly OwnerChange[],
-  options: HalvingOptions,
-): Promise<HalvingResult> {
-  return await new Halving(iptables, options).run(changes);
+  options: BisectChangesOptions,
+): Promise<BisectChangesResult> {
+  return await new ChangeBisection(iptables, options).run(changes);
 }
 
-class Halving {
+class ChangeBisection {
   readonly #iptables: Iptables;
-  readonly #options: HalvingOptions;
+  readonly #options: BisectChangesOptions;
   readonly #refused = new Map<string, string>();
   #refusals = 0;
   #written: WrittenRules = { filter: 0, nat: 0 };
 
-  constructor(iptables: Iptables, options: HalvingOptions) {
+  constructor(iptables: Iptables, options: BisectChangesOptions) {
     this.#iptables = iptables;
     this.#options = options;
   }
 
   /**
    * One table after the other: of a payload with both, the first would stay in force when the second is refused. Chains
-   * that nobody needs any more go last and by themselves: one that cannot be deleted is no reason to leave its owner out.
+   * that are not needed any more go last and by themselves: one that cannot be deleted is no reason to leave its owner out.
    */
-  async run(changes: readonly OwnerChange[]): Promise<HalvingResult> {
+  async run(changes: readonly OwnerChange[]): Promise<BisectChangesResult> {
     const states = new Map(changes.map(({ owner, before }) => [owner, before]));
     const inFilter = await this.#apply(changes, "filter");
     const inNat = await this.#apply(inFilter, "nat");
@@ -72,24 +73,25 @@ class Halving {
   }
 
   async #apply(changes: readonly OwnerChange[], step: Step): Promise<readonly OwnerChange[]> {
-    if (changes.length === 0 || this.#refusals >= (this.#options.maxRefusals ?? Number.POSITIVE_INFINITY)) return [];
+    const { maxRefusals = Number.POSITIVE_INFINITY } = this.#options;
+    return await bisect(changes, {
+      attempt: (group) => this.#attempt(group, step),
+      onOffender: ({ owner }, reason: string) => this.#refused.set(owner, reason),
+      isGivenUp: () => this.#refusals >= maxRefusals,
+    });
+  }
+
+  async #attempt(group: readonly OwnerChange[], step: Step): Promise<Refusal<OwnerChange, string> | undefined> {
     try {
-      const written = await send(this.#iptables, deltaPayload(changes.map((change) => partOf(change, step))));
+      const written = await send(this.#iptables, deltaPayload(group.map((change) => partOf(change, step))));
       this.#written = { filter: this.#written.filter + written.filter, nat: this.#written.nat + written.nat };
-      return changes;
+      return undefined;
     } catch (error) {
       if (!isAttributable(error)) throw error;
       this.#refusals += 1;
       this.#options.onRefused(error);
-      const [only] = changes;
-      if (changes.length === 1 && only !== undefined) {
-        this.#refused.set(only.owner, error.output);
-        return [];
-      }
+      return { reason: error.output };
     }
-    const middle = changes.length >> 1;
-    const first = await this.#apply(changes.slice(0, middle), step);
-    return [...first, ...(await this.#apply(changes.slice(middle), step))];
   }
 
   async #isEmptied(chains: readonly string[]): Promise<boolean> {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryIptables } from "../../../../testkit/fakes/iptables/memory-iptables.ts";
 import { IptablesRestoreError } from "../../../kernel/iptables/iptables.ts";
-import { applyHalving } from "./halving.ts";
+import { bisectChanges } from "./bisect-changes.ts";
 import { type OwnerChange, removalOf } from "./payload.ts";
 import type { PortRules } from "./port-rules.ts";
 import { NO_RULES } from "./saved-rules.ts";
@@ -41,11 +41,11 @@ function entries(kernel: MemoryIptables, table: "filter" | "nat"): string[] {
 
 const quiet = { onRefused: () => {} };
 
-test("everybody but the culprits is programmed, whoever and wherever they are", async () => {
+test("all owners but the offenders are programmed, however many there are and wherever", async () => {
   const owners = ["a", "b", "c", "d", "e", "f", "g"];
   const kernel = await kernelRefusing("f-b", "n-f", "f-g");
   let refusals = 0;
-  const result = await applyHalving(kernel, owners.map(add), { onRefused: () => void refusals++ });
+  const result = await bisectChanges(kernel, owners.map(add), { onRefused: () => void refusals++ });
   assert.deepEqual([...result.refused.keys()].sort(), ["b", "f", "g"]);
   assert.equal(result.refused.get("b"), "no");
   assert.deepEqual(result.accepted, ["a", "c", "d", "e"]);
@@ -57,19 +57,19 @@ test("everybody but the culprits is programmed, whoever and wherever they are", 
   assert.ok(refusals > 3);
 });
 
-test("a culprit keeps what it had", async () => {
+test("a offender keeps what it had", async () => {
   const kernel = await kernelRefusing("n-new");
   const before = { ...NO_RULES, filterShared: entry("f-old"), natShared: entry("n-old") };
-  await applyHalving(kernel, [{ owner: "a", after: { ...before, ownText: "" } }], quiet);
+  await bisectChanges(kernel, [{ owner: "a", after: { ...before, ownText: "" } }], quiet);
   const after = rules({ filterShared: entry("f-new"), natShared: entry("n-new") });
-  const result = await applyHalving(kernel, [{ owner: "a", before, after }], quiet);
+  const result = await bisectChanges(kernel, [{ owner: "a", before, after }], quiet);
   assert.deepEqual(result.states.get("a"), before);
   assert.deepEqual([entries(kernel, "filter"), entries(kernel, "nat")], [["f-old"], ["n-old"]]);
 });
 
 test("the first change ends up last in a shared chain, for each goes to the head", async () => {
   const kernel = await kernelRefusing("n-c");
-  await applyHalving(kernel, ["d", "c", "b", "a"].map(add), quiet);
+  await bisectChanges(kernel, ["d", "c", "b", "a"].map(add), quiet);
   assert.deepEqual(entries(kernel, "nat"), ["n-a", "n-b", "n-d"]);
 });
 
@@ -77,15 +77,15 @@ test("a chain that cannot be deleted is named by itself, and its owner is progra
   const kernel = await kernelRefusing();
   const own = (chains: string, text: string): PortRules => rules({ ownChains: chains, ownText: text });
   const before = own("SVC\nSEP-1\nSEP-2", "-A SVC -j SEP-1\n-A SVC -j SEP-2\n");
-  await applyHalving(kernel, [{ owner: "a", after: before }], quiet);
+  await bisectChanges(kernel, [{ owner: "a", after: before }], quiet);
   await kernel.ensureRule("nat", "OUTPUT", ["-j", "SEP-1"]);
   const after = own("SVC\nSEP-3", "-A SVC -j SEP-3\n");
-  const result = await applyHalving(kernel, [{ owner: "a", before, after }], quiet);
+  const result = await bisectChanges(kernel, [{ owner: "a", before, after }], quiet);
   assert.deepEqual(result.accepted, ["a"]);
   assert.deepEqual([...result.refused.keys()], ["chain SEP-1"]);
   assert.deepEqual(kernel.chains("nat").slice(4), ["S", "SEP-1", "SEP-3", "SVC"]);
   await kernel.deleteRule("nat", "OUTPUT", ["-j", "SEP-1"]);
-  const again = await applyHalving(kernel, [removalOf("SEP-1")], quiet);
+  const again = await bisectChanges(kernel, [removalOf("SEP-1")], quiet);
   assert.deepEqual([again.refused.size, again.accepted], [0, ["chain SEP-1"]]);
   assert.deepEqual(kernel.chains("nat").slice(4), ["S", "SEP-3", "SVC"]);
 });
@@ -93,14 +93,14 @@ test("a chain that cannot be deleted is named by itself, and its owner is progra
 test("chains that jump to one another go, whatever else has to stay", async () => {
   const kernel = await kernelRefusing();
   await kernel.restore(["*nat\n:A - [0:0]\n:B - [0:0]\n:C - [0:0]\n-A B -j A\n-A OUTPUT -j C\nCOMMIT\n"]);
-  const result = await applyHalving(kernel, ["A", "B", "C"].map(removalOf), quiet);
+  const result = await bisectChanges(kernel, ["A", "B", "C"].map(removalOf), quiet);
   assert.deepEqual([...result.refused.keys()], ["chain C"]);
   assert.deepEqual(kernel.chains("nat").slice(4), ["C", "S"]);
 });
 
 test("patience ends after so many refusals; what was not tried is neither accepted nor refused", async () => {
   const kernel = await kernelRefusing("n-");
-  const result = await applyHalving(kernel, ["a", "b", "c", "d"].map(add), { ...quiet, maxRefusals: 3 });
+  const result = await bisectChanges(kernel, ["a", "b", "c", "d"].map(add), { ...quiet, maxRefusals: 3 });
   assert.deepEqual([[...result.refused.keys()], result.accepted], [["a"], []]);
   assert.deepEqual(entries(kernel, "filter"), []);
 });
@@ -108,5 +108,5 @@ test("patience ends after so many refusals; what was not tried is neither accept
 test("a held lock is nobody's fault: it ends the whole attempt", async () => {
   const kernel = await kernelRefusing();
   kernel.isLocked = true;
-  await assert.rejects(applyHalving(kernel, [add("a")], quiet), { code: "lock_held" });
+  await assert.rejects(bisectChanges(kernel, [add("a")], quiet), { code: "lock_held" });
 });
