@@ -18,7 +18,7 @@ export interface ApiSourceOptions {
   readonly nodeName: string;
   /** Everything is delivered again as updates so often (`configSyncPeriod`); 0 for never. */
   readonly resyncPeriodMs: number;
-  /** Everything but the Node is listed only from then on, when somebody takes it. @default at once */
+  /** Everything but the Node is listed only from then on, when it is taken. @default at once */
   readonly wanted?: Promise<unknown>;
   /** Whether lists are asked for as streams (gate WatchListClient). @default true */
   readonly streamsLists?: boolean;

@@ -1,6 +1,6 @@
 /**
  * Watches directories, only to be woken up: what changed is found by looking. A directory that is replaced by another of
- * the same name is watched anew.
+ * the same name is watched again.
  */
 import { type FSWatcher, watch } from "node:fs";
 import type { Logger } from "../../logging/logger.ts";

@@ -1,6 +1,6 @@
 /**
  * Which file systems hold files that have a size. The others make up what is read, as processes and devices come and go: a read
- * may wait for ever, take what was meant for others, or never end.
+ * may never return, take what was meant for others, or never end.
  */
 import type { BigIntStats } from "node:fs";
 import { statfs } from "node:fs/promises";

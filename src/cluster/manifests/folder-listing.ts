@@ -31,7 +31,7 @@ interface Draft {
 }
 
 const WANTED = /\.(?:ya?ml|json)$/;
-/** Calls at a time. Each takes one of the process's four threads, for ever when a file server is gone. */
+/** Calls at a time. Each takes one of the process's four threads, and keeps it when a file server is gone. */
 const BATCH = 2;
 
 /** Whether a directory entry is to be read: no dot files, editors' backups or swap files. Pure. */
@@ -45,7 +45,7 @@ function isHidden(name: string): boolean {
 
 /**
  * Lists a folder and everything below it, following symbolic links, each directory once. A single file is listed as
- * itself, whatever its name. Throws when `root` cannot be read.
+ * itself, under any name. Throws when `root` cannot be read.
  */
 export async function listFolder(root: string): Promise<FolderListing> {
   const draft: Draft = {
@@ -102,7 +102,7 @@ async function listSubdirectory(draft: Draft, directory: string, stats: BigIntSt
   }
 }
 
-/** Whatever could wait for ever when it is read is skipped by name. */
+/** What could block without end when it is read is skipped by name. */
 async function addFile(draft: Draft, file: string, stats: BigIntStats, isLink: boolean): Promise<void> {
   const skipped = await reasonToSkip(draft, file, stats);
   if (skipped !== undefined) {

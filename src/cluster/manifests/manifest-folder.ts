@@ -198,7 +198,7 @@ export class ManifestFolder {
     if (ignored.length > 0) this.#log.v(2, "Manifest objects of other kinds ignored", { file, objects: ignored });
   }
 
-  /** Problems of the folder as a whole come anew with every look; each is logged once while it lasts. */
+  /** Problems of the folder as a whole come again with every look; each is logged once while it lasts. */
   #reportFolder(): void {
     const current = new Set<string>();
     for (const problem of [...this.#unreadable, ...this.#duplicates]) {

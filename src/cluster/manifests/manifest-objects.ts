@@ -24,7 +24,7 @@ export interface ParsedManifest {
   readonly objects: ReadonlyMap<string, ManifestObject>;
   /** Objects that the file does define, but not well. */
   readonly refusedIds: ReadonlySet<string>;
-  /** Some part could not even be told to be which object: whatever else the file defined before may be in there. */
+  /** Some part could not even be told to be which object: anything else that the file defined before may be in there. */
   readonly isIncomplete: boolean;
   readonly problems: readonly ManifestProblem[];
   /** Titles of objects of other kinds. */

@@ -17,7 +17,7 @@ export interface ClusterRecords {
   readonly problems: readonly ManifestProblem[];
 }
 
-/** Reads a folder, or a single file whatever its name. Rejects when it cannot be read at all. */
+/** Reads a folder, or a single file of any name. Rejects when it cannot be read at all. */
 export async function readManifests(path: string): Promise<ClusterRecords> {
   using reader = new ManifestReader();
   const folder = new ManifestFolder(path, silentLogger, reader);

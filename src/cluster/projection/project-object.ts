@@ -166,7 +166,7 @@ export function* flattenLists(raw: unknown, path = "", given?: TypeMeta, depth =
   }
 }
 
-/** What a list kind says of its items; `undefined` for a kind that is no list, or a list of what nobody here knows. */
+/** What a list kind says of its items; `undefined` for a kind that is no list, or a list of a kind that is unknown here. */
 function itemTypeOf({ apiVersion, kind }: TypeMeta): TypeMeta | "any" | undefined {
   if (!kind.endsWith("List")) return undefined;
   if (kind === "List") return apiVersion === "v1" ? "any" : undefined;

@@ -1,7 +1,7 @@
 /**
  * One copy of each text that thousands of records repeat (namespaces, node names, port names, zones). Texts are only
  * shared after they passed their check, so looking one up here is also the check. Bounded: a cluster whose nodes come
- * and go for months must not grow it for ever.
+ * and go for months must not grow it without end.
  */
 const LIMIT = 16_384;
 

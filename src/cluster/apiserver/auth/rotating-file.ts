@@ -1,4 +1,4 @@
-/** A file that somebody replaces now and then: tokens, certificates, CA bundles. */
+/** A file that is replaced now and then: tokens, certificates, CA bundles. */
 import { readFile } from "node:fs/promises";
 import type { Clock } from "../../../async/clock.ts";
 import type { Logger } from "../../../logging/logger.ts";

@@ -45,7 +45,7 @@ export interface ClientConfig {
   readonly impersonation: Readonly<Record<string, string | readonly string[]>>;
 }
 
-/** A client configuration that cannot work until somebody changes it. One line that says where and what. */
+/** A client configuration that cannot work until it is changed. One line that says where and what. */
 export class ClientConfigError extends Error {
   override readonly name = "ClientConfigError";
 }

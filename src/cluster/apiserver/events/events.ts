@@ -55,7 +55,7 @@ interface Recorded {
   readonly facts: EventFacts;
   readonly identity: EventIdentity;
   series: EventSeries | undefined;
-  /** Monotonic time: an event is not over because somebody set the clock. */
+  /** Monotonic time: an event is not over because the clock was set. */
   seenAtMs: number;
 }
 

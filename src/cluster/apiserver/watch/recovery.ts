@@ -2,8 +2,8 @@
  * What the reflectors of one node wait for together. While nothing answers they take turns, so that a node with four
  * watches knocks like one with a single watch; and what one of them finds out about the server's return, all know.
  *
- * How often is a matter of what knocking costs. Where nothing listens, a knock is a SYN that a kernel answers or nobody:
- * the pace stays the same, about 1.7 a second and node, and the server is found within a second of its return. Whatever
+ * How often is a matter of what knocking costs. Where nothing listens, a knock is a SYN that is refused or lost:
+ * the pace stays the same, about 1.7 a second and node, and the server is found within a second of its return. What
  * accepts connections and does not answer has work with each, and is left alone for longer and longer.
  */
 import type { Clock, Timer } from "../../../async/clock.ts";
@@ -33,7 +33,7 @@ export class Recovery {
     this.#random = random;
   }
 
-  /** A request was answered as it should be: nobody needs to wait for the server any longer. */
+  /** A request was answered as it should be: nothing needs to wait for the server any longer. */
   answered(): void {
     this.#slowTurnMs = TURN_MS;
     this.#turnTimer?.cancel();
@@ -85,7 +85,7 @@ export class Recovery {
       if (first === undefined) return;
       this.#queue.delete(first);
       first();
-      // Whoever has the turn may wait long for an answer: the next does not wait for that.
+      // The reflector that has the turn may wait long for an answer: the next does not wait for that.
       if (this.#queue.size > 0) this.#arm(isAbsent);
     });
   }

@@ -1,5 +1,5 @@
 /**
- * Keeps one resource of the API server mirrored: a list, then a watch from its version, again and again, whatever the
+ * Keeps one resource of the API server mirrored: a list, then a watch from its version, again and again, no matter what the
  * network and the server do (reference server.md §8.2). Only what the server really said becomes an event: an outage,
  * nonsense or a lost history leave everything delivered so far as it is.
  */
@@ -70,7 +70,7 @@ const CREDENTIALS: readonly ApiErrorCode[] = ["unauthorized", "credentials", "tl
 const TRY_PAGES: readonly ApiErrorCode[] = [...LIST_AGAIN, "server_error", "timeout"];
 /** What happens to every watch now and then. */
 const ORDINARY_ENDS: readonly ApiErrorCode[] = ["unreachable", "timeout", "expired", "too_many_requests"];
-/** A watch that worked until then is only opened anew: nothing says that the server needs a rest. */
+/** A watch that worked until then is only opened again: nothing says that the server needs a rest. */
 const CUTS: readonly ApiErrorCode[] = ["unreachable", "timeout"];
 
 export interface ReflectorOptions<K extends ObjectKind> {
@@ -114,7 +114,7 @@ export class Reflector<K extends ObjectKind> {
   #isOpen = false;
   /** It has also brought something, or lasted for a while. */
   #isSteady = false;
-  /** The last request was answered as it should be, whatever came of it. */
+  /** The last request was answered as it should be, no matter what came of it. */
   #isAnswered = false;
   /** A random wait came before the last request. */
   #isSpread = false;

@@ -49,7 +49,7 @@ export class ManifestReader implements Disposable {
     return await reading;
   }
 
-  /** Ends the thread, whatever it is doing. */
+  /** Ends the thread, even in the middle of a document. */
   [Symbol.dispose](): void {
     this.#isDisposed = true;
     clearTimeout(this.#idle);
