@@ -57,7 +57,7 @@ export function categorizeEndpoints(
 
 interface LocalSet {
   readonly endpoints: readonly Endpoint[];
-  /** Nobody here was ready: these are serving and terminating. */
+  /** No endpoint here was ready: these are serving and terminating. */
   readonly isFallback: boolean;
 }
 
@@ -88,7 +88,7 @@ function localEndpoints(all: readonly Endpoint[]): LocalSet {
   return { endpoints: fallback, isFallback: fallback.length > 0 };
 }
 
-/** Core.md §7.3: a hint counts only when every ready endpoint has one and somebody is hinted for here. */
+/** Core.md §7.3: a hint counts only when every ready endpoint has one and at least one is hinted for here. */
 function topologyMode(all: readonly Endpoint[], node: NodeTopology): TopologyMode {
   const zone = node.zone ?? "";
   let isNodeHinted = true;

@@ -41,7 +41,7 @@ export interface EndpointsChangeTrackerOptions {
   /** Milliseconds since the epoch; read once, to ignore changes that were made before this process started. */
   readonly now: () => number;
   readonly onProblem?: OnProblem;
-  /** Told of slices that are nobody's: other controllers may keep some, and nothing is wrong with them. */
+  /** Told of slices that belong to no Service: other controllers may keep some, and nothing is wrong with them. */
   readonly onIgnored?: OnProblem;
 }
 

@@ -1,6 +1,6 @@
 /**
  * The service ports that proxy modes get: as they are declared, but each frontend belongs to one of them
- * (`frontend-ownership.ts`). Whatever the order of events, the same declarations give the same owners.
+ * (`frontend-ownership.ts`). In any order of events, the same declarations give the same owners.
  */
 import { declaredFrontends, type FrontendKind, frontendKey } from "./frontend.ts";
 import { type Candidate, FrontendOwnership } from "./frontend-ownership.ts";

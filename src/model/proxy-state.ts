@@ -1,7 +1,7 @@
 /**
  * The services and endpoints of one address family as this node must serve them: both live maps, what is still pending,
  * and the totals that a sync needs. Events only note changes; `applyChanges` moves them into the maps. Every call costs
- * what the change costs, whatever the size of the cluster.
+ * what the change costs, however large the cluster.
  */
 import type { ObjectEvent } from "../cluster/object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
@@ -41,7 +41,7 @@ export interface ProxyStateOptions {
 
 export class ProxyState {
   readonly #log: Logger;
-  /** As the Services say, whoever owns the frontends. */
+  /** As the Services say, no matter which owns the frontends. */
   readonly #declared = new Map<string, ServicePort>();
   readonly #owned = new OwnedServices();
   readonly #udpServices = new Map<string, ServicePort>();
@@ -79,7 +79,7 @@ export class ProxyState {
     return this.#endpoints;
   }
 
-  /** Sum over the service ports of their endpoints, whatever their readiness. */
+  /** Sum over the service ports of their endpoints, ready or not. */
   get endpointCount(): number {
     return this.#endpointCount;
   }
@@ -116,7 +116,7 @@ export class ProxyState {
     const tracker = this.#endpointsChanges;
     if (event.kind === "delete") return tracker.update(event.object, true);
     if (event.kind === "add" || !hasMoved(event.old, event.object)) return tracker.update(event.object, false);
-    // Relabelled: the old owner must lose the slice, or its endpoints would stay in the old service for ever.
+    // Relabelled: the old owner must lose the slice, or its endpoints would stay in the old service.
     const left = tracker.update(event.old, true);
     const joined = tracker.update(event.object, false);
     return { accepted: left.accepted || joined.accepted, changed: left.changed || joined.changed };

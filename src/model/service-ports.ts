@@ -162,7 +162,7 @@ function sourceRangesOf(texts: readonly string[], family: IpFamily, report: OnPr
   return found === undefined || allowsAll ? NO_CIDRS : found;
 }
 
-/** What the spec says about outside access, whatever has been allocated so far (core.md §3.3, externalPolicyLocal). */
+/** What the spec says about outside access, no matter what has been allocated so far (core.md §3.3, externalPolicyLocal). */
 function isExternallyAccessibleBySpec(service: ServiceRecord): boolean {
   if (service.type === "LoadBalancer" || service.type === "NodePort") return true;
   return service.type === "ClusterIP" && service.externalIPs.length > 0;

@@ -21,7 +21,7 @@ interface PortFrontends {
 export type UdpFrontends = ReadonlyMap<number, PortFrontends>;
 
 /**
- * Collects the frontends of all UDP service ports that have a serving endpoint; where, ready and whatever policy do not
+ * Collects the frontends of all UDP service ports that have a serving endpoint; where it is, readiness and policy do not
  * matter. A frontend has one owner, whose endpoints alone count. Pure; costs what the services given
  * cost, so hand in `ProxyState.udpServices`.
  */
