@@ -115,7 +115,7 @@ async function record(recording: Recording, request: IncomingMessage, response: 
   }
 }
 
-/** Nobody needs the profile when the connection is gone. */
+/** The profile is of no use when the connection is gone. */
 async function waitUnlessClosed(delayMs: number, response: ServerResponse): Promise<void> {
   await new Promise<void>((resolve) => {
     const timer = setTimeout(resolve, delayMs);
@@ -133,7 +133,7 @@ async function snapshot(_request: IncomingMessage, response: ServerResponse): Pr
     "X-Content-Type-Options": "nosniff",
     ...download("heapsnapshot"),
   });
-  // A reader that goes away ends the answer; there is nobody to tell.
+  // A reader that goes away ends the answer; there is no one to tell.
   await pipeline(getHeapSnapshot(), response).catch(() => {});
 }
 

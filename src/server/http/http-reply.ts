@@ -22,7 +22,7 @@ export function reply(
   response.end(bytes);
 }
 
-/** The answer for a path that nobody serves. */
+/** The answer for a path that is not served. */
 export function replyNotFound(response: ServerResponse): void {
   reply(response, 404, TEXT, "404 page not found\n");
 }

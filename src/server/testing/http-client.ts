@@ -38,7 +38,7 @@ export function ask(port: number, path: string, options: AskOptions = {}): Promi
   });
 }
 
-/** Finds a port that nobody listens on at the moment. */
+/** Finds a port on which nothing listens at the moment. */
 export async function freePort(): Promise<number> {
   const { createServer } = await import("node:net");
   return new Promise((resolve, reject) => {
