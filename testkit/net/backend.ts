@@ -30,7 +30,7 @@ function answerTo(name: string, peer: string | undefined): string {
   return `${JSON.stringify(answer)}\n`;
 }
 
-/** Answers as HTTP whatever is asked, so that `curl` works too. */
+/** Answers anything as HTTP, so that `curl` works too. */
 function serve(name: string, socket: Socket): void {
   // A client that got its answer resets the connection; that is its way to leave no TIME_WAIT behind.
   socket.on("error", () => {});

@@ -25,7 +25,7 @@ export class NetworkNamespace {
 
   /** Creates the namespace with its loopback up. Rejects with CommandError. */
   static async create(name: string): Promise<NetworkNamespace> {
-    // The kernel makes no namespace while it takes down a large one, on this machine somebody else's perhaps.
+    // The kernel makes no namespace while it takes down a large one, on this machine perhaps another program's.
     await runCommand(["ip", "netns", "add", name], { timeoutMs: CREATION_LIMIT_MS });
     const namespace = new NetworkNamespace(name);
     await namespace.configure(["link set lo up"]);
@@ -94,7 +94,7 @@ function removeNamespaceNow(name: string): void {
     killAll(parsePids(execFileSync("ip", ["netns", "pids", name], quiet)));
     execFileSync("ip", ["netns", "del", name], quiet);
   } catch {
-    // Gone already; an exit handler has nobody to tell.
+    // Gone already; an exit handler has no one to tell.
   }
 }
 

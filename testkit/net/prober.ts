@@ -1,6 +1,6 @@
 /**
  * A client that makes requests on demand: takes requests as JSON lines on standard input (messages.ts) and answers
- * each with one line, in whatever order they finish. Ends with its standard input.
+ * each with one line, in the order in which they finish. Ends with its standard input.
  */
 import { createSocket } from "node:dgram";
 import { once } from "node:events";

@@ -110,7 +110,7 @@ export class ProxyDaemon {
     this.#child = child;
   }
 
-  /** Fetches from inside the namespace; status 0 when nobody answers. */
+  /** Fetches from inside the namespace; status 0 without an answer. */
   async fetch(url: string): Promise<{ readonly status: number; readonly body: string }> {
     return await this.#prober.fetch(url, 5_000);
   }

@@ -26,7 +26,7 @@ const KIND_OF: Readonly<Record<IpsetType, IpsetEntry["kind"]>> = {
   "bitmap:port": "port",
 };
 
-/** Decides whether an operation shall be refused, whatever the state, by giving a code. */
+/** Decides whether an operation is refused, in any state, by giving a code. */
 export type IpsetFault = (operation: IpsetOperation) => string | undefined;
 
 interface MemorySet {

@@ -34,7 +34,7 @@ export interface Connections {
 const NO_STATISTICS: IpvsStatistics = { connections: 0, packetsIn: 0, packetsOut: 0, bytesIn: 0, bytesOut: 0 };
 const NO_CONNECTIONS: Connections = { active: 0, inactive: 0 };
 
-/** Decides whether an operation shall be refused, whatever the state, by giving the errno's name. */
+/** Decides whether an operation is refused, in any state, by giving the errno's name. */
 export type IpvsFault = (operation: IpvsOperation) => string | undefined;
 
 export interface MemoryIpvsOptions {
@@ -79,7 +79,7 @@ export class MemoryIpvs implements Ipvs {
     return () => this.#faults.delete(fault);
   }
 
-  /** Somebody removes the module, and all state with it. */
+  /** Another program removes the module, and all state with it. */
   unload(): void {
     this.#isLoaded = false;
     this.#services.clear();

@@ -38,7 +38,7 @@ export interface NftRefusal {
   readonly isNamed?: boolean;
 }
 
-/** Decides whether an operation shall be refused, whatever the state. */
+/** Decides whether an operation is refused, in any state. */
 export type NftFault = (operation: NftOperation) => NftRefusal | undefined;
 
 interface Watcher {
@@ -107,12 +107,12 @@ export class MemoryNftKernel {
     return () => this.#faults.delete(fault);
   }
 
-  /** The next transaction of this project's fails with this, whatever it asks for. Repeated calls queue up. */
+  /** The next transaction of this project's fails with this, no matter what it asks for. Repeated calls queue up. */
   failOnce(error: Error): void {
     this.#failures.push(error);
   }
 
-  /** Somebody does this just after this project reads the table for the next time. */
+  /** Another program does this just after this project reads the table for the next time. */
   afterNextRead(action: () => Promise<void>): void {
     this.#afterRead.push(action);
   }

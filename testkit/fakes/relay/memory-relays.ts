@@ -1,5 +1,5 @@
 /**
- * Sockets in memory: which ports are taken and who would be dialled, without a byte being carried. For tests of whatever
+ * Sockets in memory: which ports are taken and who would be dialled, without a byte being carried. For tests of what
  * uses {@link Relays}; passes the same contract test as the real ones, for the parts that it has.
  */
 import { familyOf, type IpAddress, isUnspecified } from "../../../src/net/ip.ts";

@@ -14,7 +14,7 @@ import {
 } from "../../../src/kernel/route/links.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../../../src/net/ip.ts";
 
-/** Decides whether a change of an address shall be refused, whatever the state, by giving the errno's name. */
+/** Decides whether a change of an address is refused, in any state, by giving the errno's name. */
 export type LinkFault = (change: {
   readonly kind: "add" | "remove";
   readonly link: string;
@@ -29,7 +29,7 @@ export interface MemoryLinksOptions {
 interface Device {
   readonly description: LinkDescription;
   readonly addresses: Map<string, LinkAddress>;
-  /** Addresses whose route to the node itself somebody has removed; keys as in `addresses`. */
+  /** Addresses whose route to the node itself another program has removed; keys as in `addresses`. */
   readonly unrouted: Set<string>;
 }
 
@@ -79,7 +79,7 @@ export class MemoryLinks implements Links {
     this.#announce(link);
   }
 
-  /** Another program removes an address, whatever its prefix length. */
+  /** Another program removes an address of any prefix length. */
   removeForeignAddress(link: string, address: IpAddress): void {
     const addresses = this.#devices.get(link)?.addresses ?? new Map<string, LinkAddress>();
     for (const [key, found] of addresses) if (found.address === address) addresses.delete(key);

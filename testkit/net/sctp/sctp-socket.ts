@@ -105,7 +105,7 @@ async function established(fd: number, to: SctpEndpoint, timeoutMs: number): Pro
   const connect = () => calls.connect(fd, address, address.length);
   if (connect() >= 0) return { kind: "open", fd };
   const started = reliableErrno(calls, connect);
-  // Asking again begins anew where the first attempt was refused already.
+  // Asking again starts over where the first attempt was refused already.
   if (!UNDER_WAY.includes(started)) return { kind: "failed", detail: errnoName(started) };
   // Waiting in `connect` itself would not end with an ICMP error.
   if (!(await becomesWritable(fd, timeoutMs))) return { kind: "timeout" };
