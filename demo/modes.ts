@@ -7,7 +7,7 @@ export interface ModeTraits {
   readonly localhostNodePorts: readonly Protocol[];
   /**
    * The node itself is refused at an external address without endpoints. In iptables mode nothing in OUTPUT looks at those
-   * (reference iptables.md §2), so its packets leave by the default route and nobody answers.
+   * (reference iptables.md §2), so its packets leave by the default route and nothing answers.
    */
   readonly refusesNodeAtExternalAddresses: boolean;
   /** Pods see who asks them, where the policies allow it. Otherwise the proxy process asks in its own name. */

@@ -10,7 +10,7 @@ import { wrapLine } from "./wrap.ts";
 const GAP = 2;
 /** From here on there is room for whole words in a cell. */
 const WORDS_WIDTH = 21;
-/** The least that a cell gets, whatever the addresses take. */
+/** The least that a cell gets, however wide the addresses are. */
 const CELL_WIDTH = 12;
 export const columnTitles = { pod: "from a pod", node: "from the node", client: "from outside" } as const;
 const shortTitles = { pod: "pod", node: "node", client: "outside" } as const;
