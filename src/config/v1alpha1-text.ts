@@ -119,7 +119,7 @@ function plainValue(document: Document.Parsed): unknown {
   }
 }
 
-/** Reports each repeated key, after whatever is repeated inside its value: the order of upstream's reader. */
+/** Reports each repeated key, after what is repeated inside its value: the order of upstream's reader. */
 function collectDuplicates(node: unknown, report: (key: string, value: unknown) => void): void {
   if (isSeq(node)) for (const item of node.items) collectDuplicates(item, report);
   if (!isMap(node)) return;

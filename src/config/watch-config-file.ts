@@ -24,7 +24,7 @@ export interface ConfigFileWatch {
  * @throws when the file cannot be opened or watched.
  */
 export function watchConfigFile(path: string): ConfigFileWatch {
-  // The open file names the inode, whatever happens to the path: it tells a write from a change of links or of mode.
+  // The open file names the inode, no matter what happens to the path: it tells a write from a change of links or of mode.
   const file = openSync(path, "r");
   let watcher: FSWatcher | undefined;
   let isOpen = true;
@@ -51,7 +51,7 @@ export function watchConfigFile(path: string): ConfigFileWatch {
         close();
       });
     });
-    // Nobody may be waiting yet when watching fails.
+    // There may be no waiter yet when watching fails.
     updated.catch(() => {});
     return { updated, close };
   } catch (error) {
