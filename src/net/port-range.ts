@@ -1,6 +1,6 @@
 /** A range of ports as a text says it (`--proxy-port-range`): reference legacy-modes.md §1.1. Pure. */
 
-/** Both ends included. A range that begins at 0 means whatever port the system gives. */
+/** Both ends included. A range that begins at 0 means any port that the system gives. */
 export interface PortRange {
   readonly first: number;
   readonly last: number;
