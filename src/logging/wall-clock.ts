@@ -2,7 +2,7 @@
 
 /**
  * Makes a clock that gives milliseconds since the epoch with a fraction. It counts on the monotonic clock and is set
- * anew whenever it is more than a millisecond away from the system's, so that it follows clock steps.
+ * again whenever it is more than a millisecond away from the system's, so that it follows clock steps.
  */
 export function createWallClock(): () => number {
   let offset = Date.now() - performance.now();
