@@ -9,7 +9,7 @@ export interface RunnerPeriods {
   readonly minMs: number;
   /** Time from the end of a failed run to its retry; never more than `maxMs`. */
   readonly retryMs: number;
-  /** Time from the end of a run to the next when nobody asks for one. */
+  /** Time from the end of a run to the next when none is asked for. */
   readonly maxMs: number;
 }
 

@@ -1,5 +1,5 @@
 /**
- * One piece of work that several callers ask for and that never overlaps itself. Whoever asks while it runs waits for
+ * One piece of work that several callers ask for and that never overlaps itself. A caller that asks while it runs waits for
  * one further turn, shared with all who ask until that turn begins: what they want done is then part of it.
  */
 
