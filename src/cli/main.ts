@@ -26,7 +26,7 @@ async function main(argv: readonly string[]): Promise<number> {
 // It would start a debugger that anything on the node can talk to; bin/kube-proxy switches that off as well.
 process.on("SIGUSR1", () => {});
 
-// Whoever reads our output may stop reading (`| head`): that is no failure of ours.
+// The reader of our output may stop reading (`| head`): that is no failure of ours.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   process.exit(error.code === "EPIPE" ? 0 : EXIT_FAILURE);
 });

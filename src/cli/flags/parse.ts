@@ -66,7 +66,7 @@ export function parseFlags(args: readonly string[]): ParsedFlags {
 
   for (let index = 0; index < args.length; index++) {
     const arg = args[index] ?? "";
-    // Takes the next argument as the value, whatever it looks like.
+    // Takes the next argument as the value, even if it looks like a flag.
     const nextText = (missing: string): string => {
       index += 1;
       return args[index] ?? fail(missing);
