@@ -30,7 +30,7 @@ export interface ClusterConnectionOptions {
 
 export interface ClusterConnection {
   readonly source: ObjectSource;
-  /** Takes events about this node; nobody reads those of a folder. */
+  /** Takes events about this node; those of a folder have no reader. */
   readonly events: EventRecorder;
 }
 

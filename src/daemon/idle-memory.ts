@@ -1,6 +1,6 @@
 /**
  * Gives memory back when nothing is going on. The engine collects garbage as a consequence of allocation: after the first
- * sync of a large cluster, or a storm of changes, an idle process would keep what that needed for ever. Measured at 10,000
+ * sync of a large cluster, or a storm of changes, an idle process would keep what that needed. Measured at 10,000
  * services: 190 to 240 MB resident without, 145 MB with it (docs/performance.md).
  *
  * A collection stops the program for about 1 ms per MB that is in use. So there is one only when the processor has had

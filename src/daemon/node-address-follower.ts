@@ -57,7 +57,7 @@ export async function followNodeAddresses(options: NodeAddressFollowerOptions, s
   };
   while (!signal.aborted) {
     try {
-      // Whatever happened before the watch began was not seen.
+      // What happened before the watch began was not seen.
       look();
       await watch.watch(look, signal);
     } catch (error) {

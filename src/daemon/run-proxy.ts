@@ -109,7 +109,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const base = { ...options, gates, nodeName, health, metrics, limits, clock, events, ended, fatal };
     metrics.setBuildInfo(buildInfo(options.version), programIdentity());
     metrics.setFeatures(gates.list().map(featureState));
-    // Already while the Node is waited for, which may take for ever: here one can see why.
+    // Already while the Node is waited for, which may never end: here one can see why.
     const sendingEvents = options.initOnly ? undefined : events.run(ended);
     const servers = options.initOnly ? undefined : await startServers(base);
     const setup = await setUpNode(config, await startNode(nodes, ended), { ...mode, ...runtime }, log);
