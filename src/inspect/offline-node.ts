@@ -97,7 +97,7 @@ function hostAddresses(node: NodeRecord | undefined, family: IpFamily): IpAddres
   return texts.map(parseIpAddress).filter((ip) => ip !== undefined && familyOf(ip) === family) as IpAddress[]; // filtered above
 }
 
-/** Whatever the model complains about becomes a warning. */
+/** Each complaint of the model becomes a warning. */
 function warningLogger(warn: (message: string) => void): Logger {
   const line = (message: string, facts: Readonly<Record<string, unknown>> = {}) =>
     warn([message, ...Object.entries(facts).map(([key, value]) => `${key}=${JSON.stringify(value)}`)].join(" "));
