@@ -9,6 +9,7 @@ import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { signalChild } from "../src/kernel/child-process.ts";
 import { PATIENCE } from "../testkit/support/patience.ts";
 import { kernelSkip } from "../testkit/support/topology.ts";
 
@@ -43,7 +44,7 @@ async function demoFor(t: TestContext, manifests: string) {
   }
   const ended = once(child, "exit");
   t.after(async () => {
-    if (child.exitCode === null) child.kill("SIGTERM");
+    signalChild(child, "SIGTERM");
     await ended;
     assert.deepEqual(
       readdirSync("/run/netns").filter((name) => name.startsWith(`kpts-demo-${child.pid}.`)),

@@ -1,6 +1,7 @@
 /** Addresses of the node that come and go: node ports and health-check ports follow them, where only some are selected. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { signalChild } from "../../../src/kernel/child-process.ts";
 import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { faultNode, service, slice, startDaemon } from "./fault-node.ts";
@@ -37,7 +38,7 @@ describe("addresses of the node that come later", { skip: kernelSkip, timeout: 1
       const node = await faultNode(t);
       const script = `require("http").createServer((_, r) => r.end("${BODY}")).listen(8080, "10.200.0.2")`;
       const pod = node.spawn([process.execPath, "-e", script], { stdio: "ignore" });
-      t.after(() => pod.kill());
+      t.after(() => signalChild(pod));
       const config = { mode, nodePortAddresses: ["10.200.0.0/24", "10.201.0.0/24"] };
       const daemon = await startDaemon(t, node, { objects, config });
       const served = (address: string) => get(node, `http://${address}:${NODE_PORT}/`);

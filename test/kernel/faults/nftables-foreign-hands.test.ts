@@ -307,7 +307,7 @@ describe("nftables mode: other programs on the node", { skip: kernelSkip, timeou
     const rules = () => traitsOf.nftables.rules(daemon);
     const expected = await rules();
     const owner = node.spawn(["nft", "-i"], { stdio: ["pipe", "ignore", "ignore"] });
-    t.after(() => owner.kill());
+    t.after(() => signalChild(owner));
     owner.stdin?.write(`delete table ${AT}; add table ${AT} { flags owner; }\n`);
     await daemon.until("the failure in /healthz", async () => {
       const { body } = await daemon.fetch("http://127.0.0.1:10256/healthz");

@@ -5,6 +5,7 @@ import { closeSync, openSync, statSync, utimesSync } from "node:fs";
 import { monitorEventLoopDelay, performance } from "node:perf_hooks";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { signalChild } from "../../../kernel/child-process.ts";
 import { ManifestFolder } from "../manifest-folder.ts";
 import { RecordingLogger, serviceYaml, TempFolder } from "../testing/manifest-bench.ts";
 import { ManifestReader } from "./manifest-reader.ts";
@@ -179,8 +180,8 @@ for (const which of ["read", "list"]) {
     const ended = once(child, "exit");
     // It works on while the call hangs.
     for (let ticks = 0; ticks < 5; ticks++) await once(child.stdout, "data");
-    child.kill("SIGTERM");
-    const patience = setTimeout(() => child.kill("SIGKILL"), 15_000);
+    signalChild(child, "SIGTERM");
+    const patience = setTimeout(() => signalChild(child, "SIGKILL"), 15_000);
     assert.deepEqual(await ended, [0, null]);
     clearTimeout(patience);
   });
