@@ -345,6 +345,29 @@ for (const backEnd of ["nft", "legacy"] as const) {
   });
 }
 
+test("a look that takes long is followed by a rest, and by another look within the period", async () => {
+  const kernel = new MemoryIptables("IPv4", { backEnd: "legacy" });
+  let nowMs = 0;
+  let looks = 0;
+  const chainUses = kernel.chainUses.bind(kernel);
+  kernel.chainUses = async (table) => {
+    if (table === "nat") looks += 1;
+    nowMs += 1_000; // there are two tables
+    return await chainUses(table);
+  };
+  const bench = new Bench({ nowMs: () => nowMs, checkPeriodMs: 30_000 }, kernel);
+  await bench.backend.monitor(() => {}, new AbortController().signal);
+  bench.set("a", clusterIP(1), 2);
+  await bench.sync(true);
+  assert.equal(await bench.isIntact?.(), "present");
+  nowMs += 29_999;
+  await bench.isIntact?.();
+  assert.equal(looks, 1);
+  nowMs += 1;
+  await bench.isIntact?.();
+  assert.equal(looks, 2);
+});
+
 test("while the kernel counts no change, no chain is looked at", async () => {
   const bench = new Bench();
   await bench.backend.monitor(() => assert.fail("lost"), new AbortController().signal);

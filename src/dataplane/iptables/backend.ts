@@ -77,6 +77,8 @@ export interface IptablesBackendOptions {
   readonly metrics: IptablesMetrics;
   readonly monitor: Monitor;
   readonly log: Logger;
+  /** How often the chains in the kernel should be compared. @default as often as takes a twentieth of the time */
+  readonly checkPeriodMs?: number;
   /** Monotonic. @default performance.now */
   readonly nowMs?: () => number;
   /** @default LARGE_CLUSTER_ENDPOINTS */
@@ -112,7 +114,8 @@ export class IptablesBackend implements Backend {
   constructor(options: IptablesBackendOptions) {
     this.#options = options;
     this.family = options.config.family;
-    this.#chainCheck = new ChainCheck(options.iptables, options.nowMs ?? (() => performance.now()));
+    const { nowMs = () => performance.now(), checkPeriodMs = Number.POSITIVE_INFINITY } = options;
+    this.#chainCheck = new ChainCheck(options.iptables, nowMs, checkPeriodMs);
     this.#yielder = options.yielder ?? new SliceYielder();
   }
 

@@ -30,12 +30,15 @@ export interface ChainDamage {
 const MAX_OWNERS = 100;
 /** Chains of at most so many rules are counted each time, which is cheap. */
 const SMALL_CHAIN = 64;
-/** A look may take this part of the time: after one that took long, the next ones are left out. */
+/** A look may take one part in twenty of the time: after one that took long, the next ones are left out. */
 const REST_FACTOR = 19;
+/** It may take one in five, so that there is one in each period: on a busy host even a short one takes long. */
+const LEAST_REST_FACTOR = 4;
 
 export class ChainCheck {
   readonly #iptables: Iptables;
   readonly #nowMs: () => number;
+  readonly #periodMs: number;
   /** The ruleset's generation when nothing was wrong. */
   #sound: number | undefined;
   /** By owner: uses that are not those of our rules, though the rules are right. */
@@ -45,9 +48,11 @@ export class ChainCheck {
   #restUntilMs = 0;
   #wasTotal = false;
 
-  constructor(iptables: Iptables, nowMs: () => number) {
+  /** @param periodMs how often there should be a look, though it takes long. */
+  constructor(iptables: Iptables, nowMs: () => number, periodMs: number) {
     this.#iptables = iptables;
     this.#nowMs = nowMs;
+    this.#periodMs = periodMs;
   }
 
   /**
@@ -67,8 +72,12 @@ export class ChainCheck {
     this.#wasTotal = damage.isTotal;
     this.#sound = isSound ? generation : undefined;
     // Damage is looked at again at once, before and after it is repaired.
-    this.#restUntilMs = isSound ? this.#nowMs() + REST_FACTOR * (this.#nowMs() - startMs) : 0;
+    this.#restUntilMs = isSound ? this.#nowMs() + this.#restMs(this.#nowMs() - startMs) : 0;
     return isSound ? undefined : { ...damage, isNew };
+  }
+
+  #restMs(elapsedMs: number): number {
+    return Math.min(REST_FACTOR * elapsedMs, Math.max(LEAST_REST_FACTOR * elapsedMs, this.#periodMs));
   }
 
   /** All rules have been written. */

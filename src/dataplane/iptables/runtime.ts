@@ -93,6 +93,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
             { iptables, chain: CHAINS.canary, intervalMs: config.syncPeriodMs, isIntact, onLost, log, clock },
             signal,
           ),
+        checkPeriodMs: config.syncPeriodMs,
         log,
       });
     },
