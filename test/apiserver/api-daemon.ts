@@ -8,6 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { signalChild } from "../../src/kernel/child-process.ts";
+import { stretched } from "../../testkit/support/patience.ts";
 import { node, service, serviceCidr, slice } from "./example-objects.ts";
 import { CONFIG_CONF, kubeconfigConf } from "./kubeadm-files.ts";
 import { RESOURCE_TYPES } from "./resource-types.ts";
@@ -94,10 +95,12 @@ export class ApiDaemon {
   }
 
   /** Waits until the condition holds; fails with the log. */
-  async until(what: string, condition: () => boolean | Promise<boolean>, limitMs = PATIENCE_MS): Promise<void> {
-    const end = Date.now() + limitMs;
+  async until(what: string, condition: () => boolean | Promise<boolean>, limitMs?: number): Promise<void> {
+    const beginMs = performance.now();
     while (!(await condition())) {
-      if (Date.now() > end) throw new Error(`waited ${limitMs} ms for ${what}; the log:\n${this.log}`);
+      const waitedMs = performance.now() - beginMs;
+      if (waitedMs > (limitMs ?? stretched(PATIENCE_MS)))
+        throw new Error(`waited ${Math.round(waitedMs)} ms for ${what}; the log:\n${this.log}`);
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
   }

@@ -12,7 +12,7 @@ import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { PATIENCE } from "./patience.ts";
+import { stretched } from "./patience.ts";
 
 export interface NetnsOptions {
   /** Part of the namespace's name, `kpts-NAME-PID`. */
@@ -34,7 +34,7 @@ export function inNetns(moduleUrl: string, options: NetnsOptions, body: () => vo
     execFileSync("ip", ["netns", "add", namespace]);
     try {
       execFileSync("ip", ["-n", namespace, "link", "set", "lo", "up"]);
-      const limitMs = (options.timeoutMs ?? 60_000) * PATIENCE;
+      const limitMs = stretched(options.timeoutMs ?? 60_000);
       const { status, output } = await runInside(namespace, fileURLToPath(moduleUrl), limitMs);
       assert.equal(status, 0, output);
     } finally {

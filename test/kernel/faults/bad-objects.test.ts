@@ -4,6 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import { stretched } from "../../../testkit/support/patience.ts";
 import type { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import {
@@ -17,7 +18,7 @@ import {
   writeManifest,
 } from "./fault-node.ts";
 
-describe("objects that are wrong", { skip: kernelSkip, timeout: 120_000 }, () => {
+describe("objects that are wrong", { skip: kernelSkip, timeout: stretched(120_000) }, () => {
   const cleanups: (() => unknown)[] = [];
   let daemon: ProxyDaemon;
   let edits = 0;

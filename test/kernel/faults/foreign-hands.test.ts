@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
+import { stretched } from "../../../testkit/support/patience.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { canonicalIptables } from "../../conformance/canonical-iptables.ts";
 import { faultNode, isServedAsMade, nodeObject, SYNC_PERIOD_MS, served, startDaemon } from "./fault-node.ts";
@@ -45,7 +46,7 @@ const FLUSHES: readonly { readonly name: string; readonly commands: readonly (re
   { name: "the rules of filter, without its chains", commands: [["-F"]] },
 ];
 
-describe("other programs on the node", { concurrency: 2, skip: kernelSkip, timeout: 120_000 }, () => {
+describe("other programs on the node", { concurrency: 2, skip: kernelSkip, timeout: stretched(120_000) }, () => {
   for (const { name, commands } of FLUSHES) {
     test(`somebody flushes ${name}: all is back within the monitor's period`, async (t) => {
       const node = await faultNode(t);

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { signalChild } from "../../../src/kernel/child-process.ts";
 import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
+import { stretched } from "../../../testkit/support/patience.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { faultNode, service, slice, startDaemon } from "./fault-node.ts";
 
@@ -32,7 +33,7 @@ async function get(node: NetworkNamespace, url: string): Promise<string | undefi
   }
 }
 
-describe("addresses of the node that come later", { skip: kernelSkip, timeout: 120_000 }, () => {
+describe("addresses of the node that come later", { skip: kernelSkip, timeout: stretched(120_000) }, () => {
   for (const mode of ["nftables", "iptables", "userspace"] as const) {
     test(`${mode}: node port and health check answer on a new address, and no longer when it is gone`, async (t) => {
       const node = await faultNode(t);

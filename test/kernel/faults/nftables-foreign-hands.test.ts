@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { signalChild } from "../../../src/kernel/child-process.ts";
 import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
+import { stretched } from "../../../testkit/support/patience.ts";
 import type { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { traitsOf } from "../flows/modes.ts";
@@ -247,7 +248,7 @@ async function startNftables(t: TestContext, node: NetworkNamespace): Promise<Pr
   });
 }
 
-describe("nftables mode: other programs on the node", { skip: kernelSkip, timeout: 120_000 }, () => {
+describe("nftables mode: other programs on the node", { skip: kernelSkip, timeout: stretched(120_000) }, () => {
   test("what others do to the table is undone, named and counted", async (t) => {
     const node = await faultNode(t);
     const daemon = await startNftables(t, node);

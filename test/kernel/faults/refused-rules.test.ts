@@ -7,6 +7,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
+import { stretched } from "../../../testkit/support/patience.ts";
 import type { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import {
@@ -49,7 +50,7 @@ async function goodOnes(daemon: ProxyDaemon): Promise<boolean> {
   return [1, 2, 3].every((number) => isServedAsMade(rules, number));
 }
 
-describe("rules that are refused", { concurrency: 2, skip: kernelSkip, timeout: 120_000 }, () => {
+describe("rules that are refused", { concurrency: 2, skip: kernelSkip, timeout: stretched(120_000) }, () => {
   for (const complaint of ["names the line", "names nothing"] satisfies Complaint[]) {
     test(`from the start, by a tool that ${complaint}`, async (t) => {
       const wrapper = new RestoreWrapper(scratch(t), complaint);

@@ -4,6 +4,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
+import { stretched } from "../../../testkit/support/patience.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { canonicalIptables } from "../../conformance/canonical-iptables.ts";
 import { faultNode, prepareDaemon, served, startDaemon } from "./fault-node.ts";
@@ -19,7 +20,7 @@ function scratch(t: TestContext): string {
 /** Starts a program where a folder of the system looks empty. */
 const HIDE = 'mount --bind "$1" "$2" && shift 2 && exec "$@"';
 
-describe("start-up", { concurrency: 2, skip: kernelSkip, timeout: 90_000 }, () => {
+describe("start-up", { concurrency: 2, skip: kernelSkip, timeout: stretched(90_000) }, () => {
   test("--init-only prepares the node, programs nothing and ends with status 0", async (t) => {
     const node = await faultNode(t);
     const daemon = prepareDaemon(t, node, { objects, args: ["--init-only"] });

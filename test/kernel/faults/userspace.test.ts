@@ -5,6 +5,7 @@ import { once } from "node:events";
 import { describe, test } from "node:test";
 import { signalChild } from "../../../src/kernel/child-process.ts";
 import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
+import { stretched } from "../../../testkit/support/patience.ts";
 import type { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { faultNode, nodeObject, prepareDaemon, served, service, slice, startDaemon } from "./fault-node.ts";
@@ -51,7 +52,7 @@ const crowd = (address: string, count: number) => `
   }
   setTimeout(() => { console.log(greeted); process.exit(); }, 2000);`;
 
-describe("userspace mode: faults", { concurrency: 2, skip: kernelSkip, timeout: 120_000 }, () => {
+describe("userspace mode: faults", { concurrency: 2, skip: kernelSkip, timeout: stretched(120_000) }, () => {
   test("a port range of one port serves one of three services, names the others, and goes on when it is free", async (t) => {
     const node = await faultNode(t);
     const daemon = prepareDaemon(t, node, {
