@@ -1,6 +1,6 @@
 /**
  * What every user of a child process must know: one that could not be started still has a handle, and with
- * EMFILE its `kill` signals whatever number the handle's memory holds. 0 is this process's whole group.
+ * EMFILE its `kill` signals any number that the handle's memory holds. 0 is this process's whole group.
  */
 import type { ChildProcess } from "node:child_process";
 
@@ -19,6 +19,6 @@ export function signalChild(child: SignalledChild, signal: NodeJS.Signals = "SIG
  * did not start fail as well, those of one that stops reading break (EPIPE).
  */
 export function ignorePipeErrors(child: ChildProcess): void {
-  // Without descriptors the three are undefined, whatever their type says.
+  // Without descriptors the three are undefined, despite their type.
   for (const pipe of [child.stdin, child.stdout, child.stderr]) pipe?.on("error", () => {});
 }

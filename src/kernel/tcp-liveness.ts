@@ -1,6 +1,6 @@
 /**
  * Lets the kernel find out that the other end of a TCP connection is gone, with or without data on the way. A firewall that
- * forgot the connection and a machine that lost its power say nothing, and a reader could wait for ever.
+ * forgot the connection and a machine that lost its power say nothing, and a reader could wait without end.
  */
 import type { Socket } from "node:net";
 import { libc } from "./netlink/libc.ts";

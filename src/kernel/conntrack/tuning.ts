@@ -14,7 +14,7 @@ export interface ConntrackSettings {
   readonly udpStreamTimeoutMs: number;
 }
 
-/** A limit above which a node's memory would suffer, whatever `min` says. */
+/** A limit above which a node's memory would suffer, even if `min` asks for more. */
 const GREATEST_MAX = 1_048_576;
 
 /**

@@ -37,7 +37,7 @@ export async function countNftRules(family: IpFamily, table: IptablesTable, chai
   return (await ask((client) => client.ruleHeads(protocolOf(family), table, chain)))?.length ?? 0;
 }
 
-/** A number that is another one after every commit, whoever makes it. */
+/** A number that is another one after every commit of any program. */
 export async function nftGeneration(): Promise<number | undefined> {
   return (await ask((client) => client.generation()))?.id;
 }

@@ -56,7 +56,7 @@ export function openAccountingCounters(): NetlinkCounters {
       try {
         await socket.request(request);
       } catch (error) {
-        // Somebody else was faster.
+        // Another program was faster.
         if (!(error instanceof NetlinkError) || error.code !== "EBUSY") throw error;
       }
     },

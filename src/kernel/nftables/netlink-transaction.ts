@@ -46,7 +46,7 @@ export interface EncodedTransaction {
 /**
  * Encodes operations in order. @throws NftError `failed` naming the operation whose values cannot be said to the kernel.
  *
- * @param generation the kernel shall refuse the batch when the ruleset is in another one.
+ * @param generation the kernel is to refuse the batch when the ruleset is in another one.
  */
 export async function encodeTransaction(
   { layout, table }: TransactionTarget,

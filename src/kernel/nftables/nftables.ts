@@ -54,7 +54,7 @@ export interface NftTableContent {
   readonly sets: ReadonlyMap<string, NftSetContent>;
 }
 
-/** A change that somebody else made to the table. */
+/** A change that another program made to the table. */
 export interface NftForeignChange {
   /** Chains whose rules were touched, or that were deleted. */
   readonly chains: ReadonlySet<string>;

@@ -4,7 +4,7 @@
  * The kernel announces each object of a commit, and then the commit itself with its generation and the process behind it;
  * all carry the port id of the socket that sent the commit, which is how ours are recognised. Generations are counted
  * against commits, so that lost announcements (a large commit of our own easily overruns the receive buffer) only matter
- * when somebody else's may have been among them.
+ * when another program's may have been among them.
  */
 
 import type { Mutex } from "../../async/mutex.ts";
@@ -23,7 +23,7 @@ const CATCH_UP_MS = 250;
 const CATCH_UP_STEP_MS = 2;
 /** The same after announcements were lost; no commit of ours is sent meanwhile. */
 const RECOVERY_MS = 30;
-/** Sets of these names come and go with the rules that use them; nft allows nobody to name a set so. */
+/** Sets of these names come and go with the rules that use them; nft lets no one name a set so. */
 const ANONYMOUS = "__";
 const NOTHING: ReadonlySet<string> = new Set();
 
@@ -111,8 +111,8 @@ export class RulesetMonitor {
   }
 
   /**
-   * Whether nobody else has touched the table after generation `since`, up to `until`. False when that is not known,
-   * because nobody watches the table or announcements were lost.
+   * Whether no other program has touched the table after generation `since`, up to `until`. False when that is not known,
+   * because the table is not watched or announcements were lost.
    */
   async isUntouched({ nfproto, table }: WatchedTable, since: number, until: number): Promise<boolean> {
     const watcher = [...this.#watchers].find((one) => one.nfproto === nfproto && one.table === table);

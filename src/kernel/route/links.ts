@@ -46,7 +46,7 @@ export interface Links {
   addresses(family: IpFamily, signal?: AbortSignal): Promise<readonly LinkAddress[]>;
   /**
    * Routes to the node itself (type `local`, table `local`): destinations and the devices that they lead to. The kernel makes
-   * one for each address that a device gets; an address whose route somebody has removed is not the node's own any more.
+   * one for each address that a device gets; an address whose route another program has removed is not the node's own any more.
    */
   localRoutes(family: IpFamily, signal?: AbortSignal): Promise<readonly LinkAddress[]>;
   /** Adds them as /32 or /128, many to a system call; an address that the device has is no failure. */

@@ -79,7 +79,7 @@ class RtnetlinkLinks implements NetlinkLinks {
       await this.#request((messages) => writeDummyCreate(messages, name));
     } catch (error) {
       if (hasCode(error, "EOPNOTSUPP")) throw noDummyDevices(name, { cause: error });
-      // Somebody else was faster.
+      // Another program was faster.
       if (!hasCode(error, "EEXIST")) throw error;
       await this.#findDummy(name);
     }

@@ -1,5 +1,5 @@
 /**
- * A rule as the kernel holds it, whoever wrote it: what the text of the tools is parsed into (`rule-syntax.ts`), the
+ * A rule as the kernel holds it, ours or not: what the text of the tools is parsed into (`rule-syntax.ts`), the
  * in-memory kernel stores and the tracer interprets. Wider than `rule.ts`, which is what our planners write.
  */
 import type { Cidr, IpAddress } from "../../../net/ip.ts";

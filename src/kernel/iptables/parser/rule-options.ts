@@ -93,7 +93,7 @@ export function hex(value: number): string {
   return `0x${(value >>> 0).toString(16)}`;
 }
 
-// Octets with leading zeroes are octal to the tools and decimal to Kubernetes: refused, whoever means what.
+// Octets with leading zeroes are octal to the tools and decimal to Kubernetes: refused.
 const AMBIGUOUS_OCTET = /(?:^|\.)0[0-9]/;
 
 /** An address of the family. */

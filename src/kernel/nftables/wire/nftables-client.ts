@@ -51,7 +51,7 @@ export interface NftablesClient extends AsyncDisposable {
   commit(batch: NftBatch, options?: CallOptions): Promise<CommitResult>;
   /** Asks whether the kernel would take the batch; nothing is applied. For probing what it can do. */
   check(batch: NftBatch, options?: CallOptions): Promise<CommitResult>;
-  /** Counts the commits of the namespace, whoever makes them. */
+  /** Counts the commits of all programs in the namespace. */
   generation(options?: CallOptions): Promise<NftGeneration>;
   tables(family: number, options?: CallOptions): Promise<NftTableObject[]>;
   chains(family: number, tableName: string, options?: CallOptions): Promise<NftChainObject[]>;
