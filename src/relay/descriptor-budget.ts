@@ -1,5 +1,5 @@
 /**
- * How many descriptors the relays may have. When a process has none left, the kernel's refusals hit whatever asks next, and
+ * How many descriptors the relays may have. When a process has none left, the kernel's refusals hit the next that asks, and
  * Node drops waiting connections without a word: so the relays stop before that, and say so.
  */
 import { ListenError, type ListenFacts } from "./listen-error.ts";
@@ -45,7 +45,7 @@ export class DescriptorBudget {
     return this.#used;
   }
 
-  /** Takes descriptors if there are so many, and if nobody waits for them. */
+  /** Takes descriptors if there are so many, and if nothing waits for them. */
   take(count: number): boolean {
     if (this.#waiting.size === 0 && this.#tryTake(count)) return true;
     this.#reportShortage();

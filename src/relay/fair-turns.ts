@@ -45,7 +45,7 @@ export class FairTurns {
   readonly #endTurn = (): void => {
     this.#isTurnKnown = false;
     for (const goOn of this.#waiting.splice(0, GO_ON_AT_ONCE)) goOn();
-    // Nobody may ask in the next turn, and there are some who wait for its end.
+    // It may be that none asks in the next turn, while some wait for its end.
     if (this.#waiting.length > 0) this.#beginTurn();
   };
 }

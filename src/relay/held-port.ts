@@ -45,9 +45,9 @@ function bindTo(facts: ListenFacts): number {
   if (fd < 0) throw failure(calls, open, facts);
   try {
     if (family === "IPv6") setOption(calls, fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-    // For the moment of binding only: what is left of old connections is no obstacle, but nobody else gets in beside us.
+    // For the moment of binding only: what is left of old connections is no obstacle, but no other socket gets in beside us.
     if (facts.protocol === "TCP") setOption(calls, fd, SOL_SOCKET, SO_REUSEADDR, 1);
-    else setOption(calls, fd, SOL_SOCKET, SO_RCVBUF, 0); // as small as the kernel allows: nobody reads
+    else setOption(calls, fd, SOL_SOCKET, SO_RCVBUF, 0); // as small as the kernel allows: nothing is read
     const address = socketAddress(facts);
     const bind = (): number => calls.bind(fd, address, address.length);
     if (bind() < 0) throw failure(calls, bind, facts);

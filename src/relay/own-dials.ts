@@ -13,7 +13,7 @@ const WATCHED_FROM = 64;
 
 /**
  * A closed connection may still wait to be accepted, and go on as the next one. Not for long: its port may soon be that of
- * somebody else's connection from this host.
+ * another program's connection from this host.
  */
 const REMEMBERED_MS = 200;
 

@@ -48,7 +48,7 @@ export class ReadBuffers {
     return tier.spare.pop() ?? Buffer.allocUnsafeSlow(tier.sizeBytes);
   }
 
-  /** Takes back what was lent. Nobody may read into it or write from it any more. */
+  /** Takes back what was lent. It must not be read into or written from any more. */
   giveBack(buffer: Buffer): void {
     if (buffer.length === SMALL_READ_BYTES) {
       if (this.#small.length < SPARE_SMALL_BUFFERS) this.#small.push(buffer);

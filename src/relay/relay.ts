@@ -12,7 +12,7 @@ export interface Destination {
 }
 
 /**
- * Whom to dial for a client. Asked per attempt: 0 is the first, later ones follow failed dials. `undefined`: nobody to
+ * Whom to dial for a client. Asked per attempt: 0 is the first, later ones follow failed dials. `undefined`: no one to
  * send to. Must not throw.
  */
 export type PickDestination = (client: Destination, attempt: number) => Destination | undefined;
@@ -27,7 +27,7 @@ export interface RelayObserver {
   bytes(direction: "in" | "out", count: number): void;
   /** One attempt failed; the next one may follow. */
   dialFailed(destination: Destination, reason: string): void;
-  /** A client was sent away: nobody to send to, all attempts failed, or no descriptors left. */
+  /** A client was sent away: no one to send to, all attempts failed, or no descriptors left. */
   refused(client: Destination, reason: string): void;
 }
 
@@ -43,7 +43,7 @@ export interface Relay {
   close(): Promise<void>;
   /** Closes, then resolves when the last TCP connection has ended; cuts the rest after `timeoutMs`. */
   drain(timeoutMs: number): Promise<void>;
-  /** Ends the UDP sessions of a destination that is gone; their clients' next datagrams are picked for anew. */
+  /** Ends the UDP sessions of a destination that is gone; their clients' next datagrams are picked for again. */
   endSessionsTo(destination: Destination): void;
 }
 

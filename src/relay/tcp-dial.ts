@@ -5,13 +5,13 @@ import type { ByteFlow } from "./byte-flow.ts";
 import { clientAt } from "./client-address.ts";
 import type { Destination } from "./relay.ts";
 
-/** The kernel asks a silent peer whether it is still there: otherwise one that vanished would keep its sockets for ever. */
+/** The kernel asks a silent peer whether it is still there: otherwise one that vanished would keep its sockets. */
 export const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelay: 60_000 };
 
 export interface DialOutcome {
   /** The attempt goes out from this address and port; not told when it failed at once. Costs some time. */
   readonly from?: ((local: Destination) => void) | undefined;
-  /** The socket has read nothing yet; whoever takes it listens for its errors from now on. */
+  /** The socket has read nothing yet; its taker listens for its errors from now on. */
   connected(socket: Socket): void;
   /** @param reason the name of a system error, or words. */
   failed(reason: string): void;

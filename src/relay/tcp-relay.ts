@@ -28,7 +28,7 @@ export class TcpRelay implements Relay {
     this.address = options.address;
     this.port = (server.address() as AddressInfo).port; // always one for a TCP server that listens
     server.on("connection", (accepted: Socket) => this.#accept(accepted, options));
-    // It goes on listening whatever happened to one connection.
+    // It goes on listening, no matter what happened to one connection.
     server.on("error", (error) =>
       shared.log.v(2, "Failed to accept a connection", { at: listenText(this), err: error }),
     );

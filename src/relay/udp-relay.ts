@@ -12,7 +12,7 @@ import { isCongested, udpSocketFor } from "./udp-socket.ts";
 /** What all UDP relays of a process share. */
 export interface UdpShared {
   readonly budget: DescriptorBudget;
-  /** A part of {@link budget}: whoever forges addresses must not take all of it. */
+  /** A part of {@link budget}: one who forges addresses must not take all of it. */
   readonly sessionBudget: DescriptorBudget;
   readonly log: Logger;
 }

@@ -75,7 +75,7 @@ export class UdpSession {
 
   #connect(pending: Buffer[]): void {
     const { pick, observer, dialTimeoutsMs = DIAL_TIMEOUTS_MS } = this.#options;
-    // A client that goes on after failures stays with the last kind of attempt: its destination is picked anew each time.
+    // A client that goes on after failures stays with the last kind of attempt: its destination is picked again each time.
     this.#attempt = Math.min(this.#attempt + 1, dialTimeoutsMs.length - 1);
     const destination = pick(this.#client, this.#attempt);
     if (destination === undefined) {
@@ -90,7 +90,7 @@ export class UdpSession {
     socket.on("error", (error: NodeJS.ErrnoException) => this.#fail(socket, error));
     socket.on("connect", () => this.#open(socket));
     socket.on("message", (datagram, remote) => {
-      if (remote.port !== destination.port) return; // somebody was quicker than the connecting
+      if (remote.port !== destination.port) return; // another sender was quicker than the connecting
       this.#stayAlive();
       observer.bytes("out", datagram.length);
       this.#events.reply(datagram);
@@ -117,7 +117,7 @@ export class UdpSession {
     if (error !== null && this.#socket !== undefined && !this.#isEnded) this.#fail(this.#socket, error);
   };
 
-  /** Nobody listens there, or there is no way: the client's next datagram goes elsewhere. */
+  /** Nothing listens there, or there is no way: the client's next datagram goes elsewhere. */
   #fail(socket: Socket, error: NodeJS.ErrnoException): void {
     if (this.#socket !== socket || this.#destination === undefined) return;
     // The kernel refused this datagram and will take the next one.

@@ -173,7 +173,7 @@ export async function until(claim: () => boolean, what = claim.toString(), limit
   }
 }
 
-/** A port on which nobody listens. */
+/** A port on which nothing listens. */
 export async function closedPort(t: Scope, address: IpAddress = LOOPBACK): Promise<Destination> {
   const { server, port } = await tcpServer(t, () => {}, address);
   server.close();
