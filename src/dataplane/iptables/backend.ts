@@ -34,6 +34,7 @@ import { isAttributable, send } from "../shared/iptables-rules/restore.ts";
 import type { StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
 import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
 import { applyFull, type DesiredPort, STATIC_RULES } from "../shared/iptables-rules/transactions.ts";
+import { RefusedPorts } from "../shared/refused-ports.ts";
 import { ChainCheck } from "./chain-check.ts";
 import { COUNTERS, LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
@@ -101,8 +102,7 @@ export class IptablesBackend implements Backend {
   #staticCounts: WrittenRules = { filter: 0, nat: 0 };
   /** By owner: entries in filter from before a partial sync that failed; until a full sync succeeds. */
   #filterBefore: ReadonlyMap<string, string> = new Map();
-  /** By owner: parts that the kernel refused in the last sync, and why. */
-  #refused = new Map<string, SyncFailure>();
+  readonly #refused = new RefusedPorts();
   #staticChains = NO_STATIC_CHAINS;
   readonly #chainCheck: ChainCheck;
   /** Syncs that began or ended: what was read from the kernel in between does not count. */
@@ -168,7 +168,7 @@ export class IptablesBackend implements Backend {
     if (staticTextOf(planStatic(this.#options.config, facts)) !== this.#staticText) return undefined;
     const changes: OwnerChange[] = [];
     // A full sync may have been refused parts that nobody had asked to change.
-    for (const key of new Set([...input.changedPorts, ...this.#refused.keys()])) {
+    for (const key of new Set([...input.changedPorts, ...this.#refused.owners])) {
       const chain = staleChainOf(key);
       if (chain !== undefined) {
         changes.push(removalOf(chain));
@@ -178,7 +178,7 @@ export class IptablesBackend implements Backend {
       const port = input.services.get(key);
       if (port === undefined) {
         if (before !== undefined) changes.push({ owner: key, before });
-        else this.#refused.delete(key);
+        else this.#refused.forget(key);
         continue;
       }
       let after: PortRules;
@@ -193,7 +193,7 @@ export class IptablesBackend implements Backend {
     try {
       const written = await this.#applyPartial(changes);
       this.#report(input, written);
-      return this.#outcome([...this.#refused.values()]);
+      return this.#outcome(this.#refused.failures);
     } catch (error) {
       this.#staticText = undefined;
       this.#options.metrics.restoreFailures.inc();
@@ -222,13 +222,8 @@ export class IptablesBackend implements Backend {
       maxRefusals: MAX_REFUSALS,
     });
     for (const [owner, rules] of result.states) this.#remember(owner, rules);
-    for (const owner of result.accepted) this.#refused.delete(owner);
-    for (const [owner, reason] of result.refused) {
-      const subject = this.#refused.get(owner)?.subject ?? owner;
-      // To the end, so that those that were not tried for want of patience come first next time.
-      this.#refused.delete(owner);
-      this.#refused.set(owner, { subject, reason });
-    }
+    for (const owner of result.accepted) this.#refused.forget(owner);
+    for (const [owner, reason] of result.refused) this.#refused.refuse(owner, reason);
     return { filter: written.filter + result.written.filter, nat: written.nat + result.written.nat };
   }
 
@@ -284,10 +279,10 @@ export class IptablesBackend implements Backend {
       };
       this.#staticChains = staticChainsOf(plan);
       this.#chainCheck.forget();
-      this.#refused = result.failures;
+      this.#refused.replace(result.failures);
       this.#staticText = result.failures.has(STATIC_RULES) ? undefined : staticTextOf(plan);
       this.#report(input, result.written);
-      return this.#outcome([...result.failures.values()]);
+      return this.#outcome(this.#refused.failures);
     } catch (error) {
       if (error instanceof IptablesRestoreError && !isAttributable(error)) metrics.restoreFailures.inc();
       throw error;

@@ -14,7 +14,8 @@ import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
 import type { Cidr, IpAddress } from "../../net/ip.ts";
-import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import { RefusedPorts } from "../shared/refused-ports.ts";
 import { AddressRemarks } from "./address-remarks.ts";
 import { type AddressDifference, type AddressFailures, DummyAddresses } from "./dummy-addresses.ts";
 import { SyncFailures } from "./failures.ts";
@@ -91,7 +92,8 @@ export class IpvsBackend implements Backend {
   #wanted = new WantedState();
   /** Of the last full sync; undefined when the kernel is not known to match memory. */
   #facts: PlanFacts | undefined;
-  #failures: readonly SyncFailure[] = [];
+  /** By subject: what the last sync left undone. What of it to try again is the parts' to know. */
+  readonly #refused: RefusedPorts;
   #hasReplacedIptables = false;
 
   constructor(options: IpvsBackendOptions) {
@@ -99,6 +101,12 @@ export class IpvsBackend implements Backend {
     this.#options = options;
     this.family = config.family;
     this.#yielder = options.yielder ?? new SliceYielder();
+    this.#refused = new RefusedPorts({
+      onNews: ({ subject, reason }) =>
+        log.error("Not everything is in the kernel; all else is, and this will be tried again", new Error(reason), {
+          subject,
+        }),
+    });
     this.#remarks = new AddressRemarks(excludeCIDRs, log);
     this.#sets = new IpSets(ipset, config.family, this.#yielder);
     this.#virtualServers = new VirtualServers({
@@ -150,8 +158,8 @@ export class IpvsBackend implements Backend {
       this.#hasReplacedIptables = true;
       await removeIptablesLeftovers(this.#options.iptables, this.#options.log);
     }
-    this.#failures = failures.report(this.#failures, this.#options.log);
-    return { failures: this.#failures, noLocalEndpoints: this.#wanted.lacking };
+    this.#refused.replace(failures.bySubject);
+    return { failures: this.#refused.failures, noLocalEndpoints: this.#wanted.lacking };
   }
 
   /** Reads everything, and writes what differs. */
@@ -305,7 +313,7 @@ export class IpvsBackend implements Backend {
 
   /** What somebody else has done to the kernel; undefined when all is as it was left, or when nothing is known to be. */
   async #damage(signal: AbortSignal): Promise<Readonly<Record<string, number>> | undefined> {
-    if (this.#facts === undefined || this.#failures.length > 0) return undefined;
+    if (this.#facts === undefined || this.#refused.size > 0) return undefined;
     const { sets, virtualServers, addresses } = await this.#compareAll(await this.#readNode(signal), signal);
     const rules = await this.#rules.compare(this.#planRules());
     const changed = [...virtualServers.changes.values()].filter(({ operations }) =>

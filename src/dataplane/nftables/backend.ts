@@ -17,6 +17,7 @@ import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { type Cidr, familyOf, parseCidr } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import { RefusedPorts } from "../shared/refused-ports.ts";
 import { bisectPorts, isAttributable, type PortChange } from "./bisect-ports.ts";
 import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
@@ -73,7 +74,7 @@ export class NftablesBackend implements Backend {
   /** Of the last full sync; undefined when the kernel is not known to match memory. */
   #facts: PlanFacts | undefined;
   /** Service ports whose rules the kernel refused in the last sync: they have their last good ones, or none. */
-  #refused = new Map<string, SyncFailure>();
+  readonly #refused: RefusedPorts;
   /** Chains and sets that others have touched since the last sync began, or that could not be written then. */
   #damaged: ReadonlySet<string> = new Set();
   #wasWatched = false;
@@ -83,6 +84,12 @@ export class NftablesBackend implements Backend {
     this.#options = options;
     this.family = options.config.family;
     this.#yielder = options.yielder ?? new SliceYielder();
+    this.#refused = new RefusedPorts({
+      onNews: ({ subject, reason }) =>
+        log.error("The kernel refused a service port; its last good rules stay", new Error(reason), {
+          servicePort: subject,
+        }),
+    });
     const nowMs = options.nowMs ?? (() => performance.now());
     this.#committer = new Committer({ nft, cleanupFailures: metrics.cleanupFailures, log, nowMs });
   }
@@ -107,7 +114,7 @@ export class NftablesBackend implements Backend {
       throw error;
     }
     if (this.#refused.size > 0) syncFailures.inc();
-    return { failures: [...this.#refused.values()], noLocalEndpoints: this.#state.lacking };
+    return { failures: this.#refused.failures, noLocalEndpoints: this.#state.lacking };
   }
 
   /** Sees what other programs do to the table, as it happens. */
@@ -178,7 +185,7 @@ export class NftablesBackend implements Backend {
       this.#options.log.error("nftables partial sync was refused, comparing all rules with the kernel's", error);
       return false;
     }
-    const again = [...this.#refused.keys()].map((owner) => this.#changeOf(owner, input, facts));
+    const again = this.#refused.owners.map((owner) => this.#changeOf(owner, input, facts));
     await this.#bisectPorts(again, input, signal, damaged);
     // What is damaged of a port that is still refused is written when its new rules are accepted.
     if (this.#refused.size > 0) this.#damaged = new Set([...this.#damaged, ...[...damaged].filter(isOfService)]);
@@ -216,7 +223,7 @@ export class NftablesBackend implements Backend {
       await this.#committer.commit(whole.draft, content?.generation);
       await this.#wake(content);
       this.#state = whole.state;
-      this.#refused = new Map();
+      this.#refused.replace(new Map());
       return;
     } catch (error) {
       if (content?.hasOtherFlags === true && error instanceof NftError && error.code === "denied") {
@@ -295,21 +302,21 @@ export class NftablesBackend implements Backend {
     signal: AbortSignal,
     rewrites: ReadonlySet<string> = new Set(),
   ): Promise<void> {
-    const before = this.#refused;
-    this.#refused = new Map();
-    await bisectPorts(changes, {
-      state: this.#state,
-      commit: (draft) => this.#committer.commit(draft),
-      yielder: this.#yielder,
-      signal,
-      rewrites,
-      onRefused: (owner, error) => {
-        const servicePort = input.services.get(owner)?.name.text ?? owner;
-        this.#refused.set(owner, { subject: servicePort, reason: error.message });
-        if (before.get(owner)?.reason === error.message) return;
-        this.#options.log.error("The kernel refused a service port; its last good rules stay", error, { servicePort });
-      },
-    });
+    const refused = new Map<string, SyncFailure>();
+    try {
+      await bisectPorts(changes, {
+        state: this.#state,
+        commit: (draft) => this.#committer.commit(draft),
+        yielder: this.#yielder,
+        signal,
+        rewrites,
+        onRefused: (owner, { message: reason }) => {
+          refused.set(owner, { subject: input.services.get(owner)?.name.text ?? owner, reason });
+        },
+      });
+    } finally {
+      this.#refused.replace(refused);
+    }
   }
 
   async #readFacts(input: SyncInput): Promise<PlanFacts> {

@@ -15,6 +15,7 @@ import { routeServicePort, type ServicePortRouting } from "../../model/service-p
 import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
 import type { Destination } from "../../relay/relay.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import { RefusedPorts } from "../shared/refused-ports.ts";
 import type { Affinity, Balancer } from "./balancer.ts";
 import type { FrontFailures, Fronts, WantedFront } from "./fronts.ts";
 import { LANES, laneKey } from "./lanes.ts";
@@ -63,8 +64,10 @@ export class UserspaceBackend implements Backend {
   /** Service ports with a Local policy that no endpoint here serves. */
   readonly #lacking = { internal: new Set<string>(), external: new Set<string>() };
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
-  /** What the last request left undone; undefined: nothing is known. */
-  #failures: FrontFailures | undefined;
+  /** What the last request left undone. */
+  readonly #refused = new RefusedPorts();
+  /** Whether the fronts are as they were asked for, but for what is refused. */
+  #isKnown = false;
   #requestSync: () => void = () => {};
 
   constructor(options: UserspaceBackendOptions) {
@@ -76,11 +79,11 @@ export class UserspaceBackend implements Backend {
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     const { fronts } = this.#options;
     const isSameHost = await this.#readHostAddresses();
-    const isFull = input.isFullSync || !isSameHost || this.#failures === undefined;
+    const isFull = input.isFullSync || !isSameHost || !this.#isKnown;
     const keys = isFull ? new Set([...input.services.keys(), ...this.#asked.keys()]) : input.changedPorts;
-    const changed = new Set(this.#failures?.keys());
+    const changed = new Set(this.#refused.owners);
     // Whatever ends this sync early leaves changes that are noted here and not yet made.
-    this.#failures = undefined;
+    this.#isKnown = false;
     const yielder = this.#yielder;
     for (const key of keys) {
       const port = input.services.get(key);
@@ -90,10 +93,12 @@ export class UserspaceBackend implements Backend {
       if (yielder.isDue()) await yielder.turn(signal);
     }
     const wanted = this.#wantedFronts(isFull ? keys : changed, input);
-    this.#failures = await fronts.apply({ isFull, wanted, hostAddresses: this.#hostAddresses }, signal);
+    const failures = await fronts.apply({ isFull, wanted, hostAddresses: this.#hostAddresses }, signal);
+    this.#refused.replace(failuresByKey(failures, input));
+    this.#isKnown = true;
     const { internal, external } = this.#lacking;
     const noLocalEndpoints = { internal: internal.size, external: external.size };
-    return { failures: this.#describe(this.#failures, input), noLocalEndpoints };
+    return { failures: this.#refused.failures, noLocalEndpoints };
   }
 
   async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
@@ -199,13 +204,15 @@ export class UserspaceBackend implements Backend {
     }
     return wanted;
   }
+}
 
-  #describe(failures: FrontFailures, { services }: SyncInput): SyncFailure[] {
-    return [...failures].map(([key, reasons]) => ({
-      subject: services.get(key)?.name.text ?? key,
-      reason: reasons.join("; "),
-    }));
-  }
+function failuresByKey(failures: FrontFailures, { services }: SyncInput): Map<string, SyncFailure> {
+  return new Map(
+    Array.from(failures, ([key, reasons]) => [
+      key,
+      { subject: services.get(key)?.name.text ?? key, reason: reasons.join("; ") },
+    ]),
+  );
 }
 
 function affinityOf({ sessionAffinity, stickyMaxAgeSeconds }: ServicePort): Affinity {
