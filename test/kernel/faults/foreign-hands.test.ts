@@ -101,8 +101,8 @@ describe("other programs on the node", { concurrency: 2, skip: kernelSkip, timeo
         await tool("-w", "-t", "nat", ...args);
         assert.notEqual(canonicalIptables(await tool()), before);
         const same = async () => canonicalIptables(await tool()) === before;
-        // A look that took long on a busy machine is not repeated for 19 times as long.
-        await daemon.until(`the rules after ${args.join(" ")}`, same, 60_000);
+        // A look that took long on a busy machine is not repeated for four times as long.
+        await daemon.until(`the rules after ${args.join(" ")}`, same, 20 * SYNC_PERIOD_MS);
         assert.match(
           daemon.log.slice(logged),
           new RegExp(`changed our iptables rules; repairing.* chains="[^"]*${args[1]}`),
