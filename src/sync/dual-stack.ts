@@ -26,7 +26,7 @@ export interface ProxierSink {
   run(signal: AbortSignal): Promise<void>;
 }
 
-/** Whoever else wants to know of this node: the node manager and the health server. */
+/** What else wants to know of this node: the node manager and the health server. */
 export interface NodeSink {
   onEvent(event: ObjectEvent<NodeRecord>): void;
   onSynced(): void;
@@ -90,10 +90,10 @@ export class DualStackDispatcher implements ObjectSink {
     await Promise.all(this.#options.proxiers.map((proxier) => proxier.run(signal)));
   }
 
-  /** A slice of a family without a proxier concerns nobody. */
+  /** A slice of a family without a proxier concerns none. */
   #onEndpointSlice(event: ObjectEvent<EndpointSliceRecord>): void {
     const { addressType } = event.object;
-    // The API never changes the type of a slice, but somebody editing a manifest can: then both families must know.
+    // The API never changes the type of a slice, but an edit of a manifest can: then both families must know.
     const oldType = event.kind === "update" ? event.old.addressType : addressType;
     for (const proxier of this.#options.proxiers) {
       if (proxier.family === addressType || proxier.family === oldType) proxier.onEndpointSlice(event);

@@ -34,6 +34,6 @@ export interface SyncMetrics {
   serviceChanges: { setPending(count: number): void; addTotal(): void };
   setNoLocalEndpoints(internal: number, external: number): void;
   observeConntrackCleanup(seconds: number, deleted: number): void;
-  /** Somebody else destroyed rules of ours; they are being written again. */
+  /** Another program destroyed rules of ours; they are being written again. */
   countRepair(): void;
 }

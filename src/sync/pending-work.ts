@@ -4,7 +4,7 @@
  */
 
 export interface PendingWork {
-  /** Everything must be written, whatever changed. */
+  /** Everything must be written, changed or not. */
   readonly isFull: boolean;
   /** Keys of service ports whose rules must be written. */
   readonly ports: ReadonlySet<string>;

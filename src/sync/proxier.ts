@@ -377,7 +377,7 @@ export class Proxier {
     const { health, periods } = this.#options;
     this.#isFailing = true;
     if (!(error instanceof IncompleteSyncError)) this.#noteTotalFailure(error);
-    // Also syncs that nobody queued must show, or health would stay good for ever.
+    // Syncs that were not queued must show, too, or health would stay good without end.
     health.queuedUpdate(this.family);
     this.#log.error("Sync failed", error, { retryingTime: formatMs(Math.min(periods.syncMs, this.#fullMs)) });
   }
