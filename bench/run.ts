@@ -18,6 +18,14 @@ import { engineOptions, runWorker } from "./run-worker.ts";
 import type { SizeResult } from "./size-result.ts";
 import { judge } from "./targets.ts";
 
+/** What has a bench of its own, by its first argument. */
+const BENCHES: ReadonlyMap<string, () => Promise<(argv: readonly string[]) => Promise<number>>> = new Map([
+  ["apiserver", async () => (await import("./apiserver.ts")).benchApiServer],
+  ["nftables", async () => (await import("./nftables.ts")).benchNftables],
+  ["ipvs", async () => (await import("./ipvs.ts")).benchIpvs],
+  ["userspace", async () => (await import("./userspace.ts")).benchUserspace],
+]);
+
 /** A restore that took longer is not repeated. */
 const LONG_RESTORE_MS = 10_000;
 
@@ -113,10 +121,8 @@ async function measureAll(args: BenchArguments, textFile: string): Promise<SizeR
 
 async function main(): Promise<number> {
   const [mode, ...rest] = process.argv.slice(2).filter((word) => word !== "--");
-  if (mode === "apiserver") return await (await import("./apiserver.ts")).benchApiServer(rest);
-  if (mode === "nftables") return await (await import("./nftables.ts")).benchNftables(rest);
-  if (mode === "ipvs") return await (await import("./ipvs.ts")).benchIpvs(rest);
-  if (mode === "userspace") return await (await import("./userspace.ts")).benchUserspace(rest);
+  const bench = mode === undefined ? undefined : BENCHES.get(mode);
+  if (bench !== undefined) return await (await bench())(rest);
   const args = readArguments(process.argv.slice(2));
   if (args === "help") {
     console.log(USAGE);

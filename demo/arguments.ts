@@ -1,12 +1,12 @@
 /** The demo's command line. */
 import { UsageError } from "../src/cli/exit.ts";
 import { parseOptions } from "../src/cli/subcommand-options.ts";
-import { type DemoMode, demoModes, isDemoMode } from "./modes.ts";
+import { DEFAULT_MODE, isProxyMode, MODES, type ProxyMode } from "../src/dataplane/registry.ts";
 
 export interface DemoOptions {
   /** Verify once, print, end. */
   readonly once: boolean;
-  readonly mode: DemoMode;
+  readonly mode: ProxyMode;
   /** `undefined` means the examples of the checkout. */
   readonly manifests: string | undefined;
   readonly hostnameOverride: string | undefined;
@@ -17,7 +17,7 @@ export type ParsedArguments =
   | { readonly kind: "help" }
   | { readonly kind: "error"; readonly message: string };
 
-const upstreamModes: readonly string[] = ["iptables", "nftables", "ipvs", "userspace", "ebpf"];
+const MODE_NAMES = MODES.map(({ name }) => name).join(", ");
 
 /** The text of `--help`. */
 export const helpText = `Builds a throw-away node, pods and a client in network namespaces, runs kube-proxy in the node on a folder of
@@ -28,7 +28,7 @@ Usage: npm start -- [options]
   --manifests PATH   folder or file of Kubernetes manifests (default: the examples of this checkout); edits are followed
   --hostname-override NAME
                      the Node of the manifests to be (default: node-a, else the first that is not of the control plane)
-  --mode MODE        proxy mode: ${Object.keys(demoModes).join(", ")} (default: iptables)
+  --mode MODE        proxy mode: ${MODE_NAMES} (default: ${DEFAULT_MODE.name})
   --once             verify once, print the result, exit with status 1 if anything is not as it must be
   -h, --help         this text
 
@@ -57,11 +57,8 @@ function readArguments(argv: readonly string[]): ParsedArguments {
     help: { type: "boolean", short: "h" },
   });
   if (values.help === true) return { kind: "help" };
-  const { mode = "iptables" } = values;
-  if (!isDemoMode(mode)) {
-    const known = upstreamModes.includes(mode) ? "does not exist in this version yet" : "is no proxy mode";
-    throw new UsageError(`--mode ${mode} ${known}; there is: ${Object.keys(demoModes).join(", ")}`);
-  }
+  const { mode = DEFAULT_MODE.name } = values;
+  if (!isProxyMode(mode)) throw new UsageError(`--mode ${mode} is no proxy mode; there is: ${MODE_NAMES}`);
   return {
     kind: "run",
     options: {

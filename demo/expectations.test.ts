@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { modeNamed } from "../src/dataplane/registry.ts";
+import type { ModeTraits } from "../src/dataplane/traits.ts";
 import { networkFacts } from "./demo-network.ts";
 import { type AddressKind, expectationOf, type Position, positions } from "./expectations.ts";
-import { demoModes, type ModeTraits } from "./modes.ts";
 import { demoNode } from "./played-node.ts";
 import { targetsOf } from "./targets.ts";
 import { type ExampleEndpoint, exampleCluster, localPod, remotePod } from "./testing/example-cluster.ts";
@@ -17,10 +18,12 @@ function expected(
   endpoints: readonly ExampleEndpoint[],
   kind: AddressKind,
   position: Position,
-  traits: ModeTraits = demoModes.nftables,
+  traits: ModeTraits = modeNamed("nftables").traits,
 ): string {
   const view = exampleCluster({ type: "LoadBalancer", ...spec }, endpoints, status);
-  const target = targetsOf(view, demoNode.addresses, demoModes.iptables).find((candidate) => candidate.kind === kind);
+  const target = targetsOf(view, demoNode.addresses, modeNamed("iptables").traits).find(
+    (candidate) => candidate.kind === kind,
+  );
   assert.ok(target);
   const expectation = expectationOf(view, target, position, networkFacts(demoNode, view.sockets).IPv4, traits);
   if (expectation.kind !== "answer") return expectation.kind;
@@ -74,7 +77,7 @@ test("a service without usable endpoints refuses on every address, whatever its 
 });
 
 test("in iptables mode the node's own packets to an external address without endpoints meet nobody", () => {
-  const { iptables } = demoModes;
+  const iptables = modeNamed("iptables").traits;
   assert.equal(expected({}, [], "load balancer", "node", iptables), "dropped");
   assert.equal(expected({}, [], "load balancer", "client", iptables), "refused");
   assert.equal(expected({}, [], "node port", "node", iptables), "refused");
@@ -82,7 +85,7 @@ test("in iptables mode the node's own packets to an external address without end
 });
 
 test("in userspace mode the proxy asks in its own name, and otherwise as the policies say", () => {
-  const { userspace } = demoModes;
+  const userspace = modeNamed("userspace").traits;
   const here = expected({}, [localPod], "cluster IP", "client", userspace);
   const local = { externalTrafficPolicy: "Local", internalTrafficPolicy: "Local" };
   for (const position of positions) assert.equal(expected(local, both, "cluster IP", position, userspace), here);
@@ -144,7 +147,7 @@ test("node hints come before zone hints", () => {
 });
 
 test("ipvs: a Local policy binds everybody, as long as there is a local endpoint", () => {
-  const ipvs = demoModes.ipvs;
+  const ipvs = modeNamed("ipvs").traits;
   const external = { externalTrafficPolicy: "Local" };
   for (const position of ["pod", "client"] as const) {
     assert.equal(expected(external, both, "load balancer", position, ipvs), kept(position, "here"));
@@ -155,7 +158,7 @@ test("ipvs: a Local policy binds everybody, as long as there is a local endpoint
 });
 
 test("ipvs: without a local endpoint others answer, where their answers come back", () => {
-  const ipvs = demoModes.ipvs;
+  const ipvs = modeNamed("ipvs").traits;
   const external = { externalTrafficPolicy: "Local" };
   assert.equal(expected(external, [remotePod], "load balancer", "pod", ipvs), kept("pod", "there"));
   assert.equal(expected(external, [remotePod], "load balancer", "client", ipvs), "dropped");
@@ -169,6 +172,7 @@ test("ipvs: without a local endpoint others answer, where their answers come bac
 
 test("ipvs: without any endpoint everybody is refused", () => {
   for (const kind of ["cluster IP", "node port", "load balancer"] as const) {
-    for (const position of positions) assert.equal(expected({}, [], kind, position, demoModes.ipvs), "refused");
+    for (const position of positions)
+      assert.equal(expected({}, [], kind, position, modeNamed("ipvs").traits), "refused");
   }
 });

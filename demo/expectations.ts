@@ -2,9 +2,10 @@
  * What each client must get from each address of a service: the packet-level table of reference iptables.md §15, written
  * from the table and not from the planners, so that the two can disagree. Pure.
  */
+
+import type { ModeTraits } from "../src/dataplane/traits.ts";
 import { cidrContains, type IpAddress, type IpFamily, isZeroCidr, parseCidr } from "../src/net/ip.ts";
 import type { ClusterView, DemoEndpoint, DemoService, DemoServicePort } from "./cluster-view.ts";
-import type { ModeTraits } from "./modes.ts";
 
 /** Where a request starts: a pod of the node, the node itself, a machine outside. */
 export const positions = ["pod", "node", "client"] as const;
@@ -108,7 +109,7 @@ export function expectationOf(
     kind === "load balancer" && !isSourceAllowed(target, source)
       ? { kind: "dropped", why: `${source} is not in loadBalancerSourceRanges` }
       : undefined;
-  if (traits.hasVirtualServers === true) {
+  if (traits.hasVirtualServers) {
     return expectationOfVirtualServer(target, position, facts, { cluster, local, hasAny }, barred);
   }
   if (!hasAny) {
@@ -118,7 +119,7 @@ export function expectationOf(
     }
     return { kind: "refused", why: "no endpoint is usable" };
   }
-  if (kind === "external IP" && position !== "client" && !traits.servesExternalIPsInside) {
+  if (kind === "external IP" && position !== "client" && traits.carriesTraffic) {
     return { kind: "dropped", why: "only what comes from elsewhere is served at external IPs" };
   }
   if (barred !== undefined) return barred;
@@ -128,7 +129,7 @@ export function expectationOf(
   if (set.length === 0) return { kind: "dropped", why: `no endpoint on ${facts.nodeName}, and the policy is Local` };
   // Cluster IPs keep only pods' addresses; external ones keep all but the node's own, if the policy is Local.
   const mayKeep = isInternal ? position === "pod" : service.externalLocal && position !== "node";
-  const isKept = mayKeep && traits.isTransparent;
+  const isKept = mayKeep && !traits.carriesTraffic;
   return {
     kind: "answer",
     peers: new Map(set.map(({ pod, address }) => [pod, peerAt(facts, address, isKept ? source : undefined)])),

@@ -5,12 +5,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { MODES, type ProxyMode } from "../src/dataplane/registry.ts";
 import { signalChild } from "../src/kernel/child-process.ts";
 import type { NetworkNamespace } from "../testkit/net/network-namespace.ts";
 import type { Prober } from "../testkit/net/prober-process.ts";
 import { isLeftover } from "../testkit/net/run-name.ts";
 import { defaultClusterCidr } from "../testkit/net/topology-spec.ts";
-import type { DemoMode } from "./modes.ts";
 
 const METRICS_ADDRESS = "127.0.0.1:10249";
 const LAST_SYNC = /^kubeproxy_sync_proxy_rules_last_timestamp_seconds\{[^}]*ip_family="(IPv[46])"[^}]*\} (\S+)$/gm;
@@ -18,9 +18,10 @@ const LOG_LINES = 200;
 
 const program = fileURLToPath(new URL("../bin/kube-proxy", import.meta.url));
 
-function configText(mode: DemoMode): string {
+function configText(mode: ProxyMode): string {
   // Changes of a manifest are to be seen at once, so syncs need not be spread out; the other values are defaults.
   const periods = { minSyncPeriod: "50ms", syncPeriod: "30s" };
+  const sections = MODES.filter(({ config }) => Object.hasOwn(config.fields, "minSyncPeriod"));
   const config = {
     apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
     kind: "KubeProxyConfiguration",
@@ -29,9 +30,7 @@ function configText(mode: DemoMode): string {
     healthzBindAddress: "0.0.0.0:10256",
     metricsBindAddress: METRICS_ADDRESS,
     bindAddressHardFail: true,
-    iptables: periods,
-    nftables: periods,
-    ipvs: periods,
+    ...Object.fromEntries(sections.map(({ name }) => [name, periods])),
     // The conntrack sysctls of a namespace other than the first cannot be written.
     conntrack: { maxPerCore: 0, min: 0, tcpEstablishedTimeout: "0s", tcpCloseWaitTimeout: "0s" },
   };
@@ -84,7 +83,7 @@ export class ProxyProcess {
   static async start(
     namespace: NetworkNamespace,
     prober: Prober,
-    { mode, manifests, nodeName }: { readonly mode: DemoMode; readonly manifests: string; readonly nodeName: string },
+    { mode, manifests, nodeName }: { readonly mode: ProxyMode; readonly manifests: string; readonly nodeName: string },
   ): Promise<ProxyProcess> {
     await removeLeftoverFolders();
     const folder = await mkdtemp(join(tmpdir(), `${namespace.name}-`));

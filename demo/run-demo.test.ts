@@ -5,10 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { MODES } from "../src/dataplane/registry.ts";
 import { missingForMode } from "../testkit/net/kernel-capabilities.ts";
 import { HOST_MODES } from "../testkit/support/host-modes.ts";
 import { kernelSkip } from "../testkit/support/topology.ts";
-import { demoModes, isDemoMode } from "./modes.ts";
 import { clusterDump } from "./testing/cluster-dump.ts";
 
 const module = fileURLToPath(new URL("./run-demo.ts", import.meta.url));
@@ -33,8 +33,8 @@ function namespacesOf({ pid }: Outcome): string[] {
   return readdirSync("/run/netns").filter((name) => name.startsWith(`kpts-demo-${pid}.`));
 }
 
-const modes = Object.keys(demoModes).filter((mode) => !HOST_MODES.includes(mode));
-for (const mode of modes.filter(isDemoMode)) {
+const modes = MODES.map(({ name }) => name).filter((mode) => !HOST_MODES.includes(mode));
+for (const mode of modes) {
   const missing = await missingForMode(mode);
   test(`${mode}: every request of the examples meets what it must, and nothing is left`, {
     skip: missing.length > 0 ? missing.join("; ") : kernelSkip,
@@ -46,7 +46,7 @@ for (const mode of modes.filter(isDemoMode)) {
   });
 }
 
-for (const mode of modes.filter(isDemoMode)) {
+for (const mode of modes) {
   const missing = await missingForMode(mode);
   test(`${mode}: the dump of a real cluster is served as it is, by servers that stand in for its pods`, {
     skip: missing.length > 0 ? missing.join("; ") : kernelSkip,

@@ -2,10 +2,10 @@
 import { stat } from "node:fs/promises";
 import { relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import type { ProxyMode } from "../src/dataplane/registry.ts";
 import { missingForMode, missingForTopology } from "../testkit/net/kernel-capabilities.ts";
 import { type DemoOptions, helpText, parseDemoArguments } from "./arguments.ts";
 import { runLive } from "./live.ts";
-import type { DemoMode } from "./modes.ts";
 import { runOnce } from "./once.ts";
 import { Session } from "./session.ts";
 import { Browser } from "./view/browser.ts";
@@ -33,8 +33,10 @@ export async function runDemo(argv: readonly string[]): Promise<number> {
   if ((await stat(manifests).catch(() => undefined)) === undefined) {
     return fail(`--manifests ${options.manifests}: there is no such file or folder`);
   }
-  const missing = [...(await missingForTopology()), ...(await missingForMode(options.mode))];
-  if (missing.length > 0) return fail(cannotRunText(missing, manifests, options.mode));
+  const missing = { forTopology: await missingForTopology(), forMode: await missingForMode(options.mode) };
+  if (missing.forTopology.length + missing.forMode.length > 0) {
+    return fail(cannotRunText(missing, manifests, options.mode));
+  }
 
   const stop = new AbortController();
   const onSignal = (): void => stop.abort();
@@ -54,20 +56,22 @@ function fail(message: string): number {
   return 1;
 }
 
-/** From the checkout. */
-const IN_THE_MACHINE =
-  "node_modules/.bin/node testkit/vm/run.ts --exec node_modules/.bin/node demo/main.ts --once --mode ipvs";
+interface Missing {
+  readonly forTopology: readonly string[];
+  readonly forMode: readonly string[];
+}
 
-function cannotRunText(missing: readonly string[], manifests: string, mode: DemoMode): string {
+function cannotRunText({ forTopology, forMode }: Missing, manifests: string, mode: ProxyMode): string {
+  const demo = `node_modules/.bin/node demo/main.ts --once --mode ${mode}`;
   return [
     "this machine cannot run the demo:",
-    ...missing.map((line) => `  - ${line}`),
+    ...[...forTopology, ...forMode].map((line) => `  - ${line}`),
     "What the proxy would program can be shown anywhere, without root:",
-    `  bin/kube-proxy render${mode === "userspace" ? "" : ` --mode ${mode}`} -f ${relative(process.cwd(), manifests) || "."}`,
-    ...(mode === "ipvs"
+    `  bin/kube-proxy render --mode ${mode} -f ${relative(process.cwd(), manifests) || "."}`,
+    ...(forMode.length > 0
       ? [
-          "A virtual machine with a kernel that can (x86-64, see testkit/vm/README.md) runs it with",
-          `  ${IN_THE_MACHINE}`,
+          "A virtual machine with another kernel (x86-64, see testkit/vm/README.md) may run it with",
+          `  node_modules/.bin/node testkit/vm/run.ts --exec ${demo}`,
         ]
       : []),
   ].join("\n");

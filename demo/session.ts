@@ -3,17 +3,17 @@
  * nothing of terminals.
  */
 import { isDeepStrictEqual } from "node:util";
+import { modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
 import { type ClusterView, clusterViewOf, type DemoObject } from "./cluster-view.ts";
 import { DemoNetwork, networkFacts } from "./demo-network.ts";
 import { ManifestFolder } from "./manifest-folder.ts";
-import { type DemoMode, demoModes } from "./modes.ts";
 import { type PlayedNode, playedNode } from "./played-node.ts";
 import { ProxyProcess } from "./proxy-process.ts";
 import type { Block } from "./results.ts";
 import { blocksOf, runPass } from "./verification.ts";
 
 export interface SessionOptions {
-  readonly mode: DemoMode;
+  readonly mode: ProxyMode;
   /** Folder or file. */
   readonly manifests: string;
   /** The Node of the manifests that the proxy runs on; undefined: see {@link playedNode}. */
@@ -93,12 +93,12 @@ export class Session {
 
   /** An empty table of the present cluster. */
   newTable(): Block[] {
-    return blocksOf(this.#view, demoModes[this.options.mode], this.node);
+    return blocksOf(this.#view, modeNamed(this.options.mode).traits, this.node);
   }
 
   /** Fills the table's open cells; see {@link runPass}. */
   fill(blocks: readonly Block[], onProgress: () => void, signal: AbortSignal): Promise<void> {
-    const traits = demoModes[this.options.mode];
+    const traits = modeNamed(this.options.mode).traits;
     const view = this.#view;
     const facts = networkFacts(this.node, view.sockets);
     return runPass(blocks, { view, traits, facts, probers: this.network.probers, onProgress, signal });

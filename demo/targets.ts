@@ -1,8 +1,9 @@
 /** Every address of every service port that a request can be sent to, and who can send one. Pure. */
+
+import type { ModeTraits } from "../src/dataplane/traits.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../src/net/ip.ts";
 import type { ClusterView, DemoService, DemoServicePort } from "./cluster-view.ts";
 import { type AddressKind, type Position, positions, type Target } from "./expectations.ts";
-import type { ModeTraits } from "./modes.ts";
 
 const LOCALHOST = "127.0.0.1" as IpAddress; // a literal address
 const families = ["IPv4", "IPv6"] as const;

@@ -1,5 +1,6 @@
 /** One pass over every address of every service port: asks from everywhere and fills in the results as they come. */
 
+import type { ModeTraits } from "../src/dataplane/traits.ts";
 import type { IpFamily } from "../src/net/ip.ts";
 import type { ProbeProtocol } from "../testkit/net/messages.ts";
 import type { Prober } from "../testkit/net/prober-process.ts";
@@ -7,7 +8,6 @@ import { isProbeable, probeCell } from "./cell-probe.ts";
 import type { ClusterView, DemoEndpoint, DemoService } from "./cluster-view.ts";
 import { expectationOf, type NetworkFacts, type Position, type Target } from "./expectations.ts";
 import { describe } from "./judgement.ts";
-import type { ModeTraits } from "./modes.ts";
 import { demoNode, type PlayedNode } from "./played-node.ts";
 import type { Block, Cell, PodShare, Row } from "./results.ts";
 import { positionsOf, targetsOf } from "./targets.ts";

@@ -36,9 +36,9 @@ Prints the rules that the node service proxy would program for these manifests. 
   -o, --output FORM            text: input of iptables-restore or nft; for ipvs of all four tools (default)
                                json: the plan as data, of both families as a list; for nftables in libnftables' schema
                                (in userspace mode the proxy's ports are counted; the daemon takes any that is free)
-                               iptables-save: as that tool prints it, to compare with a node (iptables, ipvs, userspace)
-                               netlink: the messages to the kernel (nftables)
-                               ip, ipset, ipvsadm, iptables: input of that tool alone (ipvs)
+                               iptables-save: as that tool prints it, to compare with a node (${modesWith("iptables-save")})
+                               netlink: the messages to the kernel (${modesWith("netlink")})
+                               ip, ipset, ipvsadm, iptables: input of that tool alone (${modesWith("ipset")})
   -h, --help                   this text
 
 From a cluster, for one node, and compared with what that node has:
@@ -51,6 +51,10 @@ From a cluster, for one node, and compared with what that node has:
 Exit status: 0; 1 when a document could not be used (the others are rendered; without any, nothing is printed) or the
 command line is wrong.
 `;
+
+function modesWith(form: string): string {
+  return MODES.flatMap(({ name, renderForms }) => (renderForms.includes(form) ? [name] : [])).join(", ");
+}
 
 /** The forms of all modes. */
 const OUTPUT_FORMS: readonly string[] = [...new Set(MODES.flatMap(({ renderForms }) => renderForms))];

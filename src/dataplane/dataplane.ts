@@ -21,6 +21,7 @@ import type { MetricFamilies } from "../server/metrics/metric-families.ts";
 import type { Backend } from "../sync/backend.ts";
 import type { ModeRenderer } from "./rendering.ts";
 import type { StopPolicy } from "./stop-policy.ts";
+import type { ModeTraits } from "./traits.ts";
 
 /** A value as JSON has it, as a section is written back. */
 export type PlainValue = null | boolean | number | string | readonly PlainValue[] | PlainObject;
@@ -111,6 +112,11 @@ export interface ModeRuntime {
     family: IpFamily,
     config: KubeProxyConfig,
   ): Promise<{ readonly message: string; readonly error: string } | undefined>;
+  /**
+   * What this host's kernel lacks for the mode beyond netfilter, in words; undefined when it can run the mode. Asked by demo
+   * and tests before they start a daemon. @default nothing is missing
+   */
+  missingInKernel?(): Promise<string | undefined>;
   /** Takes what the families share. @throws Error when the mode cannot work on this host. */
   open(node: NodeContext): Promise<OpenMode>;
   /** Removes what the mode leaves in the kernel, all families; resolves to whether everything worked. Never rejects. */
@@ -143,6 +149,8 @@ export interface ModeDescriptor<Name extends string, Config extends ModeConfig<S
   readonly replacesInPlace?: readonly string[];
   /** Modes whose chains the leftovers of this one refer to: it is cleaned up before them. */
   readonly cleanUpBefore?: readonly string[];
+  /** What users can see of the mode: demo and tests expect it. */
+  readonly traits: ModeTraits;
   /** Forms of `render --output`, the default first. */
   readonly renderForms: readonly string[];
   loadRenderer(): Promise<ModeRenderer>;

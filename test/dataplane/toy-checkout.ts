@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 /** The mode's files, with `.txt` behind their names, because they belong to the copy and not to this program. */
 const TOY = fileURLToPath(new URL("toy/", import.meta.url));
-const COPIED = ["src", "bin", "testkit", "demo", "package.json", "tsconfig.json"];
+const COPIED = ["src", "bin", "testkit", "demo", "examples", "package.json", "tsconfig.json"];
 
 export interface ToyCheckout {
   readonly folder: string;

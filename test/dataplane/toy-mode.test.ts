@@ -121,6 +121,28 @@ describe("a mode is one folder and its name in the registry", () => {
     assert.match(stderr, /mode toy has no output "ipset": use --output text, json/);
   });
 
+  test("its backend passes the contract of all modes", async () => {
+    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+    const args = ["--test", "--test-reporter=spec", checkout.path("src/dataplane/toy/contract.test.ts")];
+    const { stdout } = await exec(process.execPath, args, { cwd: checkout.folder, env }).catch(
+      ({ stdout }: { stdout: string }) => assert.fail(stdout),
+    );
+    assert.match(stdout, /pass [1-9]/);
+  });
+
+  test("the demo lists it, and refuses it with what is missing", async () => {
+    const demo = (mode: string): Promise<string> =>
+      exec(process.execPath, [checkout.path("demo/main.ts"), "--once", "--mode", mode], { cwd: checkout.folder }).then(
+        () => assert.fail("the demo should have refused"),
+        ({ stderr }: { stderr: string }) => stderr,
+      );
+    const [unknown, refused] = await Promise.all([demo("toys"), demo("toy")]);
+    assert.match(unknown, /--mode toys is no proxy mode; there is: iptables, .*toy$/m);
+    assert.match(refused, /this machine cannot run the demo:/);
+    assert.match(refused, /bin\/kube-proxy render --mode toy -f /);
+    if (process.getuid?.() === 0) assert.match(refused, / {2}- a toy serves nobody/);
+  });
+
   async function namespaceFor(t: Pick<TestContext, "after">): Promise<NetworkNamespace> {
     const namespace = await NetworkNamespace.create(newRunName("toy"));
     t.after(() => namespace.remove());

@@ -1,8 +1,7 @@
 /** What this machine lacks for a network of namespaces with a proxy in it, in words that say what to do. */
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
-import type { DemoMode } from "../../demo/modes.ts";
-import { silentLogger } from "../../src/logging/logger.ts";
+import { modeNamed, type ProxyMode } from "../../src/dataplane/registry.ts";
 import { NetworkNamespace } from "./network-namespace.ts";
 import { CommandError } from "./run-command.ts";
 import { newRunName } from "./run-name.ts";
@@ -73,13 +72,8 @@ export async function missingForTopology(): Promise<string[]> {
 }
 
 /** What the kernel lacks for the mode, beyond a topology. */
-export async function missingForMode(mode: DemoMode): Promise<string[]> {
-  if (mode !== "ipvs" || process.platform !== "linux" || process.getuid?.() !== 0) return [];
-  const { openIpvs } = await import("../../src/kernel/ipvs/open-ipvs.ts");
-  try {
-    await (await openIpvs({ log: silentLogger })).close();
-    return [];
-  } catch (error) {
-    return [reasonOf(error)];
-  }
+export async function missingForMode(mode: ProxyMode): Promise<string[]> {
+  if (process.platform !== "linux" || process.getuid?.() !== 0) return [];
+  const missing = await (await modeNamed(mode).loadRuntime()).missingInKernel?.();
+  return missing === undefined ? [] : [missing];
 }

@@ -1,5 +1,6 @@
 /** The ipvs mode: virtual servers of the kernel, IP sets, a constant few iptables rules. Reference legacy-modes.md §2. */
 import type { ModeDescriptor } from "../dataplane.ts";
+import { TRANSLATES_IN_KERNEL } from "../traits.ts";
 import { ipvsConfig } from "./config.ts";
 
 export const ipvs: ModeDescriptor<"ipvs", typeof ipvsConfig> = {
@@ -16,6 +17,7 @@ export const ipvs: ModeDescriptor<"ipvs", typeof ipvsConfig> = {
   replacesInPlace: ["iptables"],
   // Its rules refer to chains that the iptables mode has, too.
   cleanUpBefore: ["iptables"],
+  traits: { ...TRANSLATES_IN_KERNEL, hasVirtualServers: true },
   renderForms: ["text", "json", "iptables-save", "ip", "ipset", "ipvsadm", "iptables"],
   loadRenderer: async () => (await import("./render.ts")).renderIpvs,
   loadRuntime: async () => (await import("./runtime.ts")).ipvsRuntime,

@@ -165,8 +165,18 @@ async function cleanUp(log: Logger): Promise<boolean> {
   }
 }
 
+async function missingInKernel(): Promise<string | undefined> {
+  try {
+    await (await openIpvs({ log: silentLogger })).close();
+    return undefined;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
 export const ipvsRuntime: ModeRuntime = {
   unsupported: missingIptables,
+  missingInKernel,
   open,
   cleanUp,
   defineMetrics: (families) => void defineRestoreMetrics(families),

@@ -1,5 +1,6 @@
 /** The nftables mode: a table of its own per family, programmed over netlink. Reference nftables.md. */
 import type { ModeDescriptor } from "../dataplane.ts";
+import { TRANSLATES_IN_KERNEL } from "../traits.ts";
 import { nftablesConfig } from "./config.ts";
 
 export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig> = {
@@ -8,6 +9,7 @@ export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig> = {
   config: nftablesConfig,
   startMessage: "Using nftables Proxier",
   unavailableText: "nftables is not available on this host ",
+  traits: TRANSLATES_IN_KERNEL,
   renderForms: ["text", "json", "netlink"],
   loadRenderer: async () => (await import("./render.ts")).renderNftables,
   loadRuntime: async () => (await import("./runtime.ts")).nftablesRuntime,

@@ -14,6 +14,13 @@ export const userspace: ModeDescriptor<"userspace", typeof userspaceConfig> = {
     message: "Stopping; no new connections are taken, and those there are may end",
     limitMs: KEEPS_RULES.limitMs + drainTimeoutMs,
   }),
+  traits: {
+    // The answer to a datagram comes from 127.0.0.1, which is not the address that the rules wrote into the question.
+    localhostNodePorts: ["TCP"],
+    refusesNodeAtExternalAddresses: true,
+    carriesTraffic: true,
+    hasVirtualServers: false,
+  },
   renderForms: ["text", "json", "iptables-save"],
   loadRenderer: async () => (await import("./render.ts")).renderUserspace,
   loadRuntime: async () => (await import("./runtime.ts")).userspaceRuntime,

@@ -189,7 +189,7 @@ async function vipAsSource(mode: Mode, network: FlowNetwork): Promise<void> {
 
 async function localhostNodePorts({ probers }: FlowNetwork, mode: Mode): Promise<void> {
   const { nodePort: port } = addressesOf(services.even.number);
-  const { hasLocalhostNodePorts, carriesTraffic } = traitsOf[mode];
+  const { localhostNodePorts, carriesTraffic } = traitsOf[mode];
   const refused: Expected = { kind: "refused" };
   const lines = protocolsOf(mode).flatMap((protocol) => {
     const isLost = losesOwnDatagrams(mode, protocol);
@@ -198,7 +198,7 @@ async function localhostNodePorts({ probers }: FlowNetwork, mode: Mode): Promise
       return differenceFrom(wanted, probers.node, { protocol, address, port });
     };
     // A proxy has no reason to leave out the one of IPv6.
-    return [at("127.0.0.1", hasLocalhostNodePorts, "IPv4"), at("::1", carriesTraffic, "IPv6")];
+    return [at("127.0.0.1", localhostNodePorts.includes(protocol), "IPv4"), at("::1", carriesTraffic, "IPv6")];
   });
   assert.deepEqual(
     (await Promise.all(lines)).filter((line) => line !== undefined),

@@ -1,0 +1,33 @@
+/** What users can see of a mode: what the demo and the tests of real traffic expect of it follows from this. */
+import type { ServicePort } from "../model/service-port.ts";
+
+type Protocol = ServicePort["protocol"];
+
+export interface ModeTraits {
+  /** Protocols whose node ports answer on 127.0.0.1 of the node (IPv4), unless the configuration forbids it. */
+  readonly localhostNodePorts: readonly Protocol[];
+  /**
+   * The node itself is refused at an external address without endpoints. Otherwise its packets leave by the default route
+   * (reference iptables.md §2: OUTPUT has no jump to the external refusals).
+   */
+  readonly refusesNodeAtExternalAddresses: boolean;
+  /**
+   * The process carries the bytes itself. So pods see the node's address, SCTP is not served, nothing is served without the
+   * process, and what comes from the node and its pods is not led to external IPs (reference legacy-modes.md §1.3).
+   */
+  readonly carriesTraffic: boolean;
+  /**
+   * Service addresses are the node's own, with virtual servers of the kernel behind them: a Local policy binds the node and
+   * its pods, too, as long as there is a local endpoint; a client on the node has the service's address as its own; and
+   * without endpoints every client is refused (reference legacy-modes.md §2.3, §2.4, §5.15).
+   */
+  readonly hasVirtualServers: boolean;
+}
+
+/** The traits of a mode whose rules let the kernel translate addresses. */
+export const TRANSLATES_IN_KERNEL: ModeTraits = {
+  localhostNodePorts: [],
+  refusesNodeAtExternalAddresses: true,
+  carriesTraffic: false,
+  hasVirtualServers: false,
+};
