@@ -63,8 +63,8 @@ export interface Backend {
    */
   monitor?(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void>;
   /**
-   * For modes that hold more than rules: called once, after the last sync, when the process is told to stop. Resolves when
-   * the process may end.
+   * For modes that hold more than rules: called after the last sync, when the process is told to stop. Resolves when the
+   * process may end. Another call does nothing.
    */
   close?(): Promise<void>;
   /**

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import fc from "../../../testkit/support/fast-check.ts";
 import { ip } from "../../model/testing/records.ts";
 import { BackendRig, type RigOptions } from "./testing/backend-rig.ts";
+import { rigState } from "./testing/rig-state.ts";
 
 const NAMES = ["a", "b", "c", "d"] as const;
 const addresses = fc.constantFrom("192.168.1.5", "203.0.113.5", "203.0.113.6").map(ip);
@@ -48,27 +49,6 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   fc.constant({ kind: "full" as const }),
 );
 
-/** Rules and sockets with each proxy port replaced by the service port that it belongs to. */
-function state(rig: BackendRig): unknown {
-  const owners = new Map<string, string>();
-  for (const line of `${rig.iptables.dump("nat")}${rig.iptables.dump("filter")}`.split("\n")) {
-    const owner = /--comment "([^"]*)" -m (\S+)/.exec(line);
-    const proxyPort = /--to-(?:ports |destination \S+:)(\d+)/.exec(line)?.[1];
-    if (owner !== null && proxyPort !== undefined) owners.set(`${owner[2]} ${proxyPort}`, owner[1] ?? "");
-  }
-  const rules = rig.portalRules.map((rule) => {
-    const protocol = / -p (\S+)/.exec(rule)?.[1] ?? "";
-    return rule.replace(
-      /(?<=--to-ports |--to-destination \S+:|--dport )\d{5}\b/g,
-      (text) => owners.get(`${protocol} ${text}`) ?? text,
-    );
-  });
-  const sockets = rig.openSockets
-    .map((text) => text.replace(/^(listening (\S+) 0\.0\.0\.0:)(3[2-9]\d{3})$/, "$1any"))
-    .sort();
-  return { rules: rules.sort(), sockets };
-}
-
 for (const rules of ["iptables", "none"] as const) {
   test(`${rules}: any history ends where a full sync from nothing ends`, async () => {
     const options: RigOptions = { rules };
@@ -107,7 +87,7 @@ for (const rules of ["iptables", "none"] as const) {
         for (const [key, value] of rig.endpoints) fresh.endpoints.set(key, value);
         if (rules === "iptables") await fresh.rules.start();
         await fresh.sync({ full: true });
-        assert.deepEqual(state(rig), state(fresh));
+        assert.deepEqual(rigState(rig), rigState(fresh));
         assert.equal(rig.totals.filter + rig.totals.nat, rig.portalRules.length);
       }),
       { numRuns: 150 },

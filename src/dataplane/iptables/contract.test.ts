@@ -1,0 +1,69 @@
+import { runDataplaneContract } from "../../../testkit/dataplane/dataplane-contract.ts";
+import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
+import { testYielder } from "../../async/testing/test-yielder.ts";
+import { IptablesRestoreError } from "../../kernel/iptables/iptables.ts";
+import { silentLogger } from "../../logging/logger.ts";
+import { ip } from "../../model/testing/records.ts";
+import { IptablesBackend } from "./backend.ts";
+
+function newBackend(iptables: MemoryIptables): IptablesBackend {
+  return new IptablesBackend({
+    config: {
+      family: "IPv4",
+      nodeName: "node-a",
+      nodeIP: ip("192.168.0.2"),
+      masqueradeMark: 1 << 14,
+      masqueradeAll: false,
+      detector: { kind: "none" },
+      localhostNodePorts: true,
+      hasRandomFully: true,
+      conntrackLiberal: false,
+    },
+    iptables,
+    yielder: testYielder,
+    counters: undefined,
+    nodePortIPs: async () => ({ kind: "all" }),
+    metrics: {
+      restoreFailures: { inc() {} },
+      partialRestoreFailures: { inc() {} },
+      setTotal() {},
+      setLast() {},
+    },
+    monitor: async () => {},
+    log: silentLogger,
+    nowMs: () => 0,
+  });
+}
+
+/** Refuses payloads with a new nat rule for this address, naming its line as the legacy tools do. */
+function refuse(kernel: MemoryIptables, address: string): () => void {
+  const { restore } = kernel;
+  kernel.restore = async (payload, options) => {
+    const lines = [...payload].join("").split("\n");
+    const at = lines.findIndex((line) => /^-[AI] KUBE-SERVICES /.test(line) && line.includes(`-d ${address} `));
+    if (at >= 0) throw new IptablesRestoreError("failed", "iptables-restore", 1, "refused", at + 1);
+    await restore.call(kernel, [lines.join("\n")], options);
+  };
+  return () => {
+    kernel.restore = restore;
+  };
+}
+
+runDataplaneContract({
+  name: "iptables",
+  async open() {
+    const kernel = new MemoryIptables("IPv4");
+    let seen = 0;
+    return {
+      backend: newBackend(kernel),
+      // Rules of one chain stand in the order in which services came, which decides nothing.
+      state: () => `${kernel.dump("filter")}${kernel.dump("nat")}`.split("\n").sort(),
+      takeWrites() {
+        const before = seen;
+        seen = kernel.restoreCount;
+        return seen - before;
+      },
+      refuse: ({ clusterIP }) => refuse(kernel, clusterIP),
+    };
+  },
+});
