@@ -233,37 +233,49 @@ describe("bounded runner: reference core.md §12.1", () => {
   });
 });
 
-describe("bounded runner: retry for work that failed elsewhere", () => {
-  it("runs after the retry period", async () => {
-    const { clock, starts, runner, start } = setUp();
+describe("bounded runner: a run at once", () => {
+  it("waits neither for the cooldown nor for the loop, and never overlaps another", async () => {
+    const { clock, starts, runner, start } = setUp({}, () => clock.sleep(400, new AbortController().signal));
+    runner.runNow();
+    await clock.advance(100);
+    assert.deepEqual([starts, runner.isRunning], [[0], true]);
     void start();
-    await clock.advance(1000);
-    runner.retryLater();
-    await clock.advance(5000);
-    assert.deepEqual(starts, [6000]);
+    runner.runNow();
+    await clock.advance(700);
+    assert.deepEqual([starts, runner.isRunning], [[0, 400], false]);
   });
 
-  it("keeps a retry from before the loop starts", async () => {
-    const { clock, starts, runner, start } = setUp();
-    runner.retryLater();
+  it("is tried again after the retry period when it fails", async () => {
+    const { clock, starts, runner, start } = setUp({}, failOn(1));
+    void start();
+    await clock.advance(1000);
+    runner.runNow();
+    await clock.advance(5000);
+    assert.deepEqual(starts, [1000, 6000]);
+  });
+
+  it("is tried again, too, when it failed before the loop starts", async () => {
+    const { clock, starts, runner, start } = setUp({}, failOn(1));
+    runner.runNow();
     await clock.advance(2000);
     void start();
     await clock.advance(3000);
-    assert.deepEqual(starts, [5000]);
+    assert.deepEqual(starts, [0, 5000]);
   });
 
-  it("is not moved back by a second failure, and is cancelled by a run before it", async () => {
-    const { clock, starts, runner, start } = setUp();
+  it("has a retry that a second failure does not move back, and that a run before it cancels", async () => {
+    const { clock, starts, runner, start } = setUp({}, failOn(1, 2, 4));
     void start();
-    runner.retryLater();
+    runner.runNow();
     await clock.advance(4000);
-    runner.retryLater();
+    runner.runNow();
     await clock.advance(1000);
-    assert.deepEqual(starts, [5000]);
+    assert.deepEqual(starts, [0, 4000, 5000]);
     await clock.advance(2000);
-    runner.retryLater();
+    runner.runNow();
+    await clock.settle();
     runner.request();
     await clock.advance(9999);
-    assert.deepEqual(starts, [5000, 7000]);
+    assert.deepEqual(starts, [0, 4000, 5000, 7000, 7000]);
   });
 });

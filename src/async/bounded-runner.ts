@@ -3,6 +3,7 @@
  * Requests coalesce; all periods are measured from the end of a run.
  */
 import type { Clock, Timer } from "./clock.ts";
+import { SharedTurns } from "./shared-turns.ts";
 
 export interface RunnerPeriods {
   /** Least time from the end of a run to the start of the next. */
@@ -18,15 +19,15 @@ export interface BoundedRunnerOptions {
   readonly clock: Clock;
   /** Asked after each run: the least time to the next one when it is longer than `minMs`. @default 0 */
   readonly restMs?: () => number;
-  /** The work. Throwing or rejecting means failed; the error itself is the work's own to report. */
-  readonly work: (signal: AbortSignal) => Promise<void> | void;
+  /** The work; never overlaps itself. Throwing or rejecting means failed; the error itself is the work's own to report. */
+  readonly work: () => Promise<void> | void;
 }
 
 export class BoundedRunner {
   readonly #periods: RunnerPeriods;
   readonly #clock: Clock;
   readonly #restMs: () => number;
-  readonly #work: (signal: AbortSignal) => Promise<void> | void;
+  readonly #turns: SharedTurns;
   #isStarted = false;
   #isRequested = false;
   /** Monotonic time of the next run that needs no request. */
@@ -45,7 +46,11 @@ export class BoundedRunner {
     this.#periods = { minMs, retryMs, maxMs };
     this.#clock = options.clock;
     this.#restMs = options.restMs ?? (() => 0);
-    this.#work = options.work;
+    this.#turns = new SharedTurns(async () => await options.work());
+  }
+
+  get isRunning(): boolean {
+    return this.#turns.isRunning;
   }
 
   /** Asks for a run: at once, after the cooldown, or when the loop starts. Never blocks; any number count as one. */
@@ -55,10 +60,14 @@ export class BoundedRunner {
   }
 
   /**
-   * Brings the next run that needs no request forward to `retryMs` from now, for work that failed outside of this
-   * loop. Like a retry, it is cancelled by any run that ends before.
+   * Runs without waiting for a period or for the loop to start; after the run under way, if there is one. When it fails,
+   * the loop tries again after `retryMs`, unless a run of its own ends before.
    */
-  retryLater(): void {
+  runNow(): void {
+    this.#turns.take().catch(() => this.#retryLater());
+  }
+
+  #retryLater(): void {
     const dueMs = this.#clock.monotonicMs() + Math.min(this.#periods.retryMs, this.#periods.maxMs);
     if (dueMs >= this.#nextMs) return;
     this.#nextMs = dueMs;
@@ -66,8 +75,8 @@ export class BoundedRunner {
   }
 
   /**
-   * Runs the loop until the signal aborts; a run that is under way is waited for. Rejects only
-   * when called a second time.
+   * Runs the loop until the signal aborts; a run that is under way is waited for, also one that the loop did not begin. Rejects only when
+   * called a second time.
    */
   async run(signal: AbortSignal): Promise<void> {
     if (this.#isStarted) throw new Error("the runner's loop was started twice");
@@ -77,15 +86,16 @@ export class BoundedRunner {
       await this.#untilDue(signal);
       if (signal.aborted) break;
       this.#isRequested = false;
-      const delayMs = await this.#runOnce(signal);
+      const delayMs = await this.#runOnce();
       this.#nextMs = this.#clock.monotonicMs() + delayMs;
       await this.#clock.sleep(Math.max(this.#periods.minMs, this.#restMs()), signal);
     }
+    await this.#turns.idle();
   }
 
-  async #runOnce(signal: AbortSignal): Promise<number> {
+  async #runOnce(): Promise<number> {
     try {
-      await this.#work(signal);
+      await this.#turns.take();
       return this.#periods.maxMs;
     } catch {
       return Math.min(this.#periods.retryMs, this.#periods.maxMs);

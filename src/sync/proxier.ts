@@ -9,7 +9,6 @@
 
 import { BoundedRunner } from "../async/bounded-runner.ts";
 import type { Clock } from "../async/clock.ts";
-import { SharedTurns } from "../async/shared-turns.ts";
 import type { ObjectEvent } from "../cluster/object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
 import { formatMs } from "../config/duration.ts";
@@ -75,7 +74,6 @@ export class Proxier {
   readonly #log: Logger;
   readonly #fullMs: number;
   readonly #runner: BoundedRunner;
-  readonly #turns = new SharedTurns(() => this.#sync());
   readonly #stop = new AbortController();
   #hasServices = false;
   #hasEndpointSlices = false;
@@ -106,14 +104,14 @@ export class Proxier {
       periods: { minMs: periods.minMs, retryMs: periods.syncMs, maxMs: this.#fullMs },
       clock,
       restMs: () => backend.restMs ?? 0,
-      work: () => this.#turns.take(),
+      work: () => this.#sync(),
     });
   }
 
   get status(): ProxierStatus {
     return {
       isInitialised: this.#isInitialised,
-      isSyncing: this.#turns.isRunning,
+      isSyncing: this.#runner.isRunning,
       needsFullSync: this.#pending.isFull,
       isFailing: this.#isFailing,
       failures: this.#failures,
@@ -142,13 +140,13 @@ export class Proxier {
   /** All Services there were at the start have been handed over. */
   onServicesSynced(): void {
     this.#hasServices = true;
-    if (this.#isInitialised) this.#syncDirectly();
+    if (this.#isInitialised) this.#runner.runNow();
   }
 
   /** All EndpointSlices there were at the start have been handed over. */
   onEndpointSlicesSynced(): void {
     this.#hasEndpointSlices = true;
-    if (this.#isInitialised) this.#syncDirectly();
+    if (this.#isInitialised) this.#runner.runNow();
   }
 
   /** The node's zone is another one now; every service may choose other endpoints. */
@@ -177,7 +175,7 @@ export class Proxier {
   /** Queues a sync: it runs when the shortest period allows. From now on health expects one to succeed. */
   sync(): void {
     const { health, metrics, clock } = this.#options;
-    if (this.#turns.isRunning) this.#wasQueuedWhileSyncing = true;
+    if (this.#runner.isRunning) this.#wasQueuedWhileSyncing = true;
     health.queuedUpdate(this.family);
     metrics.setLastQueued(clock.now() / 1000);
     this.#runner.request();
@@ -197,7 +195,6 @@ export class Proxier {
     // A first sync that failed before the loop started is still owed.
     if (this.#isFailing) health.queuedUpdate(this.family);
     await Promise.all([this.#runner.run(signal), this.#watch(signal)]);
-    await this.#turns.idle();
   }
 
   get #isInitialised(): boolean {
@@ -209,7 +206,7 @@ export class Proxier {
     const onLost = (lost?: LostRules): void => {
       metrics.countRepair();
       this.#owe(lost === undefined ? { isFull: true } : { ports: lost.ports });
-      this.#syncDirectly();
+      this.#runner.runNow();
     };
     while (!signal.aborted) {
       try {
@@ -222,11 +219,6 @@ export class Proxier {
         await clock.sleep(periods.syncMs, signal);
       }
     }
-  }
-
-  /** Syncs without waiting for the shortest period. A failure has been reported by the sync itself; here it is retried. */
-  #syncDirectly(): void {
-    this.#turns.take().catch(() => this.#runner.retryLater());
   }
 
   /** One turn. Rejects when the kernel is not in the wanted state afterwards. */
