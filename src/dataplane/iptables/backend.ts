@@ -5,6 +5,7 @@
 
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import { type Iptables, IptablesRestoreError, type Presence } from "../../kernel/iptables/iptables.ts";
+import { readTable, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
 import type { Logger } from "../../logging/logger.ts";
@@ -345,9 +346,9 @@ export class IptablesBackend implements Backend {
   }
 
   /** The filter table is committed before nat can be refused, so its last good rules must be read before. */
-  async #savedFilter(): Promise<string | undefined> {
+  async #savedFilter(): Promise<SavedTable | undefined> {
     try {
-      return await this.#options.iptables.save("filter");
+      return readTable(await this.#options.iptables.save("filter"), "filter");
     } catch (error) {
       this.#options.log.error("Failed to execute iptables-save: rules that are refused may be lost", error);
       return undefined;

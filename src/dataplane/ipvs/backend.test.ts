@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { readTable } from "../../kernel/iptables/parser/ruleset.ts";
 import { ip } from "../../model/testing/records.ts";
 import type { Cidr } from "../../net/ip.ts";
 import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
@@ -289,7 +290,7 @@ test("IPv6 has sets, rules and virtual servers of its own", async () => {
 test("a node that was in iptables mode loses its leftovers after the first sync, and nothing that is shared", async () => {
   const model = smallCluster();
   const { iptables } = model.rig.node;
-  await ensureJumps(iptables, { filter: iptables.dump("filter"), natChains: [] }, IPTABLES_JUMPS);
+  await ensureJumps(iptables, { filter: readTable(iptables.dump("filter"), "filter"), natChains: [] }, IPTABLES_JUMPS);
   await iptables.restore([
     "*filter\n:KUBE-SERVICES - [0:0]\n-A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m tcp --dport 80 -j REJECT\nCOMMIT\n" +
       "*nat\n:KUBE-SVC-A - [0:0]\n:KUBE-SERVICES - [0:0]\n-A KUBE-SERVICES -d 10.96.0.1/32 -j KUBE-SVC-A\nCOMMIT\n",

@@ -1,17 +1,16 @@
 /** The iptables rules of one family in the kernel: jumps, chains, and the few rules in them. */
 import type { Iptables } from "../../kernel/iptables/iptables.ts";
 import { parseRule, printRule } from "../../kernel/iptables/parser/rule-syntax.ts";
+import { readTable, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
 import { ruleArguments, ruleSpec } from "../../kernel/iptables/rule-text.ts";
-import { chainsOf } from "../../kernel/iptables/saved-chains.ts";
-import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
+import { ensureJumps, isPrinted } from "../shared/iptables-rules/ensure-jumps.ts";
 import { CHAINS_OF, JUMP_RULES, type RulesPlan } from "./plan-rules.ts";
 
 const TABLES = ["nat", "filter"] as const;
 type Table = (typeof TABLES)[number];
 
-/** `iptables-save` of both tables. */
-type Saved = Readonly<Record<Table, string>>;
+type Saved = Readonly<Record<Table, SavedTable>>;
 
 /** What of the rules is not as it shall be. */
 export interface RulesDifference {
@@ -59,7 +58,7 @@ export class IptablesRules {
   async repair(plan: RulesPlan, { saved, lacksJumps, differs }: RulesDifference): Promise<void> {
     this.#installed = undefined;
     if (lacksJumps) {
-      await ensureJumps(this.#iptables, { filter: saved.filter, natChains: chainsOf(saved.nat) }, JUMP_RULES);
+      await ensureJumps(this.#iptables, { filter: saved.filter, natChains: saved.nat.keys() }, JUMP_RULES);
     }
     if (differs) {
       await this.#iptables.restore([restoreText(plan)]);
@@ -77,16 +76,19 @@ export class IptablesRules {
   }
 
   async #save(): Promise<Saved> {
-    return { nat: await this.#iptables.save("nat"), filter: await this.#iptables.save("filter") };
+    return { nat: await this.#read("nat"), filter: await this.#read("filter") };
+  }
+
+  async #read(table: Table): Promise<SavedTable> {
+    return readTable(await this.#iptables.save(table), table);
   }
 
   #isEqual(saved: Saved, plan: RulesPlan): boolean {
     return TABLES.every((table) => {
-      const found = rulesByChain(saved[table]);
       const wanted = new Map<string, string[]>(CHAINS_OF[table].map((chain) => [chain, []]));
       for (const rule of plan[table]) wanted.get(rule.chain)?.push(this.#printed(rule));
       return [...wanted].every(([chain, rules]) => {
-        const there = found.get(chain);
+        const there = saved[table].get(chain)?.rules;
         if (there?.length !== rules.length) return false;
         return this.#printsOtherwise || rules.every((rule, index) => rule === there[index]);
       });
@@ -100,18 +102,5 @@ export class IptablesRules {
 }
 
 function hasJumps(saved: Saved): boolean {
-  const lines = { nat: new Set(saved.nat.split("\n")), filter: new Set(saved.filter.split("\n")) };
-  return JUMP_RULES.every(({ table, rule }) => table !== "mangle" && lines[table].has(`-A ${ruleSpec(rule)}`));
-}
-
-/** Every chain of a table with the text of its rules; counters are left out. */
-function rulesByChain(saved: string): ReadonlyMap<string, readonly string[]> {
-  const chains = new Map<string, string[]>();
-  for (const line of saved.split("\n")) {
-    const declared = /^:(\S+) /.exec(line)?.[1];
-    if (declared !== undefined) chains.set(declared, []);
-    const [, chain = "", rule = ""] = /^(?:\[\d+:\d+\] )?-A (\S+) ?(.*)$/.exec(line) ?? [];
-    chains.get(chain)?.push(rule);
-  }
-  return chains;
+  return JUMP_RULES.every(({ table, rule }) => table !== "mangle" && isPrinted(saved[table], rule));
 }

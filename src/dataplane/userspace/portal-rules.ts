@@ -3,7 +3,7 @@
  * Upstream adds one rule with each process; what is left behind is the same. Reference legacy-modes.md §1.2, §1.6.
  */
 import { type Iptables, IptablesRestoreError, type Presence } from "../../kernel/iptables/iptables.ts";
-import { chainsOf } from "../../kernel/iptables/saved-chains.ts";
+import { readTable, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
@@ -12,7 +12,7 @@ import { countOf, type InstalledRules, installed, type PortRules } from "../shar
 import { isAttributable, send } from "../shared/iptables-rules/restore.ts";
 import { applyFull, type DesiredPort } from "../shared/iptables-rules/transactions.ts";
 import { PORTAL_JUMPS, PORTAL_STATIC_PLAN } from "./plan-portal-rules.ts";
-import { digestOf, savedLines } from "./saved-portal-rules.ts";
+import { digestOf, type SavedTables, savedRules } from "./saved-portal-rules.ts";
 
 /** What of the iptables measurements this mode makes. */
 export interface RuleMetrics {
@@ -99,22 +99,19 @@ export class PortalRules {
   /** Whether somebody else changed the rules since the last write. */
   async isIntact(): Promise<Presence> {
     if (!this.#isInForce) return "unknown";
-    const { iptables } = this.#options;
     const writes = this.#writes;
-    let filter: string;
-    let nat: string;
+    let saved: SavedTables;
     try {
-      nat = await iptables.save("nat");
-      filter = await iptables.save("filter");
+      saved = { nat: await this.#read("nat"), filter: await this.#read("filter") };
     } catch (error) {
       this.#options.log.error("Portal rules could not be checked", error);
       return "unknown";
     }
     if (writes !== this.#writes) return "unknown";
-    const lines = savedLines({ filter, nat });
-    if (lines === undefined) return "absent";
-    if (lines.length !== this.#count.filter + this.#count.nat) return "absent";
-    const digest = digestOf(lines);
+    const rules = savedRules(saved);
+    if (rules === undefined) return "absent";
+    if (rules.length !== this.#count.filter + this.#count.nat) return "absent";
+    const digest = digestOf(rules);
     this.#digest ??= digest;
     return digest === this.#digest ? "present" : "absent";
   }
@@ -189,9 +186,13 @@ export class PortalRules {
 
   async #ensureJumps(): Promise<void> {
     const { iptables } = this.#options;
-    const filter = await iptables.save("filter");
-    const natChains = chainsOf(await iptables.save("nat"));
+    const filter = await this.#read("filter");
+    const natChains = (await this.#read("nat")).keys();
     await ensureJumps(iptables, { filter, natChains }, PORTAL_JUMPS);
+  }
+
+  async #read(table: "filter" | "nat"): Promise<SavedTable> {
+    return readTable(await this.#options.iptables.save(table), table);
   }
 
   async #empty(): Promise<void> {

@@ -17,7 +17,7 @@ import {
   type Presence,
   type RulePosition,
 } from "./iptables.ts";
-import { chainsOf } from "./saved-chains.ts";
+import { readTable } from "./parser/ruleset.ts";
 import { backEndIn, type IptablesBackEnd, versionIn, versionProblem } from "./tool-version.ts";
 
 /** Names or paths of the three programs of a family. */
@@ -197,13 +197,13 @@ class ExecIptables implements Iptables {
   async chainNames(table: IptablesTable): Promise<readonly string[]> {
     const list = this.#listNftChains;
     if (list !== undefined) return await this.#turns.run(() => list(this.family, table));
-    return chainsOf(await this.save(table));
+    return [...readTable(await this.save(table), table).keys()];
   }
 
   async chainUses(table: IptablesTable): Promise<ReadonlyMap<string, number>> {
     const reader = await this.#nftReader?.();
     if (reader !== undefined) return await this.#turns.run(() => reader.nftChainUses(this.family, table));
-    return chainUsesOf(await this.save(table));
+    return chainUsesOf(readTable(await this.save(table), table));
   }
 
   async ruleCount(table: IptablesTable, chain: string): Promise<number> {

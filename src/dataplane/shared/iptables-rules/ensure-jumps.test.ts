@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryIptables } from "../../../../testkit/fakes/iptables/memory-iptables.ts";
+import { readTable } from "../../../kernel/iptables/parser/ruleset.ts";
 import { ruleArguments } from "../../../kernel/iptables/rule-text.ts";
 import { ensureJumps, type KnownTables } from "./ensure-jumps.ts";
 import { JUMP_RULES } from "./top-level-rules.ts";
 
 const known = (kernel: MemoryIptables): KnownTables => ({
-  filter: kernel.dump("filter"),
+  filter: readTable(kernel.dump("filter"), "filter"),
   natChains: kernel.chains("nat"),
 });
 

@@ -3,37 +3,42 @@
  * spared is: with the legacy back end each one reads a whole table.
  */
 import type { Iptables, IptablesTable } from "../../../kernel/iptables/iptables.ts";
+import type { SavedTable } from "../../../kernel/iptables/parser/ruleset.ts";
+import type { Rule } from "../../../kernel/iptables/rule.ts";
 import { ruleArguments, ruleSpec } from "../../../kernel/iptables/rule-text.ts";
-import { chainsOf } from "../../../kernel/iptables/saved-chains.ts";
 import { isAttributable } from "./restore.ts";
 import type { JumpRule } from "./rules-plan.ts";
 
 /** What is known of the kernel before; undefined where it could not be read. */
 export interface KnownTables {
-  /** Text of `iptables-save -t filter`. */
-  readonly filter: string | undefined;
+  readonly filter: SavedTable | undefined;
   /** Names of the chains of nat. */
-  readonly natChains: readonly string[] | undefined;
+  readonly natChains: Iterable<string> | undefined;
 }
 
 /** Makes what is missing, in order. Rejects when the kernel refuses. */
 export async function ensureJumps(iptables: Iptables, known: KnownTables, jumps: readonly JumpRule[]): Promise<void> {
   const chains: Partial<Record<IptablesTable, ReadonlySet<string>>> = {
-    ...(known.filter !== undefined && { filter: new Set(chainsOf(known.filter)) }),
+    ...(known.filter !== undefined && { filter: new Set(known.filter.keys()) }),
     ...(known.natChains !== undefined && { nat: new Set(known.natChains) }),
   };
   // Nothing can lead to a chain that does not exist.
   const isNew = ({ table, target }: JumpRule) => chains[table]?.has(target) === false;
   const added = jumps.filter(isNew);
   const isAdded = added.length > 0 && (await insertAll(iptables, added));
-  const filterLines = new Set(known.filter?.split("\n"));
   for (const jump of jumps) {
     const { table, rule, target, position } = jump;
-    const isThere = isNew(jump) ? isAdded : table === "filter" && filterLines.has(`-A ${ruleSpec(rule)}`);
+    const isThere = isNew(jump) ? isAdded : table === "filter" && isPrinted(known.filter, rule);
     if (isThere) continue;
     if (chains[table]?.has(target) !== true) await iptables.ensureChain(table, target);
     await iptables.ensureRule(table, rule.chain, ruleArguments(rule), position);
   }
+}
+
+/** Whether a saved table has the rule in the very words in which it is written here. */
+export function isPrinted(table: SavedTable | undefined, rule: Rule): boolean {
+  const wanted = ruleSpec(rule).slice(rule.chain.length + 1);
+  return table?.get(rule.chain)?.rules.includes(wanted) ?? false;
 }
 
 const commandOf = ({ rule, position }: JumpRule) => `${position === "end" ? "-A" : "-I"} ${ruleSpec(rule)}\n`;

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { readTable } from "../../../kernel/iptables/parser/ruleset.ts";
 import { servicePortName } from "../../../model/service-port-name.ts";
 import { servicePortChains } from "./chain-names.ts";
 import { SavedRules } from "./saved-rules.ts";
@@ -9,7 +10,8 @@ const webUdp = servicePortName("ns", "web", "http", "UDP");
 const bare = servicePortName("ns", "web", "", "TCP");
 const { cluster } = servicePortChains(web);
 
-const FILTER = `*filter
+const FILTER = readTable(
+  `*filter
 :INPUT ACCEPT [0:0]
 :KUBE-NODEPORTS - [0:0]
 :KUBE-SERVICES - [0:0]
@@ -17,8 +19,11 @@ const FILTER = `*filter
 -A KUBE-NODEPORTS -p tcp -m comment --comment "ns/web:http health check node port" -m tcp --dport 31000 -j ACCEPT
 -A KUBE-SERVICES -d 10.96.0.2/32 -p udp -m comment --comment "ns/web:http has no endpoints" -m udp --dport 80 -j REJECT
 COMMIT
-`;
-const NAT = `*nat
+`,
+  "filter",
+);
+const NAT = readTable(
+  `*nat
 :KUBE-SERVICES - [0:0]
 :KUBE-NODEPORTS - [0:0]
 :${cluster} - [0:0]
@@ -30,7 +35,9 @@ const NAT = `*nat
 -A ${cluster} -m comment --comment "ns/web:http -> 10.0.0.1:80" -j KUBE-SEP-AAAAAAAAAAAAAAAA
 -A KUBE-SEP-AAAAAAAAAAAAAAAA -p tcp -j DNAT --to-destination 10.0.0.1:80
 COMMIT
-`;
+`,
+  "nat",
+);
 
 test("a port's entries are found by name and protocol, with its chains and those of its endpoints", () => {
   assert.deepEqual(new SavedRules(FILTER, NAT).of(web), {
@@ -53,7 +60,7 @@ test("ports that differ in name or protocol only are told apart; comments may st
 });
 
 test("each port of a name has one health-check entry, as many as there are", () => {
-  const saved = new SavedRules(FILTER, "");
+  const saved = new SavedRules(FILTER, new Map());
   assert.match(saved.of(web)?.filterShared ?? "", /health check/);
   assert.doesNotMatch(saved.of(webUdp)?.filterShared ?? "", /health check/);
   assert.equal(saved.of(web), saved.of(web));

@@ -1,8 +1,9 @@
 /**
- * What `iptables-save` tells about rules of ours that this process did not write, or did but no longer trusts: which
+ * What saved tables tell about rules of ours that this process did not write, or did but no longer trusts: which
  * chains exist, and the last good rules of a service port that cannot be rewritten. Pure.
  */
-import { chainsOf } from "../../../kernel/iptables/saved-chains.ts";
+import { commentOf, protocolOf, targetOf } from "../../../kernel/iptables/parser/rule-parts.ts";
+import type { SavedTable } from "../../../kernel/iptables/parser/ruleset.ts";
 import type { ServicePortName } from "../../../model/service-port-name.ts";
 import { CHAINS, isServiceChain, servicePortChains } from "./chain-names.ts";
 import type { InstalledRules } from "./port-rules.ts";
@@ -29,16 +30,14 @@ export class SavedRules {
   readonly #filterShared = new Map<string, string[]>();
   readonly #natShared = new Map<string, string[]>();
   readonly #targets = new Map<string, string[]>();
-  readonly #ruleCounts = new Map<string, number>();
-  readonly #chains: ReadonlySet<string>;
+  readonly #nat: SavedTable;
   readonly #asked = new Map<string, InstalledRules | undefined>();
 
-  /** @param filter text of `iptables-save -t filter`. @param nat the same for nat. */
-  constructor(filter: string, nat: string) {
+  constructor(filter: SavedTable, nat: SavedTable) {
+    this.#nat = nat;
     this.#readShared(filter, this.#filterShared);
     this.#readShared(nat, this.#natShared);
-    this.#readServiceChains(nat);
-    this.#chains = new Set(chainsOf(nat));
+    this.#readServiceChains();
   }
 
   /** What the kernel has for a service port; undefined when it has nothing. */
@@ -66,11 +65,11 @@ export class SavedRules {
     const filterShared = [...(this.#filterShared.get(owner) ?? []), ...healthCheck];
     const natShared = this.#natShared.get(owner) ?? [];
     const chains = servicePortChains(name);
-    const own = new Set(Object.values(chains).filter((chain) => this.#chains.has(chain)) as string[]);
+    const own = new Set(Object.values(chains).filter((chain) => this.#nat.has(chain)) as string[]);
     for (const chain of [...own]) for (const target of this.#targets.get(chain) ?? []) own.add(target);
     if (filterShared.length === 0 && natShared.length === 0 && own.size === 0) return undefined;
     let ownRuleCount = 0;
-    for (const chain of own) ownRuleCount += this.#ruleCounts.get(chain) ?? 0;
+    for (const chain of own) ownRuleCount += this.#nat.get(chain)?.rules.length ?? 0;
     return {
       ...NO_RULES,
       filterShared: filterShared.join("\n"),
@@ -80,38 +79,43 @@ export class SavedRules {
     };
   }
 
-  #readShared(saved: string, into: Map<string, string[]>): void {
-    for (const line of saved.split("\n")) {
-      if (!line.startsWith("-A ")) continue;
-      const chain = line.slice(3, line.indexOf(" ", 3));
+  #readShared(table: SavedTable, into: Map<string, string[]>): void {
+    for (const [chain, { rules }] of table) {
       if (!SHARED_CHAINS.has(chain)) continue;
-      const match = / --comment (?:"([^"]*)"|(\S+))/.exec(line);
-      const comment = match?.[1] ?? match?.[2] ?? "";
-      const name = comment.split(" ", 1)[0] ?? "";
-      // Health checks are TCP whatever the port's protocol is.
-      const isHealthCheck = comment.endsWith(" health check node port");
-      const protocol = isHealthCheck ? "" : (/ -p (tcp|udp|sctp) /.exec(line)?.[1] ?? "");
-      if (!name.includes("/")) continue;
-      const owner = ownerText(name, protocol);
-      const list = into.get(owner);
-      if (list === undefined) into.set(owner, [line.slice(3)]);
-      else list.push(line.slice(3));
+      for (const rule of rules) {
+        const owner = ownerOf(rule);
+        if (owner === undefined) continue;
+        const list = into.get(owner);
+        if (list === undefined) into.set(owner, [`${chain} ${rule}`]);
+        else list.push(`${chain} ${rule}`);
+      }
     }
   }
 
-  #readServiceChains(nat: string): void {
-    for (const line of nat.split("\n")) {
-      if (!line.startsWith("-A KUBE-")) continue;
-      const chain = line.slice(3, line.indexOf(" ", 3));
+  #readServiceChains(): void {
+    for (const [chain, { rules }] of this.#nat) {
       if (!isServiceChain(chain)) continue;
-      this.#ruleCounts.set(chain, (this.#ruleCounts.get(chain) ?? 0) + 1);
-      const target = / -j (KUBE-SEP-\S+)$/.exec(line)?.[1];
-      if (target === undefined) continue;
-      const targets = this.#targets.get(chain);
-      if (targets === undefined) this.#targets.set(chain, [target]);
-      else targets.push(target);
+      const targets = rules.map(targetOf).filter(isEndpointChain);
+      if (targets.length > 0) this.#targets.set(chain, targets);
     }
   }
+}
+
+const PROTOCOLS: ReadonlySet<string> = new Set(["tcp", "udp", "sctp"]);
+
+function isEndpointChain(target: string | undefined): target is string {
+  return target?.startsWith("KUBE-SEP-") === true;
+}
+
+/** Whose entry of a shared chain a rule is: its comment begins with the service port's name. */
+function ownerOf(rule: string): string | undefined {
+  const comment = commentOf(rule) ?? "";
+  const [name = ""] = comment.split(" ", 1);
+  if (!name.includes("/")) return undefined;
+  // Health checks are TCP whatever the port's protocol is.
+  if (comment.endsWith(" health check node port")) return ownerText(name, "");
+  const protocol = protocolOf(rule) ?? "";
+  return ownerText(name, PROTOCOLS.has(protocol) ? protocol : "");
 }
 
 function ownerText(name: string, protocol: string): string {

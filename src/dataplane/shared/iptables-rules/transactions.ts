@@ -3,6 +3,7 @@
  * keep their last good rules and are named.
  */
 import type { Iptables, IptablesRestoreError } from "../../../kernel/iptables/iptables.ts";
+import { readTable, type SavedTable } from "../../../kernel/iptables/parser/ruleset.ts";
 import type { ServicePortName } from "../../../model/service-port-name.ts";
 import type { SyncFailure } from "../../../sync/backend.ts";
 import { bisectChanges } from "./bisect-changes.ts";
@@ -53,10 +54,10 @@ export interface FullTransaction {
   /** nat chains of ours that exist and that no port of this transaction owns. */
   readonly staleChains: readonly string[];
   /**
-   * Text of `iptables-save -t filter` from before, if it could be read: where last good rules are found. nat is read when
+   * Table filter from before, if it could be read: where last good rules are found. nat is read when
    * it is needed, for the shared chains of nat are rewritten last of all.
    */
-  readonly savedFilter: string | undefined;
+  readonly savedFilter: SavedTable | undefined;
   /**
    * By owner: entries in filter from before a partial sync that may have got as far as filter. They are the last good
    * ones, whatever `savedFilter` says.
@@ -94,7 +95,7 @@ class FullAttempt {
   readonly #failures = new Map<string, SyncFailure>();
   readonly #kept = new Map<string, InstalledRules | undefined>();
   #saved: SavedRules | undefined;
-  #savedFilter: string | undefined;
+  #savedFilter: SavedTable | undefined;
   #filterBefore: ReadonlyMap<string, string>;
   #payload: Payload | undefined;
 
@@ -238,10 +239,14 @@ class FullAttempt {
 
   async #savedRules(): Promise<SavedRules> {
     if (this.#saved !== undefined) return this.#saved;
-    const filter = this.#savedFilter ?? (await this.#iptables.save("filter"));
+    const filter = this.#savedFilter ?? (await this.#read("filter"));
     // Right for the first reading only.
     this.#savedFilter = undefined;
-    this.#saved = new SavedRules(filter, await this.#iptables.save("nat"));
+    this.#saved = new SavedRules(filter, await this.#read("nat"));
     return this.#saved;
+  }
+
+  async #read(table: "filter" | "nat"): Promise<SavedTable> {
+    return readTable(await this.#iptables.save(table), table);
   }
 }

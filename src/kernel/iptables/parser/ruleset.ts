@@ -1,55 +1,53 @@
 /**
- * The text of `iptables-save` as typed rules. Rules of other programs that are not understood stay as text, so that one
- * exotic rule does not hide the rest. Pure.
+ * The reader of what `iptables-save` prints. Rules keep the text in which they were printed, for most of them belong to
+ * others or need no closer look: `rule-parts.ts` finds single parts, `rule-syntax.ts` reads all of a rule. Pure.
  */
-import type { IpFamily } from "../../../net/ip.ts";
-import type { KernelRule } from "./kernel-rule.ts";
-import { parseRuleText } from "./rule-syntax.ts";
-import { RuleSyntaxError } from "./rule-words.ts";
-
-/** A rule as printed, and as read; `rule` is undefined when it has parts that are not understood, `problem` says which. */
-export interface SavedRule {
-  readonly text: string;
-  readonly rule: KernelRule | undefined;
-  readonly problem: string | undefined;
-}
 
 export interface SavedChain {
   /** `ACCEPT` or `DROP` for built-in chains; undefined for others. */
   readonly policy: string | undefined;
-  readonly rules: readonly SavedRule[];
+  /** Without `-A CHAIN` and counters. */
+  readonly rules: readonly string[];
 }
 
 /** Chains by name, in the order in which they were printed. */
 export type SavedTable = ReadonlyMap<string, SavedChain>;
 
-/** Reads every table of a dump, by table name. Counters are ignored. Pure. */
-export function readRuleset(saved: string, family: IpFamily): ReadonlyMap<string, SavedTable> {
-  const tables = new Map<string, Map<string, { policy: string | undefined; rules: SavedRule[] }>>();
-  let chains = new Map<string, { policy: string | undefined; rules: SavedRule[] }>();
-  for (const line of saved.split("\n")) {
-    if (line.startsWith("*")) {
-      chains = new Map();
-      tables.set(line.slice(1).trim(), chains);
-    } else if (line.startsWith(":")) {
-      const [name = "", policy = "-"] = line.slice(1).split(" ");
-      chains.set(name, { policy: policy === "-" ? undefined : policy, rules: [] });
-    } else {
-      const found = APPEND.exec(line);
-      if (found !== null) chains.get(found[1] ?? "")?.rules.push(savedRule(found[2] ?? "", family));
-    }
+type OpenTable = Map<string, { readonly policy: string | undefined; readonly rules: string[] }>;
+
+/** Reads every table of a dump, by table name. */
+export function readRuleset(saved: string): ReadonlyMap<string, SavedTable> {
+  const tables = new Map<string, OpenTable>();
+  let table: OpenTable = new Map();
+  for (let start = 0; start < saved.length; ) {
+    const newline = saved.indexOf("\n", start);
+    const end = newline < 0 ? saved.length : newline;
+    const line = saved.slice(start, end);
+    start = end + 1;
+    const first = line[0];
+    if (first === "*") {
+      table = new Map();
+      tables.set(line.slice(1).trim(), table);
+    } else if (first === ":") {
+      const [name = "", policy = "-"] = line.slice(1).split(" ", 2);
+      table.set(name, { policy: policy === "-" ? undefined : policy, rules: [] });
+    } else if (first === "-" || first === "[") addRule(table, line);
   }
   return tables;
 }
 
-const APPEND = /^(?:\[\d+:\d+\] )?-A (\S+) ?(.*)$/;
+/** Reads a dump of this table; a dump that has another table only, or none, gives no chains. */
+export function readTable(saved: string, table: string): SavedTable {
+  return readRuleset(saved).get(table) ?? new Map();
+}
 
-/** Reads one rule without `-A CHAIN`; never throws. Pure. */
-export function savedRule(text: string, family: IpFamily): SavedRule {
-  try {
-    return { text, rule: parseRuleText(text, family), problem: undefined };
-  } catch (error) {
-    if (!(error instanceof RuleSyntaxError)) throw error;
-    return { text, rule: undefined, problem: error.message };
-  }
+const APPEND = "-A ";
+
+function addRule(table: OpenTable, line: string): void {
+  const command = line[0] === "[" ? line.indexOf("] ") + 2 : 0;
+  if (!line.startsWith(APPEND, command)) return;
+  const from = command + APPEND.length;
+  const space = line.indexOf(" ", from);
+  const nameEnd = space < 0 ? line.length : space;
+  table.get(line.slice(from, nameEnd))?.rules.push(line.slice(nameEnd + 1));
 }

@@ -1,0 +1,26 @@
+/**
+ * Single parts of a printed rule, for who looks at a hundred thousand rules of which any may have matches that are not
+ * understood. What stands in quotes is never taken for an option. Pure.
+ */
+
+const QUOTED = /"(?:[^"\\]|\\.)*"/g;
+
+function withoutQuoted(rule: string): string {
+  return rule.includes('"') ? rule.replace(QUOTED, '""') : rule;
+}
+
+/** Where the rule jumps or goes to: a chain, or a target like `DNAT`. */
+export function targetOf(rule: string): string | undefined {
+  return /(?:^| )-[jg] (\S+)/.exec(withoutQuoted(rule))?.[1];
+}
+
+/** The protocol that the rule asks for. */
+export function protocolOf(rule: string): string | undefined {
+  return /(?:^|[^!] )-p (\S+)/.exec(withoutQuoted(rule))?.[1];
+}
+
+/** The rule's first comment. */
+export function commentOf(rule: string): string | undefined {
+  const found = /(?:^| )--comment (?:"((?:[^"\\]|\\.)*)"|(\S+))/.exec(rule);
+  return found?.[1]?.replace(/\\(.)/g, "$1") ?? found?.[2];
+}
