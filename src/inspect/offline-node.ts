@@ -7,7 +7,6 @@ import type { ClusterRecords } from "../cluster/manifests/index.ts";
 import type { NodeRecord } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { setFeatureGates } from "../config/feature-gates.ts";
-import type { Logger } from "../logging/logger.ts";
 import { detectorFor, type LocalTrafficDetector } from "../model/local-traffic-detector.ts";
 import { effectiveNodeAddresses, expandPrimary, nodeIPsOf, nodeNameFrom } from "../model/node-identity.ts";
 import {
@@ -16,9 +15,11 @@ import {
   nodePortAddresses,
   nodePortIPs,
 } from "../model/node-port-addresses.ts";
-import { ProxyState } from "../model/proxy-state.ts";
+import type { ProxyState } from "../model/proxy-state.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
 import { logConflicts } from "../sync/frontend-conflicts.ts";
+import { offlineState } from "./offline-state.ts";
+import { warningLogger } from "./warning-logger.ts";
 
 /** One family of a node. */
 export interface OfflineNode {
@@ -47,18 +48,13 @@ export function offlineNode(
   if (node === undefined) warn(`no Node "${name}" in the manifests: no endpoint is local, addresses are unknown`);
   const log = warningLogger(warn);
   const gates = setFeatureGates(config.featureGates);
-  const state = new ProxyState({
+  const { state, conflicts } = offlineState(cluster, {
     family,
     nodeName: name,
     allowExternalIPs: !gates.ok || gates.gates.isEnabled("AllowServiceExternalIPs"),
-    now: () => 0,
     log,
   });
-  for (const object of cluster.services) state.onService({ kind: "add", object });
-  for (const object of cluster.endpointSlices) {
-    if (object.addressType === family) state.onEndpointSlice({ kind: "add", object });
-  }
-  logConflicts(state.applyChanges().conflicts, log);
+  logConflicts(conflicts, log);
   const nodeIPs = node === undefined ? [] : nodeIPsOf(node);
   const addresses = effectiveNodeAddresses(nodeIPs, config.bindAddress);
   const { detector } = detectorFor(family, {
@@ -95,19 +91,4 @@ function nodeOf(nodes: readonly NodeRecord[], override: string): { name: string;
 function hostAddresses(node: NodeRecord | undefined, family: IpFamily): IpAddress[] {
   const texts = ["127.0.0.1", "::1", ...(node?.addresses.map(({ address }) => address) ?? [])];
   return texts.map(parseIpAddress).filter((ip) => ip !== undefined && familyOf(ip) === family) as IpAddress[]; // filtered above
-}
-
-/** Each complaint of the model becomes a warning. */
-function warningLogger(warn: (message: string) => void): Logger {
-  const line = (message: string, facts: Readonly<Record<string, unknown>> = {}) =>
-    warn([message, ...Object.entries(facts).map(([key, value]) => `${key}=${JSON.stringify(value)}`)].join(" "));
-  const log: Logger = {
-    info() {},
-    v() {},
-    warn: line,
-    error: (message, _error, facts) => line(message, facts),
-    with: () => log,
-    isVerbose: () => false,
-  };
-  return log;
 }

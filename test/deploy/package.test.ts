@@ -4,11 +4,19 @@ import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writ
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { runCommand } from "../../testkit/net/run-command.ts";
+import { NetworkNamespace } from "../../testkit/net/network-namespace.ts";
+import { type CommandOptions, type CommandResult, runCommand } from "../../testkit/net/run-command.ts";
+import { netnsSkip } from "../../testkit/support/netns.ts";
 import { CHECKOUT } from "../docs/markdown.ts";
+import { libraryExamples } from "./library-examples.ts";
 
 const LIMIT = { timeoutMs: 240_000 };
-const { version }: { readonly version: string } = JSON.parse(readFileSync(join(CHECKOUT, "package.json"), "utf8"));
+interface Manifest {
+  readonly name: string;
+  readonly version: string;
+  readonly exports: Readonly<Record<string, unknown>>;
+}
+const manifest: Manifest = JSON.parse(readFileSync(join(CHECKOUT, "package.json"), "utf8"));
 /** What npm says when there is no registry to install the dependencies from. */
 const NO_REGISTRY = /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|ENETUNREACH)\b/;
 
@@ -104,7 +112,7 @@ describe("the npm package", () => {
       runCommand(["npx", "--no-install", "kube-proxy-ts", ...args], { ...LIMIT, cwd: user });
     const [first, second = ""] = (await npx("--version")).stdout.split("\n");
     assert.equal(first, "Kubernetes v1.36.2");
-    assert.ok(second.startsWith(`kube-proxy-ts ${version} (commit ${commit}, Node.js v24.`), second);
+    assert.ok(second.startsWith(`kube-proxy-ts ${manifest.version} (commit ${commit}, Node.js v24.`), second);
     const examples = join(CHECKOUT, "examples");
     const render = [
       "render",
@@ -120,21 +128,96 @@ describe("the npm package", () => {
     assert.match((await npx(...render)).stdout, /shop\/web.*10\.96\.0\.10|10\.96\.0\.10.*shop\/web/);
   });
 
-  test("its types can be used from TypeScript", async (t) => {
-    if (noRegistry !== undefined) return t.skip(noRegistry);
-    const source = `import { type IpAddress, parseIpAddress } from "kube-proxy-ts/dist/net/ip.js";
-const address: IpAddress | undefined = parseIpAddress("10.96.0.1");
+  describe("as a library", () => {
+    const examples = libraryExamples();
+    const tsc = (...files: readonly string[]) => {
+      const options = ["--noEmit", "--strict", "--exactOptionalPropertyTypes", "--module", "nodenext"];
+      const more = ["--target", "es2024", "--lib", "es2024,esnext.disposable", "--skipLibCheck", "false"];
+      const compiler = join(CHECKOUT, "node_modules/typescript/bin/tsc");
+      return runCommand([process.execPath, compiler, ...options, ...more, ...files], {
+        ...LIMIT,
+        cwd: user,
+        allowFailure: true,
+      });
+    };
+    before(() => {
+      if (noRegistry !== undefined) return;
+      cpSync(join(CHECKOUT, "examples"), join(user, "manifests"), { recursive: true });
+      symlinkSync(join(CHECKOUT, "node_modules/@types"), join(user, "node_modules/@types"));
+      for (const { name, source } of examples) writeFileSync(join(user, `${name}.ts`), source);
+    });
+
+    test("every entry has an example", () => {
+      const entries = Object.keys(manifest.exports).filter((entry) => entry !== "./package.json");
+      const without = entries.filter((entry) => {
+        const specifier = `"${manifest.name}${entry.slice(1)}"`;
+        const showing = examples.filter(({ source }) => source.includes(specifier));
+        return !showing.some(({ name }) => name.startsWith("library-")) || showing.length < 2;
+      });
+      assert.deepEqual(without, []);
+    });
+
+    test("its examples pass the strictest type check, its own declarations included", async (t) => {
+      if (noRegistry !== undefined) return t.skip(noRegistry);
+      const { stdout, status } = await tsc(...examples.map(({ name }) => `${name}.ts`), "--types", "node");
+      assert.equal(status, 0, stdout);
+    });
+
+    test("model and plan need no other package's types, and are no `any`", async (t) => {
+      if (noRegistry !== undefined) return t.skip(noRegistry);
+      const source = `import { type IpAddress, type NodeModel, parseIpAddress } from "kube-proxy-ts/model";
+import { plan } from "kube-proxy-ts/plan";
+export const address: IpAddress | undefined = parseIpAddress("10.96.0.1");
 // @ts-expect-error: an address is no number
 export const wrong: number | undefined = address;
+// @ts-expect-error: a model has no such property
+export const nothing = (model: NodeModel) => model.nothing;
+// @ts-expect-error: there is no such mode
+export const noPlan = () => plan({ cluster: clusterless, mode: "ebpf" });
+declare const clusterless: Parameters<typeof plan>[0]["cluster"];
 `;
-    writeFileSync(join(user, "consumer.ts"), source);
-    const options = ["--noEmit", "--strict", "--module", "nodenext", "--target", "es2024", "--types", ""];
-    const compiler = join(CHECKOUT, "node_modules/typescript/bin/tsc");
-    const { stdout, status } = await runCommand([process.execPath, compiler, ...options, "consumer.ts"], {
-      ...LIMIT,
-      cwd: user,
-      allowFailure: true,
+      writeFileSync(join(user, "consumer.ts"), source);
+      const { stdout, status } = await tsc("consumer.ts", "--types", "");
+      assert.equal(status, 0, stdout);
     });
-    assert.equal(status, 0, stdout);
+
+    test("nothing but its entries can be imported", async (t) => {
+      if (noRegistry !== undefined) return t.skip(noRegistry);
+      const internal = [
+        "kube-proxy-ts",
+        "kube-proxy-ts/dist/net/ip.js",
+        "kube-proxy-ts/dist/lib/model.js",
+        "kube-proxy-ts/bin/kube-proxy",
+      ];
+      const source = `for (const name of ${JSON.stringify(internal)}) {
+  console.log(await import(name).then(() => "open", (error) => error.code));
+}
+console.log(import.meta.resolve("kube-proxy-ts/package.json").endsWith("/kube-proxy-ts/package.json"));
+`;
+      writeFileSync(join(user, "internal.mjs"), source);
+      const { stdout } = await runCommand([process.execPath, "internal.mjs"], { ...LIMIT, cwd: user });
+      assert.deepEqual(stdout.trim().split("\n"), [...internal.map(() => "ERR_PACKAGE_PATH_NOT_EXPORTED"), "true"]);
+    });
+
+    for (const { name, output, needsRoot } of examples) {
+      test(`example ${name} prints what the page says`, { skip: needsRoot && netnsSkip }, async (t) => {
+        if (noRegistry !== undefined) return t.skip(noRegistry);
+        const command = [process.execPath, `${name}.ts`] as const;
+        const options = { ...LIMIT, cwd: user };
+        const { stdout } = needsRoot ? await inNamespace(command, options) : await runCommand(command, options);
+        if (output !== undefined) assert.equal(stdout, output);
+        else assert.notEqual(stdout, "");
+      });
+    }
   });
 });
+
+/** Runs a program in a network namespace that nothing else uses. */
+async function inNamespace(command: readonly [string, ...string[]], options: CommandOptions): Promise<CommandResult> {
+  const namespace = await NetworkNamespace.create(`kpts-library-${process.pid}`);
+  try {
+    return await namespace.exec(command, options);
+  } finally {
+    await namespace.remove();
+  }
+}

@@ -123,11 +123,6 @@ function serviceCIDRsOf({ serviceCIDRs, family }: OfflineNode): Cidr[] {
   return cidrs.sort();
 }
 
-/** What `nft -j -f` reads. @param objects of one table or several */
-export function libnftablesJson(objects: readonly unknown[]): unknown {
-  return { nftables: [{ metainfo: { json_schema_version: 1 } }, ...objects] };
-}
-
 /** The messages that the first sync sends, attribute by attribute. */
 export async function messageDump({ operations, table: { family, name } }: NftablesPlan): Promise<string> {
   const { batch } = await encodeTransaction({ layout: LAYOUTS[family], table: name }, operations);

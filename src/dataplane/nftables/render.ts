@@ -1,10 +1,10 @@
 /** `kube-proxy render` in nftables mode: the table as nft prints it, as libnftables' JSON, or as netlink messages. */
 
-import { tableJson } from "../../kernel/nftables/ruleset-table.ts";
+import { libnftablesJson, tableJson } from "../../kernel/nftables/ruleset-table.ts";
 import { tableText } from "../../kernel/nftables/ruleset-text.ts";
 import type { ModeRenderer } from "../rendering.ts";
 import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
-import { libnftablesJson, messageDump, planNftables, tableOfService } from "./cluster-plan.ts";
+import { messageDump, planNftables, tableOfService } from "./cluster-plan.ts";
 
 export const renderNftables: ModeRenderer = async (node, { config, form, service }) => {
   const options = { masqueradeAll: config.masqueradeAll, masqueradeMark: masqueradeMarkOf(config.nftables) };

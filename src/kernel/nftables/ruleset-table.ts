@@ -56,3 +56,8 @@ export function tableJson({ family, name, sets, chains }: NftTable): Json[] {
     ...chains.flatMap((chain) => chain.rules.map((rule) => ruleJson(table, chain.name, rule))),
   ];
 }
+
+/** The document that `nft -j -f` reads. Pure. @param objects of one table or several */
+export function libnftablesJson(objects: readonly unknown[]): unknown {
+  return { nftables: [{ metainfo: { json_schema_version: 1 } }, ...objects] };
+}

@@ -1,0 +1,23 @@
+/** The services and endpoints of a whole cluster, read at once, as one family of a node must serve them. */
+import type { ClusterRecords } from "../cluster/manifests/index.ts";
+import type { FrontendConflict } from "../model/owned-services.ts";
+import { ProxyState, type ProxyStateOptions } from "../model/proxy-state.ts";
+
+export interface OfflineState {
+  readonly state: ProxyState;
+  /** Frontends that several service ports declare. */
+  readonly conflicts: readonly FrontendConflict[];
+}
+
+/** Times of changes play no part here: the clock stands still. */
+export function offlineState(
+  cluster: Pick<ClusterRecords, "services" | "endpointSlices">,
+  options: Omit<ProxyStateOptions, "now">,
+): OfflineState {
+  const state = new ProxyState({ ...options, now: () => 0 });
+  for (const object of cluster.services) state.onService({ kind: "add", object });
+  for (const object of cluster.endpointSlices) {
+    if (object.addressType === options.family) state.onEndpointSlice({ kind: "add", object });
+  }
+  return { state, conflicts: state.applyChanges().conflicts };
+}

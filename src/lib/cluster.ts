@@ -1,0 +1,79 @@
+/** Kubernetes objects in, the records that model and plans are made of out. What is wrong with an object is data. */
+import { formatManifestProblem, type ManifestProblem } from "../cluster/manifests/problem.ts";
+import { type ClusterRecords, projectObjects, readManifests } from "../cluster/manifests/read-manifests.ts";
+
+/**
+ * What a node's service proxy needs of a cluster. `problems` names every object that could not be used (`error`) and every
+ * part that was left out of a good one (`warning`); the rest is in the other lists.
+ */
+export type Cluster = ClusterRecords;
+
+/** One thing that is wrong with one object: which object, which field, and the whole sentence. */
+export type ObjectProblem = ManifestProblem;
+
+/** A file or folder could not be read at all. */
+export class ClusterReadError extends Error {
+  override readonly name = "ClusterReadError";
+  readonly path: string;
+  constructor(path: string, reason: string, options?: ErrorOptions) {
+    super(`cannot read the manifests in ${path}: ${reason}`, options);
+    this.path = path;
+  }
+}
+
+/**
+ * Takes Services, EndpointSlices (or old Endpoints), Nodes and ServiceCIDRs as plain objects, as an API server or a parser
+ * of YAML gives them, lists of them included. Objects of other kinds are passed over. Does not throw for any object: what
+ * cannot be used is in `problems`, where `document` is its position in the list, counted from 1.
+ */
+export function clusterFrom(objects: readonly unknown[]): Cluster {
+  try {
+    return projectObjects(objects);
+  } catch {
+    // An object that no JSON could be made of, such as one that contains itself. It is found, and the others are used.
+    const unusable = objects.map((object) => reasonAgainst(object));
+    const usable = objects.filter((_object, index) => unusable[index] === undefined);
+    const positions = objects.flatMap((_object, index) => (unusable[index] === undefined ? [index + 1] : []));
+    const cluster = projectObjects(usable);
+    const others = cluster.problems.map((problem) => ({
+      ...problem,
+      document: positions[problem.document - 1] ?? problem.document,
+    }));
+    const own = unusable.flatMap((reason, index) => (reason === undefined ? [] : [notPlain(index + 1, reason)]));
+    return { ...cluster, problems: [...own, ...others].sort((a, b) => a.document - b.document) };
+  }
+}
+
+/** Reads manifests, YAML or JSON: a folder, or a single file. @throws ClusterReadError when it cannot be read at all. */
+export async function readCluster(path: string): Promise<Cluster> {
+  try {
+    return await readManifests(path);
+  } catch (error) {
+    throw new ClusterReadError(path, messageOf(error), { cause: error });
+  }
+}
+
+/** A problem as one line: `objects: document 2: Service shop/web: spec.ports[0].port must be …`. Pure. */
+export function formatProblem(problem: ObjectProblem): string {
+  return formatManifestProblem(problem);
+}
+
+function reasonAgainst(object: unknown): string | undefined {
+  try {
+    projectObjects([object]);
+    return undefined;
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
+function notPlain(document: number, reason: string): ObjectProblem {
+  const [firstLine = ""] = reason.split("\n");
+  const message = `must be plain data that JSON can hold: ${firstLine}`;
+  return { severity: "error", file: "objects", document, line: 0, object: "", field: "", message };
+}
+
+/** What was thrown, as text. Pure. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

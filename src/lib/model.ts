@@ -1,0 +1,113 @@
+/**
+ * `kube-proxy-ts/model`: plain Kubernetes objects in; service ports, their frontends and their endpoints out, as kube-proxy
+ * on one node sees them. Needs neither root nor a kernel.
+ *
+ * @experimental Names and shapes may change with any version before 1.0.
+ *
+ * @example
+ * ```ts
+ * import { clusterFrom, modelOf } from "kube-proxy-ts/model";
+ *
+ * const cluster = clusterFrom([
+ *   {
+ *     apiVersion: "v1",
+ *     kind: "Service",
+ *     metadata: { namespace: "shop", name: "web" },
+ *     spec: { clusterIP: "10.96.0.10", clusterIPs: ["10.96.0.10"], ipFamilies: ["IPv4"], ports: [{ port: 80 }] },
+ *   },
+ * ]);
+ * for (const { port, frontends } of modelOf(cluster, { family: "IPv4" }).servicePorts) {
+ *   console.log(port.name.text, frontends.map(({ kind, fate }) => `${kind}: ${fate}`));
+ * }
+ * ```
+ */
+import { offlineState } from "../inspect/offline-state.ts";
+import { warningLogger } from "../inspect/warning-logger.ts";
+import type { Endpoint } from "../model/endpoint.ts";
+import { type Frontend, frontendsOf } from "../model/frontend.ts";
+import type { FrontendConflict } from "../model/owned-services.ts";
+import type { ServicePort } from "../model/service-port.ts";
+import { routeServicePort, type ServicePortRouting } from "../model/service-port-routing.ts";
+import type { IpFamily } from "../net/ip.ts";
+import { conflictText } from "../sync/frontend-conflicts.ts";
+import type { Cluster } from "./cluster.ts";
+
+export type {
+  EndpointSliceRecord,
+  NodeRecord,
+  Protocol,
+  ServiceCidrRecord,
+  ServiceRecord,
+} from "../cluster/objects.ts";
+export type { Endpoint } from "../model/endpoint.ts";
+export type { EndpointCategories } from "../model/endpoint-categories.ts";
+export type { Frontend, FrontendKind } from "../model/frontend.ts";
+export { frontendKey } from "../model/frontend.ts";
+export type { FrontendConflict } from "../model/owned-services.ts";
+export type { ServicePort } from "../model/service-port.ts";
+export type { ServicePortName } from "../model/service-port-name.ts";
+export type { ServicePortRouting } from "../model/service-port-routing.ts";
+export { type Cidr, type IpAddress, type IpFamily, parseCidr, parseIpAddress } from "../net/ip.ts";
+export {
+  type Cluster,
+  ClusterReadError,
+  clusterFrom,
+  formatProblem,
+  type ObjectProblem,
+  readCluster,
+} from "./cluster.ts";
+
+/** Whose view of the cluster is asked for. */
+export interface ModelOptions {
+  readonly family: IpFamily;
+  /** Decides which endpoints are local, and with its Node object which zone's they are. @default no endpoint is local */
+  readonly node?: string;
+  /** Feature gate AllowServiceExternalIPs. @default true */
+  readonly allowExternalIPs?: boolean;
+}
+
+/** A service port with everything that rules for it are made of. */
+export interface ModelledPort {
+  readonly port: ServicePort;
+  /** All its endpoints of the family, sorted by text. */
+  readonly endpoints: readonly Endpoint[];
+  /** Which of them this node uses, by traffic policy, readiness and topology. */
+  readonly routing: ServicePortRouting;
+  /** Each destination at which clients ask for it, and what becomes of their packets. */
+  readonly frontends: readonly Frontend[];
+}
+
+/** One family of a cluster as one node must serve it. */
+export interface NodeModel {
+  readonly family: IpFamily;
+  /** Empty when none was named. */
+  readonly node: string;
+  readonly zone: string | undefined;
+  /** Sorted by key. */
+  readonly servicePorts: readonly ModelledPort[];
+  /** Frontends that a service port declares and another one has. */
+  readonly conflicts: readonly FrontendConflict[];
+  /** What is odd about the cluster, for people: conflicts, unusable values, a node that is not there. */
+  readonly warnings: readonly string[];
+}
+
+/** Makes the model of one family. Pure, and never throws. @experimental */
+export function modelOf(cluster: Cluster, { family, node = "", allowExternalIPs = true }: ModelOptions): NodeModel {
+  const warnings = new Set<string>();
+  // As the daemon reads --hostname-override.
+  const nodeName = node.trim().toLowerCase();
+  const found = cluster.nodes.find(({ name }) => name === nodeName);
+  if (nodeName !== "" && found === undefined) warnings.add(`no Node "${nodeName}" in the cluster: its zone is unknown`);
+  const log = warningLogger((message) => warnings.add(message));
+  const { state, conflicts } = offlineState(cluster, { family, nodeName, allowExternalIPs, log });
+  for (const conflict of conflicts) warnings.add(conflictText(conflict));
+  const topology = { nodeName, zone: found?.zone };
+  const servicePorts = [...state.services.keys()].sort().flatMap((key) => {
+    const port = state.services.get(key);
+    if (port === undefined) return [];
+    const endpoints = state.endpoints.get(key) ?? [];
+    const routing = routeServicePort(port, endpoints, topology);
+    return [{ port, endpoints, routing, frontends: frontendsOf(port, routing) }];
+  });
+  return { family, node: nodeName, zone: found?.zone, servicePorts, conflicts, warnings: [...warnings] };
+}

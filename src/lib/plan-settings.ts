@@ -1,0 +1,50 @@
+/** How a plan is made: a checked configuration, out of a file's content and what goes over it. */
+import type { KubeProxyConfig } from "../config/config.ts";
+import { API_VERSION, KIND } from "../config/config.ts";
+import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../config/defaults.ts";
+import { checkConfig } from "../config/validate.ts";
+import { messageOf } from "./cluster.ts";
+import { PlanError } from "./plan-error.ts";
+
+export interface PlanSettings {
+  /** A KubeProxyConfiguration: a file's text or bytes, or an object, in which `apiVersion` and `kind` may be left out. */
+  readonly config?: string | Uint8Array | object | undefined;
+  /** Goes over the configuration's. */
+  readonly mode?: string | undefined;
+  /** Goes over the configuration's `hostnameOverride`. */
+  readonly node?: string | undefined;
+}
+
+export interface CheckedSettings {
+  readonly config: KubeProxyConfig;
+  /** Fields that do not exist or stand twice, as kube-proxy says it; they are passed over. */
+  readonly warnings: readonly string[];
+}
+
+/** @throws PlanError `config-decode`, `config-invalid` */
+export async function checkedSettings({ config, mode, node }: PlanSettings): Promise<CheckedSettings> {
+  const { document, strictError } =
+    config === undefined ? { document: EMPTY_DOCUMENT, strictError: undefined } : await decoded(config);
+  const draft = applyPlatformDefaults(resolveDocument(mode === undefined ? document : { ...document, mode }));
+  const checked = checkConfig(node === undefined || node === "" ? draft : { ...draft, hostnameOverride: node });
+  if (!checked.ok) throw new PlanError("config-invalid", `the configuration cannot be used: ${checked.message}`);
+  const { hostnameOverride } = checked.config;
+  if (hostnameOverride !== "" && hostnameOverride.trim() === "") {
+    throw new PlanError(
+      "config-invalid",
+      "the name of the node (hostnameOverride) is blank: leave it out, or give one",
+    );
+  }
+  return { config: checked.config, warnings: strictError === undefined ? [] : [strictError] };
+}
+
+async function decoded(config: string | Uint8Array | object) {
+  // The parser of YAML costs memory: it is loaded for those who have a configuration.
+  const { decodeConfiguration } = await import("../config/v1alpha1-decode.ts");
+  const isText = typeof config === "string" || config instanceof Uint8Array;
+  try {
+    return decodeConfiguration(isText ? config : JSON.stringify({ apiVersion: API_VERSION, kind: KIND, ...config }));
+  } catch (error) {
+    throw new PlanError("config-decode", messageOf(error), { cause: error });
+  }
+}

@@ -1,0 +1,127 @@
+/**
+ * `kube-proxy-ts/plan`: what a mode would program for a cluster on one node, without root and without a kernel. One call for
+ * all modes; it depends on its input alone, so that it can be compared in CI.
+ *
+ * @experimental Names and shapes may change with any version before 1.0. The rules themselves are kube-proxy's.
+ *
+ * @example
+ * ```ts
+ * import { clusterFrom, plan } from "kube-proxy-ts/plan";
+ *
+ * const cluster = clusterFrom([
+ *   {
+ *     apiVersion: "v1",
+ *     kind: "Service",
+ *     metadata: { namespace: "shop", name: "web" },
+ *     spec: { clusterIP: "10.96.0.10", clusterIPs: ["10.96.0.10"], ipFamilies: ["IPv4"], ports: [{ port: 80 }] },
+ *   },
+ * ]);
+ * const rules = await plan({ cluster, node: "node-a", mode: "nftables", families: ["IPv4"] });
+ * console.log(rules.forms, (await rules.render("text")).includes("10.96.0.10"));
+ * ```
+ */
+import { modeNamed, type ProxyMode } from "../dataplane/registry.ts";
+import { joinFamilies, type KernelFeature, type Rendered } from "../dataplane/rendering.ts";
+import { offlineNode } from "../inspect/offline-node.ts";
+import type { IpFamily } from "../net/ip.ts";
+import { type Cluster, messageOf } from "./cluster.ts";
+import { PlanError } from "./plan-error.ts";
+import { checkedSettings } from "./plan-settings.ts";
+
+export type { ProxyMode } from "../dataplane/registry.ts";
+export { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
+export type { IpFamily } from "../net/ip.ts";
+export {
+  type Cluster,
+  ClusterReadError,
+  clusterFrom,
+  formatProblem,
+  type ObjectProblem,
+  readCluster,
+} from "./cluster.ts";
+export { PlanError, type PlanErrorCode } from "./plan-error.ts";
+
+/** What is planned, for whom, and how. */
+export interface PlanRequest {
+  readonly cluster: Cluster;
+  /** @default `hostnameOverride` of the configuration, else the cluster's only Node, else this host's name */
+  readonly node?: string;
+  /** @default that of the configuration, else iptables */
+  readonly mode?: ProxyMode;
+  /** A KubeProxyConfiguration: a file's text or bytes, or an object, in which `apiVersion` and `kind` may be left out. */
+  readonly config?: string | Uint8Array | object;
+  /** @default both */
+  readonly families?: readonly IpFamily[];
+  /** What the node's kernel and tools lack. @default nothing */
+  readonly without?: readonly KernelFeature[];
+}
+
+export interface RenderOptions {
+  /** `namespace/name`: only what is there for this Service. */
+  readonly service?: string;
+}
+
+/** What would be programmed. */
+export interface Plan {
+  readonly mode: ProxyMode;
+  readonly node: string;
+  readonly families: readonly IpFamily[];
+  /** Forms that {@link render} knows, the default first; `json` is the plan as data, in every mode. */
+  readonly forms: readonly string[];
+  /** What is odd about configuration and cluster, for people. What is wrong with objects is in `cluster.problems`. */
+  readonly warnings: readonly string[];
+  /**
+   * Prints the plan. @param form one of {@link forms}; the first when it is left out.
+   * @throws PlanError `form-unavailable`, `service-unknown`
+   */
+  render(form?: string, options?: RenderOptions): Promise<string>;
+}
+
+const BOTH: readonly IpFamily[] = ["IPv4", "IPv6"];
+
+/**
+ * Plans a cluster for one node.
+ *
+ * @throws PlanError `config-decode`, `config-invalid`
+ * @experimental
+ */
+export async function plan(request: PlanRequest): Promise<Plan> {
+  const { cluster, families = BOTH, without = [] } = request;
+  const { config, warnings: configWarnings } = await checkedSettings(request);
+  const { renderForms: forms, loadRenderer } = modeNamed(config.mode);
+  const renderer = await loadRenderer();
+  const warnings = new Set(configWarnings);
+  const nodes = families.map((family) => offlineNode(cluster, config, family, (text) => warnings.add(text)));
+  const missing = new Set(without);
+  return {
+    mode: config.mode,
+    node: nodes[0]?.name ?? config.hostnameOverride,
+    families,
+    forms,
+    warnings: [...warnings],
+    async render(form = forms[0] ?? "", { service } = {}) {
+      if (!forms.includes(form)) {
+        const known = forms.map((name) => `"${name}"`).join(", ");
+        throw new PlanError("form-unavailable", `mode ${config.mode} has no form "${form}": use ${known}`);
+      }
+      if (service !== undefined) requireService(cluster, service);
+      return joinFamilies(
+        await rendered(() => nodes.map((node) => renderer(node, { config, form, service, missing }))),
+      );
+    },
+  };
+}
+
+/** What a configuration does not allow is the caller's to mend. */
+async function rendered(render: () => readonly Promise<Rendered>[]): Promise<readonly Rendered[]> {
+  try {
+    return await Promise.all(render());
+  } catch (error) {
+    throw new PlanError("form-unavailable", messageOf(error), { cause: error });
+  }
+}
+
+function requireService({ services }: Cluster, wanted: string): void {
+  if (services.some(({ namespace, name }) => `${namespace}/${name}` === wanted)) return;
+  throw new PlanError("service-unknown", `no Service "${wanted}" in the cluster, or it is headless or another proxy's`);
+}
