@@ -17,7 +17,7 @@ import {
   type Presence,
   type RulePosition,
 } from "./iptables.ts";
-import { readTable } from "./parser/ruleset.ts";
+import { readChainNames, readTable } from "./parser/ruleset.ts";
 import { backEndIn, type IptablesBackEnd, versionIn, versionProblem } from "./tool-version.ts";
 
 /** Names or paths of the three programs of a family. */
@@ -197,7 +197,7 @@ class ExecIptables implements Iptables {
   async chainNames(table: IptablesTable): Promise<readonly string[]> {
     const list = this.#listNftChains;
     if (list !== undefined) return await this.#turns.run(() => list(this.family, table));
-    return [...readTable(await this.save(table), table).keys()];
+    return readChainNames(await this.save(table), table);
   }
 
   async chainUses(table: IptablesTable): Promise<ReadonlyMap<string, number>> {

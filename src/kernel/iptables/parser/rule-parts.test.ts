@@ -19,4 +19,5 @@ test("parts of a rule are found wherever they stand, whatever else is in it", ()
 test("words in quotes are no options", () => {
   const rule = '-m comment --comment "a \\" -j KUBE-B -p tcp" -p sctp -j KUBE-A';
   assert.deepEqual([targetOf(rule), protocolOf(rule), commentOf(rule)], ["KUBE-A", "sctp", 'a " -j KUBE-B -p tcp']);
+  assert.equal(targetOf('-p tcp -m comment --comment "x" -j LOG --log-prefix "to -j KUBE-B "'), "LOG");
 });

@@ -3,6 +3,7 @@
  * understood. What stands in quotes is never taken for an option. Pure.
  */
 
+const TARGET = /(?:^| )-[jg] (\S+)/;
 const QUOTED = /"(?:[^"\\]|\\.)*"/g;
 
 function withoutQuoted(rule: string): string {
@@ -11,7 +12,10 @@ function withoutQuoted(rule: string): string {
 
 /** Where the rule jumps or goes to: a chain, or a target like `DNAT`. */
 export function targetOf(rule: string): string | undefined {
-  return /(?:^| )-[jg] (\S+)/.exec(withoutQuoted(rule))?.[1];
+  const afterQuotes = rule.lastIndexOf('"') + 1;
+  const last = TARGET.exec(afterQuotes === 0 ? rule : rule.slice(afterQuotes))?.[1];
+  // Only a target with an option in quotes, like a log prefix, stands before the last of them.
+  return last ?? (afterQuotes === 0 ? undefined : TARGET.exec(withoutQuoted(rule))?.[1]);
 }
 
 /** The protocol that the rule asks for. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import { parseRuleText, printRule } from "./rule-syntax.ts";
-import { readRuleset, readTable } from "./ruleset.ts";
+import { readChainNames, readRuleset, readTable } from "./ruleset.ts";
 
 const CASES = new URL("../../../../test/conformance/cases/", import.meta.url);
 
@@ -30,6 +30,8 @@ test("a dump is read table by table, with policies, and the text of every rule w
   assert.deepEqual(tables.get("filter")?.get("KUBE-A"), { policy: undefined, rules: [""] });
   assert.deepEqual([...readTable(saved, "nat")], [["KUBE-A", { policy: undefined, rules: [] }]]);
   assert.deepEqual(readTable("", "nat"), new Map());
+  for (const [name, table] of tables) assert.deepEqual(readChainNames(saved, name), [...table.keys()]);
+  assert.deepEqual(readChainNames(saved, "mangle"), []);
 });
 
 test("every rule of the conformance cases is understood and printed as it was saved", () => {

@@ -19,11 +19,7 @@ type OpenTable = Map<string, { readonly policy: string | undefined; readonly rul
 export function readRuleset(saved: string): ReadonlyMap<string, SavedTable> {
   const tables = new Map<string, OpenTable>();
   let table: OpenTable = new Map();
-  for (let start = 0; start < saved.length; ) {
-    const newline = saved.indexOf("\n", start);
-    const end = newline < 0 ? saved.length : newline;
-    const line = saved.slice(start, end);
-    start = end + 1;
+  for (const line of linesOf(saved)) {
     const first = line[0];
     if (first === "*") {
       table = new Map();
@@ -39,6 +35,28 @@ export function readRuleset(saved: string): ReadonlyMap<string, SavedTable> {
 /** Reads a dump of this table; a dump that has another table only, or none, gives no chains. */
 export function readTable(saved: string, table: string): SavedTable {
   return readRuleset(saved).get(table) ?? new Map();
+}
+
+/** The chains of a table, in the order in which they were printed. The rules that follow them are not read. */
+export function readChainNames(saved: string, table: string): readonly string[] {
+  const names: string[] = [];
+  let isInTable = false;
+  for (const line of linesOf(saved)) {
+    if (line[0] === "*") isInTable = line.slice(1).trim() === table;
+    else if (!isInTable) continue;
+    else if (line[0] === ":") names.push(line.slice(1, line.indexOf(" ")));
+    else break;
+  }
+  return names;
+}
+
+function* linesOf(text: string): Generator<string> {
+  for (let start = 0; start < text.length; ) {
+    const newline = text.indexOf("\n", start);
+    const end = newline < 0 ? text.length : newline;
+    yield text.slice(start, end);
+    start = end + 1;
+  }
 }
 
 const APPEND = "-A ";
