@@ -10,5 +10,5 @@ export const PATIENCE = process.env.KPTS_VM === undefined ? 1 : 5;
  * @param load processes that want to run, of the last minute.
  */
 export function stretched(limitMs: number, load = loadavg()[0] ?? 0, processors = availableParallelism()): number {
-  return limitMs * PATIENCE * Math.max(1, load / processors);
+  return Math.ceil(limitMs * PATIENCE * Math.max(1, load / processors));
 }
