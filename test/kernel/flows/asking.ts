@@ -1,7 +1,7 @@
 /** Makes real requests until what came back can be compared with what had to come, and says how they differ. */
 import type { ProbeAnswer } from "../../../testkit/net/messages.ts";
 import type { Prober } from "../../../testkit/net/prober-process.ts";
-import { PATIENCE } from "../../../testkit/support/patience.ts";
+import { stretched } from "../../../testkit/support/patience.ts";
 import type { Protocol } from "./cluster-objects.ts";
 import type { Expected } from "./expected.ts";
 
@@ -13,7 +13,7 @@ export interface Address {
 }
 
 /** Long enough for a busy machine, and for the second SYN: an ICMPv6 error that comes too early for the first is lost. */
-const ANSWER_LIMIT_MS = 8000 * PATIENCE;
+const ANSWER_LIMIT_MS = stretched(8000);
 /** Anything but a drop is heard of within it. */
 const SILENCE_MS = 700;
 const ROUND = 8;

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { bareAddress, nodeA } from "../../../testkit/net/topology-spec.ts";
-import { PATIENCE } from "../../../testkit/support/patience.ts";
+import { stretched } from "../../../testkit/support/patience.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { ask, differenceFrom, outcomes } from "./asking.ts";
 import {
@@ -124,7 +124,7 @@ async function podsMet(
   const met: string[] = [];
   for (const to of addresses) {
     const target = addressOf(services.sticky.number, to, protocol, family);
-    const answers = await probers[from].connect({ ...target, count: 6, sequential: true, timeoutMs: 8000 * PATIENCE });
+    const answers = await probers[from].connect({ ...target, count: 6, sequential: true, timeoutMs: stretched(8000) });
     met.push(...answers.map((answer) => (answer.ok ? answer.pod : answer.error)));
   }
   return met;

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { PATIENCE } from "../../../testkit/support/patience.ts";
+import { stretched } from "../../../testkit/support/patience.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { type Address, outcomes } from "./asking.ts";
 import {
@@ -22,15 +22,15 @@ import { HeldConnection } from "./held-connection.ts";
 import { MODES, type Mode, protocolsOf, traitsOf } from "./modes.ts";
 
 /** A change must be effective within a second of its file on a quiet machine; the rest is for a busy one. */
-const EFFECT_LIMIT_MS = 6000 * PATIENCE;
+const EFFECT_LIMIT_MS = stretched(6000);
 /** One look at what a service answers, while a change is awaited. */
-const ATTEMPT_MS = 800 * PATIENCE;
+const ATTEMPT_MS = stretched(800);
 /** For what must be answered at the first attempt. */
-const ANSWER_LIMIT_MS = 8000 * PATIENCE;
+const ANSWER_LIMIT_MS = stretched(8000);
 /** For what must not be answered. */
 const SILENCE_MS = 300;
 /** Over IPv6, TCP may hear of a refusal with its second SYN only, a second after the first. */
-const REFUSAL_MS = 2500 * PATIENCE;
+const REFUSAL_MS = stretched(2500);
 
 /** The cluster as it is now, and the services that the tests change side by side. */
 class LiveCluster {

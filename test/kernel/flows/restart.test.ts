@@ -5,6 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
 import { newRunName } from "../../../testkit/net/run-name.ts";
 import { defaultClusterCidr, nodeA } from "../../../testkit/net/topology-spec.ts";
+import { stretched } from "../../../testkit/support/patience.ts";
 import { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { differenceFrom, outcomes } from "./asking.ts";
@@ -48,7 +49,7 @@ function askSteadily({ probers }: FlowNetwork): () => Promise<string[]> {
     PROTOCOLS.map(async (protocol) => {
       const target = addressOf(STABLE, "cluster IP", protocol, family);
       while (isRunning) {
-        const answers = await probers.pod.connect({ ...target, count: 2, timeoutMs: 8000 });
+        const answers = await probers.pod.connect({ ...target, count: 2, timeoutMs: stretched(8000) });
         for (const trouble of outcomes(answers.filter(({ ok }) => !ok)))
           troubles.add(`${protocol} ${family} ${trouble}`);
         asked += answers.length;
