@@ -32,7 +32,8 @@ const OBSERVED = {
   nftables: {
     async rules(daemon) {
       const { stdout } = await daemon.namespace.exec(["nft", "-j", "list", "ruleset"]);
-      return canonicalNftables(JSON.parse(stdout).nftables);
+      // nft prints nothing when a table goes while it lists.
+      return stdout === "" ? "" : canonicalNftables(JSON.parse(stdout).nftables);
     },
   },
   userspace: {
