@@ -120,12 +120,14 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
       setup,
       conntrack: conntrackFor(mode, config),
       healthGate: healthGate(base),
+      addressWatch: new AddressWatch(),
     };
     const openMode = await openModeOn(context, runtime);
     const proxiers = await createProxiers(context, openMode);
     if (options.initOnly) {
       for (const ipFamily of setup.families) log.info("System initialized and --init-only specified", { ipFamily });
       stop.abort(new Finished());
+      await openMode.close();
       await running;
       return;
     }
@@ -180,6 +182,8 @@ interface ProxierContext extends RunOptions {
   readonly metrics: ProxyMetrics;
   /** Of all health-check node ports. */
   readonly healthGate: ConnectionGate;
+  /** One subscription for all families. */
+  readonly addressWatch: AddressWatch;
   readonly clock: Clock;
   readonly events: EventRecorder;
   readonly fatal: (error: Error) => void;
@@ -214,9 +218,6 @@ interface FamilyProxier {
   /** Follows the node's addresses until the signal aborts. */
   readonly followAddresses: (signal: AbortSignal) => Promise<void>;
 }
-
-/** One subscription for all families. */
-const addressWatch = new AddressWatch();
 
 function healthGate({ limits, log, clock }: HttpServersContext): ConnectionGate {
   const onFull = fullReporter(log, clock, { server: "health-check node ports" });
@@ -275,7 +276,7 @@ async function createProxier(context: ProxierContext, family: IpFamily, openMode
     serviceHealth.setAddresses(ips).catch((error: unknown) => log.error("Error syncing healthcheck services", error));
     if (isNew) proxier.onNodeAddresses();
   };
-  const following = { addresses, watch: addressWatch, known, onChange, clock, log };
+  const following = { addresses, watch: context.addressWatch, known, onChange, clock, log };
   return { proxier, serviceHealth, backend, followAddresses: (signal) => followNodeAddresses(following, signal) };
 }
 
