@@ -1,6 +1,7 @@
 /** Makes the requests of one table cell: one client, one address. */
 
-import type { ProbeAnswer, ProbeProtocol } from "../testkit/net/messages.ts";
+import type { Protocol } from "../src/net/protocol.ts";
+import type { ProbeAnswer } from "../testkit/net/messages.ts";
 import type { Prober } from "../testkit/net/prober-process.ts";
 import type { Expectation, Target } from "./expectations.ts";
 import { furtherRequests, type Judgement, judge, minimumRequests } from "./judgement.ts";
@@ -18,7 +19,7 @@ export interface CellResult {
 }
 
 /** Protocols that the demo's servers and clients speak. */
-export function isProbeable(protocol: string): protocol is ProbeProtocol {
+export function isProbeable(protocol: string): protocol is Protocol {
   return protocol === "TCP" || protocol === "UDP";
 }
 
@@ -26,7 +27,7 @@ export function isProbeable(protocol: string): protocol is ProbeProtocol {
 export async function probeCell(
   prober: Prober,
   target: Target,
-  protocol: ProbeProtocol,
+  protocol: Protocol,
   expected: Expectation,
 ): Promise<CellResult> {
   const isSticky = expected.kind === "answer" && expected.isSticky;

@@ -2,7 +2,7 @@
 
 import type { ModeTraits } from "../src/dataplane/traits.ts";
 import type { IpFamily } from "../src/net/ip.ts";
-import type { ProbeProtocol } from "../testkit/net/messages.ts";
+import type { Protocol } from "../src/net/protocol.ts";
 import type { Prober } from "../testkit/net/prober-process.ts";
 import { isProbeable, probeCell } from "./cell-probe.ts";
 import type { ClusterView, DemoEndpoint, DemoService } from "./cluster-view.ts";
@@ -95,7 +95,7 @@ export async function runPass(blocks: readonly Block[], deps: PassDeps): Promise
 
 interface Ask {
   readonly target: Target;
-  readonly protocol: ProbeProtocol;
+  readonly protocol: Protocol;
   readonly position: Position;
   readonly cell: Cell;
 }

@@ -4,10 +4,9 @@
  *
  * Addresses are still text here (the API's own, sloppy forms included): the model parses them per family.
  */
-import type { IpFamily } from "../net/ip.ts";
 
-/** Layer-4 protocols that a Service port can have. */
-export type Protocol = "TCP" | "UDP" | "SCTP";
+import type { IpFamily } from "../net/ip.ts";
+import type { Protocol } from "../net/protocol.ts";
 
 /** The identity that every namespaced record has. `name` and `namespace` are valid DNS names (checked by the source). */
 export interface ObjectKey {

@@ -1,7 +1,5 @@
 /** What users can see of a mode: what the demo and the tests of real traffic expect of it follows from this. */
-import type { ServicePort } from "../model/service-port.ts";
-
-type Protocol = ServicePort["protocol"];
+import type { Protocol } from "../net/protocol.ts";
 
 export interface ModeTraits {
   /** Protocols whose node ports answer on 127.0.0.1 of the node (IPv4), unless the configuration forbids it. */

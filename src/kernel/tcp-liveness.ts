@@ -2,7 +2,9 @@
  * Lets the kernel find out that the other end of a TCP connection is gone, with or without data on the way. A firewall that
  * forgot the connection and a machine that lost its power say nothing, and a reader could wait without end.
  */
+
 import type { Socket } from "node:net";
+import { PROTOCOL_NUMBERS } from "../net/protocol.ts";
 import { libc } from "./netlink/libc.ts";
 
 /** After so long without traffic the kernel asks, … */
@@ -14,7 +16,6 @@ const PROBES = 5;
 /** Data that is not acknowledged for so long ends the connection, too; the kernel's own patience is a quarter of an hour. */
 const UNACKNOWLEDGED_MS = 40_000;
 
-const IPPROTO_TCP = 6;
 const TCP_USER_TIMEOUT = 18;
 
 /** Ends the connected socket with ETIMEDOUT within 40 s after its peer has become unreachable. */
@@ -24,7 +25,7 @@ export function detectDeadPeer(socket: Socket): void {
   if (fd === undefined) return;
   const value = new Uint8Array(new Uint32Array([UNACKNOWLEDGED_MS]).buffer);
   // A kernel that refuses leaves what the probes find, which is nearly everything.
-  libc().setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, value, value.length);
+  libc().setsockopt(fd, PROTOCOL_NUMBERS.TCP, TCP_USER_TIMEOUT, value, value.length);
 }
 
 /** Node has no way to ask for it. */

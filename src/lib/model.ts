@@ -35,7 +35,6 @@ import type { Cluster } from "./cluster.ts";
 export type {
   EndpointSliceRecord,
   NodeRecord,
-  Protocol,
   ServiceCidrRecord,
   ServiceRecord,
 } from "../cluster/objects.ts";
@@ -48,6 +47,7 @@ export type { ServicePort } from "../model/service-port.ts";
 export type { ServicePortName } from "../model/service-port-name.ts";
 export type { ServicePortRouting } from "../model/service-port-routing.ts";
 export { type Cidr, type IpAddress, type IpFamily, parseCidr, parseIpAddress } from "../net/ip.ts";
+export type { Protocol } from "../net/protocol.ts";
 export {
   type Cluster,
   ClusterReadError,

@@ -2,8 +2,9 @@
  * The frontends of a service port: each destination at which clients ask for it, and what becomes of their packets. Every mode
  * plans from this list (reference core.md §3.3, iptables.md §6, nftables.md §3.5).
  */
-import type { Protocol } from "../cluster/objects.ts";
+
 import { type Cidr, type IpAddress, joinHostPort } from "../net/ip.ts";
+import { type Protocol, protocolName } from "../net/protocol.ts";
 import type { ServicePort } from "./service-port.ts";
 import type { ServicePortRouting } from "./service-port-routing.ts";
 
@@ -29,7 +30,7 @@ export interface Frontend extends FrontendAddress {
 
 /** Two frontends with one key are one destination: `tcp 10.96.0.1:443`, or `tcp *:30080` for a node port. Pure. */
 export function frontendKey(protocol: Protocol, { address, port }: Pick<FrontendAddress, "address" | "port">): string {
-  return `${protocol.toLowerCase()} ${address === undefined ? `*:${port}` : joinHostPort(address, port)}`;
+  return `${protocolName(protocol)} ${address === undefined ? `*:${port}` : joinHostPort(address, port)}`;
 }
 
 /** All that a service port declares, owned or not, in the order in which modes open them. Pure. */

@@ -1,5 +1,5 @@
 /** The identity of a service port: reference core.md §4. */
-import type { Protocol } from "../cluster/objects.ts";
+import type { Protocol } from "../net/protocol.ts";
 
 export interface ServicePortName {
   readonly namespace: string;

@@ -1,8 +1,9 @@
 /**
  * One port of one Service as one address family sees it: reference core.md §3.
  */
-import type { Protocol } from "../cluster/objects.ts";
+
 import { type Cidr, type IpAddress, joinHostPort } from "../net/ip.ts";
+import type { Protocol } from "../net/protocol.ts";
 import { equalLists } from "./equal-lists.ts";
 import type { ServicePortName } from "./service-port-name.ts";
 

@@ -2,9 +2,12 @@
  * Sockets that take connections or datagrams and carry their bytes to a destination which the owner picks. Nothing here
  * knows of Services. Behaviour: reference legacy-modes.md §1.8 and §1.9, without its traps 4 and 5.
  */
-import type { IpAddress } from "../net/ip.ts";
 
-export type RelayProtocol = "TCP" | "UDP";
+import type { IpAddress } from "../net/ip.ts";
+import type { Protocol } from "../net/protocol.ts";
+
+/** What a relay carries; SCTP needs a socket that Node does not have. */
+export type RelayProtocol = Exclude<Protocol, "SCTP">;
 
 export interface Destination {
   readonly address: IpAddress;

@@ -1,10 +1,9 @@
 /** What the demo's helper processes (backend.ts, prober.ts) are told and answer, one JSON object per line. */
-
-export type ProbeProtocol = "TCP" | "UDP" | "SCTP";
+import type { Protocol } from "../../src/net/protocol.ts";
 
 /** A socket that a backend listens on. */
 export interface ListenSpec {
-  readonly protocol: ProbeProtocol;
+  readonly protocol: Protocol;
   readonly port: number;
   /** @default all its addresses */
   readonly address?: string;
@@ -36,7 +35,7 @@ export interface BackendAnswer {
 export interface ConnectRequest {
   readonly id: number;
   readonly kind: "connect";
-  readonly protocol: ProbeProtocol;
+  readonly protocol: Protocol;
   readonly address: string;
   readonly port: number;
   /** Default 1. */

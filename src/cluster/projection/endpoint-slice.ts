@@ -1,4 +1,5 @@
 /** discovery.k8s.io/v1 EndpointSlice → {@link EndpointSliceRecord}. */
+import { PROTOCOLS } from "../../net/protocol.ts";
 import { exactList } from "../exact-list.ts";
 import type { EndpointRecord, EndpointSlicePort, EndpointSliceRecord } from "../objects.ts";
 import { readEndpoint } from "./endpoint.ts";
@@ -15,7 +16,7 @@ import {
 import { conclude, type Findings, newFindings, type Projection, refuse, warn } from "./findings.ts";
 import { metadataEntry, readMetadata, readName, readNamespace } from "./metadata.ts";
 import { DNS_LABEL_RULE, isDnsLabel } from "./names.ts";
-import { PROTOCOLS, readPortName } from "./service.ts";
+import { readPortName } from "./service.ts";
 
 const ADDRESS_TYPES = ["IPv4", "IPv6", "FQDN"] as const;
 const SERVICE_NAME_LABEL = "kubernetes.io/service-name";

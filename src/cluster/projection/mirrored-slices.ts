@@ -8,14 +8,16 @@
  * random letters, so the same ports give the same slice. And Endpoints of Services with a selector count too: dumps of
  * old clusters have nothing else.
  */
+
 import { familyOf, type IpFamily, parseIpAddress, specialAddress } from "../../net/ip.ts";
+import { PROTOCOLS } from "../../net/protocol.ts";
 import type { EndpointRecord, EndpointSlicePort, EndpointSliceRecord } from "../objects.ts";
 import { contentDigest } from "./content-digest.ts";
 import { choiceField, isAbsent, type JsonObject, listField, objectField, portField } from "./fields.ts";
 import { conclude, type Findings, newFindings, type Projection, refuse, warn } from "./findings.ts";
 import { readMetadata, readName, readNamespace, sharedDnsSubdomain } from "./metadata.ts";
 import { DNS_SUBDOMAIN_RULE } from "./names.ts";
-import { PROTOCOLS, readPortName } from "./service.ts";
+import { readPortName } from "./service.ts";
 
 /** The controller's default for the addresses that it takes from one subset. */
 export const MAX_ADDRESSES_PER_SUBSET = 1000;

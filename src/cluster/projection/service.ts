@@ -1,6 +1,7 @@
 /** core/v1 Service → {@link ServiceRecord}. */
+import { PROTOCOLS } from "../../net/protocol.ts";
 import { exactList } from "../exact-list.ts";
-import type { LoadBalancerIngress, Protocol, ServicePortSpec, ServiceRecord } from "../objects.ts";
+import type { LoadBalancerIngress, ServicePortSpec, ServiceRecord } from "../objects.ts";
 import { readClusterIps } from "./cluster-ips.ts";
 import {
   choiceField,
@@ -20,7 +21,6 @@ const TYPES = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"] as const
 const AFFINITIES = ["None", "ClientIP"] as const;
 const POLICIES = ["Cluster", "Local"] as const;
 /** What a port's `protocol` can be. */
-export const PROTOCOLS: readonly Protocol[] = ["TCP", "UDP", "SCTP"];
 
 /** API default and limit of `sessionAffinityConfig.clientIP.timeoutSeconds`. */
 const AFFINITY_SECONDS = { byDefault: 10_800, max: 86_400 } as const;

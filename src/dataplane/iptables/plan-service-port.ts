@@ -2,13 +2,15 @@
  * All rules of one service port: its entries in the shared chains and the chains it owns. Reference iptables.md §6, §7.
  * Pure: the same input gives the same plan, in the same order.
  */
-import type { ChainName, Rule, RuleMatch, RuleProtocol, RuleTarget } from "../../kernel/iptables/rule.ts";
+
+import type { ChainName, Rule, RuleMatch, RuleTarget } from "../../kernel/iptables/rule.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import { type Frontend, frontendsOf } from "../../model/frontend.ts";
 import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
 import { type Cidr, cidrContains, type IpAddress } from "../../net/ip.ts";
+import { protocolName } from "../../net/protocol.ts";
 import {
   CHAINS,
   endpointChain,
@@ -60,8 +62,7 @@ function decide(port: ServicePort, endpoints: readonly Endpoint[], config: PlanC
   const isRestricted = port.loadBalancerVIPs.length > 0 && port.loadBalancerSourceRanges.length > 0;
   return {
     port,
-    // Protocol's three values, lower-cased, are RuleProtocol's.
-    protocol: { kind: "protocol", protocol: port.protocol.toLowerCase() as RuleProtocol },
+    protocol: { kind: "protocol", protocol: protocolName(port.protocol) },
     chains,
     routing,
     frontends: frontendsOf(port, routing),

@@ -10,11 +10,11 @@ import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
 import {
   IPVS_SERVICE_PERSISTENT,
   IPVS_SERVICE_SCHEDULER_FLAG_2,
-  type IpvsProtocol,
   type VirtualServer,
   virtualServerText,
 } from "../../kernel/ipvs/ipvs.ts";
 import { hostCidr, type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
+import type { Protocol } from "../../net/protocol.ts";
 import { jumpRules, savedText, type TableContent } from "../shared/iptables-rules/saved-form.ts";
 import { DUMMY_DEVICE, SET_IDS, setDefinition } from "./names.ts";
 import { nodeAddressFacts } from "./node-facts.ts";
@@ -112,7 +112,7 @@ export function ipsetInput({ sets }: IpvsPlan): string {
     .join("");
 }
 
-const SERVICE_OPTIONS: Readonly<Record<IpvsProtocol, string>> = { TCP: "-t", UDP: "-u", SCTP: "--sctp-service" };
+const SERVICE_OPTIONS: Readonly<Record<Protocol, string>> = { TCP: "-t", UDP: "-u", SCTP: "--sctp-service" };
 
 /** The input of `ipvsadm -R`, as `ipvsadm -S -n` prints it. */
 export function ipvsadmInput({ virtualServers }: IpvsPlan): string {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { IpvsProtocol } from "../../kernel/ipvs/ipvs.ts";
 import { ip } from "../../model/testing/records.ts";
+import type { Protocol } from "../../net/protocol.ts";
 import { port, remote, TestModel } from "./testing/model.ts";
 
 const MINUTE_MS = 60_000;
@@ -10,7 +10,7 @@ const SECOND = remote("10.1.1.6");
 const AFFINE = { address: ip("10.1.1.6"), port: 8080 };
 
 /** A service with two endpoints, one of which has connections; watched. */
-async function withConnections(protocol: IpvsProtocol = "TCP", active = 1, inactive = 0) {
+async function withConnections(protocol: Protocol = "TCP", active = 1, inactive = 0) {
   const model = new TestModel();
   const service = port("a", "10.96.0.1", { protocol });
   const virtualServer = { address: ip("10.96.0.1"), protocol, port: 80 };

@@ -3,7 +3,8 @@
  * on kube-ipvs0, and load-balancer addresses that the node itself may not use. Reference legacy-modes.md §2.3 to §2.7.
  * Pure: the same input gives the same plan, in the same order.
  */
-import type { IpsetEntry, IpsetProtocol } from "../../kernel/ipset/ipset.ts";
+
+import type { IpsetEntry } from "../../kernel/ipset/ipset.ts";
 import { IPVS_SERVICE_PERSISTENT, IPVS_SERVICE_SCHEDULER_FLAG_2, type VirtualServer } from "../../kernel/ipvs/ipvs.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { EndpointCategories } from "../../model/endpoint-categories.ts";
@@ -11,6 +12,7 @@ import { type FrontendKind, frontendsOf } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import { cidrContains, type IpAddress } from "../../net/ip.ts";
+import { type ProtocolName, protocolName } from "../../net/protocol.ts";
 import type { SetId } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 
@@ -31,7 +33,7 @@ export interface PlannedEntry {
 /** A load-balancer address with source ranges that leave the node out: its answers to itself are dropped. */
 export interface DeniedVip {
   readonly address: IpAddress;
-  readonly protocol: IpsetProtocol;
+  readonly protocol: ProtocolName;
   readonly port: number;
 }
 
@@ -74,7 +76,7 @@ const NODE_PORT_SETS = {
   tcp: { all: "nodePortTCP", local: "nodePortLocalTCP" },
   udp: { all: "nodePortUDP", local: "nodePortLocalUDP" },
   sctp: { all: "nodePortSCTP", local: "nodePortLocalSCTP" },
-} as const satisfies Record<IpsetProtocol, Record<"all" | "local", SetId>>;
+} as const satisfies Record<ProtocolName, Record<"all" | "local", SetId>>;
 
 /** A plan while it is being made. */
 class Draft implements ServicePortPlan {
@@ -83,7 +85,7 @@ class Draft implements ServicePortPlan {
   readonly addresses: IpAddress[] = [];
   readonly deniedVips: DeniedVip[] = [];
   readonly #port: ServicePort;
-  readonly #protocol: IpsetProtocol;
+  readonly #protocol: ProtocolName;
   readonly #categories: EndpointCategories;
   readonly #config: PlanConfig;
   readonly #facts: PlanFacts;
@@ -92,7 +94,7 @@ class Draft implements ServicePortPlan {
 
   constructor(port: ServicePort, categories: EndpointCategories, config: PlanConfig, facts: PlanFacts) {
     this.#port = port;
-    this.#protocol = port.protocol.toLowerCase() as IpsetProtocol; // Protocol's three values, lower-cased
+    this.#protocol = protocolName(port.protocol);
     this.#categories = categories;
     this.#config = config;
     this.#facts = facts;

@@ -1,8 +1,10 @@
 /** Names of the table and of what is in it: reference nftables.md §2, §3, §5. */
+
 import { hash } from "node:crypto";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import { base32 } from "../../net/base32.ts";
+import { protocolName } from "../../net/protocol.ts";
 
 export const TABLE = "kube-proxy";
 export const TABLE_COMMENT = "rules for kube-proxy";
@@ -44,7 +46,7 @@ function hashedBase(text: string): string {
 
 /** How names of chains and sets say whose they are: `namespace/name/protocol/port`. Pure. */
 export function portText(name: ServicePortName): string {
-  return `${name.namespace}/${name.name}/${name.protocol.toLowerCase()}/${name.port}`;
+  return `${name.namespace}/${name.name}/${protocolName(name.protocol)}/${name.port}`;
 }
 
 /** The chains of one service port. */

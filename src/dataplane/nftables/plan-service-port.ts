@@ -2,20 +2,14 @@
  * All that one service port owns in the table: chains, affinity sets, and elements of the shared sets and maps.
  * Reference nftables.md §3.4, §3.5, §4. Pure: the same input gives the same plan, in the same order.
  */
-import type {
-  NftChain,
-  NftElement,
-  NftProtocol,
-  NftRule,
-  NftSet,
-  NftStatement,
-  NftVerdict,
-} from "../../kernel/nftables/ruleset.ts";
+
+import type { NftChain, NftElement, NftRule, NftSet, NftStatement, NftVerdict } from "../../kernel/nftables/ruleset.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import { frontendsOf } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
 import { type Cidr, cidrContains, hostCidr } from "../../net/ip.ts";
+import { type ProtocolName, protocolName } from "../../net/protocol.ts";
 import { CHAINS, endpointNames, SETS, type ServicePortChains, servicePortChains } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { detectorStatement } from "./plan-static.ts";
@@ -36,7 +30,7 @@ export interface ServicePortPlan {
 
 interface Decisions {
   readonly port: ServicePort;
-  readonly protocol: NftProtocol;
+  readonly protocol: ProtocolName;
   readonly chains: ServicePortChains;
   readonly routing: ServicePortRouting;
   /** Load-balancer traffic is limited to source ranges; unlike in iptables, whether or not there are endpoints. */
@@ -52,7 +46,7 @@ export function planServicePort(
 ): ServicePortPlan {
   const d: Decisions = {
     port,
-    protocol: port.protocol.toLowerCase() as NftProtocol, // Protocol's three values, lower-cased, are NftProtocol's
+    protocol: protocolName(port.protocol),
     chains: servicePortChains(port.name),
     routing: routeServicePort(port, endpoints, { nodeName: config.nodeName, zone: facts.zone }),
     isRestricted: port.loadBalancerVIPs.length > 0 && port.loadBalancerSourceRanges.length > 0,

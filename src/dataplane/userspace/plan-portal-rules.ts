@@ -2,10 +2,12 @@
  * The portal rules: what leads a packet for a service address to the socket of the proxy. Reference legacy-modes.md §1.2,
  * §1.3, §5 traps 7 and 8. Pure.
  */
-import type { ChainName, Rule, RuleMatch, RuleProtocol, RuleTarget } from "../../kernel/iptables/rule.ts";
+
+import type { ChainName, Rule, RuleMatch, RuleTarget } from "../../kernel/iptables/rule.ts";
 import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { type Cidr, cidrContains, hostCidr, type IpAddress, isUnspecified, joinHostPort } from "../../net/ip.ts";
+import { protocolName } from "../../net/protocol.ts";
 import type { JumpRule, ServicePortPlan, SharedRule, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
 import { isServed, type Lane, laneOf } from "./lanes.ts";
 import type { Portal } from "./portals.ts";
@@ -228,8 +230,7 @@ class PortPlanner {
     const { name, protocol } = this.#port;
     const matches: RuleMatch[] = [
       { kind: "comment", text: name.text },
-      // Protocol's values, lower-cased, are RuleProtocol's.
-      { kind: "protocol", protocol: protocol.toLowerCase() as RuleProtocol },
+      { kind: "protocol", protocol: protocolName(protocol) },
       { kind: "destination-port", port },
     ];
     if (address !== undefined) matches.push({ kind: "destination", address: hostCidr(address) });

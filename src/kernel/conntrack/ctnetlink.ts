@@ -1,5 +1,7 @@
 /** Conntrack messages: the attributes of a flow, in the kernel's numbers (linux/netfilter/nfnetlink_conntrack.h). */
+
 import { ipBytes, ipFromBytes } from "../../net/ip.ts";
+import { PROTOCOL_NUMBERS } from "../../net/protocol.ts";
 import type { UdpFlow } from "../../net/udp-flow.ts";
 import { attributes, binary, u8, u16be, u32be, u32host, type ValueOf } from "../netlink/attributes.ts";
 import { NLM_F_DUMP } from "../netlink/constants.ts";
@@ -8,7 +10,6 @@ import { beginNfnetlink, NFNL_SUBSYS_CTNETLINK } from "../netlink/nfnetlink.ts";
 
 const IPCTNL_MSG_CT_GET = 1;
 const IPCTNL_MSG_CT_DELETE = 2;
-const IPPROTO_UDP = 17;
 /** CTA_FILTER_ORIG_FLAGS: compare the protocol number of the original direction. */
 const CTA_FILTER_F_PROTO_NUM = 1 << 3;
 
@@ -41,7 +42,7 @@ type Tuple = ValueOf<typeof tuple>;
 export function writeUdpDump(messages: MessageBuffer, family: number): void {
   beginNfnetlink(messages, NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET, NLM_F_DUMP, family);
   conntrackEntry.write(messages.out, {
-    original: { protocol: { number: IPPROTO_UDP } },
+    original: { protocol: { number: PROTOCOL_NUMBERS.UDP } },
     filter: { originalFlags: CTA_FILTER_F_PROTO_NUM, replyFlags: 0 },
   });
   messages.end();
@@ -69,7 +70,7 @@ function originalTuple(flow: UdpFlow): Tuple {
       source.length === 4
         ? { sourceV4: source, destinationV4: destination }
         : { sourceV6: source, destinationV6: destination },
-    protocol: { number: IPPROTO_UDP, sourcePort: flow.sourcePort, destinationPort: flow.destinationPort },
+    protocol: { number: PROTOCOL_NUMBERS.UDP, sourcePort: flow.sourcePort, destinationPort: flow.destinationPort },
   };
 }
 
@@ -81,7 +82,7 @@ function originalTuple(flow: UdpFlow): Tuple {
  */
 export function toUdpFlow(entry: ConntrackEntry): UdpFlow | undefined {
   const { original, reply } = entry;
-  if (original?.protocol?.number !== IPPROTO_UDP || (entry.zone ?? 0) !== 0) return undefined;
+  if (original?.protocol?.number !== PROTOCOL_NUMBERS.UDP || (entry.zone ?? 0) !== 0) return undefined;
   const source = original.ip?.sourceV4 ?? original.ip?.sourceV6;
   const destination = original.ip?.destinationV4 ?? original.ip?.destinationV6;
   const replySource = reply?.ip?.sourceV4 ?? reply?.ip?.sourceV6;

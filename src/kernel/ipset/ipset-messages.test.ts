@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "../../../testkit/support/fast-check.ts";
 import { type Cidr, type IpAddress, ipFromBytes, parseCidr } from "../../net/ip.ts";
+import { PROTOCOL_NAMES } from "../../net/protocol.ts";
 import { byteReader } from "../netlink/attributes.ts";
 import { NetlinkError } from "../netlink/errors.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
-import { type IpsetEntry, type IpsetProtocol, ipsetEntryText } from "./ipset.ts";
+import { type IpsetEntry, ipsetEntryText } from "./ipset.ts";
 import { ipsetErrorName } from "./ipset-errors.ts";
 import { type IpsetReply, IpsetWriter, readReply } from "./ipset-messages.ts";
 
@@ -90,7 +91,7 @@ const anyPort = fc.integer({ min: 0, max: 65535 });
 /** Plain objects. */
 const record = <T>(model: { [K in keyof T]: fc.Arbitrary<T[K]> }): fc.Arbitrary<T> =>
   fc.record(model, { noNullPrototype: true });
-const anyProtocol = fc.constantFrom<IpsetProtocol>("tcp", "udp", "sctp");
+const anyProtocol = fc.constantFrom(...PROTOCOL_NAMES);
 const addressOf = (length: number): fc.Arbitrary<IpAddress> =>
   fc.uint8Array({ minLength: length, maxLength: length }).map(ipFromBytes);
 const anyAddress = fc.oneof(addressOf(4), addressOf(16));

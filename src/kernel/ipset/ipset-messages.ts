@@ -2,12 +2,14 @@
  * IP set messages over nfnetlink, in the kernel's numbers (uapi/linux/netfilter/ipset/ip_set.h). Integers and addresses are
  * big-endian and carry the mark that says so.
  */
+
 import { familyOf, type IpAddress, type IpFamily, ipBytes, ipFromBytes, parseCidr, splitCidr } from "../../net/ip.ts";
+import { PROTOCOL_NUMBERS, type ProtocolName, protocolNameOfNumber } from "../../net/protocol.ts";
 import { attributes, binary, list, marked, u8, u16be, u32be, type ValueOf, zstring } from "../netlink/attributes.ts";
 import { NLM_F_CREATE, NLM_F_DUMP } from "../netlink/constants.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
 import { beginNfnetlink, NFNL_SUBSYS_IPSET, NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_UNSPEC } from "../netlink/nfnetlink.ts";
-import type { IpsetDefinition, IpsetEntry, IpsetOperation, IpsetProtocol, IpsetType } from "./ipset.ts";
+import type { IpsetDefinition, IpsetEntry, IpsetOperation, IpsetType } from "./ipset.ts";
 
 const COMMANDS = {
   protocol: 1,
@@ -30,12 +32,6 @@ const HASH_SIZE = 1024;
 const MAX_ELEMENTS = 65_536;
 const LAST_PORT = 65_535;
 
-const PROTOCOL_NUMBERS: Readonly<Record<IpsetProtocol, number>> = { tcp: 6, udp: 17, sctp: 132 };
-const PROTOCOLS: ReadonlyMap<number, IpsetProtocol> = new Map([
-  [6, "tcp"],
-  [17, "udp"],
-  [132, "sctp"],
-]);
 const TYPES: ReadonlySet<string> = new Set<IpsetType>([
   "hash:ip",
   "hash:ip,port",
@@ -218,7 +214,7 @@ function toElement(entry: IpsetEntry): Element {
   }
 }
 
-function addressAndPort(entry: Extract<IpsetEntry, { readonly protocol: IpsetProtocol }>): Element {
+function addressAndPort(entry: Extract<IpsetEntry, { readonly protocol: ProtocolName }>): Element {
   return { ip: toAddressAttribute(entry.address), port: entry.port, protocol: PROTOCOL_NUMBERS[entry.protocol] };
 }
 
@@ -228,7 +224,7 @@ function toEntry({ ip, port, protocol, flags = 0, ip2, cidr2 }: Element): IpsetE
   const address = toAddress(ip);
   if (address === undefined) return port === undefined ? undefined : { kind: "port", port };
   if (port === undefined) return { kind: "ip", address };
-  const name = PROTOCOLS.get(protocol ?? 0);
+  const name = protocolNameOfNumber(protocol);
   if (name === undefined) return undefined;
   const second = toAddress(ip2);
   if (second === undefined) return { kind: "ip-port", address, protocol: name, port };

@@ -2,11 +2,11 @@
  * The kernel's IP sets of one network namespace. Two implementations, nfnetlink (`netlink-ipset.ts`) and memory
  * (`memory-ipset.ts`), pass one contract test. Knows nothing of Services.
  */
+
 import type { Cidr, IpAddress, IpFamily } from "../../net/ip.ts";
+import type { ProtocolName } from "../../net/protocol.ts";
 
 export type IpsetType = "hash:ip" | "hash:ip,port" | "hash:ip,port,ip" | "hash:ip,port,net" | "bitmap:port";
-
-export type IpsetProtocol = "tcp" | "udp" | "sctp";
 
 /** What a set is; two sets of one name and different definitions cannot replace each other by `create`. */
 export interface IpsetDefinition {
@@ -20,18 +20,18 @@ export interface IpsetDefinition {
 /** A member; which fields it has follows from the set's type, in the order of the type's name. */
 export type IpsetEntry =
   | { readonly kind: "ip"; readonly address: IpAddress }
-  | { readonly kind: "ip-port"; readonly address: IpAddress; readonly protocol: IpsetProtocol; readonly port: number }
+  | { readonly kind: "ip-port"; readonly address: IpAddress; readonly protocol: ProtocolName; readonly port: number }
   | {
       readonly kind: "ip-port-ip";
       readonly address: IpAddress;
-      readonly protocol: IpsetProtocol;
+      readonly protocol: ProtocolName;
       readonly port: number;
       readonly second: IpAddress;
     }
   | {
       readonly kind: "ip-port-net";
       readonly address: IpAddress;
-      readonly protocol: IpsetProtocol;
+      readonly protocol: ProtocolName;
       readonly port: number;
       readonly network: Cidr;
     }

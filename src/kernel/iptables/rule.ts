@@ -2,21 +2,21 @@
  * A rule of ours as data: what the planners make and the restore payload spells (`rule-text.ts`). Matches stand in the order
  * in which they are spelled. Rules of any author, as `iptables-save` prints them, are `KernelRule`s (`kernel-rule.ts`).
  */
+
 import type { Cidr, IpAddress } from "../../net/ip.ts";
+import type { ProtocolName } from "../../net/protocol.ts";
 
 declare const brand: unique symbol;
 
 /** A chain name within the kernel's limit of 28 characters. */
 export type ChainName = string & { readonly [brand]: "ChainName" };
 
-export type RuleProtocol = "tcp" | "udp" | "sctp";
-
 /** One condition of a rule. Absent `negate` means not negated. */
 export type RuleMatch =
   | { readonly kind: "comment"; readonly text: string }
-  | { readonly kind: "protocol"; readonly protocol: RuleProtocol }
+  | { readonly kind: "protocol"; readonly protocol: ProtocolName }
   /** The protocol alone, without loading the match for its ports. */
-  | { readonly kind: "bare-protocol"; readonly protocol: RuleProtocol }
+  | { readonly kind: "bare-protocol"; readonly protocol: ProtocolName }
   | { readonly kind: "destination-port"; readonly port: number }
   | { readonly kind: "source"; readonly address: Cidr | IpAddress; readonly negate?: boolean }
   | { readonly kind: "destination"; readonly address: Cidr | IpAddress; readonly negate?: boolean }
@@ -45,7 +45,7 @@ export type RuleMatch =
   | {
       readonly kind: "ipvs";
       readonly address: IpAddress;
-      readonly protocol: RuleProtocol;
+      readonly protocol: ProtocolName;
       readonly port: number;
     };
 

@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "../../../testkit/support/fast-check.ts";
 import { type IpAddress, ipFromBytes } from "../../net/ip.ts";
+import { PROTOCOLS } from "../../net/protocol.ts";
 import { byteReader } from "../netlink/attributes.ts";
 import { NetlinkError } from "../netlink/errors.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
-import type { IpvsOperation, IpvsProtocol, RealServer, VirtualServer } from "./ipvs.ts";
+import type { IpvsOperation, RealServer, VirtualServer } from "./ipvs.ts";
 import {
   ipvsMessage,
   toRealServer,
@@ -106,7 +107,7 @@ describe("IPVS messages of a kernel", () => {
 /** Plain objects. */
 const record = <T>(model: { [K in keyof T]: fc.Arbitrary<T[K]> }): fc.Arbitrary<T> =>
   fc.record(model, { noNullPrototype: true });
-const anyProtocol = fc.constantFrom<IpvsProtocol>("TCP", "UDP", "SCTP");
+const anyProtocol = fc.constantFrom(...PROTOCOLS);
 const anyPort = fc.integer({ min: 0, max: 65535 });
 const addressOf = (length: number): fc.Arbitrary<IpAddress> =>
   fc.uint8Array({ minLength: length, maxLength: length }).map(ipFromBytes);

@@ -1,5 +1,7 @@
 /** IPVS messages: virtual and real servers in the kernel's numbers (linux/ip_vs.h, net/netfilter/ipvs/ip_vs_ctl.c). */
+
 import { familyOf, type IpAddress, type IpFamily, ipBytes, ipFromBytes } from "../../net/ip.ts";
+import { PROTOCOL_NUMBERS, protocolOfNumber } from "../../net/protocol.ts";
 import {
   attributes,
   binary,
@@ -17,7 +19,6 @@ import { beginGeneric } from "../netlink/generic.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
 import type {
   IpvsOperation,
-  IpvsProtocol,
   IpvsStatistics,
   IpvsTimeouts,
   RealServer,
@@ -46,12 +47,6 @@ const COMMANDS = {
 } as const;
 type IpvsCommand = keyof typeof COMMANDS;
 
-const PROTOCOL_NUMBERS: Readonly<Record<IpvsProtocol, number>> = { TCP: 6, UDP: 17, SCTP: 132 };
-const PROTOCOLS: ReadonlyMap<number, IpvsProtocol> = new Map([
-  [6, "TCP"],
-  [17, "UDP"],
-  [132, "SCTP"],
-]);
 /** IP_VS_CONN_F_MASQ */
 const FORWARD_MASQUERADE = 0;
 /** One client is one address: the mask of IPv4 (of one byte repeated, so its byte order does not matter), … */
@@ -184,7 +179,7 @@ export function toTimeouts({ timeoutTcp = 0, timeoutTcpFin = 0, timeoutUdp = 0 }
 export function toVirtualServer({ service }: IpvsMessage): VirtualServer | undefined {
   if (service === undefined) return undefined;
   const { address, port, scheduler, timeout = 0 } = service;
-  const protocol = PROTOCOLS.get(service.protocol ?? 0);
+  const protocol = protocolOfNumber(service.protocol);
   const parsed = address === undefined ? undefined : toAddress(address, service.family);
   if (protocol === undefined || parsed === undefined || port === undefined || scheduler === undefined) return undefined;
   const flags = (service.flags?.flags ?? 0) & ~IPVS_SERVICE_HASHED;

@@ -3,9 +3,9 @@
  * spread connections over real servers. Two implementations, generic netlink (`netlink-ipvs.ts`) and memory
  * (`memory-ipvs.ts`), pass one contract test. Knows nothing of Services.
  */
-import type { IpAddress, IpFamily } from "../../net/ip.ts";
 
-export type IpvsProtocol = "TCP" | "UDP" | "SCTP";
+import type { IpAddress, IpFamily } from "../../net/ip.ts";
+import type { Protocol } from "../../net/protocol.ts";
 
 /** IP_VS_SVC_F_PERSISTENT: connections of one client go to one real server, for `timeoutSeconds` after the last. */
 export const IPVS_SERVICE_PERSISTENT = 0x1;
@@ -19,7 +19,7 @@ export const IPVS_SERVICE_SCHEDULER_FLAG_2 = 0x10;
 /** What identifies a virtual server. */
 export interface VirtualServerKey {
   readonly address: IpAddress;
-  readonly protocol: IpvsProtocol;
+  readonly protocol: Protocol;
   readonly port: number;
 }
 

@@ -3,11 +3,13 @@
  * (reference nfnetlink.md §5, §7). The kernel evaluates a rule's expressions in order, on registers: 16 words of four
  * bytes, named singly or in groups of four. Pure.
  */
+
 import { type Cidr, splitCidr } from "../../net/ip.ts";
+import { PROTOCOL_NUMBERS, type ProtocolName } from "../../net/protocol.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../netlink/nfnetlink.ts";
 import { type AnonymousSet, addressSet, targetMap, verdictData, verdictMap } from "./netlink-sets.ts";
-import { addressBytes, type FamilyLayout, PROTOCOL_NUMBERS } from "./netlink-values.ts";
-import type { NftField, NftProtocol, NftRule, NftStatement, NftVerdict } from "./ruleset.ts";
+import { addressBytes, type FamilyLayout } from "./netlink-values.ts";
+import type { NftField, NftRule, NftStatement, NftVerdict } from "./ruleset.ts";
 import * as nft from "./wire/constants.ts";
 import { hostU32, netU16 } from "./wire/data.ts";
 import type { NftExpression } from "./wire/expressions.ts";
@@ -140,7 +142,7 @@ const LOAD_CT_STATUS: NftExpression = { kind: "ct", key: nft.NFT_CT_STATUS, dreg
 const LOAD_MARK: NftExpression = { kind: "meta", key: nft.NFT_META_MARK, dreg: nft.NFT_REG_1 };
 const STORE_MARK: NftExpression = { kind: "meta", key: nft.NFT_META_MARK, sreg: nft.NFT_REG_1 };
 const LOAD_PROTOCOL: NftExpression = { kind: "meta", key: nft.NFT_META_L4PROTO, dreg: nft.NFT_REG_1 };
-const COMPARE_PROTOCOL: Readonly<Record<NftProtocol, NftExpression>> = {
+const COMPARE_PROTOCOL: Readonly<Record<ProtocolName, NftExpression>> = {
   tcp: compare(Uint8Array.of(PROTOCOL_NUMBERS.tcp)),
   udp: compare(Uint8Array.of(PROTOCOL_NUMBERS.udp)),
   sctp: compare(Uint8Array.of(PROTOCOL_NUMBERS.sctp)),

@@ -2,10 +2,12 @@
  * Values of set keys as the kernel holds them: bytes in network order, each padded to four bytes where several make a key
  * (reference nfnetlink.md §5). Written for tens of thousands of elements: canonical text is read digit by digit.
  */
+
 import { type IpAddress, ipFromBytes } from "../../net/ip.ts";
+import { PROTOCOL_NUMBERS, type ProtocolName, protocolNameOfNumber } from "../../net/protocol.ts";
 import { align4 } from "../netlink/constants.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../netlink/nfnetlink.ts";
-import type { NftFamily, NftKeyType, NftProtocol, NftValue } from "./ruleset.ts";
+import type { NftFamily, NftKeyType, NftValue } from "./ruleset.ts";
 import { concatType, NFT_TYPES } from "./wire/constants.ts";
 
 /** What differs between the families in packets and keys. */
@@ -38,13 +40,6 @@ export const LAYOUTS: Readonly<Record<NftFamily, FamilyLayout>> = {
     portUnreachable: 4,
   },
 };
-
-export const PROTOCOL_NUMBERS: Readonly<Record<NftProtocol, number>> = { tcp: 6, udp: 17, sctp: 132 };
-const PROTOCOL_NAMES: ReadonlyMap<number, NftProtocol> = new Map([
-  [6, "tcp"],
-  [17, "udp"],
-  [132, "sctp"],
-]);
 
 /** Bytes of one value. Pure. */
 export function valueBytes(type: NftKeyType, layout: FamilyLayout): number {
@@ -117,7 +112,7 @@ function putValue(bytes: Uint8Array, at: number, type: NftKeyType, value: NftVal
       return;
     case "protocol":
       // A protocol without a name here comes from elements that others have added: its number.
-      bytes[at] = typeof value === "number" ? value : (PROTOCOL_NUMBERS[value as NftProtocol] ?? 0); // or an address: 0
+      bytes[at] = typeof value === "number" ? value : (PROTOCOL_NUMBERS[value as ProtocolName] ?? 0); // or an address: 0
       return;
     case "port": {
       const port = Number(value);
@@ -150,7 +145,7 @@ function getValue(bytes: Uint8Array, at: number, type: NftKeyType, layout: Famil
       if (layout.addressBytes === 16) return ipFromBytes(bytes.subarray(at, at + 16));
       return `${first}.${bytes[at + 1]}.${bytes[at + 2]}.${bytes[at + 3]}` as IpAddress; // canonical by construction
     case "protocol":
-      return PROTOCOL_NAMES.get(first) ?? first;
+      return protocolNameOfNumber(first) ?? first;
     case "port":
       return (first << 8) | (bytes[at + 1] ?? 0);
   }

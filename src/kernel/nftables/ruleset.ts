@@ -2,10 +2,11 @@
  * An nftables ruleset as data, as far as a service proxy needs one: what the planners make, what is printed as nft text or
  * libnftables JSON, encoded to netlink messages and interpreted by the tracer. Knows nothing of Services.
  */
+
 import type { Cidr, IpAddress } from "../../net/ip.ts";
+import type { ProtocolName } from "../../net/protocol.ts";
 
 export type NftFamily = "ip" | "ip6";
-export type NftProtocol = "tcp" | "udp" | "sctp";
 
 /** Fields that keys of sets and maps are made of. */
 export type NftKeyType = "address" | "protocol" | "port";
@@ -42,7 +43,7 @@ export type NftStatement =
   /** `meta mark & 0x4000 != 0` */
   | { readonly kind: "mark-test"; readonly mask: number }
   /** `meta l4proto tcp` */
-  | { readonly kind: "l4proto"; readonly protocol: NftProtocol }
+  | { readonly kind: "l4proto"; readonly protocol: ProtocolName }
   /** `ip saddr . ip daddr @set` */
   | { readonly kind: "lookup"; readonly fields: readonly NftField[]; readonly set: string }
   /** `meta mark set meta mark | 0x4000` */
@@ -85,7 +86,7 @@ export interface NftChain {
 }
 
 /** One value of a key, in the order of the key's types. */
-export type NftValue = IpAddress | NftProtocol | number;
+export type NftValue = IpAddress | ProtocolName | number;
 
 export interface NftElement {
   /** Empty: the element that catches all keys that are not in the set. */

@@ -42,7 +42,6 @@ export type {
   NftField,
   NftHook,
   NftKeyType,
-  NftProtocol,
   NftRule,
   NftSet,
   NftStatement,
@@ -54,3 +53,4 @@ export type { Json } from "../../kernel/nftables/ruleset-json.ts";
 export { libnftablesJson, type NftTable, tableJson, tableOf } from "../../kernel/nftables/ruleset-table.ts";
 export { ruleText, tableText } from "../../kernel/nftables/ruleset-text.ts";
 export { type Cidr, hostCidr, type IpAddress, parseCidr, parseIpAddress } from "../../net/ip.ts";
+export type { ProtocolName as NftProtocol } from "../../net/protocol.ts";

@@ -1,12 +1,12 @@
 /** Kubernetes objects of the flow tests: services whose addresses follow from one number, and their endpoint slices. */
 
+import type { Protocol } from "../../../src/net/protocol.ts";
 import { hasSctp } from "../../../testkit/net/sctp/sctp-socket.ts";
 import type { PodSpec } from "../../../testkit/net/topology-spec.ts";
 import { nodeA, nodeB } from "../../../testkit/net/topology-spec.ts";
 
 export const FAMILIES = ["IPv4", "IPv6"] as const;
 export type Family = (typeof FAMILIES)[number];
-export type Protocol = "TCP" | "UDP" | "SCTP";
 /** What this kernel has sockets for; the one of the virtual machine has SCTP. */
 export const PROTOCOLS: readonly Protocol[] = hasSctp() ? ["TCP", "UDP", "SCTP"] : ["TCP", "UDP"];
 

@@ -2,8 +2,9 @@
  * What a connection must meet, from the packet table of reference iptables.md §15 alone: written for these tests, so that
  * it shares no code and no mistake with the planners. Pure.
  */
+import type { Protocol } from "../../../src/net/protocol.ts";
 import { bareAddress, client, clientPod, type DualAddress, nodeA, nodeB } from "../../../testkit/net/topology-spec.ts";
-import { addressesOf, type Family, type Protocol, type ServingPod, servingPods } from "./cluster-objects.ts";
+import { addressesOf, type Family, type ServingPod, servingPods } from "./cluster-objects.ts";
 import { type Mode, traitsOf } from "./modes.ts";
 
 export const DESTINATIONS = ["cluster IP", "node port", "external IP", "load balancer"] as const;

@@ -1,6 +1,8 @@
 /** Which endpoints a service uses and who may use it, beyond the packet table: one network and one daemon for all. */
+
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
+import type { Protocol } from "../../../src/net/protocol.ts";
 import { bareAddress, nodeA } from "../../../testkit/net/topology-spec.ts";
 import { stretched } from "../../../testkit/support/patience.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
@@ -9,7 +11,6 @@ import {
   addressesOf,
   FAMILIES,
   type Family,
-  type Protocol,
   type ServiceSpec,
   type ServingPod,
   TERMINATING,

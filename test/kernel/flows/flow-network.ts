@@ -1,5 +1,7 @@
 /** The network, the serving pods, the clients and the real daemon of a flow test, all removed with the test. */
+
 import type { TestContext } from "node:test";
+import type { Protocol } from "../../../src/net/protocol.ts";
 import type { Prober } from "../../../testkit/net/prober-process.ts";
 import type { Topology } from "../../../testkit/net/topology.ts";
 import { bareAddress, defaultClusterCidr, nodeA } from "../../../testkit/net/topology-spec.ts";
@@ -11,7 +13,6 @@ import {
   clusterOf,
   type Family,
   PROTOCOLS,
-  type Protocol,
   SERVICE_PORT,
   type ServiceSpec,
   servingPods,

@@ -1,7 +1,9 @@
 /** Changes of the cluster while the daemon runs: new connections follow at once, the others are left alone. */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Protocol } from "../../../src/net/protocol.ts";
 import { stretched } from "../../../testkit/support/patience.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { type Address, outcomes } from "./asking.ts";
@@ -11,7 +13,6 @@ import {
   FAMILIES,
   type Family,
   PROTOCOLS,
-  type Protocol,
   type ServiceSpec,
   type ServingPod,
   TARGET_PORTS,

@@ -5,12 +5,13 @@
 
 import { modeNamed, type ProxyMode } from "../../../src/dataplane/registry.ts";
 import type { ModeTraits } from "../../../src/dataplane/traits.ts";
+import type { Protocol } from "../../../src/net/protocol.ts";
 import { HOST_MODES } from "../../../testkit/support/host-modes.ts";
 import type { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 import { canonicalIptables } from "../../conformance/canonical-iptables.ts";
 import { canonicalNftables } from "../../conformance/canonical-nftables.ts";
 import { listing } from "../ipvs/ipvs-node.ts";
-import { PROTOCOLS, type Protocol } from "./cluster-objects.ts";
+import { PROTOCOLS } from "./cluster-objects.ts";
 
 /** How a test sees the mode at work. */
 interface Observed {

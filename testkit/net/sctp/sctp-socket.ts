@@ -2,17 +2,18 @@
  * SCTP associations in the one-to-one style (RFC 6458 §4), which Node.js has no sockets for. Once open they are streams
  * like TCP's, so `node:net` takes over the descriptor: a server listens on it, a socket reads and writes.
  */
+
 import { closeSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { errnoName } from "../../../src/kernel/netlink/errors.ts";
 import { libc, reliableErrno } from "../../../src/kernel/netlink/libc.ts";
 import { ADDRESS_FAMILIES, socketAddress } from "../../../src/kernel/socket-address.ts";
 import { familyOf, type IpAddress } from "../../../src/net/ip.ts";
+import { PROTOCOL_NUMBERS } from "../../../src/net/protocol.ts";
 
 const SOCK_STREAM = 1;
 const SOCK_NONBLOCK = 0o4000;
 const SOCK_CLOEXEC = 0o2000000;
-const IPPROTO_SCTP = 132;
 /** So that the kernel hands an ICMP refusal to the socket, and does not go on asking: IP_RECVERR, IPV6_RECVERR. */
 const RECEIVE_ERRORS = { IPv4: { level: 0, option: 11 }, IPv6: { level: 41, option: 25 } } as const;
 const IPPROTO_IPV6 = 41;
@@ -83,7 +84,7 @@ export async function connectSctp(to: SctpEndpoint, timeoutMs: number, from?: Ip
   try {
     const { level, option } = RECEIVE_ERRORS[familyOf(to.address)];
     setOption(fd, level, option, 1);
-    setOption(fd, IPPROTO_SCTP, SCTP_RTOINFO, 0, INITIAL_RTO_MS, 0, INITIAL_RTO_MS);
+    setOption(fd, PROTOCOL_NUMBERS.SCTP, SCTP_RTOINFO, 0, INITIAL_RTO_MS, 0, INITIAL_RTO_MS);
     if (from !== undefined) bindTo(fd, { address: from, port: 0 });
     connection = await established(fd, to, timeoutMs);
     return connection;
@@ -127,7 +128,7 @@ async function becomesWritable(fd: number, timeoutMs: number): Promise<boolean> 
 }
 
 function openSocket(family: "IPv4" | "IPv6"): number {
-  return libc().socket(ADDRESS_FAMILIES[family], SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_SCTP);
+  return libc().socket(ADDRESS_FAMILIES[family], SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, PROTOCOL_NUMBERS.SCTP);
 }
 
 function socketFor({ address }: SctpEndpoint): number {

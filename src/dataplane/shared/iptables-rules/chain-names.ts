@@ -2,11 +2,13 @@
  * Names of chains: reference iptables.md §1, §3. Hashes must come out as upstream's, so that both programs own the
  * same chains on a node that changes from one to the other.
  */
+
 import { hash } from "node:crypto";
 import type { ChainName } from "../../../kernel/iptables/rule.ts";
 import type { Endpoint } from "../../../model/endpoint.ts";
 import type { ServicePortName } from "../../../model/service-port-name.ts";
 import { base32FromHex } from "../../../net/base32.ts";
+import { protocolName } from "../../../net/protocol.ts";
 
 /** Chains that exist once. The same word names different chains in `filter` and `nat`. */
 export const CHAINS = {
@@ -48,7 +50,7 @@ function shortHash(text: string): string {
 
 /** The four service chains of a port; they share one hash. Pure. */
 export function servicePortChains(name: ServicePortName): ServicePortChains {
-  const suffix = shortHash(name.text + name.protocol.toLowerCase());
+  const suffix = shortHash(name.text + protocolName(name.protocol));
   return {
     cluster: `KUBE-SVC-${suffix}` as ChainName,
     local: `KUBE-SVL-${suffix}` as ChainName,
@@ -59,5 +61,5 @@ export function servicePortChains(name: ServicePortName): ServicePortChains {
 
 /** The chain of one endpoint of a port. Pure. */
 export function endpointChain(name: ServicePortName, endpoint: Endpoint): ChainName {
-  return `KUBE-SEP-${shortHash(name.text + name.protocol.toLowerCase() + endpoint.text)}` as ChainName;
+  return `KUBE-SEP-${shortHash(name.text + protocolName(name.protocol) + endpoint.text)}` as ChainName;
 }

@@ -2,9 +2,11 @@
  * What saved tables tell about rules of ours that this process did not write, or did but no longer trusts: which
  * chains exist, and the last good rules of a service port that cannot be rewritten. Pure.
  */
+
 import { commentOf, protocolOf, targetOf } from "../../../kernel/iptables/parser/rule-parts.ts";
 import type { SavedTable } from "../../../kernel/iptables/parser/ruleset.ts";
 import type { ServicePortName } from "../../../model/service-port-name.ts";
+import { isProtocolName } from "../../../net/protocol.ts";
 import { CHAINS, isServiceChain, servicePortChains } from "./chain-names.ts";
 import type { InstalledRules } from "./port-rules.ts";
 
@@ -101,8 +103,6 @@ export class SavedRules {
   }
 }
 
-const PROTOCOLS: ReadonlySet<string> = new Set(["tcp", "udp", "sctp"]);
-
 function isEndpointChain(target: string | undefined): target is string {
   return target?.startsWith("KUBE-SEP-") === true;
 }
@@ -115,7 +115,7 @@ function ownerOf(rule: string): string | undefined {
   // Health checks are TCP whatever the port's protocol is.
   if (comment.endsWith(" health check node port")) return ownerText(name, "");
   const protocol = protocolOf(rule) ?? "";
-  return ownerText(name, PROTOCOLS.has(protocol) ? protocol : "");
+  return ownerText(name, isProtocolName(protocol) ? protocol : "");
 }
 
 function ownerText(name: string, protocol: string): string {

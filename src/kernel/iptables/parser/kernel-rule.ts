@@ -2,7 +2,9 @@
  * A rule as the kernel holds it, ours or not: what the text of the tools is parsed into (`rule-syntax.ts`), the
  * in-memory kernel stores and the tracer interprets. Wider than `rule.ts`, which is what our planners write.
  */
+
 import type { Cidr, IpAddress } from "../../../net/ip.ts";
+import { PROTOCOL_NAMES, type ProtocolName } from "../../../net/protocol.ts";
 
 export interface AddressMatch {
   readonly cidr: Cidr;
@@ -15,11 +17,12 @@ export interface InterfaceMatch {
   readonly negated: boolean;
 }
 
-export const PROTOCOLS = ["tcp", "udp", "sctp", "icmp", "ipv6-icmp"] as const;
-export type Protocol = (typeof PROTOCOLS)[number];
+/** Protocols that rules of any author match. */
+export type RuleProtocol = ProtocolName | "icmp" | "ipv6-icmp";
+export const RULE_PROTOCOLS: readonly RuleProtocol[] = [...PROTOCOL_NAMES, "icmp", "ipv6-icmp"];
 
 export interface ProtocolMatch {
-  readonly protocol: Protocol;
+  readonly protocol: RuleProtocol;
   readonly negated: boolean;
 }
 

@@ -2,7 +2,9 @@
  * The match extensions of iptables rules: which options each takes, what they mean, and how iptables-save prints them.
  * One table; an extension that is not in it is refused. Spelling as iptables 1.8.9 does. Pure.
  */
+
 import type { IpAddress, IpFamily } from "../../../net/ip.ts";
+import { isProtocolName, PROTOCOL_NUMBERS, type ProtocolName } from "../../../net/protocol.ts";
 import {
   ADDRESS_TYPES,
   type AddressTypes,
@@ -254,8 +256,6 @@ function buildSet(given: GivenOptions): MatchTypes["set"] {
   return { kind: "set", name, directions: flags.split(",") as ("src" | "dst")[], negated }; // matched above
 }
 
-const PROTOCOL_NUMBERS: Readonly<Record<string, number>> = { tcp: 6, udp: 17, sctp: 132 };
-
 function buildIpvs(given: GivenOptions, { family }: RuleContext): MatchTypes["ipvs"] {
   const protocol = given.get("--vproto")?.value.toLowerCase();
   const address = given.get("--vaddr")?.value;
@@ -265,14 +265,17 @@ function buildIpvs(given: GivenOptions, { family }: RuleContext): MatchTypes["ip
   }
   return {
     kind: "ipvs",
-    protocolNumber:
-      protocol === undefined ? undefined : (PROTOCOL_NUMBERS[protocol] ?? parseNumber("protocol", protocol, 255)),
+    protocolNumber: protocol === undefined ? undefined : protocolNumber(protocol),
     address: address === undefined ? undefined : parseAddress(address, family),
     port: port === undefined ? undefined : parseNumber("port", port, 65535),
   };
 }
 
-function ports<K extends "tcp" | "udp" | "sctp">(protocol: K): MatchSyntax<PortsMatch<K>> {
+function protocolNumber(text: string): number {
+  return isProtocolName(text) ? PROTOCOL_NUMBERS[text] : parseNumber("protocol", text, 255);
+}
+
+function ports<K extends ProtocolName>(protocol: K): MatchSyntax<PortsMatch<K>> {
   return {
     options: { "--sport": 1, "--dport": 1 },
     invertible: ["--sport", "--dport"],

@@ -3,8 +3,10 @@
  * iptables-save prints (reference iptables.md §16.2), and two texts mean the same rule when {@link ruleIdentity} is equal.
  * Pure.
  */
+
 import type { IpFamily } from "../../../net/ip.ts";
 import { isZeroCidr } from "../../../net/ip.ts";
+import { isProtocolName, PROTOCOL_NAMES, PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
 import {
   type AddressMatch,
   type InterfaceMatch,
@@ -12,8 +14,8 @@ import {
   type KernelRule,
   type KernelTarget,
   type MatchTypes,
-  PROTOCOLS,
   type ProtocolMatch,
+  RULE_PROTOCOLS,
   type TargetTypes,
 } from "./kernel-rule.ts";
 import { isMatchName, MATCHES, type MatchSyntax, printMatch } from "./rule-matches.ts";
@@ -169,7 +171,7 @@ class RuleReader {
   #load(name: string): LoadedMatch {
     if (!isMatchName(name)) throw new RuleSyntaxError("unknown_match", `match ${JSON.stringify(name)} is not known`);
     // A rule has one match for its protocol's ports, however often it is asked for.
-    const ports = isPortProtocol(name) ? this.matches.find((match) => match.name === name) : undefined;
+    const ports = isProtocolName(name) ? this.matches.find((match) => match.name === name) : undefined;
     if (ports !== undefined) return ports;
     const { options, aliases = {}, invertible = [] } = MATCHES[name];
     const loaded = { name, options, aliases, invertible, given: new GivenOptions(name) };
@@ -193,14 +195,10 @@ class RuleReader {
     if (loaded !== undefined) return loaded;
     if (this.target !== undefined && knows(this.target)) return this.target;
     const implied = this.protocol?.protocol;
-    if (implied === undefined || !isPortProtocol(implied)) return undefined;
+    if (implied === undefined || !isProtocolName(implied)) return undefined;
     const { options, aliases = {} } = MATCHES[implied];
     return Object.hasOwn(options, aliases[word] ?? word) ? this.#load(implied) : undefined;
   }
-}
-
-function isPortProtocol(name: string): name is "tcp" | "udp" | "sctp" {
-  return name === "tcp" || name === "udp" || name === "sctp";
 }
 
 function interfaceMatch(name: string, negated: boolean): InterfaceMatch | undefined {
@@ -212,20 +210,19 @@ function interfaceMatch(name: string, negated: boolean): InterfaceMatch | undefi
   return undefined;
 }
 
-const PROTOCOL_NUMBERS: Readonly<Record<string, string>> = {
+/** Other ways to write a protocol. */
+const PROTOCOL_ALIASES: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(PROTOCOL_NAMES.map((name) => [`${PROTOCOL_NUMBERS[name]}`, name])),
   "0": "all",
   "1": "icmp",
-  "6": "tcp",
-  "17": "udp",
   "58": "ipv6-icmp",
-  "132": "sctp",
   icmpv6: "ipv6-icmp",
 };
 
 function protocolMatch(text: string, negated: boolean): ProtocolMatch | undefined {
-  const name = PROTOCOL_NUMBERS[text] ?? text.toLowerCase();
+  const name = PROTOCOL_ALIASES[text] ?? text.toLowerCase();
   if (name === "all" && !negated) return undefined;
-  const protocol = PROTOCOLS.find((known) => known === name);
+  const protocol = RULE_PROTOCOLS.find((known) => known === name);
   if (protocol === undefined) throw new RuleSyntaxError("bad_value", `protocol ${JSON.stringify(text)} is not known`);
   return { protocol, negated };
 }

@@ -2,7 +2,9 @@
  * The targets of iptables rules: options, meaning, how iptables-save prints them, and where the kernel allows them.
  * One table; any other word after `-j` is the name of a chain. Spelling as iptables 1.8.9 does. Pure.
  */
+
 import { type IpFamily, joinHostPort } from "../../../net/ip.ts";
+import { isProtocolName } from "../../../net/protocol.ts";
 import type { IptablesTable } from "../iptables.ts";
 import type { KernelTarget, NamedTarget, TargetKind, TargetTypes } from "./kernel-rule.ts";
 import { type GivenOptions, hex, parseAddress, parseMark, parseNumber, type RuleContext } from "./rule-options.ts";
@@ -43,8 +45,6 @@ const REJECT_WITH: Readonly<Record<IpFamily, readonly string[]>> = {
     "tcp-reset",
   ],
 };
-
-const PORT_PROTOCOLS = ["tcp", "udp", "sctp"];
 
 /** The registered syntax of every target. */
 export const TARGETS: { readonly [K in TargetKind]: TargetSyntax<NamedTarget<K>> } = {
@@ -147,7 +147,7 @@ function buildRedirect(given: GivenOptions, { protocol }: RuleContext): TargetTy
   const from = parseNumber("port", first, 65535);
   const to = parseNumber("port", last, 65535);
   if (rest.length > 0 || from > to) throw given.error(`port range ${JSON.stringify(text)} is not valid`);
-  if (!PORT_PROTOCOLS.includes(protocol ?? "")) throw given.error("a port needs -p tcp, udp or sctp");
+  if (!isProtocolName(protocol ?? "")) throw given.error("a port needs -p tcp, udp or sctp");
   return { kind: "REDIRECT", ports: { from, to }, random };
 }
 
@@ -160,7 +160,7 @@ function buildDnat(given: GivenOptions, { family, protocol }: RuleContext): Targ
   const portText = match[2] ?? match[4];
   const port = portText === undefined ? undefined : parseNumber("port", portText, 65535);
   if (port === 0) throw given.error(`port of ${JSON.stringify(text)} is not valid`);
-  if (port !== undefined && !PORT_PROTOCOLS.includes(protocol ?? "")) {
+  if (port !== undefined && !isProtocolName(protocol ?? "")) {
     throw given.error("a port needs -p tcp, udp or sctp");
   }
   return {
