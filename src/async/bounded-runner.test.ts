@@ -27,7 +27,7 @@ function failOn(...runs: number[]): (run: number) => void {
   };
 }
 
-describe("bounded runner: reference core.md §12.1", () => {
+describe("bounded runner: reference sync.md §12.1", () => {
   it("follows the timeline of the reference: 0, 1, 2, 12 seconds", async () => {
     const { clock, starts, runner, stop, start } = setUp();
     const loop = start();

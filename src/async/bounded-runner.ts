@@ -1,5 +1,5 @@
 /**
- * Runs one piece of work on request, but not too often, and now and then without a request: reference core.md §12.1.
+ * Runs one piece of work on request, but not too often, and now and then without a request: reference sync.md §12.1.
  * Requests coalesce; all periods are measured from the end of a run.
  */
 import type { Clock, Timer } from "./clock.ts";

@@ -1,6 +1,6 @@
 /**
  * Where cluster objects come from. Two sources exist: a folder of manifests and the API server. A source applies the
- * server-side selectors of reference core.md §1 itself, so a Service that stops matching arrives as a delete.
+ * server-side selectors of reference services.md §1 itself, so a Service that stops matching arrives as a delete.
  */
 import type { EndpointSliceRecord, NodeRecord, ServiceCidrRecord, ServiceRecord } from "./objects.ts";
 

@@ -35,7 +35,7 @@ function setUp(options: Partial<NodeManagerOptions> = {}) {
   return { clock, log, fatal, manager, stop, start, add, outcome: () => outcome };
 }
 
-describe("node manager: start (core.md §8.2)", () => {
+describe("node manager: start (node.md §8.2)", () => {
   it("waits for the initial objects however long they take, then takes the node as it is", async () => {
     const { clock, manager, start, add, outcome } = setUp();
     start();
@@ -152,7 +152,7 @@ describe("node manager: start (core.md §8.2)", () => {
   });
 });
 
-describe("node manager: afterwards (core.md §8.3)", () => {
+describe("node manager: afterwards (node.md §8.3)", () => {
   async function started(needsPodCIDRs: boolean) {
     const bench = setUp({ needsPodCIDRs });
     bench.manager.onSynced();

@@ -280,7 +280,7 @@ async function createProxier(context: ProxierContext, family: IpFamily, openMode
   return { proxier, serviceHealth, backend, followAddresses: (signal) => followNodeAddresses(following, signal) };
 }
 
-/** Where to listen at first (reference core.md §14); without an answer, everywhere. */
+/** Where to listen at first (reference health.md §14); without an answer, everywhere. */
 async function listenAddresses(addresses: ReturnType<typeof nodePortAddresses>, log: Logger) {
   if (addresses.matchesAll) return "all" as const;
   try {

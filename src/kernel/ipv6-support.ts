@@ -1,4 +1,4 @@
-/** Whether this network namespace has IPv6 at all: reference core.md §11. */
+/** Whether this network namespace has IPv6 at all: reference node.md §11. */
 import { access } from "node:fs/promises";
 import { fileSysctls, type Sysctls } from "./sysctl.ts";
 

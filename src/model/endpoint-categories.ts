@@ -1,6 +1,6 @@
 /**
  * Which endpoints of a service port this node uses, by traffic policy, readiness and topology hints: reference
- * core.md §7.
+ * endpoints.md §7.
  */
 import type { Endpoint } from "./endpoint.ts";
 import { type ServicePort, usesClusterEndpoints, usesLocalEndpoints } from "./service-port.ts";

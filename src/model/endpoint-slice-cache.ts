@@ -1,5 +1,5 @@
 /**
- * The endpoint slices of every service of one family, applied and pending: reference core.md §5.1 and §6.2. Knows which
+ * The endpoint slices of every service of one family, applied and pending: reference endpoints.md §5.1 and §6.2. Knows which
  * slices changed; what that does to the live map is the endpoints change tracker's business.
  */
 import { exactList } from "../cluster/exact-list.ts";
@@ -25,7 +25,7 @@ interface ServiceSlices {
   pending: Map<string, PendingSlice> | undefined;
 }
 
-/** Why a slice is not for this family's tracker, or `undefined` when it is (core.md §5.1). Pure. */
+/** Why a slice is not for this family's tracker, or `undefined` when it is (endpoints.md §5.1). Pure. */
 export function sliceRefusal(
   slice: EndpointSliceRecord,
   family: string,

@@ -1,4 +1,4 @@
-/** When two deliveries of an EndpointSlice are the same object: reference core.md §6.2 step 2. */
+/** When two deliveries of an EndpointSlice are the same object: reference endpoints.md §6.2 step 2. */
 import type { EndpointRecord, EndpointSlicePort, EndpointSliceRecord } from "../cluster/objects.ts";
 import { equalLists, equalOptionalLists } from "./equal-lists.ts";
 

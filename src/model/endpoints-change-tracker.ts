@@ -1,5 +1,5 @@
 /**
- * Endpoint changes that the kernel does not know yet, for one family: reference core.md §6.2. Work follows the services
+ * Endpoint changes that the kernel does not know yet, for one family: reference endpoints.md §6.2. Work follows the services
  * whose slices changed, not the cluster.
  */
 import type { EndpointSliceRecord } from "../cluster/objects.ts";
@@ -24,7 +24,7 @@ export interface EndpointsChanges {
 
 /** What became of a slice event. */
 export interface SliceVerdict {
-  /** The slice is one of this family's services (core.md §5.1). */
+  /** The slice is one of this family's services (endpoints.md §5.1). */
   readonly accepted: boolean;
   /** This very event changed something. */
   readonly changed: boolean;
@@ -64,7 +64,7 @@ export class EndpointsChangeTracker {
 
   /**
    * `namespace/name` → number of distinct IPs of local ready endpoints over all ports, where it is not 0
-   * (core.md §6.2, helpers).
+   * (endpoints.md §6.2, helpers).
    */
   get localReadyCounts(): ReadonlyMap<string, number> {
     return this.#localReadyCounts;
@@ -160,7 +160,7 @@ function hasUdp(slices: readonly ReadSlice[]): boolean {
   return slices.some((slice) => slice.ports.some((port) => port.isUdp));
 }
 
-/** Counts by address: an endpoint that is reachable on two ports is one (core.md §18.24). */
+/** Counts by address: an endpoint that is reachable on two ports is one (endpoints.md §6.2). */
 function countLocalReady(endpoints: ReadonlyMap<string, readonly Endpoint[]>): number {
   let first: string | undefined;
   let several: Set<string> | undefined;

@@ -1,6 +1,6 @@
 /**
  * The frontends of a service port: each destination at which clients ask for it, and what becomes of their packets. Every mode
- * plans from this list (reference core.md §3.3, iptables.md §6, nftables.md §3.5).
+ * plans from this list (reference services.md §3.3, iptables.md §6, nftables.md §3.5).
  */
 
 import { type Cidr, type IpAddress, joinHostPort } from "../net/ip.ts";

@@ -1,4 +1,4 @@
-/** Who this node is: its name, its addresses and its primary family (reference core.md §8). Pure. */
+/** Who this node is: its name, its addresses and its primary family (reference node.md §8). Pure. */
 import type { NodeRecord } from "../cluster/objects.ts";
 import {
   familyOf,
@@ -23,7 +23,7 @@ const IPV4_LOOPBACK = ipFromBytes(Uint8Array.of(127, 0, 0, 1));
 const IPV6_LOOPBACK = ipFromBytes(new Uint8Array(16).fill(1, 15));
 
 /**
- * The name under which this node is looked up (core.md §8.1).
+ * The name under which this node is looked up (node.md §8.1).
  *
  * @param override `hostnameOverride`; empty means the host's own name.
  * @throws Error when nothing is left after trimming.
@@ -35,7 +35,7 @@ export function nodeNameFrom(override: string, hostname: string): string {
 }
 
 /**
- * The usable addresses of a Node object: the primary one first, then at most one of the other family (core.md §8.2).
+ * The usable addresses of a Node object: the primary one first, then at most one of the other family (node.md §8.2).
  * Internal addresses come before external ones; unparsable ones are dropped.
  */
 export function nodeIPsOf(node: Pick<NodeRecord, "addresses">): readonly IpAddress[] {
@@ -48,7 +48,7 @@ export function nodeIPsOf(node: Pick<NodeRecord, "addresses">): readonly IpAddre
 }
 
 /**
- * The node's effective addresses (core.md §8.4): a specified `bindAddress` overrides the address of its family and makes
+ * The node's effective addresses (node.md §8.4): a specified `bindAddress` overrides the address of its family and makes
  * that family primary.
  *
  * @param nodeIPs as {@link nodeIPsOf} gives them.
@@ -68,7 +68,7 @@ export function effectiveNodeAddresses(nodeIPs: readonly IpAddress[], bindAddres
 }
 
 /**
- * Replaces the single word `primary` in `nodePortAddresses` by the node's own addresses, loopback left out (core.md §9);
+ * Replaces the single word `primary` in `nodePortAddresses` by the node's own addresses, loopback left out (node.md §9);
  * any other list comes back as it is. The result is empty, which means all addresses, when only loopback is known.
  */
 export function expandPrimary(nodePortAddresses: readonly string[], node: NodeAddresses): readonly string[] {

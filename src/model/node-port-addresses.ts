@@ -1,5 +1,5 @@
 /**
- * The addresses of this node that node ports answer on, for one family: reference core.md §9. The interface addresses
+ * The addresses of this node that node ports answer on, for one family: reference node.md §9. The interface addresses
  * are handed in; reading them is the kernel room's business.
  */
 import {

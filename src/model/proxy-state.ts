@@ -14,7 +14,7 @@ import type { OnProblem } from "./problem.ts";
 import { ServiceChangeTracker } from "./service-change-tracker.ts";
 import { type ServicePort, servicePortText } from "./service-port.ts";
 
-/** What one call of `applyChanges` moved into the live maps (reference core.md §6.1 and §6.2, results). */
+/** What one call of `applyChanges` moved into the live maps (reference endpoints.md §6.1 and §6.2, results). */
 export interface AppliedChanges {
   /** `namespace/name` of services whose ports or slices had a pending change. */
   readonly updatedServices: ReadonlySet<string>;
@@ -99,7 +99,7 @@ export class ProxyState {
     return this.#serviceChanges.pendingCount;
   }
 
-  /** @returns whether any service change is pending, even when this event changed nothing (core.md §6.1). */
+  /** @returns whether any service change is pending, even when this event changed nothing (endpoints.md §6.1). */
   onService(event: ObjectEvent<ServiceRecord>): boolean {
     switch (event.kind) {
       case "add":
@@ -111,7 +111,7 @@ export class ProxyState {
     }
   }
 
-  /** @returns whether the slice concerns this family, and whether this event changed anything (core.md §6.2). */
+  /** @returns whether the slice concerns this family, and whether this event changed anything (endpoints.md §6.2). */
   onEndpointSlice(event: ObjectEvent<EndpointSliceRecord>): SliceVerdict {
     const tracker = this.#endpointsChanges;
     if (event.kind === "delete") return tracker.update(event.object, true);

@@ -1,5 +1,5 @@
 /**
- * Service changes that the kernel does not know yet, for one family: reference core.md §6.1. Work and memory follow the
+ * Service changes that the kernel does not know yet, for one family: reference endpoints.md §6.1. Work and memory follow the
  * pending changes, not the number of services.
  */
 import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
@@ -45,7 +45,7 @@ export class ServiceChangeTracker {
     return this.#pending.size;
   }
 
-  /** `namespace/name` → health-check node port, of the applied services that have one (core.md §6.2, helpers). */
+  /** `namespace/name` → health-check node port, of the applied services that have one (endpoints.md §6.2, helpers). */
   get healthCheckNodePorts(): ReadonlyMap<string, number> {
     return this.#healthCheckNodePorts;
   }

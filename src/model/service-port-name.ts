@@ -1,4 +1,4 @@
-/** The identity of a service port: reference core.md §4. */
+/** The identity of a service port: reference services.md §4. */
 import type { Protocol } from "../net/protocol.ts";
 
 export interface ServicePortName {

@@ -1,5 +1,5 @@
 /**
- * One port of one Service as one address family sees it: reference core.md §3.
+ * One port of one Service as one address family sees it: reference services.md §3.
  */
 
 import { type Cidr, type IpAddress, joinHostPort } from "../net/ip.ts";
@@ -33,17 +33,17 @@ export interface ServicePort {
   readonly lostFrontends?: ReadonlySet<string>;
 }
 
-/** Whether the Cluster endpoint set is needed (core.md §3.4). Pure. */
+/** Whether the Cluster endpoint set is needed (services.md §3.4). Pure. */
 export function usesClusterEndpoints(port: ServicePort): boolean {
   return !port.internalPolicyLocal || port.isExternallyAccessible;
 }
 
-/** Whether the Local endpoint set is needed (core.md §3.4). Pure. */
+/** Whether the Local endpoint set is needed (services.md §3.4). Pure. */
 export function usesLocalEndpoints(port: ServicePort): boolean {
   return port.internalPolicyLocal || (port.externalPolicyLocal && port.isExternallyAccessible);
 }
 
-/** Whether two ports are the same in every field, lists element by element (core.md §6.1). Pure. */
+/** Whether two ports are the same in every field, lists element by element (endpoints.md §6.1). Pure. */
 export function equalServicePorts(a: ServicePort, b: ServicePort): boolean {
   return (
     a === b ||
@@ -70,7 +70,7 @@ export function haveSameLosses({ lostFrontends: a }: ServicePort, { lostFrontend
   return a.size === b.size && [...a].every((frontend) => b.has(frontend));
 }
 
-/** The form used in logs: `10.96.0.10:53/UDP` (core.md §3.3). Pure. */
+/** The form used in logs: `10.96.0.10:53/UDP` (services.md §3.3). Pure. */
 export function servicePortText(port: ServicePort): string {
   return `${joinHostPort(port.clusterIP, port.port)}/${port.protocol}`;
 }

@@ -1,5 +1,5 @@
 /**
- * What one Service means to one address family: reference core.md §3. Pure; keeps nothing of the record but numbers and
+ * What one Service means to one address family: reference services.md §3. Pure; keeps nothing of the record but numbers and
  * canonical addresses.
  */
 import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
@@ -33,7 +33,7 @@ const NO_ADDRESSES: readonly IpAddress[] = Object.freeze([]);
 const NO_CIDRS: readonly Cidr[] = Object.freeze([]);
 
 /**
- * Computes the service ports of one service for one family (core.md §3.1–§3.3). Pure.
+ * Computes the service ports of one service for one family (services.md §3.1–§3.3). Pure.
  *
  * @returns the ports by key, `undefined` when the service is none of this family's business (headless, ExternalName,
  * other family). An empty map is a service without ports, which is something else.
@@ -162,7 +162,7 @@ function sourceRangesOf(texts: readonly string[], family: IpFamily, report: OnPr
   return found === undefined || allowsAll ? NO_CIDRS : found;
 }
 
-/** What the spec says about outside access, no matter what has been allocated so far (core.md §3.3, externalPolicyLocal). */
+/** What the spec says about outside access, no matter what has been allocated so far (services.md §3.3, externalPolicyLocal). */
 function isExternallyAccessibleBySpec(service: ServiceRecord): boolean {
   if (service.type === "LoadBalancer" || service.type === "NodePort") return true;
   return service.type === "ClusterIP" && service.externalIPs.length > 0;

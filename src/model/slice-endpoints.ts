@@ -1,5 +1,5 @@
 /**
- * From the slices of a service to its endpoints: reference core.md §5.2. Each slice is read once, when it is applied;
+ * From the slices of a service to its endpoints: reference endpoints.md §5.2. Each slice is read once, when it is applied;
  * joining the slices of a service later neither parses nor copies what only one slice says.
  */
 import { exactList } from "../cluster/exact-list.ts";

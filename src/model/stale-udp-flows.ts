@@ -1,5 +1,5 @@
 /**
- * Which UDP flows of the connection tracking table go to an endpoint that no longer serves: reference core.md §13.2,
+ * Which UDP flows of the connection tracking table go to an endpoint that no longer serves: reference sync.md §13.2,
  * steps 2 and 3. Dumping and deleting is done elsewhere.
  */
 import { type IpAddress, joinHostPort } from "../net/ip.ts";

@@ -1,4 +1,4 @@
-/** RFC 3339 times as the last-change-trigger-time annotation has them: reference core.md §6.2. */
+/** RFC 3339 times as the last-change-trigger-time annotation has them: reference endpoints.md §6.2. */
 
 const RFC3339 = /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(\.\d+)?(Z|[+-]\d{2}:\d{2})$/;
 

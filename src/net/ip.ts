@@ -2,7 +2,7 @@
  * IP addresses, prefixes and ports as validated, canonical values.
  *
  * Every address that reaches a rule passes through here once, at the edge; text from the API is never echoed
- * (reference core.md §2). A branded value is its canonical text: dotted decimal, or RFC 5952 for IPv6.
+ * (reference services.md §2). A branded value is its canonical text: dotted decimal, or RFC 5952 for IPv6.
  */
 import ipaddr from "ipaddr.js";
 

@@ -65,7 +65,7 @@ function setUp(families: readonly IpFamily[] = ["IPv4", "IPv6"]) {
 
 const slice = (addressType: EndpointSliceRecord["addressType"]) => sliceRecord("a", [], { addressType });
 
-describe("dual-stack dispatcher: reference core.md §11", () => {
+describe("dual-stack dispatcher: reference node.md §11", () => {
   it("hands services, synced notices, syncs and the loop to IPv4, then IPv6", async () => {
     const { dispatcher, take } = setUp();
     dispatcher.onEvent("services", { kind: "add", object: serviceRecord("a") });
@@ -110,7 +110,7 @@ describe("dual-stack dispatcher: reference core.md §11", () => {
   });
 });
 
-describe("dual-stack dispatcher: topology (core.md §8.5)", () => {
+describe("dual-stack dispatcher: topology (node.md §8.5)", () => {
   it("tells of the zone when it appears, changes or disappears, and of an empty one", () => {
     const { dispatcher, take } = setUp(["IPv4"]);
     for (const zone of [undefined, "x", "x", "y", undefined, ""]) {
@@ -135,7 +135,7 @@ describe("dual-stack dispatcher: topology (core.md §8.5)", () => {
   });
 });
 
-describe("dual-stack dispatcher: ServiceCIDRs (core.md §1)", () => {
+describe("dual-stack dispatcher: ServiceCIDRs (services.md §1)", () => {
   it("tells the sorted union after every event and once after the initial ones", () => {
     const { dispatcher, take } = setUp(["IPv4"]);
     const first = { name: "first", cidrs: ["10.96.0.0/12", "fd00::/108"] };

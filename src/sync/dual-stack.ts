@@ -1,5 +1,5 @@
 /**
- * Spreads the events of a source over the proxiers of one or two families: reference core.md §11, with the topology
+ * Spreads the events of a source over the proxiers of one or two families: reference node.md §11, with the topology
  * filter of §8.5 and the bookkeeping of ServiceCIDRs of §1.
  */
 import type { ObjectEvent, ObjectKind, ObjectKinds, ObjectSink } from "../cluster/object-source.ts";

@@ -4,7 +4,7 @@
  */
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 
-/** Proxy health state (reference core.md §15). */
+/** Proxy health state (reference health.md §15). */
 export interface HealthReporter {
   /** The family's rules are as the API wants them. */
   updated(family: IpFamily): void;
@@ -12,7 +12,7 @@ export interface HealthReporter {
   queuedUpdate(family: IpFamily): void;
 }
 
-/** Health-check node ports of one family (reference core.md §14). */
+/** Health-check node ports of one family (reference health.md §14). */
 export interface ServiceHealthPorts {
   /** `namespace/name` → port; opens, keeps and closes listeners. */
   syncServices(ports: ReadonlyMap<string, number>): Promise<void>;
@@ -23,7 +23,7 @@ export interface ServiceHealthPorts {
   close(): Promise<void>;
 }
 
-/** The measurements of one family that all modes share (reference core.md §16). Durations are seconds, times Unix seconds. */
+/** The measurements of one family that all modes share (reference health.md §16). Durations are seconds, times Unix seconds. */
 export interface SyncMetrics {
   observeSync(seconds: number, isFullSync: boolean): void;
   setLastSync(unixSeconds: number): void;

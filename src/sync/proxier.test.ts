@@ -28,7 +28,7 @@ function udpFlow(replier: string, sourcePort = 1): UdpFlow {
 const UDP = { ports: [{ name: "p", protocol: "UDP", port: 80, nodePort: 0 }] } as const;
 const UDP_SLICE = { ports: [{ name: "p", protocol: "UDP", port: 8080 }] } as const;
 
-describe("proxier: which event causes which sync (core.md §6.3)", () => {
+describe("proxier: which event causes which sync (endpoints.md §6.3)", () => {
   it("does nothing until both services and endpoint slices are complete, then syncs in full at once", async () => {
     const bench = new ProxierBench();
     void bench.proxier.run(bench.stop.signal);
@@ -217,7 +217,7 @@ describe("proxier: full or partial (iptables.md §9.1)", () => {
   });
 });
 
-describe("proxier: after a failure (core.md §12.3)", () => {
+describe("proxier: after a failure (sync.md §12.3)", () => {
   it("retries after syncPeriod, in full, with the changes of the failed sync", async () => {
     const bench = new ProxierBench();
     bench.backend.script = (call) => (call === 2 ? { error: REFUSED } : {});

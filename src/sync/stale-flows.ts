@@ -1,5 +1,5 @@
 /**
- * Ends the UDP flows that conntrack still sends to endpoints which no longer serve: reference core.md §13.2, driven
+ * Ends the UDP flows that conntrack still sends to endpoints which no longer serve: reference sync.md §13.2, driven
  * over the connection tracking table. What is stale is decided in `model/stale-udp-flows.ts`.
  */
 

@@ -1,7 +1,10 @@
-/** Every `reference PAGE.md §N` in a comment or a document leads to a section of docs/reference. */
+/**
+ * Every `PAGE.md §N` in a comment or a document leads to a section of docs/reference; so does every `§N` inside of these pages, where it
+ * means the same page.
+ */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -29,16 +32,19 @@ function hasSection(page: string, section: string): boolean {
   return new RegExp(`^\\s*(?:\\*\\*)?${item}\\. `, "m").test(text);
 }
 
-function citations() {
-  const files = execFileSync("git", ["ls-files", "-co", "--exclude-standard", "src", "test", "bench", "docs"], {
-    cwd: ROOT,
-    encoding: "utf8",
-  });
-  const found: { file: string; page: string; section: string }[] = [];
-  for (const file of files.split("\n").filter((name) => /\.(ts|mjs|md)$/.test(name))) {
+interface Citation {
+  readonly file: string;
+  readonly page: string;
+  readonly section: string;
+}
+
+function citations(): readonly Citation[] {
+  const listed = execFileSync("git", ["ls-files", "-co", "--exclude-standard"], { cwd: ROOT, encoding: "utf8" });
+  const files = listed.split("\n").filter((name) => /\.(ts|mjs|md)$/.test(name) && existsSync(join(ROOT, name)));
+  const found: Citation[] = [];
+  for (const file of files) {
     const text = readFileSync(join(ROOT, file), "utf8");
     for (const [, page = "", sections = ""] of text.matchAll(CITATION)) {
-      if (!PAGES.has(page)) continue;
       for (const [, first = "", last] of sections.matchAll(SECTION)) {
         found.push({ file, page, section: first });
         if (last !== undefined) found.push({ file, page, section: lastOf(first, last) });
@@ -48,6 +54,17 @@ function citations() {
   return found;
 }
 
+/** `§3.1` without a page, in a page: what is left when the citations of other pages are taken out. */
+function ownCitations(): readonly Citation[] {
+  return [...PAGES].flatMap(([page, text]) =>
+    [...text.replaceAll(CITATION, "").matchAll(/§§?\s?(\d+[A-Z]?(?:\.\d+)*)/g)].map(([, section = ""]) => ({
+      file: `docs/reference/${page}`,
+      page,
+      section,
+    })),
+  );
+}
+
 /** `3.1–3` and `3.1–3.3` both end at 3.3. */
 function lastOf(first: string, last: string): string {
   const parent = first.includes(".") && !last.includes(".") ? `${first.slice(0, first.lastIndexOf("."))}.` : "";
@@ -55,7 +72,7 @@ function lastOf(first: string, last: string): string {
 }
 
 test("every cited section of the reference exists", () => {
-  const all = citations();
+  const all = [...citations(), ...ownCitations()];
   assert.ok(all.length > 100, "the citations are found at all");
   const dangling = all.filter(({ page, section }) => !hasSection(PAGES.get(page) ?? "", section));
   assert.deepEqual(

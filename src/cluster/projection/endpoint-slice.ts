@@ -25,7 +25,7 @@ const NO_PORTS: readonly EndpointSlicePort[] = Object.freeze([]);
 const NO_ENDPOINTS: readonly EndpointRecord[] = Object.freeze([]);
 
 /**
- * Projects an EndpointSlice with the API server's defaults and the proxy's nil rules (reference core.md §5). Pure.
+ * Projects an EndpointSlice with the API server's defaults and the proxy's nil rules (reference endpoints.md §5). Pure.
  *
  * An address that does not parse or is of the wrong family drops its endpoint with a warning: the API server lets no
  * such slice through, and a thousand good endpoints are worth more than the one. An FQDN slice is kept without its
@@ -80,7 +80,7 @@ function readPort(found: Findings, item: unknown, path: string): EndpointSlicePo
   });
 }
 
-/** The API lets 0 and absence through in slices; the proxy skips such a port and serves the others (core.md §5.2). */
+/** The API lets 0 and absence through in slices; the proxy skips such a port and serves the others (endpoints.md §5.2). */
 function readPortNumber(found: Findings, value: unknown, field: string): number | null {
   if (isPortNumber(value)) return value;
   if (isAbsent(value)) return null;

@@ -9,7 +9,7 @@ import { isLabelValue, LABEL_VALUE_RULE } from "./names.ts";
 const ZONE_LABEL = "topology.kubernetes.io/zone";
 
 /**
- * Projects a Node (reference core.md §8). Addresses are kept as they are: the model skips those that do not parse.
+ * Projects a Node (reference node.md §8). Addresses are kept as they are: the model skips those that do not parse.
  * A pod CIDR that does not parse is left out with a warning. Pure.
  */
 export function projectNode(raw: unknown): Projection<NodeRecord> {

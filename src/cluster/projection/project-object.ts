@@ -21,7 +21,7 @@ export type ProjectedObject =
       readonly title: string;
       /** Identity of the object: kind, namespace and name. */
       readonly id: string;
-      /** Empty when the proxy's watches would not show the object (reference core.md §1). */
+      /** Empty when the proxy's watches would not show the object (reference services.md §1). */
       readonly entries: readonly ObjectEntry[];
       readonly warnings: readonly FieldProblem[];
       /** The entries are slices made from an Endpoints object. */

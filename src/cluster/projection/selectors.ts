@@ -1,5 +1,5 @@
 /**
- * The selectors that kube-proxy's watches carry (reference core.md §1), as predicates over undecoded objects. They look
+ * The selectors that kube-proxy's watches carry (reference services.md §1), as predicates over undecoded objects. They look
  * at one field each and accept anything else, also nonsense: judging the object is the projection's task.
  */
 import { isJsonObject } from "./fields.ts";

@@ -28,7 +28,7 @@ const NO_PORTS: readonly ServicePortSpec[] = Object.freeze([]);
 const NO_INGRESS: readonly LoadBalancerIngress[] = Object.freeze([]);
 
 /**
- * Projects a Service, with the API server's defaults filled in (reference core.md §3). Pure.
+ * Projects a Service, with the API server's defaults filled in (reference services.md §3). Pure.
  *
  * Refused: what the API server would not store and what could reach a rule (names, ports, cluster IPs, enums). Kept for
  * the model to skip: external IPs, ingress IPs and source ranges that do not parse.

@@ -1,7 +1,7 @@
 import type { IpFamily } from "../../net/ip.ts";
 import type { UdpFlow } from "../../net/udp-flow.ts";
 
-/** The kernel's connection tracking table (reference core.md §13.2). */
+/** The kernel's connection tracking table (reference sync.md §13.2). */
 export interface ConntrackTable {
   /** Dumps UDP flows of the family; `visit` is called for each. Retries interrupted dumps, then goes on with what it has. */
   forEachUdpFlow(family: IpFamily, visit: (flow: UdpFlow) => void): Promise<void>;

@@ -1,4 +1,4 @@
-/** The kernel's connection tracking table over ctnetlink (reference core.md §13.2). */
+/** The kernel's connection tracking table over ctnetlink (reference sync.md §13.2). */
 import type { IpFamily } from "../../net/ip.ts";
 import type { UdpFlow } from "../../net/udp-flow.ts";
 import { NETLINK_NETFILTER } from "../netlink/constants.ts";

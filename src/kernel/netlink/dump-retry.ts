@@ -1,7 +1,7 @@
 /** Repeats dumps that the kernel reports as interrupted. */
 import { isInterrupted } from "./errors.ts";
 
-/** Attempts in total, as upstream makes for conntrack (reference core.md §13.2). */
+/** Attempts in total, as upstream makes for conntrack (reference sync.md §13.2). */
 const ATTEMPTS = 5;
 
 /**

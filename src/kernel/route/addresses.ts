@@ -1,6 +1,6 @@
 /**
  * The addresses of this network namespace, asked of rtnetlink: all of all interfaces, loopback and interfaces that are
- * down included, as node-port addresses need them (reference core.md §9).
+ * down included, as node-port addresses need them (reference node.md §9).
  */
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import { NETLINK_ROUTE } from "../netlink/constants.ts";

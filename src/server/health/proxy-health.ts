@@ -1,5 +1,5 @@
 /**
- * Whether the proxy keeps up with the API, and whether load balancers should use this node (reference core.md §15).
+ * Whether the proxy keeps up with the API, and whether load balancers should use this node (reference health.md §15).
  *
  * The question is not "when was the last sync" but "does a requested sync wait too long": an idle proxy is healthy.
  */

@@ -1,4 +1,4 @@
-/** The measurements that all proxy modes share (reference core.md §16). */
+/** The measurements that all proxy modes share (reference health.md §16). */
 import type { IpFamily } from "../../net/ip.ts";
 import type { SyncMetrics } from "../../sync/observers.ts";
 import type { MetricFamilies } from "./metric-families.ts";
