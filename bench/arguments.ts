@@ -6,7 +6,7 @@ export const USAGE = `Usage: npm run bench -- [options]
 
 Measures the iptables mode against the iptables-restore of this machine, in throw-away network namespaces. Needs root.
 For the nftables mode: npm run bench -- nftables --help. For the ipvs mode: npm run bench -- ipvs --help.
-For following an API server: npm run bench -- apiserver --help.
+For following an API server: npm run bench -- apiserver --help. For first connections: npm run bench -- connection --help.
 
   --quick              100 and 1000 services, few repetitions; under half a minute
   --sizes N,…          services (default 100,1000,5000,10000)

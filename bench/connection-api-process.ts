@@ -1,6 +1,6 @@
 /**
  * An API server with the cluster and the daemon that follows it, both in the namespace of this process. Arguments: the size
- * as JSON, the node's address. Says `ready` after the first sync; then reads lines `NUMBER ADDRESS`, adds the service with
+ * as JSON, the node's address, the proxy mode. Says `ready` after the first sync; then reads lines `NUMBER ADDRESS`, adds the service with
  * this number and endpoint, and writes when it did, in nanoseconds of `process.hrtime`.
  */
 import { createInterface } from "node:readline";
@@ -13,7 +13,7 @@ import { type ClusterSize, clusterObjects, nodeObject, serviceObjects } from "./
 const KUBE_PROXY = fileURLToPath(new URL("../bin/kube-proxy", import.meta.url));
 const START_LIMIT_MS = 120_000;
 
-const [size = "", address = ""] = process.argv.slice(2);
+const [size = "", address = "", mode = ""] = process.argv.slice(2);
 const server = await TestApiServer.start();
 const put = ({ service, slice }: ReturnType<typeof serviceObjects>): void => {
   server.put("services", service);
@@ -21,7 +21,7 @@ const put = ({ service, slice }: ReturnType<typeof serviceObjects>): void => {
 };
 server.put("nodes", nodeObject(address));
 for (const objects of clusterObjects(JSON.parse(size) as ClusterSize)) put(objects);
-const config = CONFIG_CONF.replace('mode: ""', "mode: nftables");
+const config = CONFIG_CONF.replace('mode: ""', `mode: ${mode}`);
 async function hasSynced(): Promise<boolean> {
   const metrics = await fetch("http://127.0.0.1:10249/metrics").then(
     (answer) => answer.text(),

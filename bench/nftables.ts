@@ -6,8 +6,8 @@ import { spawn } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { measureConnection } from "./first-connection.ts";
 import { type Namespace, withNamespace } from "./namespace.ts";
-import { measureConnection } from "./nftables-connection.ts";
 import { type NftablesFigures, type NftablesTask, PARTS } from "./nftables-figures.ts";
 import { nftablesTable } from "./nftables-rows.ts";
 import { judgeNftables } from "./nftables-targets.ts";
@@ -123,7 +123,9 @@ export async function benchNftables(argv: readonly string[]): Promise<number> {
     process.stderr.write(`measuring ${task.services} services × ${task.endpointsEach} endpoints…\n`);
     const figures = await withNamespace((namespace) => runWorker(namespace, task));
     const isConnecting = task.parts.includes("connection") && CONNECTION_SIZES.includes(task.services);
-    results.push(isConnecting ? { ...figures, connection: await measureConnection(task) } : figures);
+    results.push(
+      isConnecting ? { ...figures, connection: await measureConnection({ ...task, mode: "nftables" }) } : figures,
+    );
   }
   console.log(nftablesTable(results));
   console.log("");

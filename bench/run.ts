@@ -23,6 +23,7 @@ const BENCHES: ReadonlyMap<string, () => Promise<(argv: readonly string[]) => Pr
   ["apiserver", async () => (await import("./apiserver.ts")).benchApiServer],
   ["nftables", async () => (await import("./nftables.ts")).benchNftables],
   ["ipvs", async () => (await import("./ipvs.ts")).benchIpvs],
+  ["connection", async () => (await import("./connection.ts")).benchConnection],
   ["userspace", async () => (await import("./userspace.ts")).benchUserspace],
 ]);
 

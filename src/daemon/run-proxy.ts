@@ -265,7 +265,11 @@ async function createProxier(context: ProxierContext, family: IpFamily, openMode
     health,
     serviceHealth,
     conntrack: context.conntrack,
-    periods: { minMs: shortestSyncPeriodMs(config, context.isMinSyncPeriodSet), syncMs: config.syncPeriodMs },
+    periods: {
+      minMs: shortestSyncPeriodMs(config, context.isMinSyncPeriodSet),
+      isMinChosen: context.isMinSyncPeriodSet,
+      syncMs: config.syncPeriodMs,
+    },
     allowExternalIPs: context.gates.isEnabled("AllowServiceExternalIPs"),
     clock,
     log: context.log,

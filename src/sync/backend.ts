@@ -73,8 +73,8 @@ export interface Backend {
    */
   readonly endsUdpFlows?: boolean;
   /**
-   * How long after a sync the next one should wait at least, as far as the mode knows from what syncs cost; more than
-   * `minSyncPeriod` counts. Optional: only `minSyncPeriod` counts then.
+   * How long after a sync the next one should wait at least, as far as the mode knows from what syncs cost. Counts where the
+   * user has not chosen `minSyncPeriod`. Optional: only `minSyncPeriod` counts then.
    */
   readonly restMs?: number;
   /** Overrides whether the periodic full sync may be skipped (iptables large-cluster mode). */

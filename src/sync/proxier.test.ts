@@ -81,6 +81,25 @@ describe("proxier: which event causes which sync (endpoints.md §6.3)", () => {
     );
   });
 
+  it("leaves the mode its own pace, but for a shortest period that the user chose", async () => {
+    for (const [isMinChosen, secondMs] of [
+      [false, 300],
+      [true, 50],
+    ] as const) {
+      const bench = new ProxierBench({ minMs: 50, isMinChosen });
+      bench.backend.restMs = 300;
+      await bench.start();
+      addService(bench, "a");
+      await bench.clock.advance(1000);
+      addService(bench, "b");
+      addService(bench, "c");
+      await bench.clock.settle();
+      addService(bench, "d");
+      await bench.clock.advance(1000);
+      assert.deepEqual(bench.startTimes, [0, 0, 1000, 1000 + secondMs]);
+    }
+  });
+
   it("ignores events that change nothing", async () => {
     const bench = new ProxierBench();
     await bench.start();

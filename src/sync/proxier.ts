@@ -36,6 +36,8 @@ export interface ProxierOptions {
   readonly periods: {
     /** `minSyncPeriod`. */
     readonly minMs: number;
+    /** The user chose `minMs`: it alone decides, and not what the mode says of its pace. @default false */
+    readonly isMinChosen?: boolean;
     /** `syncPeriod`: how long after a failure it is tried again. */
     readonly syncMs: number;
     /** Between full syncs that nothing else asks for. @default one hour */
@@ -103,7 +105,7 @@ export class Proxier {
     this.#runner = new BoundedRunner({
       periods: { minMs: periods.minMs, retryMs: periods.syncMs, maxMs: this.#fullMs },
       clock,
-      restMs: () => backend.restMs ?? 0,
+      restMs: () => (periods.isMinChosen === true ? 0 : (backend.restMs ?? 0)),
       work: () => this.#sync(),
     });
   }

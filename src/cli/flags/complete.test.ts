@@ -253,12 +253,15 @@ describe("the shortest time between two syncs", () => {
     const file = "mode: nftables\nnftables: {minSyncPeriod: 1s}\n";
     assert.equal(await shortest(["--config=FILE"], file), 1000);
     assert.equal(await shortest(["--proxy-mode=nftables", "--iptables-min-sync-period=1s"]), 1000);
+    assert.equal(await shortest(["--iptables-min-sync-period=1s"]), 1000);
+    assert.equal(await shortest(["--config=FILE"], "mode: iptables\niptables: {minSyncPeriod: 1s}\n"), 1000);
   });
 
-  it("is short in nftables mode when nobody chose it, and upstream's otherwise", async () => {
+  it("is short in nftables and iptables mode when nobody chose it, and upstream's otherwise", async () => {
     assert.equal(await shortest(["--proxy-mode=nftables"]), 1);
     assert.equal(await shortest(["--config=FILE"], "mode: nftables\niptables: {minSyncPeriod: 3s}\n"), 1);
-    assert.equal(await shortest([]), 1000);
-    assert.equal(await shortest(["--config=FILE"], "mode: iptables\n"), 1000);
+    assert.equal(await shortest([]), 1);
+    assert.equal(await shortest(["--config=FILE"], "mode: iptables\niptables: {minSyncPeriod: 0s}\n"), 1);
+    assert.equal(await shortest(["--config=FILE"], "mode: userspace\n"), 1000);
   });
 });

@@ -162,6 +162,34 @@ test("totals follow every change, last what was written", async () => {
   assert.deepEqual(bench.totals, empty);
 });
 
+test("a few small syncs may follow each other at once, then each rests as long as it costs; after a full one there is a rest", async () => {
+  let nowMs = 0;
+  const kernel = new MemoryIptables("IPv4");
+  const bench = new Bench({ nowMs: () => nowMs }, kernel);
+  const restore = kernel.restore.bind(kernel);
+  let tookMs = 0;
+  kernel.restore = async (...given) => {
+    nowMs += tookMs;
+    await restore(...given);
+  };
+  const syncTaking = async (milliseconds: number, isFullSync = false): Promise<number> => {
+    tookMs = milliseconds;
+    await bench.sync(isFullSync);
+    return Math.round(bench.backend.restMs);
+  };
+  bench.set("a", clusterIP(1), 2);
+  assert.equal(await syncTaking(2_000, true), 1_000);
+  nowMs += 10_000;
+  const rests: number[] = [];
+  for (let change = 1; change <= 8; change += 1) {
+    bench.set("a", clusterIP(1), change % 2 === 0 ? 2 : 3);
+    rests.push(await syncTaking(30));
+    nowMs += rests.at(-1) ?? 0;
+  }
+  assert.deepEqual(rests.slice(0, 4), [0, 0, 0, 0]);
+  assert.deepEqual(rests.slice(-2), [90, 90]);
+});
+
 test("a change of the node's addresses rewrites everything", async () => {
   let ips = [ip("10.1.0.1")];
   const bench = new Bench({ nodePortIPs: async () => ({ kind: "ips", ips }) });

@@ -5,13 +5,13 @@
 
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import { type Iptables, IptablesRestoreError, type Presence } from "../../kernel/iptables/iptables.ts";
-import { readTable, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import { CommitCost } from "../shared/commit-cost.ts";
 import { bisectChanges } from "../shared/iptables-rules/bisect-changes.ts";
 import { isServiceChain } from "../shared/iptables-rules/chain-names.ts";
 import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
@@ -37,6 +37,7 @@ import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
 import { applyFull, type DesiredPort, STATIC_RULES } from "../shared/iptables-rules/transactions.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import { ChainCheck } from "./chain-check.ts";
+import { readExisting } from "./existing-rules.ts";
 import { COUNTERS, LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
 import { planStatic } from "./plan-static.ts";
@@ -106,6 +107,8 @@ export class IptablesBackend implements Backend {
   readonly #refused = new RefusedPorts();
   #staticChains = NO_STATIC_CHAINS;
   readonly #chainCheck: ChainCheck;
+  readonly #cost = new CommitCost();
+  readonly #nowMs: () => number;
   /** Syncs that began or ended: what was read from the kernel in between does not count. */
   #turns = 0;
   #onLost: (lost?: LostRules) => void = () => {};
@@ -116,6 +119,7 @@ export class IptablesBackend implements Backend {
     this.#options = options;
     this.family = options.config.family;
     const { nowMs = () => performance.now(), checkPeriodMs = Number.POSITIVE_INFINITY } = options;
+    this.#nowMs = nowMs;
     this.#chainCheck = new ChainCheck(options.iptables, nowMs, checkPeriodMs);
     this.#yielder = options.yielder ?? new SliceYielder();
   }
@@ -123,6 +127,11 @@ export class IptablesBackend implements Backend {
   /** Large clusters go without the hourly full sync (iptables.md §8). */
   get skipsPeriodicFullSync(): boolean {
     return this.#isLargeCluster;
+  }
+
+  /** How long to wait with the next sync, in view of what those before it took. */
+  get restMs(): number {
+    return this.#cost.restMs(this.#nowMs());
   }
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
@@ -136,11 +145,19 @@ export class IptablesBackend implements Backend {
 
   async #sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     this.#isLargeCluster = input.endpointCount > (this.#options.largeClusterEndpoints ?? LARGE_CLUSTER_ENDPOINTS);
+    const startMs = this.#nowMs();
     if (!input.isFullSync && this.#staticText !== undefined) {
       const outcome = await this.#partialSync(input);
-      if (outcome !== undefined) return outcome;
+      if (outcome !== undefined) {
+        this.#cost.note(input.changedPorts.size, this.#nowMs() - startMs, this.#nowMs());
+        return outcome;
+      }
     }
-    return await this.#fullSync(input, signal);
+    try {
+      return await this.#fullSync(input, signal);
+    } finally {
+      this.#cost.spend(this.#nowMs() - startMs, this.#nowMs());
+    }
   }
 
   async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal): Promise<void> {
@@ -231,8 +248,7 @@ export class IptablesBackend implements Backend {
   async #fullSync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     const { iptables, metrics, config } = this.#options;
     this.#staticText = undefined;
-    const savedFilter = await this.#savedFilter();
-    const natChains = await this.#natChains();
+    const { savedFilter, natChains } = await readExisting(iptables, this.#options.log);
     await ensureJumps(iptables, { filter: savedFilter, natChains }, JUMP_RULES);
     await this.#ensureCounters();
     const facts = await this.#facts(input);
@@ -333,26 +349,6 @@ export class IptablesBackend implements Backend {
       ctStateInvalid: await counters.ensure(COUNTERS.ctStateInvalid),
       localhostNodePorts: await counters.ensure(COUNTERS.localhostNodePorts),
     };
-  }
-
-  /** Failing to read is no reason not to program: stale chains then wait for the next full sync (iptables.md §18.46). */
-  async #natChains(): Promise<readonly string[] | undefined> {
-    try {
-      return await this.#options.iptables.chainNames("nat");
-    } catch (error) {
-      this.#options.log.error("Failed to list the chains of table nat: stale ones will not be deleted", error);
-      return undefined;
-    }
-  }
-
-  /** The filter table is committed before nat can be refused, so its last good rules must be read before. */
-  async #savedFilter(): Promise<SavedTable | undefined> {
-    try {
-      return readTable(await this.#options.iptables.save("filter"), "filter");
-    } catch (error) {
-      this.#options.log.error("Failed to execute iptables-save: rules that are refused may be lost", error);
-      return undefined;
-    }
   }
 
   /** Whether the static rules are still in the kernel: sees a flush that leaves the chains, canaries included. */

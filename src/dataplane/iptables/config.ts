@@ -28,6 +28,8 @@ export const iptablesConfig: ModeConfig<typeof FIELDS, IptablesConfig> = {
   goType: "v1alpha1.KubeProxyIPTablesConfiguration",
   fields: FIELDS,
   minSyncPeriodMs: 1_000,
+  // The backend asks for the pauses that it needs, by what the tool takes (docs/performance.md).
+  restWhenUnsetMs: 1,
   resolve: ({ iptables }) => ({
     masqueradeBit: iptables.masqueradeBit ?? DEFAULT_MASQUERADE_BIT,
     localhostNodePorts: iptables.localhostNodePorts ?? true,

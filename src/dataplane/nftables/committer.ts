@@ -1,7 +1,7 @@
 /** Commits drafts, and puts off the deletions that the kernel does not accept yet. */
 import { type Nftables, NftError, type NftOperation } from "../../kernel/nftables/nftables.ts";
 import type { Logger } from "../../logging/logger.ts";
-import { CommitCost } from "./commit-cost.ts";
+import { CommitCost } from "../shared/commit-cost.ts";
 import type { TransactionDraft } from "./draft.ts";
 import { PostponedDeletions } from "./postponed-deletions.ts";
 

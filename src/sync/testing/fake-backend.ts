@@ -39,6 +39,7 @@ export class FakeBackend implements Backend {
   usesServiceCIDRs = false;
   skipsPeriodicFullSync = false;
   endsUdpFlows = false;
+  restMs = 0;
   /** What is in the kernel. */
   programmed = new Map<string, string>();
   readonly calls: SyncCall[] = [];

@@ -14,8 +14,8 @@ import { newRunName } from "../testkit/net/run-name.ts";
 import { ProxyDaemon } from "../testkit/support/proxy-daemon.ts";
 import { atExit } from "./at-exit.ts";
 import { benchService } from "./cluster.ts";
-import { clusterObjects, nodeObject, serviceObjects } from "./connection-cluster.ts";
-import type { ConnectionFigures, NftablesTask, Spread } from "./nftables-figures.ts";
+import { type ClusterSize, clusterObjects, nodeObject, serviceObjects } from "./connection-cluster.ts";
+import type { ConnectionFigures, Spread } from "./nftables-figures.ts";
 import { spread } from "./nftables-samples.ts";
 
 const CLIENT = fileURLToPath(new URL("./connection-client.ts", import.meta.url));
@@ -23,8 +23,14 @@ const API = fileURLToPath(new URL("./connection-api-process.ts", import.meta.url
 const NODE_IP = "10.200.0.2";
 const SERVER_IP = "10.200.0.3";
 const SERVER_PORT = 8080;
-/** Between two trials: a multiple of no period of the daemon's. */
-const PAUSE_MS = 137;
+export interface ConnectionTask extends ClusterSize {
+  /** The proxy mode. */
+  readonly mode: string;
+  /** New services connected to, one after the other. */
+  readonly trials: number;
+  /** Between two trials: a multiple of no period of the daemon's. @default 137 */
+  readonly pauseMs?: number;
+}
 
 /** A node, and behind its only link a server. */
 async function network(): Promise<{ readonly node: NetworkNamespace; readonly server: NetworkNamespace }> {
@@ -83,7 +89,7 @@ function startServer(server: NetworkNamespace): () => void {
 
 /** Makes services known, one after the other. `add` resolves with the time just before. */
 async function trials(
-  count: number,
+  { trials: count, pauseMs = 137 }: ConnectionTask,
   first: number,
   client: Partner,
   add: (index: number) => Promise<bigint>,
@@ -92,24 +98,24 @@ async function trials(
   for (let trial = 0; trial < count; trial += 1) {
     const index = first + trial;
     const connected = client.ask(benchService(index).clusterIP);
-    await sleep(PAUSE_MS);
+    await sleep(pauseMs);
     const startNs = await add(index);
     samples.push(Number(BigInt(await connected) - startNs) / 1e6);
   }
   return spread(samples);
 }
 
-async function withManifests(node: NetworkNamespace, task: NftablesTask, client: Partner): Promise<Spread> {
+async function withManifests(node: NetworkNamespace, task: ConnectionTask, client: Partner): Promise<Spread> {
   const objects = Array.from(clusterObjects(task), ({ service, slice }) => [service, slice]).flat();
   const daemon = ProxyDaemon.prepare(node, {
     hostnameOverride: "node-a",
     objects: [nodeObject(NODE_IP), ...objects],
-    config: { mode: "nftables" },
+    config: { mode: task.mode },
   });
   try {
     daemon.spawn();
     await daemon.synced();
-    return await trials(task.trials, task.services, client, async (index) => {
+    return await trials(task, task.services, client, async (index) => {
       const { service, slice } = serviceObjects(index, [SERVER_IP]);
       const text = JSON.stringify({ apiVersion: "v1", kind: "List", items: [service, slice] });
       const draft = join(daemon.folder, "draft.json");
@@ -123,13 +129,13 @@ async function withManifests(node: NetworkNamespace, task: NftablesTask, client:
   }
 }
 
-async function withApiServer(node: NetworkNamespace, task: NftablesTask, client: Partner): Promise<Spread> {
-  const { services, endpointsEach } = task;
-  const api = partner(node, API, JSON.stringify({ services, endpointsEach }), NODE_IP);
+async function withApiServer(node: NetworkNamespace, task: ConnectionTask, client: Partner): Promise<Spread> {
+  const { services, endpointsEach, mode } = task;
+  const api = partner(node, API, JSON.stringify({ services, endpointsEach }), NODE_IP, mode);
   await api.next();
   try {
     // Other services than before: those are there until the first sync has removed them.
-    return await trials(task.trials, services + task.trials, client, async (index) =>
+    return await trials(task, services + task.trials, client, async (index) =>
       BigInt(await api.ask(`${index} ${SERVER_IP}`)),
     );
   } finally {
@@ -137,7 +143,7 @@ async function withApiServer(node: NetworkNamespace, task: NftablesTask, client:
   }
 }
 
-export async function measureConnection(task: NftablesTask): Promise<ConnectionFigures> {
+export async function measureConnection(task: ConnectionTask): Promise<ConnectionFigures> {
   const { node, server } = await network();
   const remove = atExit(() => {
     node.removeNow();

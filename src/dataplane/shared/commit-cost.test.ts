@@ -52,3 +52,14 @@ test("no rest is longer than a second", () => {
   for (let n = 0; n < 20; n += 1) cost.note(2, 500, n);
   assert.equal(cost.restMs(20), 1000);
 });
+
+test("after work that was no commit of changes there is a rest, once", () => {
+  const cost = new CommitCost();
+  begun(cost, 1, 2, 20);
+  const restMs = (nowMs: number): number => Math.round(cost.restMs(nowMs));
+  cost.spend(5_000, 10_000);
+  assert.equal(restMs(10_000), 1000);
+  assert.equal(restMs(11_000), 0);
+  cost.spend(90, 20_000);
+  assert.equal(restMs(20_000), 40);
+});

@@ -1,7 +1,7 @@
 /**
- * What a commit costs whatever is in it, and how often there should therefore be one. The kernel checks all paths through
- * the table for every commit that adds a rule, so that this grows with the table: 0.05 ms with 100 services, 3 ms with 10,000
- * (docs/performance.md).
+ * What a commit costs whatever is in it, and how often there should therefore be one. In nftables mode the kernel checks all
+ * paths through the table for every commit that adds a rule: 0.05 ms with 100 services, 3 ms with 10,000. In iptables mode a
+ * tool starts, and reads and sends what its back end asks for: 7 to 700 ms (docs/performance.md).
  */
 
 /** Commits of no more operations than this, a few services, cost little but what every commit costs. */
@@ -16,6 +16,7 @@ const LEAST_COST_MS = 1.5;
 const SHARE = 1 / 4;
 /** So many commits may follow each other at once: a Service and its slices seldom change alone. */
 const AT_ONCE = 4;
+/** Upstream's `minSyncPeriod`: nothing is slower than there. */
 const LONGEST_REST_MS = 1000;
 
 export class CommitCost {
@@ -34,6 +35,16 @@ export class CommitCost {
       this.#fixedMs = Math.min(known * FADING, milliseconds);
     }
     this.#debtMs = this.#debtAt(nowMs) + this.#costMs;
+    this.#reckonedMs = nowMs;
+  }
+
+  /**
+   * Takes work into account that was no commit of changes, such as a rewriting of everything: all of its time counts, as far as
+   * the longest rest pays it back. @param nowMs monotonic, at its end.
+   */
+  spend(milliseconds: number, nowMs: number): void {
+    const most = LONGEST_REST_MS * SHARE + AT_ONCE * this.#costMs;
+    this.#debtMs = Math.min(this.#debtAt(nowMs) + milliseconds, most);
     this.#reckonedMs = nowMs;
   }
 
