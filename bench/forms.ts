@@ -87,7 +87,7 @@ class Forms {
     return rules;
   }
 
-  /** Shared chains in full, own chains of changed ports only (reference iptables.md §9.3). */
+  /** Shared chains in full, own chains of changed ports only (reference iptables-operation.md §9.3). */
   #rewritten(changes: readonly OwnerChange[]): Payload {
     const changed = new Set(changes.map(({ owner }) => owner));
     const unchanged = { ownChains: "", ownText: "", ownRuleCount: 0 };

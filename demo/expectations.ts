@@ -1,5 +1,5 @@
 /**
- * What each client must get from each address of a service: the packet-level table of reference iptables.md §15, written
+ * What each client must get from each address of a service: the packet-level table of reference iptables-operation.md §15, written
  * from the table and not from the planners, so that the two can disagree. Pure.
  */
 

@@ -191,7 +191,7 @@ describe("proxier: which event causes which sync (endpoints.md §6.3)", () => {
   });
 });
 
-describe("proxier: full or partial (iptables.md §9.1)", () => {
+describe("proxier: full or partial (iptables-operation.md §9.1)", () => {
   it("syncs in full every hour although nothing happens", async () => {
     const bench = new ProxierBench();
     await bench.start();

@@ -1,7 +1,7 @@
 /**
  * One address family from events to kernel: keeps the model, decides when to sync and whether in full, hands the work to
  * the mode's {@link Backend} and tells everybody how it went. The same for all modes.
- * Reference endpoints.md §6.3, sync.md §12.2, §12.3; iptables.md §9.1, §9.2.
+ * Reference endpoints.md §6.3, sync.md §12.2, §12.3; iptables-operation.md §9.1, §9.2.
  *
  * What a sync does not finish is never lost: changes that arrive meanwhile stay pending in the model for the next sync,
  * and a sync that fails hands its changes on.

@@ -1,4 +1,4 @@
-/** The two worked examples of reference iptables.md §16 and §17, as model values. */
+/** The two worked examples of reference iptables-examples.md §16 and §17, as model values. */
 import assert from "node:assert/strict";
 import type { PlanConfig, PlanFacts } from "../../src/dataplane/iptables/plan-options.ts";
 import type { Endpoint } from "../../src/model/endpoint.ts";

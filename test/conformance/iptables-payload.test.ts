@@ -19,10 +19,10 @@ function expected(name: string): string {
   return readFileSync(new URL(`examples/${name}`, import.meta.url), "utf8");
 }
 
-test("the full IPv4 payload is the reference's, line by line (iptables.md §16.1)", () => {
+test("the full IPv4 payload is the reference's, line by line (iptables-examples.md §16.1)", () => {
   assert.equal(payloadText(ipv4Example), expected("ipv4-payload.txt"));
 });
 
-test("the full IPv6 payload is the reference's, line by line (iptables.md §17.1)", () => {
+test("the full IPv6 payload is the reference's, line by line (iptables-examples.md §17.1)", () => {
   assert.equal(payloadText(ipv6Example), expected("ipv6-payload.txt"));
 });

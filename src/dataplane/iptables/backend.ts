@@ -1,6 +1,6 @@
 /**
  * The iptables mode for one address family: plans what changed, sends the difference, remembers what the kernel holds.
- * Reference iptables.md §8, §9, §11, §12.
+ * Reference iptables.md §8, iptables-operation.md §9, §11, §12.
  */
 
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
@@ -52,7 +52,7 @@ const MAX_REFUSALS = 32;
  */
 const PORTS_PER_TRANSACTION = { first: 100, again: 500 } as const;
 
-/** The measurements of this mode (reference iptables.md §14), one family. */
+/** The measurements of this mode (reference iptables-operation.md §14), one family. */
 export interface IptablesMetrics {
   /** Refused or failed iptables-restore. */
   readonly restoreFailures: { inc(): void };
@@ -61,7 +61,7 @@ export interface IptablesMetrics {
   setLast(table: "filter" | "nat", rules: number): void;
 }
 
-/** Named packet counters of the kernel (reference iptables.md §12.2). */
+/** Named packet counters of the kernel (reference iptables-operation.md §12.2). */
 export interface CounterStore {
   /** Creates the counter if missing; resolves to whether it exists now. Never rejects. */
   ensure(name: string): Promise<boolean>;
@@ -341,7 +341,7 @@ export class IptablesBackend implements Backend {
     }
   }
 
-  /** Rules name a counter only once it exists (iptables.md §12.2); others of the host share them, so none is deleted. */
+  /** Rules name a counter only once it exists (iptables-operation.md §12.2); others of the host share them, so none is deleted. */
   async #ensureCounters(): Promise<void> {
     const { counters } = this.#options;
     if (counters === undefined) return;

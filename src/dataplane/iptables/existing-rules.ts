@@ -9,7 +9,7 @@ export interface ExistingRules {
    * be read.
    */
   readonly savedFilter: SavedTable | undefined;
-  /** Undefined when they cannot be read: stale chains then wait for the next full sync (reference iptables.md §18.46). */
+  /** Undefined when they cannot be read: stale chains then wait for the next full sync (reference iptables-operation.md §9.4). */
   readonly natChains: readonly string[] | undefined;
 }
 

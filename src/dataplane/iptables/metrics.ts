@@ -1,4 +1,4 @@
-/** The measurements of the iptables mode (reference iptables.md §14). */
+/** The measurements of the iptables mode (reference iptables-operation.md §14). */
 
 import type { Logger } from "../../logging/logger.ts";
 import type { IpFamily } from "../../net/ip.ts";

@@ -4,7 +4,7 @@ import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 
 /** Constant for the life of the process. */
 export interface PlanConfig extends NodePlanConfig {
-  /** Effective only: always false for IPv6 (iptables.md §12.1). */
+  /** Effective only: always false for IPv6 (iptables-operation.md §12.1). */
   readonly localhostNodePorts: boolean;
   readonly hasRandomFully: boolean;
   /** `nf_conntrack_tcp_be_liberal` was set at start: no INVALID drop. */
@@ -15,7 +15,7 @@ export interface PlanConfig extends NodePlanConfig {
 export interface PlanFacts {
   readonly zone: string | undefined;
   readonly nodePortIPs: NodePortIPs;
-  /** Counters known to exist; rules name no others (iptables.md §12.2). */
+  /** Counters known to exist; rules name no others (iptables-operation.md §12.2). */
   readonly counters: { readonly ctStateInvalid: boolean; readonly localhostNodePorts: boolean };
   /** Large-cluster mode: no comments in endpoint rules (iptables.md §8). */
   readonly isLargeCluster: boolean;

@@ -3,7 +3,7 @@
 const DECIMALS = 10;
 const texts = new Map<number, string>();
 
-/** `1/k` with ten decimals, rounded half to even (iptables.md §18.6). Pure; results are kept, for lists repeat them. */
+/** `1/k` with ten decimals, rounded half to even (iptables.md §7B). Pure; results are kept, for lists repeat them. */
 export function oneInText(k: number): string {
   const known = texts.get(k);
   if (known !== undefined) return known;

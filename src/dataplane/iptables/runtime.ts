@@ -1,4 +1,4 @@
-/** The iptables mode, put together from the host's tools: reference iptables.md §12. */
+/** The iptables mode, put together from the host's tools: reference iptables-operation.md §12. */
 
 import { monitorCanaries } from "../../kernel/iptables/canary-monitor.ts";
 import { createIptables, isIptablesPresent } from "../../kernel/iptables/exec-iptables.ts";

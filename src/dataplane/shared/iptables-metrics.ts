@@ -1,4 +1,4 @@
-/** What several modes that program iptables measure, under upstream's names (reference iptables.md §14). */
+/** What several modes that program iptables measure, under upstream's names (reference iptables-operation.md §14). */
 import type { IpFamily } from "../../net/ip.ts";
 import type { MetricFamilies } from "../../server/metrics/metric-families.ts";
 

@@ -1,6 +1,6 @@
 /**
  * Notices when another program flushes the tables: an empty chain in every table, tested now and then. Reference
- * iptables.md §11, §18.47, §18.49. Beyond upstream, the caller may have its own rules tested too, since a flush that
+ * iptables-operation.md §11. Beyond upstream, the caller may have its own rules tested too, since a flush that
  * leaves the chains (`iptables -F` without `-X`) leaves the canaries.
  */
 import type { Logger } from "../../logging/logger.ts";

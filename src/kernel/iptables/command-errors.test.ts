@@ -43,7 +43,7 @@ test("a held lock is told from a refused transaction, though both have status 4"
   assert.equal(errorCodeOf(1, held), "failed");
 });
 
-test("what is missing is told from what failed (iptables.md §10.2)", () => {
+test("what is missing is told from what failed (iptables-operation.md §10.2)", () => {
   const missing = [
     "iptables: No chain/target/match by that name.",
     "iptables: Bad rule (does a matching rule exist in that chain?).",

@@ -43,7 +43,7 @@ class FakeTools {
   }
 }
 
-test("command lines are those of the reference (iptables.md §10.2)", async () => {
+test("command lines are those of the reference (iptables-operation.md §10.2)", async () => {
   const tools = new FakeTools("1.8.9");
   const iptables = await tools.iptables();
   assert.deepEqual(tools.taken(), ["iptables --version"]);
@@ -145,7 +145,7 @@ test("commands of one family run one at a time, and a check and its change are n
   assert.deepEqual(tools.taken(), [...pair, "iptables-save -t nat", ...pair]);
 });
 
-test("iptables 1.6.2 and newer are used (iptables.md §10.1)", async () => {
+test("iptables 1.6.2 and newer are used (iptables-operation.md §10.1)", async () => {
   for (const version of ["1.6.2", "1.8", "1.8.10", "2.0"]) {
     const tools = new FakeTools(version);
     const iptables = await tools.iptables();

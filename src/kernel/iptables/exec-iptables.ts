@@ -1,6 +1,6 @@
 /**
  * The host's iptables tools of one family behind {@link Iptables}: command lines, waiting for the xtables lock, and what
- * exit statuses mean (reference iptables.md §10). Knows tables, chains and rule text; nothing of Services.
+ * exit statuses mean (reference iptables-operation.md §10). Knows tables, chains and rule text; nothing of Services.
  */
 
 import { Mutex } from "../../async/mutex.ts";
@@ -85,7 +85,7 @@ export async function createIptables(options: ExecIptablesOptions): Promise<Ipta
 
 /**
  * Why this host cannot program the family, and what to do: there is no tool, it is too old, or the kernel has no nat table.
- * Undefined when it can. Never rejects. Reference iptables.md §10.1.
+ * Undefined when it can. Never rejects. Reference iptables-operation.md §10.1.
  */
 export async function iptablesProblem(options: ExecIptablesOptions): Promise<string | undefined> {
   const { exec, log } = options;
@@ -158,7 +158,7 @@ class ExecIptables implements Iptables {
   ensureChain(table: IptablesTable, chain: string): Promise<void> {
     return this.#turns.run(async () => {
       const [command, result] = await this.#rule("-N", table, chain);
-      // Status 1 means that the chain exists (iptables.md §18.45).
+      // Status 1 means that the chain exists (iptables-operation.md §10.2).
       if (result.status !== 0 && result.status !== 1) throw commandError(command, result);
     });
   }

@@ -216,7 +216,7 @@ for (const subject of SUBJECTS) {
       await assert.rejects(iptables.ensureRule("nat", "OUTPUT", ["-j", "KUBE-GONE"]), notFound);
     });
 
-    test("the reference's IPv4 payload reads back as the reference's state (iptables.md §16)", async (t) => {
+    test("the reference's IPv4 payload reads back as the reference's state (iptables-examples.md §16)", async (t) => {
       const { iptables } = await subject.create(t, "IPv4");
       for (const { table, rule, target } of JUMP_RULES) {
         await iptables.ensureChain(table, target);
@@ -232,7 +232,7 @@ for (const subject of SUBJECTS) {
       }
     });
 
-    test("a full and a partial IPv6 payload read back as the reference's state (iptables.md §17)", async (t) => {
+    test("a full and a partial IPv6 payload read back as the reference's state (iptables-examples.md §17)", async (t) => {
       const { iptables } = await subject.create(t, "IPv6");
       await iptables.restore([example("ipv6-payload.txt")]);
       await iptables.restore([example("ipv6-partial-payload.txt")]);

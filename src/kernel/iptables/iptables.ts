@@ -1,5 +1,5 @@
 /**
- * The iptables tools of one family as the program sees them: reference iptables.md §10. Two implementations, the
+ * The iptables tools of one family as the program sees them: reference iptables-operation.md §10. Two implementations, the
  * host's own binaries (`exec-iptables.ts`) and an in-memory kernel (`memory-iptables.ts`), pass one contract test.
  * Knows tables, chains and rule text; knows nothing of Services.
  */

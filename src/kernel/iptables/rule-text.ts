@@ -1,6 +1,6 @@
 /**
  * How a rule is spelled for iptables-restore: the one place that knows. The token order is the one upstream writes
- * (reference iptables.md §7, §18.1), so that payloads can be compared line by line.
+ * (reference iptables.md §7), so that payloads can be compared line by line.
  */
 import type { Rule, RuleMatch, RuleTarget } from "./rule.ts";
 

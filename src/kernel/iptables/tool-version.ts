@@ -1,4 +1,4 @@
-/** What `iptables --version` tells: reference iptables.md §10.1. Pure. */
+/** What `iptables --version` tells: reference iptables-operation.md §10.1. Pure. */
 
 /** Which part of the kernel the tool speaks to. */
 export type IptablesBackEnd = "legacy" | "nft";

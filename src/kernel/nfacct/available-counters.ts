@@ -9,7 +9,7 @@ export interface AvailableCounters {
   packets(name: string): Promise<number | undefined>;
 }
 
-/** Resolves to `undefined`, with a log line, when the kernel has no accounting objects (reference iptables.md §12.2). */
+/** Resolves to `undefined`, with a log line, when the kernel has no accounting objects (reference iptables-operation.md §12.2). */
 export async function availableCounters(
   counters: AccountingCounters,
   log: Logger,

@@ -1,4 +1,4 @@
-/** Accounting counters over nfnetlink_acct (reference iptables.md §12.2). */
+/** Accounting counters over nfnetlink_acct (reference iptables-operation.md §12.2). */
 import type { Logger } from "../../logging/logger.ts";
 import { attributes, u64be, zstring } from "../netlink/attributes.ts";
 import { NETLINK_NETFILTER, NLM_F_CREATE } from "../netlink/constants.ts";

@@ -69,7 +69,7 @@ describe("counters for rules and metrics", () => {
   });
 });
 
-test("requests have the documented layout (reference iptables.md §12.2)", () => {
+test("requests have the documented layout (reference iptables-operation.md §12.2)", () => {
   const messages = new MessageBuffer();
   writeCounterRequest(messages, "get", "IMayExist");
   writeCounterRequest(messages, "create", "a");

@@ -1,4 +1,4 @@
-/** Named packet counters of the kernel that rules count into: reference iptables.md §12.2. */
+/** Named packet counters of the kernel that rules count into: reference iptables-operation.md §12.2. */
 
 export interface CounterValue {
   readonly packets: number;

@@ -1,5 +1,5 @@
 /**
- * What a connection must meet, from the packet table of reference iptables.md §15 alone: written for these tests, so that
+ * What a connection must meet, from the packet table of reference iptables-operation.md §15 alone: written for these tests, so that
  * it shares no code and no mistake with the planners. Pure.
  */
 import type { Protocol } from "../../../src/net/protocol.ts";

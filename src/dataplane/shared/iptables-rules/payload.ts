@@ -1,6 +1,6 @@
 /**
  * Restore payloads: the whole of our rules, or the difference for some owners. Every piece of text remembers whose it is,
- * so that a line the tool complains about leads to a service. Reference iptables.md §4, §9.3. Pure.
+ * so that a line the tool complains about leads to a service. Reference iptables.md §4, iptables-operation.md §9.3. Pure.
  *
  * The difference touches only what changed: a service port's own chains are rewritten, and its entries in shared chains
  * are deleted and inserted by themselves, where upstream rewrites the shared chains of the whole cluster.

@@ -1,5 +1,5 @@
 /**
- * Removes what the iptables mode leaves in the kernel, and nothing else: reference iptables.md §13. The chain
+ * Removes what the iptables mode leaves in the kernel, and nothing else: reference iptables-operation.md §13. The chain
  * KUBE-FIREWALL and its jumps are the kubelet's as well and stay, as do the kubelet's own chains and all foreign rules.
  */
 import type { Iptables } from "../../../kernel/iptables/iptables.ts";

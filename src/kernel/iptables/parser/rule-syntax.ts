@@ -1,6 +1,6 @@
 /**
  * iptables rules between text and typed form: `parseRule` reads what the tools accept, `printRule` writes what
- * iptables-save prints (reference iptables.md §16.2), and two texts mean the same rule when {@link ruleIdentity} is equal.
+ * iptables-save prints (reference iptables-examples.md §16.2), and two texts mean the same rule when {@link ruleIdentity} is equal.
  * Pure.
  */
 
