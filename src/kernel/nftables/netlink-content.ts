@@ -1,10 +1,13 @@
 /** A table read from the kernel, as the contract of `nftables.ts` has it. */
 
 import { SliceYielder } from "../../async/yielder.ts";
+import type { IpAddress } from "../../net/ip.ts";
 import { digestOfOrigin } from "./netlink-origin.ts";
+import { targetTypeId } from "./netlink-sets.ts";
 import { decodeKey, type FamilyLayout, keyTypesOf } from "./netlink-values.ts";
 import type { NftChainContent, NftSetContent, NftTableContent } from "./nftables.ts";
-import type { NftElement, NftHook, NftKeyType, NftVerdict } from "./ruleset.ts";
+import type { NftElement, NftHook, NftKeyType, NftTarget, NftValue, NftVerdict } from "./ruleset.ts";
+import { rangeOf } from "./ruleset-ranges.ts";
 import {
   NF_ACCEPT,
   NF_DROP,
@@ -12,8 +15,10 @@ import {
   NFT_GOTO,
   NFT_JUMP,
   NFT_SET_ANONYMOUS,
+  NFT_SET_CONCAT,
   NFT_SET_ELEM_CATCHALL,
   NFT_SET_EVAL,
+  NFT_SET_INTERVAL,
   NFT_SET_MAP,
   NFT_SET_TIMEOUT,
   NFT_TABLE_F_DORMANT,
@@ -28,7 +33,7 @@ import { commentOf, originOf } from "./wire/userdata.ts";
 export type TableObjects = Omit<NftTableContent, "generation">;
 
 const OBJECTS_PER_LOOK = 128;
-/** What the kernel lets a set grow to that packets fill. */
+/** The kernel's limit for a set that packets fill, where none was given. */
 const DYNAMIC_SET_SIZE = 65_535;
 
 /**
@@ -62,7 +67,7 @@ export async function readTable(
   }
   const sets = new Map<string, NftSetContent>();
   for (const set of await client.setHeads(nfproto, table)) {
-    const { name, flags = 0, timeout } = set;
+    const { name, flags = 0, dataType, timeout } = set;
     if (name === undefined || (flags & NFT_SET_ANONYMOUS) !== 0) continue;
     const key = keyOf(set, layout);
     const isFilledByPackets = (flags & (NFT_SET_TIMEOUT | NFT_SET_EVAL)) !== 0;
@@ -70,7 +75,9 @@ export async function readTable(
     const elements = isReadable ? await readElements(client, { table, name, key }, layout) : [];
     sets.set(name, {
       key,
-      isMap: (flags & NFT_SET_MAP) !== 0,
+      isMap: (flags & NFT_SET_MAP) !== 0 && dataType === NFT_TYPES.verdict,
+      ...((flags & NFT_SET_MAP) !== 0 && dataType === targetTypeId(layout) ? { hasTargets: true } : {}),
+      ...((flags & NFT_SET_INTERVAL) === 0 ? {} : { hasRanges: true }),
       timeoutSeconds: timeout === undefined ? undefined : timeout / 1000,
       elements,
     });
@@ -119,24 +126,30 @@ function hookOf({ type, hook, policy }: NftChainHeadObject): NftChainContent["ho
   return policy === NF_ACCEPT ? known : { ...known, policy: "drop" };
 }
 
+const DYNAMIC = NFT_SET_TIMEOUT | NFT_SET_EVAL;
+const RANGES = NFT_SET_INTERVAL | NFT_SET_CONCAT;
+
 /**
- * Undefined for sets of other types, and for those of other kinds: intervals, values that are no verdicts, a size at which
- * elements are refused, elements that expire or that count or limit.
+ * Undefined for sets of other types, and for those of other kinds: lone intervals, values that are neither verdicts nor
+ * targets, a size at which elements are refused, elements that expire or that count or limit.
  */
 function keyOf(set: NftSetHead, layout: FamilyLayout): NftKeyType[] | undefined {
   const { flags = 0, keyType = 0, dataType, timeout, policy = 0, description, expression, expressions } = set;
-  const isDynamic = flags === (NFT_SET_TIMEOUT | NFT_SET_EVAL) && timeout !== undefined;
-  if (flags !== 0 && flags !== NFT_SET_MAP && !isDynamic) return undefined;
-  if (flags === NFT_SET_MAP && dataType !== NFT_TYPES.verdict) return undefined;
+  const isMap = (flags & NFT_SET_MAP) !== 0;
+  const kind = flags & ~NFT_SET_MAP;
+  const isDynamic = kind === DYNAMIC && timeout !== undefined;
+  if (kind !== 0 && !isDynamic && (kind !== RANGES || isMap)) return undefined;
+  if (isMap && dataType !== targetTypeId(layout) && (isDynamic || dataType !== NFT_TYPES.verdict)) return undefined;
   const { size = 0 } = description ?? {};
-  if (size !== 0 && !(isDynamic && size === DYNAMIC_SET_SIZE)) return undefined;
+  // What packets fill has room for at least as many as the kernel gives it.
+  if (size !== 0 && !(isDynamic && (isMap ? size > DYNAMIC_SET_SIZE : size === DYNAMIC_SET_SIZE))) return undefined;
   if (policy !== 0 || expression !== undefined || expressions !== undefined) return undefined;
   return keyTypesOf(keyType, layout);
 }
 
 /** Undefined for what is no such element at all. */
 function elementOf(
-  { key: data, data: value, flags = 0, userdata }: NftElementObject,
+  { key: data, keyEnd, data: value, flags = 0, userdata }: NftElementObject,
   key: readonly NftKeyType[],
   layout: FamilyLayout,
 ): NftElement | undefined {
@@ -144,12 +157,27 @@ function elementOf(
   const values = isCatchAll ? [] : data?.value && decodeKey(key, data.value, layout);
   if (values === undefined) return undefined;
   const verdict = value?.verdict && verdictOf(value.verdict);
+  const target = value?.value && targetOf(value.value, layout);
   const comment = commentOf(userdata);
   return {
-    key: values,
+    key: keyEnd?.value === undefined ? values : withRange(values, decodeKey(key, keyEnd.value, layout)),
     ...(verdict === undefined ? {} : { verdict }),
+    ...(target === undefined ? {} : { target }),
     ...(comment === undefined ? {} : { comment }),
   };
+}
+
+/** The same keys, whose last values are the ends of a range. */
+function withRange(first: readonly NftValue[], last: readonly NftValue[] | undefined): readonly NftValue[] {
+  const ends = { first: first.at(-1) as IpAddress, last: last?.at(-1) as IpAddress }; // ranges are of addresses only
+  return [...first.slice(0, -1), rangeOf(ends)];
+}
+
+const TARGET: readonly NftKeyType[] = ["address", "port"];
+
+function targetOf(bytes: Uint8Array, layout: FamilyLayout): NftTarget | undefined {
+  const [ip, port] = decodeKey(TARGET, bytes, layout) ?? [];
+  return ip === undefined ? undefined : { ip: ip as IpAddress, port: Number(port) }; // decoded as TARGET says
 }
 
 /** Undefined for verdicts that this program never gives. */

@@ -18,6 +18,7 @@ import type { NftExpression } from "./wire/expressions.ts";
 export type AddAnonymousSet = (set: AnonymousSet) => string;
 
 const WORD = 4;
+const REGISTER_WORDS = 16;
 const INTERFACE_NAME_BYTES = 16;
 const CT_STATE_NEW = 8;
 const CT_STATUS_DNAT = 0x20;
@@ -80,7 +81,12 @@ function compile(
       return;
     case "lookup":
       loadFields(out, statement.fields, layout);
-      out.push({ kind: "lookup", set: statement.set, sreg: nft.NFT_REG_1 });
+      out.push({
+        kind: "lookup",
+        set: statement.set,
+        sreg: nft.NFT_REG_1,
+        ...(statement.negate === true ? { flags: nft.NFT_LOOKUP_F_INV } : {}),
+      });
       return;
     case "mark-set": {
       const { operation, value } = statement;
@@ -106,6 +112,27 @@ function compile(
         sregKey: nft.NFT_REG_1,
       });
       return;
+    case "update-map": {
+      const words = loadFields(out, statement.key, layout);
+      // Behind the key, from a whole register on where there is room for that: so nft lists it, and reads it back.
+      const whole = Math.ceil(words / 4) * 4;
+      const dataWord = whole + layout.addressBytes / WORD < REGISTER_WORDS ? whole : words;
+      loadFields(out, statement.target, layout, dataWord);
+      out.push({
+        kind: "dynset",
+        setName: statement.map,
+        op: nft.NFT_DYNSET_OP_UPDATE,
+        sregKey: nft.NFT_REG_1,
+        sregData: register(dataWord),
+      });
+      return;
+    }
+    case "map-dnat": {
+      const words = loadFields(out, statement.fields, layout);
+      if (statement.slots !== undefined) out.push(random(statement.slots, register(words)));
+      out.push(lookupMap(statement.map, nft.NFT_REG_1), NAT_TO_TARGET[layout.family]);
+      return;
+    }
     case "dnat":
       out.push(
         { kind: "immediate", dreg: nft.NFT_REG_1, data: { value: addressBytes(statement.to.ip, layout) } },
@@ -182,8 +209,8 @@ function anyBit(bits: number): NftExpression[] {
   return [bitwise(hostU32(bits), hostU32(0)), compare(hostU32(0), true)];
 }
 
-function random(modulus: number): NftExpression {
-  return { kind: "numgen", dreg: nft.NFT_REG_1, modulus, type: nft.NFT_NG_RANDOM, offset: 0 };
+function random(modulus: number, dreg = nft.NFT_REG_1): NftExpression {
+  return { kind: "numgen", dreg, modulus, type: nft.NFT_NG_RANDOM, offset: 0 };
 }
 
 function lookupMap(set: string, dreg: number): NftExpression {
@@ -194,9 +221,9 @@ function immediateVerdict(verdict: NftVerdict): NftExpression {
   return { kind: "immediate", dreg: nft.NFT_REG_VERDICT, data: { verdict: verdictData(verdict) } };
 }
 
-/** Loads fields side by side, each from the next free word on, as keys of sets have them. */
-function loadFields(out: NftExpression[], fields: readonly NftField[], layout: FamilyLayout): void {
-  let word = 0;
+/** Loads fields side by side, each from the next free word on, as keys of sets have them. @returns the next free word. */
+function loadFields(out: NftExpression[], fields: readonly NftField[], layout: FamilyLayout, from = 0): number {
+  let word = from;
   for (const field of fields) {
     const dreg = register(word);
     switch (field) {
@@ -212,7 +239,34 @@ function loadFields(out: NftExpression[], fields: readonly NftField[], layout: F
       case "dport":
         out.push({ kind: "payload", dreg, base: nft.NFT_PAYLOAD_TRANSPORT_HEADER, offset: 2, len: 2 });
         word += 1;
+        break;
+      case "original-daddr":
+      case "reply-saddr":
+        out.push({ kind: "ct", dreg, ...connectionKey(field, layout) });
+        word += layout.addressBytes / WORD;
+        break;
+      case "original-dport":
+      case "reply-sport":
+        out.push({ kind: "ct", dreg, ...connectionKey(field, layout) });
+        word += 1;
     }
+  }
+  return word;
+}
+
+function connectionKey(
+  field: "original-daddr" | "original-dport" | "reply-saddr" | "reply-sport",
+  { family }: FamilyLayout,
+): { readonly key: number; readonly direction: number } {
+  switch (field) {
+    case "original-daddr":
+      return { key: family === "ip" ? nft.NFT_CT_DST_IP : nft.NFT_CT_DST_IP6, direction: nft.IP_CT_DIR_ORIGINAL };
+    case "original-dport":
+      return { key: nft.NFT_CT_PROTO_DST, direction: nft.IP_CT_DIR_ORIGINAL };
+    case "reply-saddr":
+      return { key: family === "ip" ? nft.NFT_CT_SRC_IP : nft.NFT_CT_SRC_IP6, direction: nft.IP_CT_DIR_REPLY };
+    case "reply-sport":
+      return { key: nft.NFT_CT_PROTO_SRC, direction: nft.IP_CT_DIR_REPLY };
   }
 }
 

@@ -8,8 +8,11 @@ import type { IpAddress } from "../../net/ip.ts";
 import { openNetlinkRuleset } from "./netlink-nftables.ts";
 import type { NftForeignChange, NftOperation } from "./nftables.ts";
 import type { NftHook, NftSet } from "./ruleset.ts";
+import { tableOf } from "./ruleset-table.ts";
+import { tableText } from "./ruleset-text.ts";
 import { foreignNftText } from "./testing/foreign-hand.ts";
-import { nftablesContract } from "./testing/nftables-contract.ts";
+import { type NftablesSubject, nftablesContract } from "./testing/nftables-contract.ts";
+import { targetMapContract, targetMapExample } from "./testing/target-map-contract.ts";
 
 const TABLE = "kube-proxy";
 const NAME = { family: "ip", table: TABLE } as const;
@@ -75,14 +78,28 @@ async function watched(t: TestContext, ours: ReturnType<typeof open>["ours"]) {
 const NOTICED_MS = 250;
 
 inNetns(import.meta.url, { name: "nftnetlink" }, () => {
-  nftablesContract({
+  const subject: NftablesSubject = {
     name: "over netlink",
     skip: false,
     open: async (t) => ({
       nft: open(t).ours,
       foreign: async (command) => nft(foreignNftText("ip", TABLE, command)),
     }),
-  });
+  };
+  nftablesContract(subject);
+  targetMapContract(subject);
+
+  for (const family of ["ip", "ip6"] as const) {
+    test(`maps to targets are listed as their text says (${family})`, async (t) => {
+      const { ruleset } = open(t);
+      const operations = targetMapExample(family);
+      await ruleset.open({ family, table: TABLE }).transact(operations);
+      const text = tableText(tableOf(family, TABLE, operations));
+      const plain = (listing: string): string =>
+        listing.replaceAll(/\s+/g, " ").replaceAll(/ ?\b(tcp|th) dport/g, " dport");
+      assert.equal(plain(list()), plain(text));
+    });
+  }
 
   describe("what others do to the ruleset", () => {
     test("another program's commits to its own tables do not get in the way of a table that is watched", async (t) => {

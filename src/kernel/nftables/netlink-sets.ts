@@ -4,14 +4,25 @@
  */
 import { mergedIntervals, nextAddress } from "../../net/intervals.ts";
 import type { Cidr } from "../../net/ip.ts";
-import { addressBytes, encodeKey, type FamilyLayout, keyBytes, keyTypeId, putAddress } from "./netlink-values.ts";
-import type { NftElement, NftSet, NftTarget, NftValue, NftVerdict } from "./ruleset.ts";
+import {
+  addressBytes,
+  encodeKey,
+  type FamilyLayout,
+  keyBytes,
+  keyTypeId,
+  putAddress,
+  valueBytes,
+} from "./netlink-values.ts";
+import type { NftElement, NftKeyType, NftSet, NftTarget, NftValue, NftVerdict } from "./ruleset.ts";
+import { rangeEnds } from "./ruleset-ranges.ts";
 import {
   concatType,
   NF_DROP,
   NFT_GOTO,
   NFT_JUMP,
+  NFT_META_L4PROTO,
   NFT_SET_ANONYMOUS,
+  NFT_SET_CONCAT,
   NFT_SET_CONSTANT,
   NFT_SET_ELEM_CATCHALL,
   NFT_SET_ELEM_INTERVAL_END,
@@ -23,7 +34,14 @@ import {
 } from "./wire/constants.ts";
 import { hostU32, type NftVerdictData } from "./wire/data.ts";
 import type { NftElementObject, NftSetObject } from "./wire/objects.ts";
-import { commentUserdata, NFT_PAYLOADS, openIntervalUserdata, type SetUserdata, setUserdata } from "./wire/userdata.ts";
+import {
+  commentUserdata,
+  NFT_PAYLOADS,
+  openIntervalUserdata,
+  type SetUserdata,
+  setUserdata,
+  type TypeOf,
+} from "./wire/userdata.ts";
 
 /** A verdict in a register. */
 export function verdictData(verdict: NftVerdict): NftVerdictData {
@@ -40,37 +58,105 @@ export function verdictData(verdict: NftVerdict): NftVerdictData {
 /** A named set, without table. */
 export function setObject(set: NftSet, layout: FamilyLayout): NftSetObject {
   const isConcat = set.key.length > 1;
+  const isMap = set.isMap || set.hasTargets === true;
   const userdata: SetUserdata = {
     keyByteOrder: isConcat ? "none" : set.key[0] === "protocol" ? "none" : "big",
-    ...(set.isMap ? ({ dataByteOrder: "none", isDataInterval: false } as const) : {}),
-    ...(isConcat ? { keyTypeOf: { kind: "concat" } as const } : {}),
+    ...(isMap ? ({ dataByteOrder: "none", isDataInterval: false } as const) : {}),
+    ...(isConcat ? { keyTypeOf: keyTypeOf(set, layout) } : {}),
+    ...(set.hasTargets === true ? { dataTypeOf: targetTypeOf(set, layout) } : {}),
     comment: set.comment,
   };
   const isDynamic = set.timeoutSeconds !== undefined;
   return {
     name: set.name,
     // "Dynamic" from the start: a rule that fills the set would make it so, and adding it again would then be refused.
-    flags: (set.isMap ? NFT_SET_MAP : 0) | (isDynamic ? NFT_SET_TIMEOUT | NFT_SET_EVAL : 0),
+    flags:
+      (isMap ? NFT_SET_MAP : 0) |
+      (isDynamic ? NFT_SET_TIMEOUT | NFT_SET_EVAL : 0) |
+      (set.hasRanges === true ? NFT_SET_INTERVAL | NFT_SET_CONCAT : 0),
     keyType: keyTypeId(set.key, layout),
     keyLength: keyBytes(set.key, layout),
     ...(set.isMap ? { dataType: NFT_TYPES.verdict, dataLength: 0 } : {}),
+    ...(set.hasTargets === true ? { dataType: targetTypeId(layout), dataLength: layout.addressBytes + 4 } : {}),
+    ...descriptionOf(set, layout),
     ...(set.timeoutSeconds === undefined ? {} : { timeout: set.timeoutSeconds * 1000 }),
     userdata: setUserdata(userdata),
   };
 }
 
+/** The kernel's number for the values of a map to targets. Pure. */
+export function targetTypeId(layout: FamilyLayout): number {
+  return concatType([layout.addressType, NFT_TYPES.inet_service]);
+}
+
+function descriptionOf({ key, hasRanges, size }: NftSet, layout: FamilyLayout): Pick<NftSetObject, "description"> {
+  const concat = key.map((type) => ({ length: valueBytes(type, layout) }));
+  const description = { ...(size === undefined ? {} : { size }), ...(hasRanges === true ? { concat } : {}) };
+  return Object.keys(description).length === 0 ? {} : { description };
+}
+
+/** A slot has no name among the types of nft: such sets are declared by what is looked up in them. */
+function keyTypeOf({ key, slots }: NftSet, layout: FamilyLayout): TypeOf {
+  if (slots === undefined) return { kind: "concat" };
+  const partOf = (type: NftKeyType): TypeOf => {
+    switch (type) {
+      case "address":
+        return destination(layout);
+      case "protocol":
+        return { kind: "meta", key: NFT_META_L4PROTO };
+      case "port":
+        return DESTINATION_PORT;
+      case "slot":
+        return { kind: "random", modulus: slots };
+    }
+  };
+  return { kind: "concat", parts: key.map(partOf) };
+}
+
+function targetTypeOf({ slots }: NftSet, layout: FamilyLayout): TypeOf {
+  return slots === undefined ? { kind: "concat" } : { kind: "concat", parts: [destination(layout), DESTINATION_PORT] };
+}
+
+const DESTINATION_PORT: TypeOf = {
+  kind: "payload",
+  protocol: NFT_PAYLOADS.th.protocol,
+  field: NFT_PAYLOADS.th.dport,
+};
+
+function destination({ family }: FamilyLayout): TypeOf {
+  const { protocol, daddr: field } = NFT_PAYLOADS[family];
+  return { kind: "payload", protocol, field };
+}
+
 /** An element of a named set by its key. @throws RangeError when the key does not fit. */
 export function keyObject(set: NftSet, key: readonly NftValue[], layout: FamilyLayout): NftElementObject {
-  return key.length === 0 ? { flags: NFT_SET_ELEM_CATCHALL } : { key: { value: encodeKey(set.key, key, layout) } };
+  if (key.length === 0) return { flags: NFT_SET_ELEM_CATCHALL };
+  if (set.hasRanges !== true) return { key: { value: encodeKey(set.key, key, layout) } };
+  const ends = rangeEnds(key.at(-1));
+  const keyWith = (last: NftValue) => ({ value: encodeKey(set.key, [...key.slice(0, -1), last], layout) });
+  return { key: keyWith(ends.first), keyEnd: keyWith(ends.last) };
 }
 
 /** An element of a named set. @throws RangeError when the key does not fit. */
 export function elementObject(set: NftSet, element: NftElement, layout: FamilyLayout): NftElementObject {
   return {
     ...keyObject(set, element.key, layout),
-    data: element.verdict && { verdict: verdictData(element.verdict) },
+    data: elementData(element, layout),
     userdata: element.comment === undefined ? undefined : commentUserdata(element.comment),
   };
+}
+
+function elementData({ verdict, target }: NftElement, layout: FamilyLayout): NftElementObject["data"] {
+  if (verdict !== undefined) return { verdict: verdictData(verdict) };
+  return target && { value: targetBytes(target, layout) };
+}
+
+function targetBytes({ ip, port }: NftTarget, layout: FamilyLayout): Uint8Array {
+  const value = new Uint8Array(layout.addressBytes + 4);
+  putAddress(value, 0, ip, layout);
+  value[layout.addressBytes] = port >> 8;
+  value[layout.addressBytes + 1] = port;
+  return value;
 }
 
 /** A set that belongs to the rule that looks into it, and that is shown there only. */
@@ -106,22 +192,15 @@ export function verdictMap(verdicts: readonly NftVerdict[]): AnonymousSet {
 
 /** `{ 0 : 10.0.0.1 . 80, 1 : 10.0.0.2 . 80 }` */
 export function targetMap(targets: readonly NftTarget[], layout: FamilyLayout): AnonymousSet {
-  const length = layout.addressBytes + 4;
   return {
     object: {
       ...INDEX_MAP,
-      dataType: concatType([layout.addressType, NFT_TYPES.inet_service]),
-      dataLength: length,
+      dataType: targetTypeId(layout),
+      dataLength: layout.addressBytes + 4,
       description: { size: targets.length },
       userdata: TARGET_MAP_USERDATA,
     },
-    elements: indexed(targets, ({ ip, port }) => {
-      const value = new Uint8Array(length);
-      putAddress(value, 0, ip, layout);
-      value[layout.addressBytes] = port >> 8;
-      value[layout.addressBytes + 1] = port;
-      return { value };
-    }),
+    elements: indexed(targets, (target) => ({ value: targetBytes(target, layout) })),
   };
 }
 

@@ -5,10 +5,11 @@
 
 import { type IpAddress, ipFromBytes } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS, type ProtocolName, protocolNameOfNumber } from "../../net/protocol.ts";
-import { align4 } from "../netlink/constants.ts";
+import { align4, HOST_IS_LITTLE_ENDIAN } from "../netlink/constants.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../netlink/nfnetlink.ts";
 import type { NftFamily, NftKeyType, NftValue } from "./ruleset.ts";
 import { concatType, NFT_TYPES } from "./wire/constants.ts";
+import { hostU32 } from "./wire/data.ts";
 
 /** What differs between the families in packets and keys. */
 export interface FamilyLayout {
@@ -50,6 +51,8 @@ export function valueBytes(type: NftKeyType, layout: FamilyLayout): number {
       return 1;
     case "port":
       return 2;
+    case "slot":
+      return 4;
   }
 }
 
@@ -68,6 +71,8 @@ function typeId(type: NftKeyType, layout: FamilyLayout): number {
       return NFT_TYPES.inet_proto;
     case "port":
       return NFT_TYPES.inet_service;
+    case "slot":
+      return NFT_TYPES.integer;
   }
 }
 
@@ -81,7 +86,9 @@ export function keyTypesOf(id: number, layout: FamilyLayout): NftKeyType[] | und
   const types: NftKeyType[] = [];
   for (let rest = id; rest !== 0; rest >>>= 6) {
     const part = rest & 0x3f;
-    const type = (["address", "protocol", "port"] as const).find((candidate) => typeId(candidate, layout) === part);
+    const type = (["address", "protocol", "port", "slot"] as const).find(
+      (candidate) => typeId(candidate, layout) === part,
+    );
     if (type === undefined) return undefined;
     types.unshift(type);
   }
@@ -118,7 +125,10 @@ function putValue(bytes: Uint8Array, at: number, type: NftKeyType, value: NftVal
       const port = Number(value);
       bytes[at] = port >> 8;
       bytes[at + 1] = port;
+      return;
     }
+    case "slot":
+      bytes.set(hostU32(Number(value)), at);
   }
 }
 
@@ -148,6 +158,8 @@ function getValue(bytes: Uint8Array, at: number, type: NftKeyType, layout: Famil
       return protocolNameOfNumber(first) ?? first;
     case "port":
       return (first << 8) | (bytes[at + 1] ?? 0);
+    case "slot":
+      return new DataView(bytes.buffer, bytes.byteOffset + at, 4).getUint32(0, HOST_IS_LITTLE_ENDIAN);
   }
 }
 

@@ -35,9 +35,12 @@ export interface NftChainContent {
 
 /** What the kernel holds of a set. Elements that packets made are left out (`timeoutSeconds` sets). */
 export interface NftSetContent {
-  /** Undefined when it is not made of types that this program uses, or has properties that it never gives (a size, …). */
+  /** Undefined when it is not made of types that this program uses, or has properties that it never gives. */
   readonly key: readonly NftKeyType[] | undefined;
   readonly isMap: boolean;
+  /** As {@link NftSet} has them. */
+  readonly hasTargets?: true;
+  readonly hasRanges?: true;
   readonly timeoutSeconds: number | undefined;
   readonly elements: readonly NftElement[];
 }
@@ -79,7 +82,7 @@ export interface Nftables {
   transact(operations: Iterable<NftOperation>, options?: { readonly generation?: number }): Promise<void>;
   /** Reads the table; undefined when there is none. */
   read(): Promise<NftTableContent | undefined>;
-  /** Reads the elements of one set that packets do not fill; undefined when there is no set of this name. */
+  /** Reads the elements of one set, whether packets fill it or not; undefined when there is no set of this name. */
   readElements(set: NftSet): Promise<readonly NftElement[] | undefined>;
   /** Calls `onChange` for changes that others commit, until the signal aborts. Rejects when it cannot watch (any more). */
   watch(onChange: (change: NftForeignChange) => void, signal: AbortSignal): Promise<void>;

@@ -15,6 +15,8 @@ import type {
   NftVerdict,
 } from "./ruleset.ts";
 
+import { rangeEnds } from "./ruleset-ranges.ts";
+
 /** Anything that JSON can hold. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
@@ -25,11 +27,17 @@ const KEY_TYPES = {
   address: { ip: "ipv4_addr", ip6: "ipv6_addr" },
   protocol: { ip: "inet_proto", ip6: "inet_proto" },
   port: { ip: "inet_service", ip6: "inet_service" },
+  slot: { ip: "integer", ip6: "integer" },
 } as const satisfies Record<NftKeyType, Record<NftFamily, string>>;
 
 /** The name that nft has for a key type of a family. Pure. */
 export function keyTypeName(type: NftKeyType, family: NftFamily): string {
   return KEY_TYPES[type][family];
+}
+
+/** The name that nft has for the values of a map to targets. Pure. */
+export function targetTypeName(family: NftFamily): string {
+  return `${keyTypeName("address", family)} . ${keyTypeName("port", family)}`;
 }
 
 /** Names a table in the objects of this module. */
@@ -49,16 +57,20 @@ export function setJson({ family, table }: TableName, set: NftSet, elements: rea
   };
   if (set.comment !== undefined) body.comment = set.comment;
   if (set.isMap) body.map = "verdict";
+  if (set.hasTargets === true) body.map = targetTypeName(family);
   if (set.timeoutSeconds !== undefined) {
-    Object.assign(body, { size: DYNAMIC_SET_SIZE, flags: ["timeout"], timeout: set.timeoutSeconds });
+    Object.assign(body, { size: set.size ?? DYNAMIC_SET_SIZE, flags: ["timeout"], timeout: set.timeoutSeconds });
   }
-  if (elements.length > 0) body.elem = elements.map(elementJson);
-  return set.isMap ? { map: body } : { set: body };
+  if (set.hasRanges === true) body.flags = ["interval"];
+  if (elements.length > 0) body.elem = elements.map((element) => elementJson(element, set));
+  return set.isMap || set.hasTargets === true ? { map: body } : { set: body };
 }
 
-function elementJson({ key, verdict, comment }: NftElement): Json {
-  const value: Json = key.length === 1 ? (key[0] ?? "") : { concat: key };
+function elementJson({ key, verdict, target, comment }: NftElement, { hasRanges }: NftSet): Json {
+  const values: readonly Json[] = hasRanges === true ? [...key.slice(0, -1), intervalJson(rangeEnds(key.at(-1)))] : key;
+  const value: Json = values.length === 1 ? (values[0] ?? "") : { concat: values };
   const element: Json = comment === undefined ? value : { elem: { val: value, comment } };
+  if (target !== undefined) return [element, { concat: [target.ip, target.port] }];
   return verdict === undefined ? element : [element, verdictJson(verdict)];
 }
 
@@ -88,6 +100,14 @@ function fieldJson(field: NftField, family: NftFamily): Json {
       return { meta: { key: "l4proto" } };
     case "dport":
       return { payload: { protocol: "th", field: "dport" } };
+    case "original-daddr":
+      return { ct: { key: `${family} daddr`, dir: "original" } };
+    case "original-dport":
+      return { ct: { key: "proto-dst", dir: "original" } };
+    case "reply-saddr":
+      return { ct: { key: `${family} saddr`, dir: "reply" } };
+    case "reply-sport":
+      return { ct: { key: "proto-src", dir: "reply" } };
   }
 }
 
@@ -128,7 +148,7 @@ function statementJson(statement: NftStatement, family: NftFamily): Json {
     case "l4proto":
       return match({ meta: { key: "l4proto" } }, statement.protocol);
     case "lookup":
-      return match(keyJson(statement.fields, family), `@${statement.set}`);
+      return match(keyJson(statement.fields, family), `@${statement.set}`, statement.negate === true ? "!=" : "==");
     case "mark-set":
       return { mangle: { key: MARK, value: { [OPERATORS[statement.operation]]: [MARK, statement.value] } } };
     case "vmap":
@@ -139,6 +159,16 @@ function statementJson(statement: NftStatement, family: NftFamily): Json {
     }
     case "update":
       return { set: { op: "update", elem: fieldJson(statement.field, family), set: `@${statement.set}` } };
+    case "update-map": {
+      const { map, key, target } = statement;
+      return { map: { op: "update", elem: keyJson(key, family), data: keyJson(target, family), map: `@${map}` } };
+    }
+    case "map-dnat": {
+      const { fields, slots, map } = statement;
+      const parts = fields.map((field) => fieldJson(field, family));
+      const key = { concat: slots === undefined ? parts : [...parts, numgen(slots)] };
+      return { dnat: { family, addr: { map: { key, data: `@${map}` } } } };
+    }
     case "dnat":
       return { dnat: { addr: statement.to.ip, port: statement.to.port } };
     case "random-dnat": {

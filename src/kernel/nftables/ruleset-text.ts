@@ -14,7 +14,8 @@ import type {
   NftStatement,
   NftVerdict,
 } from "./ruleset.ts";
-import { DYNAMIC_SET_SIZE, keyTypeName } from "./ruleset-json.ts";
+import { DYNAMIC_SET_SIZE, keyTypeName, targetTypeName } from "./ruleset-json.ts";
+import { rangeText } from "./ruleset-ranges.ts";
 import type { NftTable } from "./ruleset-table.ts";
 
 /** A whole table. */
@@ -36,24 +37,41 @@ function block(head: string, lines: readonly (string | undefined)[]): string {
 }
 
 function setText(set: NftSet, elements: readonly NftElement[], family: NftFamily): string {
-  const types = set.key.map((type) => keyTypeName(type, family)).join(" . ");
-  const { timeoutSeconds, comment } = set;
-  return block(`${set.isMap ? "map" : "set"} ${set.name}`, [
-    `type ${types}${set.isMap ? " : verdict" : ""}`,
+  const { timeoutSeconds, size = DYNAMIC_SET_SIZE, comment } = set;
+  const texts = elements.map((element) => elementText(element, set));
+  return block(`${set.isMap || set.hasTargets === true ? "map" : "set"} ${set.name}`, [
+    typesText(set, family),
     ...(timeoutSeconds === undefined
       ? []
-      : [`size ${DYNAMIC_SET_SIZE}`, "flags dynamic,timeout", `timeout ${durationText(timeoutSeconds)}`]),
+      : [`size ${size}`, "flags dynamic,timeout", `timeout ${durationText(timeoutSeconds)}`]),
+    set.hasRanges === true ? "flags interval" : undefined,
     comment === undefined ? undefined : `comment ${quoted(comment)}`,
-    elements.length === 0 ? undefined : `elements = { ${elements.map(elementText).join(ELEMENT_SEPARATOR)} }`,
+    elements.length === 0 ? undefined : `elements = { ${texts.join(ELEMENT_SEPARATOR)} }`,
   ]);
+}
+
+/** By names of types, or by what is looked up where a part has no name. */
+function typesText({ key, isMap, hasTargets, slots }: NftSet, family: NftFamily): string {
+  const names = key.map((type) => keyTypeName(type, family)).join(" . ");
+  if (hasTargets !== true) return `type ${names}${isMap ? " : verdict" : ""}`;
+  if (slots === undefined) return `type ${names} : ${targetTypeName(family)}`;
+  const fields = { address: "daddr", protocol: "l4proto", port: "dport" } as const;
+  const parts = key.map((type) => (type === "slot" ? randomText(slots) : fieldText(fields[type], family)));
+  return `typeof ${parts.join(" . ")} : ${keyText(["daddr", "dport"], family)}`;
+}
+
+function randomText(slots: number): string {
+  return `numgen random mod ${slots}`;
 }
 
 /** One element per line, below the first. */
 const ELEMENT_SEPARATOR = `,\n\t\t${" ".repeat("elements = { ".length)}`;
 
-function elementText({ key, verdict, comment }: NftElement): string {
+function elementText({ key, verdict, target, comment }: NftElement, { hasRanges }: NftSet): string {
+  const values = hasRanges === true ? [...key.slice(0, -1), rangeText(key.at(-1))] : key;
   const said = comment === undefined ? "" : ` comment ${quoted(comment)}`;
-  return `${key.join(" . ")}${said}${verdict === undefined ? "" : ` : ${verdictText(verdict)}`}`;
+  const data = verdict === undefined ? target && `${target.ip} . ${target.port}` : verdictText(verdict);
+  return `${values.join(" . ")}${said}${data === undefined ? "" : ` : ${data}`}`;
 }
 
 const UNITS = [
@@ -115,6 +133,14 @@ function fieldText(field: NftField, family: NftFamily): string {
       return "meta l4proto";
     case "dport":
       return "th dport";
+    case "original-daddr":
+      return `ct original ${family} daddr`;
+    case "original-dport":
+      return "ct original proto-dst";
+    case "reply-saddr":
+      return `ct reply ${family} saddr`;
+    case "reply-sport":
+      return "ct reply proto-src";
   }
 }
 
@@ -147,7 +173,7 @@ function statementText(statement: NftStatement, family: NftFamily): string {
     case "l4proto":
       return `meta l4proto ${statement.protocol}`;
     case "lookup":
-      return `${keyText(statement.fields, family)} @${statement.set}`;
+      return `${keyText(statement.fields, family)} ${statement.negate === true ? "!= " : ""}@${statement.set}`;
     case "mark-set":
       return `meta mark set meta mark ${statement.operation === "or" ? "|" : "^"} ${markText(statement.value)}`;
     case "vmap":
@@ -156,6 +182,13 @@ function statementText(statement: NftStatement, family: NftFamily): string {
       return `numgen random mod ${statement.verdicts.length} vmap ${indexed(statement.verdicts.map(verdictText))}`;
     case "update":
       return `update @${statement.set} { ${fieldText(statement.field, family)} }`;
+    case "update-map":
+      return `update @${statement.map} { ${keyText(statement.key, family)} : ${keyText(statement.target, family)} }`;
+    case "map-dnat": {
+      const key = keyText(statement.fields, family);
+      const drawn = statement.slots === undefined ? "" : ` . ${randomText(statement.slots)}`;
+      return `dnat ${family} to ${key}${drawn} map @${statement.map}`;
+    }
     case "dnat":
       return `dnat to ${joinHostPort(statement.to.ip, statement.to.port)}`;
     case "random-dnat": {

@@ -8,11 +8,22 @@ import type { ProtocolName } from "../../net/protocol.ts";
 
 export type NftFamily = "ip" | "ip6";
 
-/** Fields that keys of sets and maps are made of. */
-export type NftKeyType = "address" | "protocol" | "port";
+/** Fields that keys of sets and maps are made of; a slot is a number that `numgen` draws. */
+export type NftKeyType = "address" | "protocol" | "port" | "slot";
 
-/** Packet fields that lookups read, in the order of the key. */
-export type NftField = "saddr" | "daddr" | "l4proto" | "dport";
+/**
+ * Fields that lookups read, in the order of the key: of the packet, or of its connection as it was begun (`ct original ip
+ * daddr`, `ct original proto-dst`) and as it is answered (`ct reply ip saddr`, `ct reply proto-src`).
+ */
+export type NftField =
+  | "saddr"
+  | "daddr"
+  | "l4proto"
+  | "dport"
+  | "original-daddr"
+  | "original-dport"
+  | "reply-saddr"
+  | "reply-sport";
 
 /** Where control goes; `drop` ends it. */
 export type NftVerdict = { readonly kind: "jump" | "goto"; readonly chain: string } | { readonly kind: "drop" };
@@ -44,8 +55,13 @@ export type NftStatement =
   | { readonly kind: "mark-test"; readonly mask: number }
   /** `meta l4proto tcp` */
   | { readonly kind: "l4proto"; readonly protocol: ProtocolName }
-  /** `ip saddr . ip daddr @set` */
-  | { readonly kind: "lookup"; readonly fields: readonly NftField[]; readonly set: string }
+  /** `ip saddr . ip daddr @set`; negated `ip saddr . ip daddr != @set` */
+  | {
+      readonly kind: "lookup";
+      readonly fields: readonly NftField[];
+      readonly set: string;
+      readonly negate?: boolean;
+    }
   /** `meta mark set meta mark | 0x4000` */
   | { readonly kind: "mark-set"; readonly operation: "or" | "xor"; readonly value: number }
   /** `ip daddr . meta l4proto . th dport vmap @map` */
@@ -54,6 +70,20 @@ export type NftStatement =
   | { readonly kind: "random-vmap"; readonly verdicts: readonly NftVerdict[] }
   /** `update @set { ip saddr }` */
   | { readonly kind: "update"; readonly set: string; readonly field: "saddr" }
+  /** `update @map { ip saddr . th dport : ct reply ip saddr . ct reply proto-src }` */
+  | {
+      readonly kind: "update-map";
+      readonly map: string;
+      readonly key: readonly NftField[];
+      readonly target: readonly [NftField, NftField];
+    }
+  /** `dnat ip to ip daddr . th dport . numgen random mod 3 map @map`; without `slots` no number is drawn. */
+  | {
+      readonly kind: "map-dnat";
+      readonly fields: readonly NftField[];
+      readonly slots?: number;
+      readonly map: string;
+    }
   /** `dnat to 10.0.0.1:80` */
   | { readonly kind: "dnat"; readonly to: NftTarget }
   /** `dnat ip to numgen random mod n map { 0 : 10.0.0.1 . 80, … }` */
@@ -85,30 +115,47 @@ export interface NftChain {
   readonly rules: readonly NftRule[];
 }
 
-/** One value of a key, in the order of the key's types. */
-export type NftValue = IpAddress | ProtocolName | number;
+/** All addresses from one to another, both included: `10.0.0.0-10.0.0.255`. */
+export type NftRange = `${string}-${string}`;
+
+/** One value of a key, in the order of the key's types. A range can stand last, where the set has ranges. */
+export type NftValue = IpAddress | ProtocolName | number | NftRange;
 
 export interface NftElement {
   /** Empty: the element that catches all keys that are not in the set. */
   readonly key: readonly NftValue[];
-  /** Maps only. */
+  /** Verdict maps only. */
   readonly verdict?: NftVerdict;
+  /** Maps with targets only. */
+  readonly target?: NftTarget;
   readonly comment?: string;
 }
 
-/** A set, or with `isMap` a verdict map. */
+/** A set, or with `isMap` a verdict map, or with `hasTargets` a map to targets of destination NAT. */
 export interface NftSet {
   readonly name: string;
   readonly key: readonly NftKeyType[];
   readonly isMap: boolean;
+  readonly hasTargets?: true;
+  /** What {@link NftKeyType} slots of the key are drawn from: `numgen random mod 3` for 3. */
+  readonly slots?: number;
+  /** The last value of a key is a range of addresses. */
+  readonly hasRanges?: true;
   readonly comment?: string;
-  /** Entries are made by packets and expire after this long; the kernel bounds such a set to 65535 entries. */
+  /** Entries are made by packets and expire after this long. */
   readonly timeoutSeconds?: number;
+  /** Most entries that packets can make. @default 65535, the kernel's */
+  readonly size?: number;
 }
 
 /** The identity of an element within its set: its key as text. Pure. */
 export function elementKey(key: readonly NftValue[]): string {
   return key.join(" . ");
+}
+
+/** Whether two targets are the same. Pure. */
+export function equalTargets(a: NftTarget | undefined, b: NftTarget | undefined): boolean {
+  return a === b || (a?.ip === b?.ip && a?.port === b?.port);
 }
 
 /** Whether two verdicts do the same. Pure. */

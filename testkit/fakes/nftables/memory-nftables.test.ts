@@ -3,10 +3,11 @@ import { test } from "node:test";
 import { NftError, type NftOperation } from "../../../src/kernel/nftables/nftables.ts";
 import type { NftSet } from "../../../src/kernel/nftables/ruleset.ts";
 import { foreignInMemory } from "../../../src/kernel/nftables/testing/foreign-hand.ts";
-import { nftablesContract } from "../../../src/kernel/nftables/testing/nftables-contract.ts";
+import { type NftablesSubject, nftablesContract } from "../../../src/kernel/nftables/testing/nftables-contract.ts";
+import { targetMapContract } from "../../../src/kernel/nftables/testing/target-map-contract.ts";
 import { MemoryNftKernel } from "./memory-nftables.ts";
 
-nftablesContract({
+const SUBJECT: NftablesSubject = {
   name: "in memory",
   skip: false,
   open: async () => {
@@ -14,7 +15,9 @@ nftablesContract({
     const another = kernel.connectAnother();
     return { nft: kernel.connect(), foreign: (command) => foreignInMemory(another, command) };
   },
-});
+};
+nftablesContract(SUBJECT);
+targetMapContract(SUBJECT);
 
 const VERDICTS: NftSet = { name: "verdicts", key: ["port"], isMap: true };
 const TABLE: NftOperation = { kind: "add-table", comment: "" };

@@ -11,8 +11,9 @@ import {
   type NftOperation,
   type NftTableContent,
 } from "../../../src/kernel/nftables/nftables.ts";
-import type { NftFamily } from "../../../src/kernel/nftables/ruleset.ts";
+import { elementKey, type NftElement, type NftFamily } from "../../../src/kernel/nftables/ruleset.ts";
 import { chainJson, type Json, ruleJson, setJson } from "../../../src/kernel/nftables/ruleset-json.ts";
+import type { IpAddress } from "../../../src/net/ip.ts";
 import { MemoryTable } from "./memory-table.ts";
 
 /** A program that changes the table. */
@@ -75,7 +76,7 @@ export class MemoryNftKernel {
       },
       readElements: async ({ name }) => {
         const set = this.#table.exists ? this.#table.sets.get(name) : undefined;
-        return set && [...set.elements.values()];
+        return set && [...set.elements.values(), ...(set.set.hasTargets === true ? set.packetEntries.values() : [])];
       },
       watch: (onChange, signal) => this.#watch(program, onChange, signal),
     };
@@ -131,13 +132,21 @@ export class MemoryNftKernel {
   putPacketEntry(set: string, address: string): void {
     const target = this.#table.sets.get(set);
     if (target === undefined) throw new NftError("not_found", `there is no set ${set}`, undefined);
-    target.packetEntries.add(address);
+    target.packetEntries.set(address, { key: [address as IpAddress] }); // a test's
+  }
+
+  /** A packet went through an `update` rule of a map. */
+  putClient(map: string, element: NftElement): void {
+    const target = this.#table.sets.get(map);
+    if (target === undefined) throw new NftError("not_found", `there is no map ${map}`, undefined);
+    const key = elementKey(element.key);
+    if (!target.packetEntries.has(key)) target.packetEntries.set(key, element);
   }
 
   /** What packets have put into a set; undefined when there is no such set. */
   packetEntries(set: string): string[] | undefined {
     const target = this.#table.sets.get(set);
-    return target && [...target.packetEntries];
+    return target && [...target.packetEntries.keys()];
   }
 
   /** The ruleset in libnftables' JSON schema, without entries that packets made. Empty without a table. */
@@ -205,6 +214,8 @@ export class MemoryNftKernel {
           {
             key: set.key,
             isMap: set.isMap,
+            ...(set.hasTargets === true ? { hasTargets: true } : {}),
+            ...(set.hasRanges === true ? { hasRanges: true } : {}),
             timeoutSeconds: set.timeoutSeconds,
             elements: [...elements.values()],
           },

@@ -7,6 +7,7 @@ import { NftError, type NftErrorCode, type NftOperation } from "../../../src/ker
 import { ruleDigest } from "../../../src/kernel/nftables/rule-digest.ts";
 import {
   elementKey,
+  equalTargets,
   equalVerdicts,
   type NftElement,
   type NftHook,
@@ -34,8 +35,8 @@ export interface MemoryChain {
 export interface MemorySet {
   set: NftSet;
   readonly elements: Map<string, NftElement>;
-  /** Addresses that packets have put in. */
-  readonly packetEntries: Set<string>;
+  /** Addresses that packets have put in, or for a map the elements by their keys. */
+  readonly packetEntries: Map<string, NftElement>;
   /** Rules that look here. */
   uses: number;
 }
@@ -197,9 +198,9 @@ export class MemoryTable {
   }
 
   #addRule(chain: MemoryChain, rule: NftRule, writesDigests: boolean, refuse: Refuse): void {
-    for (const { name, isMap } of setsOf(rule)) {
+    for (const { name, values } of setsOf(rule)) {
       const { set } = this.#set(name, refuse);
-      if (isMap && !set.isMap) refuse("failed", `${name} has no verdicts`);
+      if (values !== undefined && valuesOf(set) !== values) refuse("failed", `${name} has no ${values}`);
     }
     for (const verdict of verdictsOf(rule)) this.#checkVerdict(verdict, refuse);
     this.#change(() => {
@@ -216,14 +217,19 @@ export class MemoryTable {
     const present = this.sets.get(set.name);
     if (present === undefined) {
       this.#change(() => {
-        this.sets.set(set.name, { set, elements: new Map(), packetEntries: new Set(), uses: 0 });
+        this.sets.set(set.name, { set, elements: new Map(), packetEntries: new Map(), uses: 0 });
         return () => this.sets.delete(set.name);
       });
       return;
     }
     const { set: known } = present;
     const isDynamic = (one: NftSet) => one.timeoutSeconds !== undefined;
-    if (known.isMap !== set.isMap || known.key.join() !== set.key.join() || isDynamic(known) !== isDynamic(set)) {
+    const isOfOneType =
+      valuesOf(known) === valuesOf(set) &&
+      known.hasRanges === set.hasRanges &&
+      known.key.join() === set.key.join() &&
+      isDynamic(known) === isDynamic(set);
+    if (!isOfOneType) {
       refuse("exists", `${set.name} is of another type`);
     }
     this.#change(() => {
@@ -242,7 +248,7 @@ export class MemoryTable {
       const entries = [...target.packetEntries];
       target.packetEntries.clear();
       return () => {
-        for (const entry of entries) target.packetEntries.add(entry);
+        for (const [key, entry] of entries) target.packetEntries.set(key, entry);
       };
     });
   }
@@ -259,15 +265,19 @@ export class MemoryTable {
 
   #addElement(target: MemorySet, element: NftElement, refuse: Refuse): void {
     const { set, elements } = target;
-    const { key, verdict } = element;
+    const { key, verdict, target: to } = element;
     const id = elementKey(key);
     if (key.length !== set.key.length && key.length !== 0) refuse("failed", `${id} is no key of ${set.name}`);
     if (set.isMap !== (verdict !== undefined))
       refuse("failed", `${set.name} { ${id} }: a map needs verdicts, a set none`);
+    if ((set.hasTargets === true) !== (to !== undefined)) {
+      refuse("failed", `${set.name} { ${id} }: a map to targets needs one, a set none`);
+    }
     if (verdict !== undefined) this.#checkVerdict(verdict, refuse);
     const present = elements.get(id);
     if (present !== undefined) {
-      if (!equalVerdicts(present.verdict, verdict)) refuse("exists", `${set.name} has ${id} with another verdict`);
+      const isSame = equalVerdicts(present.verdict, verdict) && equalTargets(present.target, to);
+      if (!isSame) refuse("exists", `${set.name} has ${id} with another value`);
       return;
     }
     this.#change(() => {
@@ -281,8 +291,17 @@ export class MemoryTable {
   }
 
   #deleteElement(target: MemorySet, key: readonly NftValue[], refuse: Refuse): void {
-    const missing = () => refuse("not_found", `${target.set.name} has no ${elementKey(key)}`);
-    this.#removeElement(target, target.elements.get(elementKey(key)) ?? missing());
+    const id = elementKey(key);
+    const entry = target.packetEntries.get(id);
+    if (entry !== undefined) {
+      this.#change(() => {
+        target.packetEntries.delete(id);
+        return () => target.packetEntries.set(id, entry);
+      });
+      return;
+    }
+    const missing = () => refuse("not_found", `${target.set.name} has no ${id}`);
+    this.#removeElement(target, target.elements.get(id) ?? missing());
   }
 
   #removeElement(target: MemorySet, element: NftElement): void {
@@ -324,16 +343,34 @@ export class MemoryTable {
 
 type Refuse = (code: NftErrorCode, why: string) => never;
 
+type MapValues = "verdicts" | "targets";
+
 interface SetUse {
   readonly name: string;
-  readonly isMap: boolean;
+  /** What the map must have for values; undefined for a set. */
+  readonly values: MapValues | undefined;
+}
+
+function valuesOf({ isMap, hasTargets }: NftSet): MapValues | undefined {
+  if (isMap) return "verdicts";
+  return hasTargets === true ? "targets" : undefined;
 }
 
 /** Sets and maps that a rule looks into or fills. Pure. */
 function setsOf(rule: NftRule): SetUse[] {
   return rule.statements.flatMap((statement): SetUse[] => {
-    if (statement.kind === "lookup" || statement.kind === "update") return [{ name: statement.set, isMap: false }];
-    return statement.kind === "vmap" ? [{ name: statement.map, isMap: true }] : [];
+    switch (statement.kind) {
+      case "lookup":
+      case "update":
+        return [{ name: statement.set, values: undefined }];
+      case "vmap":
+        return [{ name: statement.map, values: "verdicts" }];
+      case "map-dnat":
+      case "update-map":
+        return [{ name: statement.map, values: "targets" }];
+      default:
+        return [];
+    }
   });
 }
 

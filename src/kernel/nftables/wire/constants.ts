@@ -46,6 +46,8 @@ export const NFT_SET_INTERVAL = 0x4;
 export const NFT_SET_MAP = 0x8;
 export const NFT_SET_TIMEOUT = 0x10;
 export const NFT_SET_EVAL = 0x20;
+/** With intervals in a key of several values. */
+export const NFT_SET_CONCAT = 0x80;
 
 export const NFT_SET_ELEM_INTERVAL_END = 0x1;
 /** Stands for all keys that are not in the set; has no key itself. */
@@ -66,6 +68,15 @@ export const NFT_LOOKUP_F_INV = 1;
 
 export const NFT_CT_STATE = 0;
 export const NFT_CT_STATUS = 2;
+export const NFT_CT_PROTO_SRC = 11;
+export const NFT_CT_PROTO_DST = 12;
+export const NFT_CT_SRC_IP = 19;
+export const NFT_CT_DST_IP = 20;
+export const NFT_CT_SRC_IP6 = 21;
+export const NFT_CT_DST_IP6 = 22;
+/** Directions of a connection. */
+export const IP_CT_DIR_ORIGINAL = 0;
+export const IP_CT_DIR_REPLY = 1;
 
 export const NFT_FIB_RESULT_ADDRTYPE = 3;
 export const NFTA_FIB_F_SADDR = 1;

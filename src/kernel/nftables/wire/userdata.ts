@@ -14,6 +14,7 @@ const SET_KEY_TYPEOF = 3;
 const SET_DATA_TYPEOF = 4;
 const SET_DATA_INTERVAL = 6;
 const SET_COMMENT = 7;
+const NUMGEN_RANDOM = 1;
 /** An element: the interval that it starts has no end. */
 const ELEMENT_FLAGS = 1;
 const ELEMENT_OPEN_INTERVAL = 1;
@@ -26,15 +27,21 @@ const BYTE_ORDERS: Readonly<Record<ByteOrder, number>> = { none: 0, host: 1, big
 
 /** The expression whose type a key or value has, as `nft` says it: `typeof`. */
 export type TypeOf =
-  | { readonly kind: "concat" }
+  /** Without parts the types of the set say them. */
+  | { readonly kind: "concat"; readonly parts?: readonly TypeOf[] }
   | { readonly kind: "verdict" }
   /** `protocol` and `field` as nft numbers them. */
-  | { readonly kind: "payload"; readonly protocol: number; readonly field: number };
+  | { readonly kind: "payload"; readonly protocol: number; readonly field: number }
+  /** `meta l4proto`, by the kernel's number. */
+  | { readonly kind: "meta"; readonly key: number }
+  /** `numgen random mod` */
+  | { readonly kind: "random"; readonly modulus: number };
 
 /** `nft` numbers protocols and their fields for {@link TypeOf} (nft 1.0.6). */
 export const NFT_PAYLOADS = {
   ip: { protocol: 12, saddr: 11, daddr: 12 },
   ip6: { protocol: 13, saddr: 8, daddr: 9 },
+  th: { protocol: 11, dport: 2 },
 } as const;
 
 export interface SetUserdata {
@@ -83,12 +90,23 @@ function typeOf(expression: TypeOf): Uint8Array {
     case "verdict":
       return Buffer.concat([number(1), entry(1, new Uint8Array())]);
     case "concat":
-      return Buffer.concat([number(13), entry(1, new Uint8Array())]);
+      return Buffer.concat([number(13), entry(1, concatParts(expression.parts ?? []))]);
+    case "meta":
+      return Buffer.concat([number(9), entry(1, number(expression.key))]);
+    case "random": {
+      const { modulus } = expression;
+      const terms = [entry(0, hostU32(NUMGEN_RANDOM)), entry(1, hostU32(modulus)), entry(2, hostU32(0))];
+      return Buffer.concat([number(23), entry(1, Buffer.concat(terms))]);
+    }
     case "payload": {
       const field = Buffer.concat([number(expression.protocol), entry(1, hostU32(expression.field))]);
       return Buffer.concat([number(7), entry(1, field)]);
     }
   }
+}
+
+function concatParts(parts: readonly TypeOf[]): Uint8Array {
+  return Buffer.concat(parts.map((part, index) => entry(index, typeOf(part))));
 }
 
 /** User data of a set or map. Pure. */
