@@ -38,13 +38,26 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...["async", "cluster", "config", "dataplane", "dataplane/shared", "inspect", "kernel", "logging", "model", "net"],
     ...["relay", "server", "sync"],
   ],
+  trace: ["kernel", "net"],
   program: ["config", "server"],
   daemon: [
     ...["async", "cluster", "config", "dataplane", "kernel", "logging", "model", "net", "program", "server", "sync"],
   ],
   // What other programs import: entries of package.json's exports.
   lib: ["cluster", "config", "dataplane", "inspect", "kernel", "model", "net", "sync"],
-  cli: ["cluster", "config", "daemon", "dataplane", "inspect", "kernel", "logging", "net", "program", "server"],
+  cli: [
+    "cluster",
+    "config",
+    "daemon",
+    "dataplane",
+    "inspect",
+    "kernel",
+    "logging",
+    "net",
+    "program",
+    "server",
+    "trace",
+  ],
 };
 
 /** `cli`, `dataplane/nftables`, `testkit`. */

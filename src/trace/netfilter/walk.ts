@@ -1,0 +1,394 @@
+/**
+ * Leads a packet through the hooks of a node as the kernel does (reference iptables.md §2, nftables.md §2): every base chain of
+ * a hook in turn, nat chains for the first packet of a connection only, and routing between the hooks.
+ */
+import type { NodeFacts } from "../facts.ts";
+import type { Packet } from "../packet.ts";
+import { type Branching, branchesOf } from "./branches.ts";
+import {
+  type BaseChain,
+  type Chain,
+  type Entry,
+  GO_ON,
+  NO_MATCH,
+  type Program,
+  type Rule,
+  type Stage,
+  type StepResult,
+  type Verdict,
+} from "./program.ts";
+import type { Fate, TraceEnd, TraceEvent, TraceNode } from "./tree.ts";
+
+export interface WalkOptions {
+  /** What is kept of the way: nothing but its end, rules that match, or every rule. @default "matches" */
+  readonly record?: "ends" | "matches" | "all";
+  /** Takes one branch of each random choice: gives a number from 0 to 1, without 1. @default all branches */
+  readonly random?: () => number;
+  /** Forks beyond this many ends are refused. @default 100,000 */
+  readonly maxEnds?: number;
+}
+
+/** There are too many ways to go through. */
+export class TooManyWaysError extends Error {
+  override readonly name = "TooManyWaysError";
+  constructor(limit: number) {
+    super(
+      `more than ${limit} ways through the rules: say more of the packet and the node, or take one way with a seed`,
+    );
+  }
+}
+
+/** Where control is in a chain, and in those that it comes back to. */
+interface Frame {
+  readonly chain: Chain;
+  readonly index: number;
+  readonly caller: Frame | undefined;
+}
+
+/** A walk at some point of its way. */
+interface Walk {
+  readonly node: OpenNode;
+  packet: Packet;
+  stage: Stage;
+  /** Index of the base chain at this hook. */
+  base: number;
+  frame: Frame | undefined;
+  /** The step of the rule at which the walk goes on. */
+  step: number;
+  /** What a fork has decided for that step. */
+  decided: StepResult | undefined;
+  entries: readonly Entry[];
+  /** Questions that this way has answered. */
+  answers: ReadonlyMap<string, boolean>;
+}
+
+interface OpenNode {
+  readonly events: TraceEvent[];
+  end: TraceEnd;
+}
+
+const LIMIT = 100_000;
+const NOWHERE: TraceEnd = { kind: "fork", question: undefined, branches: [] };
+
+/** Walks a packet through everything that it can meet. @throws TooManyWaysError */
+export function walk(program: Program, packet: Packet, facts: NodeFacts, options: WalkOptions = {}): TraceNode {
+  const root: OpenNode = { events: [], end: NOWHERE };
+  const machine = new Machine(program, facts, options);
+  machine.run({
+    node: root,
+    packet,
+    stage: packet.inInterface === "" ? "output" : "prerouting",
+    base: -1,
+    frame: undefined,
+    step: 0,
+    decided: undefined,
+    entries: [],
+    answers: new Map(),
+  });
+  return root;
+}
+
+class Machine {
+  readonly #program: Program;
+  readonly #facts: NodeFacts;
+  readonly #record: "ends" | "matches" | "all";
+  readonly #random: (() => number) | undefined;
+  readonly #maxEnds: number;
+  readonly #open: Walk[] = [];
+  #ends = 1;
+
+  constructor(program: Program, facts: NodeFacts, { record = "matches", random, maxEnds = LIMIT }: WalkOptions) {
+    this.#program = program;
+    this.#facts = facts;
+    this.#record = record;
+    this.#random = random;
+    this.#maxEnds = maxEnds;
+  }
+
+  run(start: Walk): void {
+    this.#enter(start, start.stage);
+    this.#open.push(start);
+    for (let walk = this.#open.pop(); walk !== undefined; walk = this.#open.pop()) {
+      while (!this.#advance(walk));
+    }
+  }
+
+  #note(walk: Walk, event: TraceEvent): void {
+    if (this.#record === "ends") return;
+    if (this.#record === "matches" && (event.kind === "no-match" || event.kind === "skipped")) return;
+    walk.node.events.push(event);
+  }
+
+  /** One step of the way. @returns whether this line has ended, for good or in a fork. */
+  #advance(walk: Walk): boolean {
+    const { frame } = walk;
+    if (frame === undefined) return this.#nextBaseChain(walk);
+    const { chain } = frame;
+    const index = walk.step > 0 ? frame.index : this.#candidate(walk, frame);
+    const rule = index < chain.length ? chain.ruleAt(index) : undefined;
+    if (rule === undefined) return this.#comeBack(walk, frame.caller);
+    if (index !== frame.index) walk.frame = { ...frame, index };
+    return this.#runRule(walk, rule);
+  }
+
+  #candidate(walk: Walk, { chain, index }: Frame): number {
+    const next = chain.firstCandidate?.(index, walk.packet) ?? index;
+    if (next > index) this.#note(walk, { kind: "skipped", chain: chain.name, count: next - index });
+    return next;
+  }
+
+  #runRule(walk: Walk, rule: Rule): boolean {
+    for (let at = walk.step; at < rule.steps.length; at += 1) {
+      const step = rule.steps[at];
+      if (step === undefined) break;
+      const result: StepResult = walk.decided ?? step.run(walk.packet);
+      walk.decided = undefined;
+      switch (result.kind) {
+        case "go-on":
+          if (result.packet !== undefined) walk.packet = result.packet;
+          if (result.entry !== undefined) walk.entries = [...walk.entries, result.entry];
+          if (result.said !== undefined) this.#noteMatch(walk, rule, result.said);
+          continue;
+        case "no-match":
+          this.#noteMiss(walk, rule, at);
+          this.#nextRule(walk);
+          return false;
+        case "verdict":
+          if (result.packet !== undefined) walk.packet = result.packet;
+          this.#noteMatch(walk, rule, result.said ?? verdictText(result.verdict));
+          return this.#obey(walk, result.verdict, rule);
+        case "lost":
+          return this.#finish(walk, { kind: "uncertain", because: result.because });
+        case "choice":
+        case "unknown":
+          return this.#decide(walk, rule, at, result);
+      }
+    }
+    this.#nextRule(walk);
+    return false;
+  }
+
+  /** Goes on where a choice or an answer is already made, and forks otherwise. */
+  #decide(walk: Walk, rule: Rule, at: number, result: StepResult & { kind: "choice" | "unknown" }): boolean {
+    walk.step = at;
+    // What does not hold in any case needs no answer.
+    if (result.kind === "unknown" && failsLater(rule, at, walk.packet)) {
+      walk.decided = NO_MATCH;
+      return false;
+    }
+    const branching: Branching = branchesOf(result, walk.answers, this.#random);
+    if (branching.kind === "one") {
+      walk.decided = branching.result;
+      return false;
+    }
+    this.#ends += branching.branches.length - 1;
+    if (this.#ends > this.#maxEnds) throw new TooManyWaysError(this.#maxEnds);
+    const branches = branching.branches.map(({ odds, label, result: decided, answer }) => {
+      const node: OpenNode = { events: [], end: NOWHERE };
+      const answers = answer === undefined ? walk.answers : new Map(walk.answers).set(answer.question, answer.isYes);
+      this.#open.push({ ...walk, node, decided, answers });
+      return { odds, label, node };
+    });
+    walk.node.end = { kind: "fork", question: branching.question, branches };
+    return true;
+  }
+
+  #noteMatch(walk: Walk, rule: Rule, said: string): void {
+    if (this.#record === "ends" || walk.frame === undefined) return;
+    const { chain, index } = walk.frame;
+    this.#note(walk, { kind: "match", chain: chain.name, index, rule, said });
+  }
+
+  #noteMiss(walk: Walk, rule: Rule, at: number): void {
+    if (this.#record !== "all" || walk.frame === undefined) return;
+    const { chain, index } = walk.frame;
+    const step = rule.steps[at];
+    const observed = step?.observed?.(walk.packet);
+    this.#note(walk, { kind: "no-match", chain: chain.name, index, rule, condition: step?.text ?? "", observed });
+  }
+
+  #nextRule(walk: Walk): void {
+    walk.step = 0;
+    if (walk.frame !== undefined) walk.frame = { ...walk.frame, index: walk.frame.index + 1 };
+  }
+
+  #obey(walk: Walk, verdict: Verdict, rule: Rule): boolean {
+    const { frame } = walk;
+    if (frame === undefined) return false;
+    switch (verdict.kind) {
+      case "accept":
+        this.#leaveBaseChain(walk);
+        return false;
+      case "drop":
+        return this.#finish(walk, { kind: "dropped", by: this.#place(walk, frame, rule) });
+      case "reject":
+        return this.#finish(walk, { kind: "refused", answer: verdict.answer, by: this.#place(walk, frame, rule) });
+      case "return":
+        return this.#comeBack(walk, frame.caller);
+      case "forward-to":
+        this.#enter(walk, verdict.stage);
+        return false;
+      case "jump":
+      case "goto": {
+        const chain = this.#baseOf(walk)?.chainNamed(verdict.chain);
+        if (chain === undefined) {
+          return this.#finish(walk, {
+            kind: "uncertain",
+            because: `there is no chain ${verdict.chain} in what was given`,
+          });
+        }
+        const caller = verdict.kind === "goto" ? frame.caller : { ...frame, index: frame.index + 1 };
+        walk.step = 0;
+        walk.frame = { chain, index: 0, caller };
+        return false;
+      }
+    }
+  }
+
+  #baseOf({ stage, base }: Walk): BaseChain | undefined {
+    return this.#program[stage][base];
+  }
+
+  #place(walk: Walk, { chain, index }: Frame, rule: Rule): string {
+    return `${this.#baseOf(walk)?.table ?? ""} ${chain.name} rule ${index + 1}: ${rule.text}`;
+  }
+
+  /** A chain has ended: control returns to its caller, or to the policy. */
+  #comeBack(walk: Walk, caller: Frame | undefined): boolean {
+    walk.step = 0;
+    if (caller !== undefined) {
+      walk.frame = caller;
+      return false;
+    }
+    const base = this.#baseOf(walk);
+    if (base?.policy === "drop") {
+      this.#note(walk, { kind: "policy", chain: base });
+      return this.#finish(walk, { kind: "dropped", by: `the policy of ${base.table} ${base.chain.name}` });
+    }
+    this.#leaveBaseChain(walk);
+    return false;
+  }
+
+  #leaveBaseChain(walk: Walk): void {
+    walk.step = 0;
+    walk.frame = undefined;
+  }
+
+  #enter(walk: Walk, stage: Stage): void {
+    walk.stage = stage;
+    walk.base = -1;
+    walk.step = 0;
+    walk.frame = undefined;
+    this.#note(walk, { kind: "stage", stage, packet: walk.packet });
+  }
+
+  #nextBaseChain(walk: Walk): boolean {
+    walk.base += 1;
+    const base = this.#baseOf(walk);
+    if (base === undefined) return this.#leaveStage(walk);
+    const because = base.type === "nat" ? whyNotAsked(walk.packet, base.stage) : undefined;
+    if (because !== undefined) {
+      this.#note(walk, { kind: "not-asked", chain: base, because });
+      return false;
+    }
+    this.#note(walk, { kind: "base-chain", chain: base });
+    walk.frame = { chain: base.chain, index: 0, caller: undefined };
+    return false;
+  }
+
+  /** All base chains of the hook have let it pass. */
+  #leaveStage(walk: Walk): boolean {
+    const { stage } = walk;
+    walk.packet = withTranslationDecided(walk.packet, stage);
+    const { destination } = walk.packet;
+    switch (stage) {
+      case "input":
+        return this.#finish(walk, { kind: "delivered" });
+      case "forward":
+        this.#enter(walk, "postrouting");
+        return false;
+      case "output":
+        walk.packet = { ...walk.packet, outInterface: this.#facts.outInterface(destination) };
+        this.#enter(walk, "postrouting");
+        return false;
+      case "prerouting":
+        return this.#route(walk, (type) => (type === "local" ? "input" : "forward"));
+      case "postrouting":
+        // What the node sends to itself comes in again, by the loopback interface.
+        if (walk.packet.inInterface !== "") return this.#finish(walk, { kind: "sent" });
+        return this.#route(walk, (type) => (type === "local" ? "prerouting" : undefined));
+    }
+  }
+
+  #route(walk: Walk, stageOf: (type: string) => Stage | undefined): boolean {
+    const { destination } = walk.packet;
+    const type = this.#facts.addressType(destination);
+    const question = `${destination} is an address of the node`;
+    const answer = type === undefined ? walk.answers.get(question) : type === "local";
+    if (answer === undefined) {
+      const branches = [true, false].map((isYes) => {
+        const node: OpenNode = { events: [], end: NOWHERE };
+        const answers = new Map(walk.answers).set(question, isYes);
+        const other: Walk = { ...walk, node, answers };
+        other.base = this.#program[walk.stage].length - 1;
+        this.#open.push(other);
+        return { odds: undefined, label: isYes ? question : `${destination} is no address of the node`, node };
+      });
+      this.#ends += 1;
+      if (this.#ends > this.#maxEnds) throw new TooManyWaysError(this.#maxEnds);
+      walk.node.end = { kind: "fork", question: `whether ${question}`, branches };
+      return true;
+    }
+    const to = stageOf(answer ? "local" : "unicast");
+    if (to === undefined) return this.#finish(walk, { kind: "sent" });
+    this.#note(walk, { kind: "routed", to, because: answer ? question : `${destination} is no address of the node` });
+    if (to === "prerouting") walk.packet = { ...walk.packet, inInterface: "lo", outInterface: "" };
+    if (to === "forward") walk.packet = { ...walk.packet, outInterface: this.#facts.outInterface(destination) };
+    this.#enter(walk, to);
+    return false;
+  }
+
+  #finish(walk: Walk, fate: Fate): boolean {
+    walk.node.end = { kind: "end", fate, packet: walk.packet, entries: walk.entries };
+    return true;
+  }
+}
+
+function whyNotAsked(packet: Packet, stage: Stage): string | undefined {
+  if (packet.state === "untracked") return "the packet is not tracked";
+  if (packet.state !== "new" && packet.state !== "related") return "only the first packet of a connection is asked";
+  const isDestination = stage === "prerouting" || stage === "output";
+  const isDecided = isDestination ? packet.isDestinationDecided : packet.isSourceDecided;
+  return isDecided ? `the connection's ${isDestination ? "destination" : "source"} is decided` : undefined;
+}
+
+/** Where no rule translates, that is a decision as well. */
+function withTranslationDecided(packet: Packet, stage: Stage): Packet {
+  if (stage === "forward" || packet.state === "untracked") return packet;
+  const isDestination = stage === "prerouting" || stage === "output";
+  return isDestination ? { ...packet, isDestinationDecided: true } : { ...packet, isSourceDecided: true };
+}
+
+/** Whether a later condition of the rule fails for certain, before anything is done. */
+function failsLater(rule: Rule, at: number, packet: Packet): boolean {
+  for (const step of rule.steps.slice(at + 1)) {
+    const result = step.run(packet);
+    if (result.kind === "no-match") return true;
+    if (result !== GO_ON && result.kind !== "unknown") return false;
+  }
+  return false;
+}
+
+function verdictText(verdict: Verdict): string {
+  switch (verdict.kind) {
+    case "jump":
+    case "goto":
+      return `${verdict.kind} ${verdict.chain}`;
+    case "reject":
+      return `reject with ${verdict.answer}`;
+    case "forward-to":
+      return `on to ${verdict.stage}`;
+    default:
+      return verdict.kind;
+  }
+}

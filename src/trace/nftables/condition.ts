@@ -1,0 +1,94 @@
+/** Conditions: `match` statements of libnftables' JSON. */
+import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
+import { drawn } from "./draw.ts";
+import { compileExpression, type Reading, type Surroundings } from "./expression.ts";
+import { type JsonObject, listOf, named, textOf } from "./json.ts";
+import { SetIndex } from "./named-set.ts";
+import { fits, orderOf, type Parts, patternOf } from "./value.ts";
+
+/** Whether a value is what the right side means. A text is the question that would have to be answered first. */
+type Test = (parts: Parts) => boolean | string;
+
+/** Compiles a `match`. @param text the statement as nft prints it. Pure. */
+export function compileCondition({ op, left, right }: JsonObject, text: string, surroundings: Surroundings): Step {
+  const expression = compileExpression(left, surroundings);
+  const test = compileTest(textOf(op) ?? "==", right, surroundings);
+  const judge = (reading: Reading): StepResult => {
+    switch (reading.kind) {
+      case "none":
+        return NO_MATCH;
+      case "maybe":
+      case "unknown":
+        return question(`${text} (${reading.what} is not known)`);
+      case "value": {
+        const holds = test(reading.parts);
+        if (typeof holds === "string") return question(holds);
+        return holds ? GO_ON : NO_MATCH;
+      }
+    }
+  };
+  return {
+    text,
+    run: (packet) => drawn(expression, packet, judge),
+    observed(packet) {
+      const reading = expression.read(packet, 0);
+      if (reading.kind === "value") return `${expression.text} is ${reading.parts.join(" . ") || "none of these"}`;
+      return reading.kind === "none" ? `the packet has no ${expression.text}` : `${reading.what} is not known`;
+    },
+  };
+}
+
+function question(text: string): StepResult {
+  return { kind: "unknown", question: text, yes: GO_ON, no: NO_MATCH };
+}
+
+function compileTest(op: string, right: unknown, surroundings: Surroundings): Test {
+  if (op === "!=") return inverted(compileTest("==", right, surroundings));
+  if (op === "<" || op === ">" || op === "<=" || op === ">=") return compared(op, right);
+  const name = textOf(right);
+  if (name?.startsWith("@") === true) return isIn(surroundings.setNamed(name.slice(1)), name);
+  const set = named(right);
+  if (set?.name === "set") return isIn(new SetIndex("", false, listOf(set.body)), "the set");
+  const patterns = listOf(right).map(patternOf);
+  const known = patterns.flatMap((pattern) => (pattern === undefined ? [] : [pattern]));
+  if (known.length < patterns.length) return () => `the value is ${JSON.stringify(right)}`;
+  // Flags, of which one at least is set: `ct state established,related`.
+  if (op === "in" || Array.isArray(right)) {
+    return (parts) => parts.some((part) => known.some((pattern) => fits(pattern, part)));
+  }
+  return (parts) => known.length === parts.length && known.every((pattern, index) => fits(pattern, parts[index] ?? ""));
+}
+
+function inverted(test: Test): Test {
+  return (parts) => {
+    const holds = test(parts);
+    return typeof holds === "string" ? `not: ${holds}` : !holds;
+  };
+}
+
+function isIn(index: SetIndex | undefined, name: string): Test {
+  return (parts) => {
+    const value = parts.join(" . ");
+    if (index === undefined) return `${value} is in ${name}, which was not given`;
+    if (index.lookup(parts) !== undefined) return true;
+    if (index.unclear.length > 0) return `${value} is in ${name}, of which not everything is understood`;
+    return index.isUnknown ? `${value} is in ${name}, which packets fill` : false;
+  };
+}
+
+const COMPARISONS = {
+  "<": (a: bigint, b: bigint) => a < b,
+  ">": (a: bigint, b: bigint) => a > b,
+  "<=": (a: bigint, b: bigint) => a <= b,
+  ">=": (a: bigint, b: bigint) => a >= b,
+} as const;
+
+function compared(op: keyof typeof COMPARISONS, right: unknown): Test {
+  const pattern = patternOf(right);
+  const limit = pattern?.kind === "exact" ? orderOf(pattern.value) : undefined;
+  return ([value]) => {
+    const order = value === undefined ? undefined : orderOf(value);
+    if (limit === undefined || order === undefined) return `${value} is ${op} ${JSON.stringify(right)}`;
+    return COMPARISONS[op](order, limit);
+  };
+}

@@ -1,0 +1,271 @@
+/**
+ * Expressions that read a value: of the packet, of its connection, of routing, at random, or from a map. Names are libnftables'
+ * (libnftables-json(5)). Pure.
+ */
+import type { NodeFacts } from "../facts.ts";
+import type { Packet } from "../packet.ts";
+import { isObject, listOf, named, numberOf, textOf } from "./json.ts";
+import { SetIndex } from "./named-set.ts";
+import { expressionText } from "./rule-text.ts";
+import { type Parts, protocolName, scalarOf } from "./value.ts";
+
+/** What reading gives. */
+export type Reading =
+  | { readonly kind: "value"; readonly parts: Parts }
+  /** The packet has no such field, or the map no such key: the rule ends. */
+  | { readonly kind: "none" }
+  /** It is there, and what it is, is not known. */
+  | { readonly kind: "unknown"; readonly what: string }
+  /** A map that packets fill may have it. */
+  | { readonly kind: "maybe"; readonly what: string };
+
+/** Where a random number comes from: the walk tries all. */
+export interface Draw {
+  readonly count: number;
+  readonly offset: number;
+}
+
+export interface Expression {
+  readonly text: string;
+  /** @param drawn of {@link draw}, from 0. */
+  read(packet: Packet, drawn: number): Reading;
+  /** Set where the value depends on one random number. */
+  readonly draw: Draw | undefined;
+  /** Of a concatenation: the index of the part that is that number. */
+  readonly drawnPart?: number;
+  /** Whether it reads as nothing for every number: spares the walk trying all. */
+  isNoneForAll?(packet: Packet): boolean;
+}
+
+export interface Surroundings {
+  readonly facts: NodeFacts;
+  /** Named sets and maps of the table. */
+  setNamed(name: string): SetIndex | undefined;
+}
+
+const NONE: Reading = { kind: "none" };
+
+function value(scalar: string | number): Reading {
+  return { kind: "value", parts: [scalar] };
+}
+
+function valueOr(scalar: string | number | undefined, what: string): Reading {
+  return scalar === undefined ? { kind: "unknown", what } : value(scalar);
+}
+
+/** Compiles an expression; one that is not understood reads as unknown. */
+export function compileExpression(json: unknown, surroundings: Surroundings): Expression {
+  const text = expressionText(json);
+  const read = (reader: (packet: Packet, drawn: number) => Reading, draw?: Draw): Expression => ({
+    text,
+    read: reader,
+    draw,
+  });
+  const constant = scalarOf(json);
+  if (constant !== undefined) return read(() => value(constant));
+  const found = named(json);
+  const body = found !== undefined && isObject(found.body) ? found.body : {};
+  switch (found?.name) {
+    case "payload":
+      return read((packet) => payload(packet, textOf(body.protocol) ?? "", textOf(body.field) ?? "", text));
+    case "meta": {
+      const key = textOf(body.key) ?? textOf(found.body) ?? "";
+      return read((packet) => meta(packet, key));
+    }
+    case "ct": {
+      const key = textOf(body.key) ?? "";
+      const isReply = body.dir === "reply";
+      return read((packet) => (isReply ? { kind: "unknown", what: text } : connection(packet, key, text)));
+    }
+    case "fib": {
+      const flags = listOf(body.flags);
+      return read((packet) => fib(packet, textOf(body.result) ?? "", flags, surroundings.facts, text));
+    }
+    case "numgen": {
+      const draw = { count: numberOf(body.mod) ?? 1, offset: numberOf(body.offset) ?? 0 };
+      return read((_packet, drawn) => value(drawn + draw.offset), draw);
+    }
+    case "concat":
+      return concatenation(listOf(found.body), surroundings, text);
+    case "map":
+      return mapLookup(body, surroundings, text);
+    case "&":
+    case "|":
+    case "^":
+    case "<<":
+    case ">>":
+      return calculation(found.name, listOf(found.body), surroundings, text);
+    default:
+      return read(() => ({ kind: "unknown", what: text }));
+  }
+}
+
+function payload(packet: Packet, protocol: string, field: string, text: string): Reading {
+  if (protocol === "ip" || protocol === "ip6") {
+    if ((protocol === "ip") !== (packet.family === "IPv4")) return NONE;
+    if (field === "saddr") return value(packet.source);
+    if (field === "daddr") return value(packet.destination);
+    if (field === "protocol" || field === "nexthdr") return value(packet.protocol);
+    return { kind: "unknown", what: text };
+  }
+  // `th` is any transport header.
+  if (protocol !== "th" && protocol !== packet.protocol) return NONE;
+  if (field === "dport") return valueOr(packet.destinationPort, "the destination port");
+  if (field === "sport") return valueOr(packet.sourcePort, "the source port");
+  return { kind: "unknown", what: text };
+}
+
+function meta(packet: Packet, key: string): Reading {
+  switch (key) {
+    case "l4proto":
+      return value(protocolName(packet.protocol));
+    case "mark":
+      return value(packet.mark);
+    case "nfproto":
+      return value(packet.family === "IPv4" ? "ipv4" : "ipv6");
+    case "protocol":
+      return value(packet.family === "IPv4" ? "ip" : "ip6");
+    case "iifname":
+    case "iif":
+      return valueOr(packet.inInterface, "the interface that it comes in by");
+    case "oifname":
+    case "oif":
+      return valueOr(packet.outInterface, "the interface that it leaves by");
+    default:
+      return { kind: "unknown", what: `meta ${key}` };
+  }
+}
+
+function connection(packet: Packet, key: string, text: string): Reading {
+  const { original, state } = packet;
+  switch (key) {
+    case "state":
+      return value(state);
+    case "status": {
+      // Of an established connection, its first packet has decided; what, is not told.
+      if (state === "established" || state === "related") return { kind: "unknown", what: text };
+      const bits = [packet.isDestinationTranslated ? "dnat" : "", packet.isSourceTranslated ? "snat" : ""];
+      return { kind: "value", parts: bits.filter((bit) => bit !== "") };
+    }
+    case "direction":
+      return value("original");
+    case "ip saddr":
+    case "ip6 saddr":
+    case "saddr":
+      return value(original.source);
+    case "ip daddr":
+    case "ip6 daddr":
+    case "daddr":
+      return value(original.destination);
+    case "proto-src":
+      return valueOr(original.sourcePort, "the source port");
+    case "proto-dst":
+      return valueOr(original.destinationPort, "the destination port");
+    case "protocol":
+      return value(packet.protocol);
+    default:
+      return { kind: "unknown", what: text };
+  }
+}
+
+function fib(packet: Packet, result: string, flags: readonly unknown[], facts: NodeFacts, text: string): Reading {
+  const [side, ...others] = flags;
+  if (result !== "type" || (side !== "saddr" && side !== "daddr")) return { kind: "unknown", what: text };
+  const address = side === "saddr" ? packet.source : packet.destination;
+  const type = facts.addressType(address);
+  // With an interface, only addresses of that one are local.
+  if (type === undefined || (others.length > 0 && type === "local"))
+    return { kind: "unknown", what: `${text} of ${address}` };
+  return value(type);
+}
+
+function concatenation(items: readonly unknown[], surroundings: Surroundings, text: string): Expression {
+  const parts = items.map((item) => compileExpression(item, surroundings));
+  const drawnPart = parts.findIndex(({ draw }) => draw !== undefined);
+  return {
+    text,
+    draw: parts[drawnPart]?.draw,
+    ...(drawnPart < 0 ? {} : { drawnPart }),
+    read(packet, drawn) {
+      const all: (string | number)[] = [];
+      for (const part of parts) {
+        const reading = part.read(packet, drawn);
+        if (reading.kind !== "value") return reading;
+        all.push(...reading.parts);
+      }
+      return { kind: "value", parts: all };
+    },
+  };
+}
+
+function mapLookup(body: Readonly<Record<string, unknown>>, surroundings: Surroundings, text: string): Expression {
+  const key = compileExpression(body.key, surroundings);
+  const index = mapOf(body.data, surroundings);
+  const { draw, drawnPart } = key;
+  return {
+    text,
+    draw,
+    isNoneForAll(packet) {
+      if (index === undefined || drawnPart === undefined) return false;
+      const reading = key.read(packet, 0);
+      return reading.kind === "value" && index.lookupAll(reading.parts, drawnPart)?.size === 0;
+    },
+    read(packet, drawn) {
+      const reading = key.read(packet, drawn);
+      if (reading.kind !== "value") return reading;
+      if (index === undefined) return { kind: "unknown", what: text };
+      const found = index.lookup(reading.parts);
+      if (found === undefined) {
+        return index.isUnknown ? { kind: "maybe", what: `${index.name} has ${reading.parts.join(" . ")}` } : NONE;
+      }
+      return partsOf(found.data, text);
+    },
+  };
+}
+
+/** The map that a lookup names or brings along. */
+export function mapOf(data: unknown, { setNamed }: Surroundings): SetIndex | undefined {
+  const name = textOf(data);
+  if (name !== undefined) return name.startsWith("@") ? setNamed(name.slice(1)) : undefined;
+  const set = named(data);
+  return set?.name === "set" ? new SetIndex("", true, listOf(set.body)) : undefined;
+}
+
+function partsOf(data: unknown, text: string): Reading {
+  const concat = named(data);
+  const parts = (concat?.name === "concat" ? listOf(concat.body) : [data]).map(scalarOf);
+  const known = parts.flatMap((part) => (part === undefined ? [] : [part]));
+  return known.length === parts.length ? { kind: "value", parts: known } : { kind: "unknown", what: text };
+}
+
+const OPERATIONS = {
+  "&": (a: number, b: number) => (a & b) >>> 0,
+  "|": (a: number, b: number) => (a | b) >>> 0,
+  "^": (a: number, b: number) => (a ^ b) >>> 0,
+  "<<": (a: number, b: number) => (a << b) >>> 0,
+  ">>": (a: number, b: number) => a >>> b,
+} as const;
+
+function calculation(
+  operator: keyof typeof OPERATIONS,
+  operands: readonly unknown[],
+  surroundings: Surroundings,
+  text: string,
+): Expression {
+  const parts = operands.map((operand) => compileExpression(operand, surroundings));
+  return {
+    text,
+    draw: parts.find(({ draw }) => draw !== undefined)?.draw,
+    read(packet, drawn) {
+      let total: number | undefined;
+      for (const part of parts) {
+        const reading = part.read(packet, drawn);
+        if (reading.kind !== "value") return reading;
+        const [operand] = reading.parts;
+        if (typeof operand !== "number") return { kind: "unknown", what: text };
+        total = total === undefined ? operand : OPERATIONS[operator](total, operand);
+      }
+      return total === undefined ? { kind: "unknown", what: text } : value(total);
+    },
+  };
+}

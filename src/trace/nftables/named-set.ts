@@ -1,0 +1,102 @@
+/** Sets and maps, named or within a rule, indexed once: a lookup does not walk over the elements that have exact keys. */
+import { isObject, listOf, named, textOf } from "./json.ts";
+import { fits, keyText, type Parts, type Pattern, patternOf, type Scalar } from "./value.ts";
+
+/** What a lookup finds. */
+export interface Found {
+  /** Of maps: the element's value, as JSON. */
+  readonly data: unknown;
+  readonly comment: string | undefined;
+}
+
+export class SetIndex {
+  readonly name: string;
+  /** Filled by packets, so that what is listed is not all that is in it. */
+  readonly isUnknown: boolean;
+  readonly #exact = new Map<string, Found>();
+  readonly #patterns: { readonly key: readonly Pattern[]; readonly found: Found }[] = [];
+  #catchAll: Found | undefined;
+  /** Elements that are not understood. */
+  readonly unclear: unknown[] = [];
+  /** By the parts of the key without one of them: what is there for each value of that one. */
+  readonly #partial = new Map<number, Map<string, Map<Scalar, Found>>>();
+
+  /** @param elements as JSON has them. */
+  constructor(name: string, isMap: boolean, elements: readonly unknown[], isUnknown = false) {
+    this.name = name;
+    this.isUnknown = isUnknown;
+    for (const element of elements) {
+      if (!isMap) this.#add(element, undefined);
+      else if (Array.isArray(element)) this.#add(element[0], element[1]);
+      else this.unclear.push(element);
+    }
+  }
+
+  get size(): number {
+    return this.#exact.size + this.#patterns.length + (this.#catchAll === undefined ? 0 : 1);
+  }
+
+  #add(element: unknown, data: unknown): void {
+    const wrapped = named(element);
+    const isWrapped = wrapped?.name === "elem" && isObject(wrapped.body);
+    const key: unknown = isWrapped && isObject(wrapped.body) ? wrapped.body.val : element;
+    const comment = isWrapped && isObject(wrapped.body) ? textOf(wrapped.body.comment) : undefined;
+    const found: Found = { data, comment };
+    if (key === "*") {
+      this.#catchAll = found;
+      return;
+    }
+    const concat = named(key);
+    const patterns: Pattern[] = [];
+    for (const part of concat?.name === "concat" ? listOf(concat.body) : [key]) {
+      const pattern = patternOf(part);
+      if (pattern === undefined) {
+        this.unclear.push(element);
+        return;
+      }
+      patterns.push(pattern);
+    }
+    const exact = patterns.flatMap((pattern) => (pattern.kind === "exact" ? [pattern.value] : []));
+    if (exact.length === patterns.length) this.#exact.set(keyText(exact), found);
+    else this.#patterns.push({ key: patterns, found });
+  }
+
+  /** Adds an entry, as a packet does. */
+  remember(key: string, data: unknown): void {
+    this.#exact.set(key, { data, comment: undefined });
+    this.#partial.clear();
+  }
+
+  lookup(parts: Parts): Found | undefined {
+    const exact = this.#exact.get(keyText(parts));
+    if (exact !== undefined) return exact;
+    for (const { key, found } of this.#patterns) {
+      if (key.length === parts.length && key.every((pattern, index) => fits(pattern, parts[index] ?? ""))) return found;
+    }
+    return this.#catchAll;
+  }
+
+  /**
+   * Everything that is there for these parts when one of them takes every value that it can, by that value. For sets
+   * without intervals and without an element for all other keys; undefined for others.
+   */
+  lookupAll(parts: Parts, free: number): ReadonlyMap<Scalar, Found> | undefined {
+    if (this.#patterns.length > 0 || this.#catchAll !== undefined) return undefined;
+    let index = this.#partial.get(free);
+    if (index === undefined) {
+      index = new Map();
+      for (const [text, found] of this.#exact) {
+        const key = text.split(" . ");
+        const [value] = key.splice(free, 1);
+        const rest = key.join(" . ");
+        const there = index.get(rest) ?? new Map<Scalar, Found>();
+        if (!index.has(rest)) index.set(rest, there);
+        there.set(Number(value), found);
+      }
+      this.#partial.set(free, index);
+    }
+    return index.get(keyText(parts.toSpliced(free, 1))) ?? NOTHING;
+  }
+}
+
+const NOTHING: ReadonlyMap<Scalar, Found> = new Map();

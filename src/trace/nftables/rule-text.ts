@@ -1,0 +1,165 @@
+/** libnftables' JSON as nft prints it. What is not known is shown as JSON. Pure. */
+import { isObject, type JsonObject, listOf, named, textOf } from "./json.ts";
+
+/** A rule: its statements, and its comment. */
+export function ruleText(statements: readonly unknown[], comment: string | undefined): string {
+  const texts = statements.map(statementText);
+  if (comment !== undefined) texts.push(`comment "${comment}"`);
+  return texts.join(" ");
+}
+
+/** One statement. */
+export function statementText(json: unknown): string {
+  if (typeof json === "string") return json;
+  const found = named(json);
+  if (found === undefined) return JSON.stringify(json) ?? "";
+  const body = isObject(found.body) ? found.body : {};
+  switch (found.name) {
+    case "match":
+      return matchText(body);
+    case "vmap":
+      return `${expressionText(body.key)} vmap ${expressionText(body.data)}`;
+    case "mangle":
+      return `${expressionText(body.key)} set ${expressionText(body.value)}`;
+    case "set":
+      return `${textOf(body.op) ?? "add"} ${textOf(body.set) ?? ""} { ${expressionText(body.elem)} }`;
+    case "map":
+      return `${textOf(body.op) ?? "add"} ${textOf(body.map) ?? ""} { ${expressionText(body.elem)} : ${expressionText(body.data)} }`;
+    case "accept":
+    case "drop":
+    case "return":
+    case "continue":
+    case "notrack":
+    case "jump":
+    case "goto":
+      return verdictText(found.name, body);
+    case "dnat":
+    case "snat":
+    case "masquerade":
+    case "redirect":
+      return translationText(found.name, body);
+    case "reject":
+      return rejectText(body);
+    case "counter":
+      return "counter";
+    case "log":
+      return body.prefix === undefined ? "log" : `log prefix ${JSON.stringify(body.prefix)}`;
+    case "limit":
+      return `limit rate ${body.inv === true ? "over " : ""}${body.rate}/${body.per}`;
+    case "xt":
+      return `xt ${textOf(body.type) ?? ""} "${textOf(body.name) ?? ""}"`;
+    default:
+      return expressionText(json);
+  }
+}
+
+function verdictText(name: string, body: JsonObject): string {
+  const target = textOf(body.target);
+  return target === undefined ? name : `${name} ${target}`;
+}
+
+const SHOWN_IN_HEX = /^(?:meta|ct) mark/;
+/** Names that nft quotes. */
+const SHOWN_IN_QUOTES = /^(?:iif|oif)(?:name)?$/;
+
+function matchText({ op, left, right }: JsonObject): string {
+  const leftText = expressionText(left);
+  const isMark = SHOWN_IN_HEX.test(leftText);
+  const rightText = SHOWN_IN_QUOTES.test(leftText) ? quotedNames(right) : expressionText(right, isMark);
+  const operator = op === "==" || op === "in" ? "" : ` ${textOf(op) ?? ""}`;
+  // nft leaves the sign out except where the left is calculated.
+  const sign = op === "==" && named(left)?.name === "&" ? " ==" : operator;
+  return `${leftText}${sign} ${rightText}`;
+}
+
+function quotedNames(right: unknown): string {
+  const set = named(right);
+  if (set?.name !== "set") return JSON.stringify(right) ?? "";
+  return `{ ${listOf(set.body)
+    .map((name) => JSON.stringify(name))
+    .join(", ")} }`;
+}
+
+function rejectText({ type, expr }: JsonObject): string {
+  if (type === "tcp reset") return "reject with tcp reset";
+  if (expr === undefined || expr === "port-unreachable") return "reject";
+  return `reject with ${textOf(type) ?? ""} ${textOf(expr) ?? ""}`;
+}
+
+function translationText(name: string, { addr, port, family, flags }: JsonObject): string {
+  const kind = family === undefined ? name : `${name} ${textOf(family) ?? ""}`;
+  const flagText = listOf(flags).map((flag) => ` ${String(flag)}`);
+  if (addr === undefined && port === undefined) return `${kind}${flagText.join("")}`;
+  const address = addr === undefined ? "" : expressionText(addr);
+  const hostText = port !== undefined && address.includes(":") ? `[${address}]` : address;
+  return `${kind} to ${hostText}${port === undefined ? "" : `:${expressionText(port)}`}${flagText.join("")}`;
+}
+
+/** One expression. @param isHex numbers are marks. */
+export function expressionText(json: unknown, isHex = false): string {
+  if (typeof json === "number" && isHex) return `0x${json.toString(16).padStart(8, "0")}`;
+  if (typeof json === "string" || typeof json === "number") return String(json);
+  if (json === false) return "missing";
+  if (json === true) return "exists";
+  if (Array.isArray(json)) return json.map((item) => expressionText(item, isHex)).join(",");
+  const found = named(json);
+  if (found === undefined) return JSON.stringify(json) ?? "";
+  const body = isObject(found.body) ? found.body : {};
+  switch (found.name) {
+    case "payload":
+      return `${textOf(body.protocol) ?? ""} ${textOf(body.field) ?? ""}`;
+    case "meta":
+      return metaText(textOf(body.key) ?? textOf(found.body) ?? "");
+    case "ct":
+      return ["ct", textOf(body.dir), textOf(body.key)].filter((word) => word !== undefined).join(" ");
+    case "fib":
+      return `fib ${listOf(body.flags).join(" . ")} ${textOf(body.result) ?? ""}`;
+    case "numgen":
+      return `numgen ${textOf(body.mode) ?? ""} mod ${body.mod}${body.offset ? ` offset ${body.offset}` : ""}`;
+    case "concat":
+      return listOf(found.body)
+        .map((item) => expressionText(item))
+        .join(" . ");
+    case "prefix":
+      return `${textOf(body.addr) ?? ""}/${body.len}`;
+    case "range":
+      return listOf(found.body)
+        .map((item) => expressionText(item))
+        .join("-");
+    case "set":
+      return `{ ${listOf(found.body).map(elementText).join(", ")} }`;
+    case "map":
+      return `${expressionText(body.key)} map ${expressionText(body.data)}`;
+    case "elem":
+      return `${expressionText(body.val)}${body.timeout === undefined ? "" : ` timeout ${body.timeout}s`}`;
+    case "&":
+    case "|":
+    case "^":
+    case "<<":
+    case ">>": {
+      const texts = listOf(found.body).map((item) => expressionText(item, true));
+      return texts.join(` ${found.name} `);
+    }
+    case "accept":
+    case "drop":
+    case "return":
+    case "continue":
+    case "jump":
+    case "goto":
+      return verdictText(found.name, body);
+    default:
+      return JSON.stringify(json) ?? "";
+  }
+}
+
+/** Keys that nft prints without the word `meta`. */
+const BARE_META = new Set(["iif", "iifname", "oif", "oifname"]);
+
+function metaText(key: string): string {
+  return BARE_META.has(key) ? key : `meta ${key}`;
+}
+
+function elementText(json: unknown): string {
+  if (!Array.isArray(json)) return expressionText(json);
+  return json.map((part) => expressionText(part)).join(" : ");
+}

@@ -1,0 +1,133 @@
+/** The objects of libnftables' JSON as tables with chains and sets that can be walked. */
+import type { IpFamily } from "../../net/ip.ts";
+import type { NodeFacts } from "../facts.ts";
+import { type BaseChain, type Chain, type Entry, type Rule, STAGES, type Stage } from "../netfilter/program.ts";
+import type { Surroundings } from "./expression.ts";
+import { isObject, type JsonObject, listOf, numberOf, textOf } from "./json.ts";
+import { SetIndex } from "./named-set.ts";
+import { ruleText } from "./rule-text.ts";
+import { compileStatement } from "./statement.ts";
+
+export interface NftRulesetOptions {
+  readonly family: IpFamily;
+  readonly facts: NodeFacts;
+  /** Whether what is listed in sets that packets fill is all that is in them. @default true */
+  readonly knowsDynamicSets?: boolean;
+  /** Tables that are left out, by `family name`. @default none */
+  readonly without?: ReadonlySet<string>;
+}
+
+export interface NftRuleset {
+  readonly chains: readonly BaseChain[];
+  /** Tables of families that are not walked. */
+  readonly leftOut: readonly string[];
+  /** Adds what a packet has left in a set. */
+  remember(entry: Entry): void;
+}
+
+interface OpenTable {
+  readonly label: string;
+  readonly sets: Map<string, SetIndex>;
+  readonly chains: Map<string, { readonly head: JsonObject; readonly rules: JsonObject[] }>;
+}
+
+const FAMILIES: Readonly<Record<IpFamily, ReadonlySet<unknown>>> = {
+  IPv4: new Set(["ip", "inet"]),
+  IPv6: new Set(["ip6", "inet"]),
+};
+
+/** Reads what packets of one family meet. @param objects the list behind `nftables`. Pure. */
+export function readNftRuleset(objects: readonly unknown[], options: NftRulesetOptions): NftRuleset {
+  const tables = new Map<string, OpenTable>();
+  const leftOut = new Set<string>();
+  for (const object of objects) {
+    if (!isObject(object)) continue;
+    for (const [kind, body] of Object.entries(object)) {
+      if (!isObject(body)) continue;
+      const label = `${textOf(body.family) ?? ""} ${textOf(kind === "table" ? body.name : body.table) ?? ""}`;
+      if (kind === "metainfo" || options.without?.has(label) === true) continue;
+      if (!FAMILIES[options.family].has(body.family)) {
+        if (kind === "table" && body.family !== "ip" && body.family !== "ip6") leftOut.add(label);
+        continue;
+      }
+      const table = tables.get(label) ?? { label, sets: new Map(), chains: new Map() };
+      tables.set(label, table);
+      addObject(table, kind, body, options);
+    }
+  }
+  return {
+    chains: [...tables.values()].flatMap((table) => baseChainsOf(table, options.facts)),
+    leftOut: [...leftOut],
+    remember({ set, key, data }) {
+      for (const { sets } of tables.values())
+        sets.get(set)?.remember(key, data === undefined ? undefined : { concat: data });
+    },
+  };
+}
+
+function addObject(table: OpenTable, kind: string, body: JsonObject, options: NftRulesetOptions): void {
+  const name = textOf(body.name) ?? "";
+  switch (kind) {
+    case "chain":
+      table.chains.set(name, { head: body, rules: [] });
+      return;
+    case "set":
+    case "map": {
+      const flags = listOf(body.flags);
+      const isFilledByPackets = flags.includes("timeout") || flags.includes("dynamic");
+      const isUnknown = isFilledByPackets && options.knowsDynamicSets === false;
+      table.sets.set(name, new SetIndex(`@${name}`, kind === "map", listOf(body.elem), isUnknown));
+      return;
+    }
+    case "rule":
+      table.chains.get(textOf(body.chain) ?? "")?.rules.push(body);
+  }
+}
+
+function baseChainsOf({ label, sets, chains }: OpenTable, facts: NodeFacts): BaseChain[] {
+  const surroundings: Surroundings = { facts, setNamed: (name) => sets.get(name) };
+  const compiled = new Map<string, Chain>();
+  for (const [name, { rules }] of chains) compiled.set(name, compileChain(name, rules, surroundings));
+  const found: BaseChain[] = [];
+  for (const [name, { head }] of chains) {
+    const stage = STAGES.find((known): known is Stage => known === head.hook);
+    const chain = compiled.get(name);
+    if (stage === undefined || chain === undefined) continue;
+    found.push({
+      table: label,
+      type: head.type === "nat" ? "nat" : "filter",
+      stage,
+      priority: numberOf(head.prio) ?? 0,
+      policy: head.policy === "drop" ? "drop" : "accept",
+      chain,
+      chainNamed: (other) => compiled.get(other),
+    });
+  }
+  return found;
+}
+
+function compileChain(name: string, rules: readonly JsonObject[], surroundings: Surroundings): Chain {
+  const compiled: Rule[] = [];
+  return {
+    name,
+    length: rules.length,
+    ruleAt(index) {
+      const json = rules[index];
+      if (json === undefined) return undefined;
+      compiled[index] ??= compileRule(json, surroundings);
+      return compiled[index];
+    },
+  };
+}
+
+function compileRule(json: JsonObject, surroundings: Surroundings): Rule {
+  const statements = listOf(json.expr);
+  const comment = textOf(json.comment);
+  return {
+    get text() {
+      return ruleText(statements, comment);
+    },
+    comment,
+    steps: statements.map((statement) => compileStatement(statement, surroundings)),
+  };
+}

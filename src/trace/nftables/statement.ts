@@ -1,0 +1,174 @@
+/** Statements of libnftables' JSON as steps of a walk. */
+import { GO_ON, NO_MATCH, type Step, type StepResult, type Verdict } from "../netfilter/program.ts";
+import type { Packet } from "../packet.ts";
+import { compileCondition } from "./condition.ts";
+import { drawn } from "./draw.ts";
+import { entryFromText } from "./entry-text.ts";
+import { compileExpression, mapOf, type Surroundings } from "./expression.ts";
+import { isObject, type JsonObject, named, textOf } from "./json.ts";
+import { statementText } from "./rule-text.ts";
+import { compileTranslation } from "./translation.ts";
+import { keyText } from "./value.ts";
+
+/** Statements that neither decide nor change anything that rules look at. */
+const WITHOUT_EFFECT = new Set(["counter", "log", "comment", "continue", "ct helper", "ct timeout", "quota", "last"]);
+
+/** Compiles one statement; one that is not understood asks the walk to go both ways, or ends it where it may change the packet. Pure. */
+export function compileStatement(json: unknown, surroundings: Surroundings): Step {
+  const text = statementText(json);
+  const fixed = (result: StepResult): Step => ({ text, run: () => result });
+  if (typeof json === "string") {
+    const entry = entryFromText(json);
+    return entry === undefined ? fixed(unknown(text)) : entryStep(entry, text, surroundings);
+  }
+  const found = named(json);
+  const body = found !== undefined && isObject(found.body) ? found.body : {};
+  switch (found?.name) {
+    case "match":
+      return compileCondition(body, text, surroundings);
+    case "vmap":
+      return verdictMap(body, text, surroundings);
+    case "mangle":
+      return mangle(body, text, surroundings);
+    case "set":
+    case "map":
+      return entryStep(
+        { op: body.op, set: body.set ?? body.map, elem: body.elem, data: body.data },
+        text,
+        surroundings,
+      );
+    case "dnat":
+    case "snat":
+    case "masquerade":
+    case "redirect":
+      return compileTranslation(found.name, body, text, surroundings);
+    case "notrack":
+      return { text, run: (packet) => ({ kind: "go-on", packet: { ...packet, state: "untracked" }, said: text }) };
+    case "xt":
+      return fixed(body.type === "match" ? unknown(text) : { kind: "lost", because: `${text} is not understood` });
+    case "limit":
+      return fixed(unknown(`${text} is not exceeded`));
+    case "queue":
+    case "tproxy":
+      return fixed({ kind: "lost", because: `${text} hands it to another program` });
+    default: {
+      if (found !== undefined && WITHOUT_EFFECT.has(found.name)) return fixed(GO_ON);
+      const verdict = verdictOf(json);
+      return fixed(verdict === undefined ? unknown(text) : { kind: "verdict", verdict });
+    }
+  }
+}
+
+function unknown(question: string): StepResult {
+  return { kind: "unknown", question, yes: GO_ON, no: NO_MATCH };
+}
+
+const REJECT_ANSWER = "icmp port-unreachable";
+
+/** A verdict as a statement or as the value of a map; undefined for anything else. */
+export function verdictOf(json: unknown): Verdict | undefined {
+  const found = named(json);
+  const body = found !== undefined && isObject(found.body) ? found.body : {};
+  switch (found?.name) {
+    case "accept":
+    case "drop":
+    case "return":
+      return { kind: found.name };
+    case "jump":
+    case "goto":
+      return { kind: found.name, chain: textOf(body.target) ?? "" };
+    case "reject":
+      if (body.type === undefined) return { kind: "reject", answer: REJECT_ANSWER };
+      return {
+        kind: "reject",
+        answer: [textOf(body.type), textOf(body.expr)].filter((word) => word !== undefined).join(" "),
+      };
+    default:
+      return undefined;
+  }
+}
+
+function verdictMap(body: JsonObject, text: string, surroundings: Surroundings): Step {
+  const key = compileExpression(body.key, surroundings);
+  const map = mapOf(body.data, surroundings);
+  return {
+    text,
+    run: (packet) =>
+      drawn(key, packet, (reading): StepResult => {
+        if (reading.kind === "none") return NO_MATCH;
+        const found = reading.kind === "value" ? map?.lookup(reading.parts) : undefined;
+        if (map === undefined || reading.kind !== "value") {
+          return {
+            kind: "lost",
+            because: `${text}: ${reading.kind === "value" ? "the map" : reading.what} is not known`,
+          };
+        }
+        if (found === undefined) {
+          const isUnclear = map.unclear.length > 0 || map.isUnknown;
+          return isUnclear ? { kind: "lost", because: `${text}: not everything in the map is known` } : NO_MATCH;
+        }
+        const verdict = verdictOf(found.data);
+        // `continue` and what only counts.
+        if (verdict === undefined) return GO_ON;
+        const owner = found.comment === undefined ? "" : ` (${found.comment})`;
+        return { kind: "verdict", verdict, said: `${statementText(found.data)}${owner}` };
+      }),
+    observed(packet) {
+      const reading = key.read(packet, 0);
+      return reading.kind === "value" ? `the map has no ${reading.parts.join(" . ")}` : `the packet has no ${key.text}`;
+    },
+  };
+}
+
+function mangle(body: JsonObject, text: string, surroundings: Surroundings): Step {
+  const target = named(body.key);
+  const key = isObject(target?.body) ? textOf(target.body.key) : undefined;
+  if (target?.name !== "meta" || key !== "mark") {
+    // Of a connection's mark and of priorities nothing that is walked depends; of headers much.
+    const isHarmless = target?.name === "ct" || target?.name === "meta";
+    return { text, run: () => (isHarmless ? GO_ON : { kind: "lost", because: `${text} changes the packet` }) };
+  }
+  const value = compileExpression(body.value, surroundings);
+  return {
+    text,
+    run: (packet) =>
+      drawn(value, packet, (reading): StepResult => {
+        const mark = reading.kind === "value" ? reading.parts[0] : undefined;
+        if (typeof mark !== "number") return { kind: "lost", because: `${text}: the mark is not known` };
+        return { kind: "go-on", packet: { ...packet, mark }, said: `mark 0x${mark.toString(16)}` };
+      }),
+  };
+}
+
+interface EntryStatement {
+  readonly op: unknown;
+  readonly set: unknown;
+  readonly elem: unknown;
+  readonly data: unknown;
+}
+
+/** `update @set { … }`: what is written into the set, is for packets that follow. */
+function entryStep({ op, set, elem, data }: EntryStatement, text: string, surroundings: Surroundings): Step {
+  const name = textOf(set)?.slice(1) ?? "";
+  const wrapped = named(elem);
+  const keyJson = wrapped?.name === "elem" && isObject(wrapped.body) ? wrapped.body.val : elem;
+  const key = compileExpression(keyJson, surroundings);
+  const value = data === undefined ? undefined : compileExpression(data, surroundings);
+  return {
+    text,
+    run(packet: Packet): StepResult {
+      const reading = key.read(packet, 0);
+      const dataReading = value?.read(packet, 0);
+      if (reading.kind === "none" || dataReading?.kind === "none") return NO_MATCH;
+      if (op === "delete" || reading.kind !== "value") return GO_ON;
+      if (dataReading !== undefined && dataReading.kind !== "value") return GO_ON;
+      const parts = dataReading?.parts;
+      const entry = { set: name, key: keyText(reading.parts), ...(parts === undefined ? {} : { data: parts }) };
+      return {
+        kind: "go-on",
+        entry,
+        said: `remembers ${entry.key}${parts === undefined ? "" : ` : ${keyText(parts)}`} in ${name}`,
+      };
+    },
+  };
+}

@@ -1,0 +1,104 @@
+/** Values of packet fields and of constants, and what they are compared with. Pure. */
+import type { IpAddress } from "../../net/ip.ts";
+import { ipBytes, parseCidr, parseIpAddress, splitCidr } from "../../net/ip.ts";
+import { isObject, listOf, named } from "./json.ts";
+
+/** A field of a packet, a part of a key, or a constant. */
+export type Scalar = string | number;
+
+/** Several parts are a concatenation. */
+export type Parts = readonly Scalar[];
+
+/** Whether a part is one that is meant. */
+export type Pattern =
+  | { readonly kind: "exact"; readonly value: Scalar }
+  | { readonly kind: "range"; readonly first: bigint; readonly last: bigint }
+  /** Names that begin so. */
+  | { readonly kind: "beginning"; readonly text: string };
+
+const PROTOCOL_NAMES: Readonly<Record<number, string>> = { 1: "icmp", 6: "tcp", 17: "udp", 58: "icmpv6", 132: "sctp" };
+
+/** A protocol by its usual name. Pure. */
+export function protocolName(value: Scalar): Scalar {
+  if (typeof value === "number") return PROTOCOL_NAMES[value] ?? value;
+  return value === "ipv6-icmp" ? "icmpv6" : value;
+}
+
+const known = new Map<string, bigint>();
+const MEMORY_LIMIT = 100_000;
+
+/** A number that orders addresses of one family as the kernel does. */
+export function addressNumber(address: IpAddress): bigint {
+  const found = known.get(address);
+  if (found !== undefined) return found;
+  let value = 0n;
+  for (const byte of ipBytes(address)) value = (value << 8n) | BigInt(byte);
+  if (known.size >= MEMORY_LIMIT) known.clear();
+  known.set(address, value);
+  return value;
+}
+
+/** For comparisons by size; undefined for names. */
+export function orderOf(value: Scalar): bigint | undefined {
+  if (typeof value === "number") return BigInt(value);
+  const address = parseIpAddress(value);
+  return address === undefined ? undefined : addressNumber(address);
+}
+
+/** A constant as the kernel compares it: addresses in their canonical spelling. */
+export function scalarOf(value: unknown): Scalar | undefined {
+  if (typeof value === "number") return value;
+  if (typeof value === "boolean") return value ? 1 : 0;
+  if (typeof value !== "string") return undefined;
+  return parseIpAddress(value) ?? value;
+}
+
+/** A constant that stands on the right of a comparison, or as a part of an element's key. Undefined: not understood. */
+export function patternOf(value: unknown): Pattern | undefined {
+  const scalar = scalarOf(value);
+  if (scalar !== undefined) {
+    const isBeginning = typeof scalar === "string" && scalar.endsWith("*") && scalar !== "*";
+    return isBeginning ? { kind: "beginning", text: scalar.slice(0, -1) } : { kind: "exact", value: scalar };
+  }
+  const found = named(value);
+  if (found?.name === "range") return rangeOf(found.body);
+  if (found?.name === "prefix" && isObject(found.body)) {
+    const cidr = parseCidr(`${found.body.addr}/${found.body.len}`);
+    return cidr === undefined ? undefined : prefixRange(cidr);
+  }
+  return undefined;
+}
+
+function rangeOf(body: unknown): Pattern | undefined {
+  const [first, last] = listOf(body).map(scalarOf);
+  if (first === undefined || last === undefined) return undefined;
+  const [from, to] = [orderOf(first), orderOf(last)];
+  return from === undefined || to === undefined ? undefined : { kind: "range", first: from, last: to };
+}
+
+/** All addresses of a prefix. */
+export function prefixRange(cidr: NonNullable<ReturnType<typeof parseCidr>>): Pattern {
+  const { address, length } = splitCidr(cidr);
+  const bits = address.includes(":") ? 128 : 32;
+  const first = addressNumber(address);
+  return { kind: "range", first, last: first + (1n << BigInt(bits - length)) - 1n };
+}
+
+/** Whether a part is what the pattern means. */
+export function fits(pattern: Pattern, value: Scalar): boolean {
+  switch (pattern.kind) {
+    case "exact":
+      return pattern.value === value;
+    case "beginning":
+      return typeof value === "string" && value.startsWith(pattern.text);
+    case "range": {
+      const order = orderOf(value);
+      return order !== undefined && order >= pattern.first && order <= pattern.last;
+    }
+  }
+}
+
+/** A key as text; equal for equal keys. */
+export function keyText(parts: Parts): string {
+  return parts.length === 1 ? String(parts[0]) : parts.join(" . ");
+}

@@ -1,0 +1,97 @@
+/** A packet on its way through a node, as far as rules look at it. Values are never changed: each step makes a new one. */
+import { type IpAddress, type IpFamily, joinHostPort } from "../net/ip.ts";
+
+/** What connection tracking says of the packet. */
+export const CONNECTION_STATES = ["new", "established", "related", "invalid", "untracked"] as const;
+export type ConnectionState = (typeof CONNECTION_STATES)[number];
+
+/** Where a packet comes from and where it goes to. Ports are undefined where they are not known or the protocol has none. */
+export interface Flow {
+  readonly source: IpAddress;
+  readonly sourcePort: number | undefined;
+  readonly destination: IpAddress;
+  readonly destinationPort: number | undefined;
+}
+
+export interface Packet extends Flow {
+  readonly family: IpFamily;
+  /** In lower case: `tcp`, `udp`, `sctp`, `icmp`, `icmpv6`; others by number. */
+  readonly protocol: string;
+  /** Empty for packets of the node itself; undefined when it is not known. */
+  readonly inInterface: string | undefined;
+  /** Empty before routing; undefined when it is not known. */
+  readonly outInterface: string | undefined;
+  readonly mark: number;
+  readonly state: ConnectionState;
+  /** Of the connection, as it was asked for. */
+  readonly original: Flow;
+  /** Whether the connection's destination or source has been translated to another one. */
+  readonly isDestinationTranslated: boolean;
+  readonly isSourceTranslated: boolean;
+  /** Whether the source is an address of the node by now; which one, {@link Flow.source} says only where it is known. */
+  readonly isMasqueraded: boolean;
+  /** Whether netfilter has decided on a translation, be it none: nat chains are not asked again. */
+  readonly isDestinationDecided: boolean;
+  readonly isSourceDecided: boolean;
+}
+
+/** What must be said of a packet; the rest follows. */
+export interface PacketQuestion extends Flow {
+  readonly family: IpFamily;
+  readonly protocol: string;
+  /** Empty: the node itself sends it. Undefined: not known. */
+  readonly inInterface: string | undefined;
+  /** @default 0 */
+  readonly mark?: number;
+  /** @default "new" */
+  readonly state?: ConnectionState;
+}
+
+/** The packet before the first hook. Pure. */
+export function newPacket(question: PacketQuestion): Packet {
+  const { source, sourcePort, destination, destinationPort, family, protocol, inInterface } = question;
+  const flow: Flow = { source, sourcePort, destination, destinationPort };
+  return {
+    ...flow,
+    family,
+    protocol,
+    inInterface,
+    outInterface: "",
+    mark: question.mark ?? 0,
+    state: question.state ?? "new",
+    original: flow,
+    isDestinationTranslated: false,
+    isSourceTranslated: false,
+    isMasqueraded: false,
+    isDestinationDecided: false,
+    isSourceDecided: false,
+  };
+}
+
+/** An address with its port, where there is one. Pure. */
+export function endText(address: IpAddress, port: number | undefined): string {
+  return port === undefined ? address : joinHostPort(address, port);
+}
+
+/** The packet after destination NAT; the connection counts as translated only where that changes something. Pure. */
+export function withDestination(packet: Packet, destination: IpAddress, port: number | undefined): Packet {
+  const destinationPort = port ?? packet.destinationPort;
+  const isSame = destination === packet.destination && destinationPort === packet.destinationPort;
+  return {
+    ...packet,
+    destination,
+    destinationPort,
+    isDestinationTranslated: packet.isDestinationTranslated || !isSame,
+    isDestinationDecided: true,
+  };
+}
+
+/** The packet after source NAT to this address; its port is whichever is free. Pure. */
+export function withSource(packet: Packet, source: IpAddress): Packet {
+  return { ...packet, source, sourcePort: undefined, isSourceTranslated: true, isSourceDecided: true };
+}
+
+/** The packet after masquerading. @param address the node's address towards its destination, where it is known. Pure. */
+export function masqueraded(packet: Packet, address: IpAddress | undefined): Packet {
+  return { ...withSource(packet, address ?? packet.source), isMasqueraded: true };
+}
