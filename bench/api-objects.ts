@@ -86,8 +86,8 @@ export function apiSlice(index: number, endpointsEach: number, generation: numbe
       }),
     },
     addressType,
-    endpoints: endpoints.map(({ addresses }, at) => ({
-      addresses,
+    endpoints: endpoints.map(({ address }, at) => ({
+      addresses: [address],
       conditions: { ready: true, serving: true, terminating: false },
       targetRef: { kind: "Pod", namespace, name: `${serviceName}-7d4b9c6f5-${at}`, uid: uid(index * 16 + at) },
       nodeName: `worker-${(index + at) % 500}`,

@@ -3,14 +3,15 @@
  * is a function of the numbers, so two runs send the same text.
  */
 import type { EndpointRecord, EndpointSliceRecord, ServiceRecord } from "../src/cluster/objects.ts";
+import { type IpAddress, ipFromBytes } from "../src/net/ip.ts";
 
 const PORT_NAME = "http";
 const SERVICE_NET = 10 * 2 ** 24 + 96 * 2 ** 16; // 10.96.0.0/12
 const POD_NET = 10 * 2 ** 24 + 128 * 2 ** 16; // 10.128.0.0/10: endpoints of the start
 const LATER_POD_NET = 10 * 2 ** 24 + 192 * 2 ** 16; // 10.192.0.0/10: endpoints that replace others
 
-function dotted(address: number): string {
-  return [24, 16, 8, 0].map((shift) => (address >>> shift) & 255).join(".");
+function dotted(address: number): IpAddress {
+  return ipFromBytes(Uint8Array.of(address >>> 24, address >>> 16, address >>> 8, address));
 }
 
 /** Service number `index`, from 0. Pure. */
@@ -36,9 +37,9 @@ export function benchService(index: number): ServiceRecord {
   };
 }
 
-function benchEndpoint(address: string): EndpointRecord {
+function benchEndpoint(address: IpAddress): EndpointRecord {
   return {
-    addresses: [address],
+    address,
     nodeName: "another-node",
     ready: true,
     serving: true,

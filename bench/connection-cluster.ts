@@ -40,7 +40,7 @@ export function* clusterObjects({ services, endpointsEach }: ClusterSize) {
     const { endpoints } = benchSlice(index, endpointsEach);
     yield serviceObjects(
       index,
-      endpoints.flatMap(({ addresses }) => addresses.slice(0, 1)),
+      endpoints.map(({ address }) => address),
     );
   }
 }

@@ -2,10 +2,11 @@
  * The slim, frozen records that the rest of the program knows of Kubernetes objects. A source projects API JSON or
  * manifests to these as it decodes them, defaults applied and names checked; nothing keeps the raw objects.
  *
- * Addresses are still text here (the API's own, sloppy forms included): the model parses them per family.
+ * Addresses of endpoints are canonical values; those of Services are still text (the API's own, sloppy forms included), which
+ * the model parses per family.
  */
 
-import type { IpFamily } from "../net/ip.ts";
+import type { IpAddress, IpFamily } from "../net/ip.ts";
 import type { Protocol } from "../net/protocol.ts";
 
 /** The identity that every namespaced record has. `name` and `namespace` are valid DNS names (checked by the source). */
@@ -53,16 +54,19 @@ export interface ServiceRecord extends ObjectKey {
   readonly healthCheckNodePort: number;
 }
 
-/** One entry of `ports[]` of an EndpointSlice; `null` where the API's field was absent. */
+/** One entry of `ports[]` of an EndpointSlice. */
 export interface EndpointSlicePort {
-  readonly name: string | null;
+  /** Empty when the port is unnamed. */
+  readonly name: string;
   readonly protocol: Protocol;
+  /** 1–65535; `null` when there is none, which the API allows and a proxy cannot use. */
   readonly port: number | null;
 }
 
 /** One entry of `endpoints[]`, with the API's nil rules for conditions already applied. */
 export interface EndpointRecord {
-  readonly addresses: readonly string[];
+  /** The first of `addresses[]`, which is the only one that is used; of the slice's family (reference endpoints.md §5.2). */
+  readonly address: IpAddress;
   /** Empty when unknown. */
   readonly nodeName: string;
   readonly ready: boolean;

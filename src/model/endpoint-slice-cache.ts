@@ -26,13 +26,9 @@ interface ServiceSlices {
 }
 
 /** Why a slice is not for this family's tracker, or `undefined` when it is (endpoints.md §5.1). Pure. */
-export function sliceRefusal(
-  slice: EndpointSliceRecord,
-  family: string,
-): "family" | "no-service" | "no-name" | undefined {
+export function sliceRefusal(slice: EndpointSliceRecord, family: string): "family" | "no-service" | undefined {
   if (slice.addressType !== family) return "family";
-  if (slice.serviceName === "") return "no-service";
-  return slice.namespace === "" || slice.name === "" ? "no-name" : undefined;
+  return slice.serviceName === "" ? "no-service" : undefined;
 }
 
 export class EndpointSliceCache {

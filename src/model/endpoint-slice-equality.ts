@@ -26,11 +26,11 @@ function equalPorts(a: EndpointSlicePort, b: EndpointSlicePort): boolean {
 
 function equalRecords(a: EndpointRecord, b: EndpointRecord): boolean {
   return (
+    a.address === b.address &&
     a.nodeName === b.nodeName &&
     a.ready === b.ready &&
     a.serving === b.serving &&
     a.terminating === b.terminating &&
-    equalLists(a.addresses, b.addresses) &&
     equalOptionalLists(a.zoneHints, b.zoneHints) &&
     equalOptionalLists(a.nodeHints, b.nodeHints)
   );

@@ -47,7 +47,6 @@ export interface EndpointsChangeTrackerOptions {
 
 export class EndpointsChangeTracker {
   readonly #family: IpFamily;
-  readonly #onProblem: OnProblem | undefined;
   readonly #onIgnored: OnProblem | undefined;
   readonly #createdMs: number;
   readonly #cache: EndpointSliceCache;
@@ -56,7 +55,6 @@ export class EndpointsChangeTracker {
 
   constructor(options: EndpointsChangeTrackerOptions) {
     this.#family = options.family;
-    this.#onProblem = options.onProblem;
     this.#onIgnored = options.onIgnored;
     this.#createdMs = options.now();
     this.#cache = new EndpointSliceCache(options);
@@ -79,7 +77,7 @@ export class EndpointsChangeTracker {
   update(slice: EndpointSliceRecord, isRemoval: boolean): SliceVerdict {
     const refusal = sliceRefusal(slice, this.#family);
     if (refusal !== undefined) {
-      if (refusal !== "family" && !isRemoval) this.#reportRefusal(slice, refusal);
+      if (refusal === "no-service" && !isRemoval) this.#reportOwnerless(slice);
       return REFUSED;
     }
     if (!this.#cache.updatePending(slice, isRemoval)) return UNCHANGED;
@@ -124,14 +122,9 @@ export class EndpointsChangeTracker {
     else times.push(timeMs);
   }
 
-  #reportRefusal(slice: EndpointSliceRecord, refusal: "no-service" | "no-name"): void {
-    const endpointSlice = `${slice.namespace}/${slice.name}`;
-    if (refusal === "no-service") {
-      const field = "metadata.labels[kubernetes.io/service-name]";
-      this.#onIgnored?.("endpoint slice ignored: no label says which service it belongs to", { endpointSlice, field });
-    } else {
-      this.#onProblem?.("endpoint slice ignored: it has no namespace or name", { endpointSlice, field: "metadata" });
-    }
+  #reportOwnerless({ namespace, name }: EndpointSliceRecord): void {
+    const facts = { endpointSlice: `${namespace}/${name}`, field: "metadata.labels[kubernetes.io/service-name]" };
+    this.#onIgnored?.("endpoint slice ignored: no label says which service it belongs to", facts);
   }
 }
 

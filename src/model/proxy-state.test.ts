@@ -119,18 +119,13 @@ describe("proxy state", () => {
     };
     const state = makeState(log);
     state.onService({ kind: "add", object: makeService({ externalIPs: ["1.2.3.4 -j ACCEPT"] }) });
-    state.onEndpointSlice({ kind: "add", object: makeSlice({ endpoints: [makeEndpointRecord("x")] }) });
+    state.onEndpointSlice({ kind: "add", object: makeSlice({ ports: [{ ...TCP_80, port: null }] }) });
     state.applyChanges();
     assert.deepEqual(
       errors.map(([, facts]) => facts),
       [
         { service: "ns1/svc1", field: "spec.externalIPs[0]", value: "1.2.3.4 -j ACCEPT" },
-        {
-          endpointSlice: "ns1/svc1-a",
-          field: "endpoints[0].addresses[0]",
-          value: "x",
-          expected: "an IPv4 address",
-        },
+        { endpointSlice: "ns1/svc1-a", field: "ports[0].port" },
       ],
     );
     assert.deepEqual([...state.services.keys()], ["ns1/svc1:p/TCP"]);

@@ -4,7 +4,7 @@
  */
 import { exactList } from "../cluster/exact-list.ts";
 import { type EndpointRecord, type EndpointSliceRecord, objectKeyText } from "../cluster/objects.ts";
-import { familyOf, type IpAddress, type IpFamily, joinHostPort, parseIpAddress, toPort } from "../net/ip.ts";
+import { joinHostPort } from "../net/ip.ts";
 import type { Endpoint } from "./endpoint.ts";
 import type { OnProblem } from "./problem.ts";
 import { servicePortName } from "./service-port-name.ts";
@@ -25,41 +25,28 @@ export interface ReadSlice {
 }
 
 export interface SliceReader {
-  readonly family: IpFamily;
   /** Name of this node; empty when unknown, then no endpoint is local. */
   readonly nodeName: string;
   readonly onProblem?: OnProblem | undefined;
 }
 
-/** Reads a slice of the reader's family. Bad ports and endpoints are skipped and reported, the rest counts. Pure. */
+/** Reads a slice. Ports without a number are skipped and reported, the rest counts. Pure. */
 export function readSlice(record: EndpointSliceRecord, reader: SliceReader): ReadSlice {
-  const report: OnProblem = (message, facts) =>
-    reader.onProblem?.(message, { endpointSlice: objectKeyText(record), ...facts });
-  const addresses = record.endpoints.map((endpoint, index) => addressOf(endpoint, index, reader.family, report));
   const found = new Map<string, { isUdp: boolean; endpoints: Endpoint[] }>();
   for (const [index, slicePort] of record.ports.entries()) {
-    if (slicePort.name === null) {
-      report("skipped an endpoint slice port without a name", { field: `ports[${index}].name` });
+    const { name, protocol, port } = slicePort;
+    if (port === null) {
+      const facts = { endpointSlice: objectKeyText(record), field: `ports[${index}].port` };
+      reader.onProblem?.("skipped an endpoint slice port without a usable number; expected 1 to 65535", facts);
       continue;
     }
-    const port = toPort(slicePort.port ?? 0);
-    if (port === undefined) {
-      report("skipped an endpoint slice port without a usable number; expected 1 to 65535", {
-        field: `ports[${index}].port`,
-        value: slicePort.port,
-      });
-      continue;
-    }
-    const { key } = servicePortName(record.namespace, record.serviceName, slicePort.name, slicePort.protocol);
+    const { key } = servicePortName(record.namespace, record.serviceName, name, protocol);
     let target = found.get(key);
     if (target === undefined) {
-      target = { isUdp: slicePort.protocol === "UDP", endpoints: [] };
+      target = { isUdp: protocol === "UDP", endpoints: [] };
       found.set(key, target);
     }
-    for (const [at, endpoint] of record.endpoints.entries()) {
-      const ip = addresses[at];
-      if (ip !== undefined) target.endpoints.push(endpointOf(endpoint, ip, port, reader.nodeName));
-    }
+    for (const endpoint of record.endpoints) target.endpoints.push(endpointOf(endpoint, port, reader.nodeName));
   }
   const ports: SlicePort[] = [];
   for (const [key, { isUdp, endpoints }] of found) {
@@ -95,42 +82,19 @@ export function joinSlices(slices: readonly ReadSlice[]): Map<string, readonly E
   return joined;
 }
 
-function addressOf(endpoint: EndpointRecord, index: number, family: IpFamily, report: OnProblem) {
-  const text = endpoint.addresses[0];
-  const field = `endpoints[${index}].addresses[0]`;
-  if (text === undefined) {
-    report("skipped an endpoint without an address", { field });
-    return undefined;
-  }
-  const address = parseIpAddress(text);
-  if (address === undefined || familyOf(address) !== family) {
-    report("skipped an endpoint whose address does not fit the slice", {
-      field,
-      value: text,
-      expected: `an ${family} address`,
-    });
-    return undefined;
-  }
-  return address;
-}
-
-function endpointOf(endpoint: EndpointRecord, ip: IpAddress, port: number, nodeName: string): Endpoint {
+function endpointOf(endpoint: EndpointRecord, port: number, nodeName: string): Endpoint {
+  const { address, zoneHints, nodeHints } = endpoint;
   return {
-    ip,
+    ip: address,
     port,
-    text: joinHostPort(ip, port),
+    text: joinHostPort(address, port),
     isLocal: nodeName !== "" && endpoint.nodeName === nodeName,
     isReady: endpoint.ready,
     isServing: endpoint.serving,
     isTerminating: endpoint.terminating,
-    zoneHints: someOf(endpoint.zoneHints),
-    nodeHints: someOf(endpoint.nodeHints),
+    zoneHints,
+    nodeHints,
   };
-}
-
-/** An empty list of hints is no hint. */
-function someOf(hints: readonly string[] | undefined): readonly string[] | undefined {
-  return hints === undefined || hints.length === 0 ? undefined : hints;
 }
 
 /**

@@ -2,7 +2,7 @@
  * One `endpoints[]` entry of an EndpointSlice. This is the hot path of a big cluster (150,000 of them): a path text is
  * only made for an entry that is wrong.
  */
-import { familyOf, type IpFamily, parseIpAddress, specialAddress } from "../../net/ip.ts";
+import { familyOf, type IpAddress, type IpFamily, parseIpAddress, specialAddress } from "../../net/ip.ts";
 import { exactList } from "../exact-list.ts";
 import type { EndpointRecord } from "../objects.ts";
 import { isAbsent, isJsonObject, type JsonObject } from "./fields.ts";
@@ -24,16 +24,16 @@ export function readEndpoint(
     refuse(found, `endpoints[${index}]`, "must be an object", item);
     return undefined;
   }
-  const addresses = readAddresses(found, item.addresses, index, family);
+  const address = readAddress(found, item.addresses, index, family);
   const nodeName = readNodeName(found, item.nodeName, index);
   const conditions = readConditions(found, item.conditions, index);
   const hints = isJsonObject(item.hints) ? item.hints : undefined;
   if (hints === undefined && !isAbsent(item.hints)) {
     refuse(found, `endpoints[${index}].hints`, "must be an object", item.hints);
   }
-  if (addresses === undefined) return undefined;
+  if (address === undefined) return undefined;
   return Object.freeze({
-    addresses,
+    address,
     nodeName,
     ready: readCondition(found, conditions?.ready, "ready", index, true),
     serving: readCondition(found, conditions?.serving, "serving", index, true),
@@ -43,43 +43,32 @@ export function readEndpoint(
   });
 }
 
-/** The addresses of the family. Only the first one is ever used, so the endpoint stands and falls with it. */
-function readAddresses(
-  found: Findings,
-  value: unknown,
-  index: number,
-  family: IpFamily,
-): readonly string[] | undefined {
+/** The first address, with which the endpoint stands and falls. The others are not used; wrong ones are named. */
+function readAddress(found: Findings, value: unknown, index: number, family: IpFamily): IpAddress | undefined {
   if (!Array.isArray(value) || value.length === 0) {
     const field = `endpoints[${index}].addresses`;
     if (isAbsent(value) || Array.isArray(value)) warn(found, field, "is empty; this endpoint is left out", value);
     else refuse(found, field, "must be a list", value);
     return undefined;
   }
-  const only: unknown = value[0];
-  if (value.length === 1 && isUsable(only, family)) return Object.freeze([only]);
-  const addresses: string[] = [];
-  for (const [position, text] of value.entries()) {
-    if (isUsable(text, family)) {
-      addresses.push(text);
+  let first: IpAddress | undefined;
+  for (let position = 0; position < value.length; position++) {
+    const text: unknown = value[position];
+    const address = typeof text === "string" ? parseIpAddress(text) : undefined;
+    if (address !== undefined && familyOf(address) === family && specialAddress(address) === undefined) {
+      first ??= address;
       continue;
     }
     const field = `endpoints[${index}].addresses[${position}]`;
     const lost = position === 0 ? "this endpoint is left out" : "it is left out";
-    warn(found, field, `${addressRule(text, family)}; ${lost}`, text);
+    warn(found, field, `${addressRule(address, family)}; ${lost}`, text);
     if (position === 0) return undefined;
   }
-  return Object.freeze(exactList(addresses));
+  return first;
 }
 
-function isUsable(text: unknown, family: IpFamily): text is string {
-  const address = typeof text === "string" ? parseIpAddress(text) : undefined;
-  return address !== undefined && familyOf(address) === family && specialAddress(address) === undefined;
-}
-
-/** Why an address is left out. */
-function addressRule(text: unknown, family: IpFamily): string {
-  const address = typeof text === "string" ? parseIpAddress(text) : undefined;
+/** Why an address is left out; `undefined` is a text that is none. */
+function addressRule(address: IpAddress | undefined, family: IpFamily): string {
   if (address === undefined || familyOf(address) !== family) {
     return `must be an ${family} address, as addressType says`;
   }

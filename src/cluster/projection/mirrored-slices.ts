@@ -120,7 +120,7 @@ function readAddress(
     return undefined;
   }
   const record = Object.freeze({
-    addresses: Object.freeze([address]),
+    address,
     nodeName: readNodeName(found, entry.nodeName, `${path}.nodeName`),
     ready: isReady,
     serving: true,

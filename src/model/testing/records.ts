@@ -31,7 +31,7 @@ export function makeService(overrides: Partial<ServiceRecord> = {}): ServiceReco
 /** A ready endpoint without node name or hints. */
 export function makeEndpointRecord(address: string, overrides: Partial<EndpointRecord> = {}): EndpointRecord {
   return {
-    addresses: [address],
+    address: ip(address),
     nodeName: "",
     ready: true,
     serving: true,
