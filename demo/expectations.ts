@@ -143,7 +143,7 @@ function peerAt(facts: NetworkFacts, endpoint: IpAddress, kept: IpAddress | unde
   return facts.isOnNode(endpoint) ? undefined : (kept ?? facts.masqueradeAddress(endpoint));
 }
 
-/** The same where the kernel's virtual servers answer (reference legacy-modes.md §2.3, §2.4, §2.7, §5.15). */
+/** The same where the kernel's virtual servers answer (reference ipvs.md §3, §4, §7). */
 function expectationOfVirtualServer(
   target: Target,
   position: Position,

@@ -1,4 +1,4 @@
-/** How a command ends: the statuses and the two kinds of errors. Reference server.md §1, §2.1. */
+/** How a command ends: the statuses and the two kinds of errors. Reference start.md §1, §2.1. */
 
 export const EXIT_SUCCESS = 0;
 /** The only failure status that kube-proxy chooses itself. */

@@ -1,6 +1,6 @@
 /**
  * kube-proxy's own command: flags and configuration file to a running daemon, or to one of the actions `--version`,
- * `--write-config-to`, `--cleanup`, `--init-only`. The order of the steps is upstream's (reference server.md §1).
+ * `--write-config-to`, `--cleanup`, `--init-only`. The order of the steps is upstream's (reference start.md §1).
  */
 import { readFile, writeFile } from "node:fs/promises";
 import type { KubeProxyConfig } from "../config/config.ts";

@@ -1,4 +1,4 @@
-/** `IP:port` texts of the health and metrics servers. Pure. Reference server.md §3.2, §3.5. */
+/** `IP:port` texts of the health and metrics servers. Pure. Reference configuration.md §3.2, §3.5. */
 import { parseIpAddress, toPort } from "../net/ip.ts";
 
 export interface HostPort {

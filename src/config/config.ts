@@ -1,6 +1,6 @@
 /**
  * The configuration that the rest of the program uses. One sync period, one masquerade setting: what the active mode's
- * section of the file said (reference server.md §3.3). Times are milliseconds.
+ * section of the file said (reference configuration.md §3.3). Times are milliseconds.
  *
  * `DraftConfig` is resolved but unchecked, `KubeProxyConfig` has passed `checkConfig` (`validate.ts`). Addresses and
  * prefixes stay the texts of the user, because they are written back as they were; `net/ip.ts` reads them.

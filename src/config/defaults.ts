@@ -1,7 +1,7 @@
 /**
  * Defaults: from a decoded document to a resolved configuration. The zero value counts as "not set" for every field
  * that has a default; only the fields that upstream keeps as pointers can be set to zero. Pure.
- * Reference server.md §3.1–3.3, health.md §17.
+ * Reference configuration.md §3.1–3.3, health.md §17.
  */
 import { DEFAULT_MODE, findMode, isProxyMode, MODES } from "../dataplane/registry.ts";
 import { familyOf, parseIpAddress } from "../net/ip.ts";

@@ -1,6 +1,6 @@
 /**
  * Durations in Go's syntax (`300ms`, `1.5h`, `2h45m`, bare `0`), held as whole nanoseconds in a bigint. Pure.
- * Reference server.md §2.1, §3.1.
+ * Reference start.md §2.1, configuration.md §3.1.
  */
 import { type Parsed, parsed, quoteGo, refused } from "./go-text.ts";
 

@@ -1,4 +1,4 @@
-/** Feature gates: which are known, which are on. Pure. Reference server.md §2.8. */
+/** Feature gates: which are known, which are on. Pure. Reference start.md §2.8. */
 import { type GateStage, KNOWN_GATES } from "./known-feature-gates.ts";
 
 /** What is known of one gate before anything is set. */

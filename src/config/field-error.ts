@@ -1,4 +1,4 @@
-/** The texts of validation errors, in the shape that Kubernetes gives them. Pure. Reference server.md §3.5. */
+/** The texts of validation errors, in the shape that Kubernetes gives them. Pure. Reference configuration.md §3.5. */
 import { formatMs } from "./duration.ts";
 import { quoteGo } from "./go-text.ts";
 

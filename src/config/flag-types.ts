@@ -1,6 +1,6 @@
 /**
  * The types of flag values: how a text becomes a value, how a value is shown, and with which words a wrong text is
- * refused. A flag may be given several times; each text meets the value so far. Pure. Reference server.md §2.1, §2.2.
+ * refused. A flag may be given several times; each text meets the value so far. Pure. Reference start.md §2.1, §2.2.
  */
 
 import { parseIpAddress } from "../net/ip.ts";

@@ -46,7 +46,7 @@ export function quoteGo(text: string): string {
 const TRUE_WORDS: ReadonlySet<string> = new Set(["1", "t", "T", "true", "TRUE", "True"]);
 const FALSE_WORDS: ReadonlySet<string> = new Set(["0", "f", "F", "false", "FALSE", "False"]);
 
-/** Reads a boolean with the twelve spellings that Go accepts (reference server.md §2.1). */
+/** Reads a boolean with the twelve spellings that Go accepts (reference start.md §2.1). */
 export function parseGoBool(text: string): Parsed<boolean> {
   if (TRUE_WORDS.has(text)) return parsed(true);
   if (FALSE_WORDS.has(text)) return parsed(false);

@@ -1,6 +1,6 @@
 /**
  * The feature gates that Kubernetes v1.36 knows. Every component takes the whole list, so a node whose operator passes
- * one set of gates to all components must find them all known here; only the few in reference server.md §2.8 change
+ * one set of gates to all components must find them all known here; only the few in reference start.md §2.8 change
  * what a service proxy does. Names, stages and defaults are those of the v1.36 documentation.
  */
 

@@ -1,6 +1,6 @@
 /**
  * Kubernetes quantities (`512`, `1K`, `2Ki`), as far as the log buffer sizes need them: read, made canonical, and
- * turned into whole bytes. Pure. Reference server.md §3.2 (`logging.options.*.infoBufferSize`).
+ * turned into whole bytes. Pure. Reference configuration.md §3.2 (`logging.options.*.infoBufferSize`).
  */
 import { type Parsed, parsed, refused } from "./go-text.ts";
 

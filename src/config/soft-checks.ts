@@ -1,6 +1,6 @@
 /**
  * Start-up checks of a configuration against the node: what is legal but probably not meant, and what cannot work with
- * the node's IP families. Pure: the caller logs or ends the process. Reference server.md §6.
+ * the node's IP families. Pure: the caller logs or ends the process. Reference configuration.md §6.
  */
 import { familyOf, type IpFamily, isUnspecified, parseCidr, parseIpAddress } from "../net/ip.ts";
 import { splitHostPort } from "./bind-address.ts";

@@ -1,6 +1,6 @@
 /**
  * Decoding a configuration file: kind and version, types, unknown and repeated fields. Pure.
- * Reference server.md §3.1.
+ * Reference configuration.md §3.1.
  */
 import type * as v from "valibot";
 import { API_VERSION, KIND } from "./config.ts";

@@ -1,6 +1,6 @@
 /**
  * A decoded `KubeProxyConfiguration` before defaults: what is not set is the zero value of its Go type, or absent where
- * upstream keeps a pointer. Durations are nanoseconds. Reference server.md §3.2.
+ * upstream keeps a pointer. Durations are nanoseconds. Reference configuration.md §3.2.
  */
 import type { ModeConfig } from "../dataplane/dataplane.ts";
 import type { RegisteredMode } from "../dataplane/registry.ts";

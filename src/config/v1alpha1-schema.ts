@@ -4,7 +4,7 @@
  * field that upstream keeps as a pointer is `undefined`.
  *
  * The message of each check is the name of the Go type, because that is what upstream's type errors end with.
- * Reference server.md §3.1, §3.2.
+ * Reference configuration.md §3.1, §3.2.
  */
 import * as v from "valibot";
 import { MODES } from "../dataplane/registry.ts";

@@ -1,7 +1,7 @@
 /**
  * From the text of a configuration file to plain JSON values, as upstream's YAML reader sees them: YAML 1.1 booleans,
  * no base-60 numbers and no dates, the first document only, the last of two equal keys. Pure.
- * Reference server.md §3.1.
+ * Reference configuration.md §3.1.
  */
 import {
   type Document,

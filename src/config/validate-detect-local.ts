@@ -1,4 +1,4 @@
-/** Checks of what the chosen local-traffic detection needs. Pure. Reference server.md §3.5. */
+/** Checks of what the chosen local-traffic detection needs. Pure. Reference configuration.md §3.5. */
 import { type Cidr, familyOf, parseCidr } from "../net/ip.ts";
 import type { DraftConfig } from "./config.ts";
 import { invalid } from "./field-error.ts";

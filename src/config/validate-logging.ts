@@ -1,6 +1,6 @@
 /**
  * Checks of the logging section, which upstream runs twice: first alone, before logging starts, then with the rest.
- * Pure. Reference server.md §3.5, last row.
+ * Pure. Reference configuration.md §3.5, last row.
  */
 import type { LoggingConfig } from "./config.ts";
 import { formatMs } from "./duration.ts";

@@ -1,5 +1,5 @@
 /**
- * The checks of a resolved configuration: upstream's paths, order and words. Pure. Reference server.md §3.5.
+ * The checks of a resolved configuration: upstream's paths, order and words. Pure. Reference configuration.md §3.5.
  */
 import { DEFAULT_MODE, isProxyMode, MODES } from "../dataplane/registry.ts";
 import { parseCidr, parseIpAddress, toPort } from "../net/ip.ts";

@@ -1,7 +1,7 @@
 /**
  * Watching the configuration file. There is no reload: a file that is written in place or moved away ends the process,
  * so that its supervisor starts it with the new content. A file that is deleted or replaced (as ConfigMap volumes do it)
- * is not noticed, exactly as upstream. Reference server.md §4.
+ * is not noticed, exactly as upstream. Reference configuration.md §4.
  */
 import { type BigIntStats, closeSync, type FSWatcher, fstatSync, openSync, watch } from "node:fs";
 

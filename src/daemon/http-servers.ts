@@ -1,4 +1,4 @@
-/** The daemon's two HTTP servers, and the events that tell of an address that could not be had (server.md §9.4, §13). */
+/** The daemon's two HTTP servers, and the events that tell of an address that could not be had (operation.md §9.4, §13). */
 
 import type { Clock } from "../async/clock.ts";
 import type { EventRecorder } from "../cluster/apiserver/events/events.ts";

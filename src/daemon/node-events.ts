@@ -1,4 +1,4 @@
-/** The events that operators find on the Node and on Services (reference server.md §13). Pure. */
+/** The events that operators find on the Node and on Services (reference operation.md §13). Pure. */
 import type { EventFacts } from "../cluster/apiserver/events/event-object.ts";
 import type { FrontendConflict } from "../model/owned-services.ts";
 import { conflictText } from "../sync/frontend-conflicts.ts";

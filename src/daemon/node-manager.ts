@@ -1,7 +1,7 @@
 /**
  * What is known of this node's own Node object: waits at the start until it has addresses (and pod CIDRs where the
  * local-traffic detector needs them), freezes both, and afterwards watches for changes that call for a restart.
- * Reference node.md §8.2, §8.3; server.md §5.2.
+ * Reference node.md §8.2, §8.3; configuration.md §5.2.
  */
 
 import type { Clock } from "../async/clock.ts";

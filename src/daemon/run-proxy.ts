@@ -1,6 +1,6 @@
 /**
  * The daemon: from a checked configuration to running proxiers. The order of the steps is upstream's (reference
- * server.md §1, steps 11 to 25), because each may end the process before the next touches the node.
+ * start.md §1, steps 11 to 25), because each may end the process before the next touches the node.
  */
 import { hostname } from "node:os";
 import { type Clock, systemClock } from "../async/clock.ts";
@@ -167,7 +167,7 @@ function nodeHealth(health: ProxyHealth): NodeSink {
   };
 }
 
-/** Rules of a mode that ran here before must not stay beside ours; failures only log (reference server.md §11). */
+/** Rules of a mode that ran here before must not stay beside ours; failures only log (reference operation.md §11). */
 async function cleanUpOtherModes(mode: RegisteredMode, log: Logger): Promise<void> {
   for (const other of modesReplacedBy(mode)) await (await other.loadRuntime()).cleanUp(log);
 }

@@ -144,7 +144,7 @@ export interface ModeDescriptor<Name extends string, Config extends ModeConfig<S
   stopPolicy?(config: KubeProxyConfig): StopPolicy;
   /**
    * Modes whose rules stay until this mode's first sync, which replaces them itself. The leftovers of every other mode go
-   * before the first sync (reference server.md §11).
+   * before the first sync (reference operation.md §11).
    */
   readonly replacesInPlace?: readonly string[];
   /** Modes whose chains the leftovers of this one refer to: it is cleaned up before them. */

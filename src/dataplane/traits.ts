@@ -11,13 +11,13 @@ export interface ModeTraits {
   readonly refusesNodeAtExternalAddresses: boolean;
   /**
    * The process carries the bytes itself. So pods see the node's address, SCTP is not served, nothing is served without the
-   * process, and what comes from the node and its pods is not led to external IPs (reference legacy-modes.md §1.3).
+   * process, and what comes from the node and its pods is not led to external IPs (reference userspace.md §1.3).
    */
   readonly carriesTraffic: boolean;
   /**
    * Service addresses are the node's own, with virtual servers of the kernel behind them: a Local policy binds the node and
    * its pods, too, as long as there is a local endpoint; a client on the node has the service's address as its own; and
-   * without endpoints every client is refused (reference legacy-modes.md §2.3, §2.4, §5.15).
+   * without endpoints every client is refused (reference ipvs.md §3, §4).
    */
   readonly hasVirtualServers: boolean;
 }

@@ -1,4 +1,4 @@
-/** How many logical CPUs the machine has, as the conntrack limits are scaled by (reference server.md §10.1). */
+/** How many logical CPUs the machine has, as the conntrack limits are scaled by (reference operation.md §10.1). */
 import { existsSync, readdirSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** How many files and sockets this process may have open (RLIMIT_NOFILE): reference legacy-modes.md §1.1 and trap 11. */
+/** How many files and sockets this process may have open (RLIMIT_NOFILE): reference userspace.md §1.1. */
 import { HOST_IS_LITTLE_ENDIAN } from "./netlink/constants.ts";
 import { errnoName } from "./netlink/errors.ts";
 import { libc, reliableErrno } from "./netlink/libc.ts";

@@ -1,4 +1,4 @@
-/** How unwilling the kernel should be to kill this process when memory is short: reference server.md §10.3. */
+/** How unwilling the kernel should be to kill this process when memory is short: reference operation.md §10.3. */
 import { writeFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "../logging/logger.ts";

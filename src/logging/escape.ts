@@ -26,7 +26,7 @@ function escapeCodePoint(character: string): string {
   return `\\U${code.toString(16).padStart(8, "0")}`;
 }
 
-/** Text in double quotes on one line, spelled as Go's `%q` spells it (reference server.md §2.9). Pure. */
+/** Text in double quotes on one line, spelled as Go's `%q` spells it (reference start.md §2.9). Pure. */
 export function quoteText(text: string): string {
   if (!NEEDS_QUOTING.test(text)) return `"${text}"`;
   return `"${text.replace(QUOTE_OR_BACKSLASH, "\\$&").replace(NON_PRINTABLE, escapeCodePoint)}"`;

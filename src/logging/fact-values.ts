@@ -1,4 +1,4 @@
-/** How the value of a fact prints, in the text look of klog and as a JSON member (reference server.md §2.9). */
+/** How the value of a fact prints, in the text look of klog and as a JSON member (reference start.md §2.9). */
 import { escapeJson, escapeLine, quoteText } from "./escape.ts";
 
 const MAX_CAUSES = 8;

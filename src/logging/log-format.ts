@@ -1,6 +1,6 @@
 /**
  * The two looks of a log line. The text look is klog's, the JSON look is that of upstream's zap encoder (reference
- * server.md §2.9). A line always ends with a newline.
+ * start.md §2.9). A line always ends with a newline.
  */
 import type { SourceLocation } from "./caller.ts";
 import { quoteText } from "./escape.ts";

@@ -1,6 +1,6 @@
 /**
  * The logger that every room is handed. Messages are upstream's constant sentences; everything variable is a fact.
- * Facts print as `key="value"` in the text format and as members in JSON (reference server.md §2.9).
+ * Facts print as `key="value"` in the text format and as members in JSON (reference start.md §2.9).
  */
 
 /** Named values that go with a message. */

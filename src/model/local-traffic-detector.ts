@@ -28,7 +28,7 @@ export interface DetectorChoice {
 const NONE: LocalTrafficDetector = { kind: "none" };
 
 /**
- * Chooses the detector of one family (node.md §10, server.md §7). In the CIDR modes the first prefix of the family
+ * Chooses the detector of one family (node.md §10, configuration.md §7). In the CIDR modes the first prefix of the family
  * counts; without one the family detects nothing, and backends write no rule that needs detection. Pure.
  */
 export function detectorFor(family: IpFamily, settings: LocalTrafficSettings): DetectorChoice {

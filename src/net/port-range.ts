@@ -1,4 +1,4 @@
-/** A range of ports as a text says it (`--proxy-port-range`): reference legacy-modes.md §1.1. Pure. */
+/** A range of ports as a text says it (`--proxy-port-range`): reference userspace.md §1.1. Pure. */
 
 /** Both ends included. A range that begins at 0 means any port that the system gives. */
 export interface PortRange {

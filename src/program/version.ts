@@ -1,7 +1,7 @@
 /**
  * The version that this program reports. It takes the place of kube-proxy, so it names the Kubernetes version whose
  * behaviour it has; build facts that only upstream's binary has are filled with those of this runtime.
- * Reference server.md §2.6, §12.4.
+ * Reference start.md §2.6, operation.md §12.4.
  */
 import { quoteGo } from "../config/go-text.ts";
 import type { BuildInfo } from "../server/metrics/metrics.ts";

@@ -1,6 +1,6 @@
 /**
  * A port that is taken without being served. The socket is bound and nothing more: for TCP that keeps others from listening,
- * and the kernel refuses connections (reference legacy-modes.md trap 12: with a listening socket they would hang).
+ * and the kernel refuses connections (reference userspace.md §1.4: with a listening socket they would hang).
  */
 import { closeSync } from "node:fs";
 import { errnoName } from "../kernel/netlink/errors.ts";

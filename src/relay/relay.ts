@@ -1,6 +1,7 @@
 /**
  * Sockets that take connections or datagrams and carry their bytes to a destination which the owner picks. Nothing here
- * knows of Services. Behaviour: reference legacy-modes.md §1.8 and §1.9, without its traps 4 and 5.
+ * knows of Services. Behaviour: reference userspace.md §1.8 and §1.9, but half-closed connections stay, and a dead backend
+ * stops no others.
  */
 
 import type { IpAddress } from "../net/ip.ts";
@@ -75,5 +76,5 @@ export interface Relays {
   hold(protocol: RelayProtocol, address: IpAddress, port: number): Promise<AsyncDisposable>;
 }
 
-/** Reference legacy-modes.md §1.8. */
+/** Reference userspace.md §1.8. */
 export const DIAL_TIMEOUTS_MS: readonly number[] = [250, 500, 1000, 2000];

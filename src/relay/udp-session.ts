@@ -1,5 +1,5 @@
 /**
- * One client's datagrams (reference legacy-modes.md §1.9): a socket of its own, connected to the destination, so that replies
+ * One client's datagrams (reference userspace.md §1.9): a socket of its own, connected to the destination, so that replies
  * find the way back. Ends when neither side has said anything for the idle timeout.
  */
 import type { Socket } from "node:dgram";

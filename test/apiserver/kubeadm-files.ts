@@ -1,4 +1,4 @@
-/** The files that kubeadm puts before kube-proxy (reference server.md §14.2), as it writes them. */
+/** The files that kubeadm puts before kube-proxy (reference operation.md §14.2), as it writes them. */
 
 /** Key `kubeconfig.conf` of the ConfigMap. */
 export function kubeconfigConf(server: string): string {

@@ -6,7 +6,7 @@ export interface ResourceType {
   readonly kind: string;
   readonly apiVersion: string;
   readonly isNamespaced: boolean;
-  /** Verbs of the ClusterRole `system:node-proxier` (reference server.md §8.3). */
+  /** Verbs of the ClusterRole `system:node-proxier` (reference operation.md §8.3). */
   readonly proxierVerbs: readonly string[];
 }
 

@@ -1,4 +1,4 @@
-/** What `kubectl apply` and `helm install` would be given: kubeadm's objects, and both ways the same (reference server.md §8.3, §14). */
+/** What `kubectl apply` and `helm install` would be given: kubeadm's objects, and both ways the same (reference operation.md §8.3, §14). */
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -59,7 +59,7 @@ const resolved = (text: string) => {
   return resolveDocument(document);
 };
 
-/** Reference server.md §14.1, but for the image. */
+/** Reference operation.md §14.1, but for the image. */
 const KUBEADM_DAEMON_SET = {
   apiVersion: "apps/v1",
   kind: "DaemonSet",

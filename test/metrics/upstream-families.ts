@@ -1,4 +1,4 @@
-/** What kube-proxy v1.36 serves on Linux under /metrics and /metrics/slis (reference server.md §9.2, §12). */
+/** What kube-proxy v1.36 serves on Linux under /metrics and /metrics/slis (reference operation.md §9.2, §12). */
 import type { MetricFamily } from "./metrics-document.ts";
 
 const SYNC = Array.from({ length: 15 }, (_, power) => 0.001 * 2 ** power);

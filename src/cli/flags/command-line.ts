@@ -1,5 +1,5 @@
 /**
- * The command line of `kube-proxy`: from arguments to what is to be done. Reference server.md §1 steps 1–3, §2.
+ * The command line of `kube-proxy`: from arguments to what is to be done. Reference start.md §1 steps 1–3, §2.
  */
 import { quoteGo } from "../../config/go-text.ts";
 import { buildInfo, rawVersionText, versionText } from "../../program/version.ts";

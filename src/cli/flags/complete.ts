@@ -1,6 +1,6 @@
 /**
  * From the flags of a run to a resolved configuration: configuration file or flags, what wins over the file, platform
- * defaults, node name, feature gates. Reference server.md §1 step 5, §2.3–2.5.
+ * defaults, node name, feature gates. Reference start.md §1 step 5, §2.3–2.5.
  */
 import { appendPortIfNeeded } from "../../config/bind-address.ts";
 import type { DraftConfig, KubeProxyConfig } from "../../config/config.ts";

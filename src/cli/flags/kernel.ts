@@ -1,4 +1,4 @@
-/** The flags of kernel tuning. Reference server.md §2.2. */
+/** The flags of kernel tuning. Reference start.md §2.2. */
 import type { ConntrackConfig, DraftConfig } from "../../config/config.ts";
 import { durationToMs } from "../../config/duration.ts";
 import { type AnyFlag, flag } from "../../config/flag.ts";

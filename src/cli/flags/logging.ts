@@ -1,4 +1,4 @@
-/** The flags of the logging section; they win over the configuration file. Reference server.md §2.2, §2.3. */
+/** The flags of the logging section; they win over the configuration file. Reference start.md §2.2, §2.3. */
 import type { DraftConfig, LoggingConfig, LogOutput } from "../../config/config.ts";
 import { durationToMs } from "../../config/duration.ts";
 import { type AnyFlag, flag } from "../../config/flag.ts";

@@ -1,4 +1,4 @@
-/** The flags of addresses, of the proxy mode and of local-traffic detection. Reference server.md §2.2. */
+/** The flags of addresses, of the proxy mode and of local-traffic detection. Reference start.md §2.2. */
 import type { DetectLocalConfig, DraftConfig } from "../../config/config.ts";
 import { type AnyFlag, flag } from "../../config/flag.ts";
 import { boolType, int32Type, ipPortType, ipType, stringListType, stringType } from "../../config/flag-types.ts";

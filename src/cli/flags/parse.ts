@@ -1,7 +1,7 @@
 /**
  * Reading a command line by the rules of upstream's flag library. `node:util` parseArgs is no help: it takes `-v2` for
  * two options, does not know flags whose value is optional but only after `=`, and has its own error texts. Pure.
- * Reference server.md §2.1.
+ * Reference start.md §2.1.
  */
 
 import type { AnyFlag, Flag } from "../../config/flag.ts";

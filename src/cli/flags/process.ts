@@ -1,4 +1,4 @@
-/** The flags of what the process does, where it finds the cluster, and how it talks to it. Reference server.md §2.2. */
+/** The flags of what the process does, where it finds the cluster, and how it talks to it. Reference start.md §2.2. */
 import type { ClientConnection, DraftConfig } from "../../config/config.ts";
 import { durationToMs } from "../../config/duration.ts";
 import { type AnyFlag, flag } from "../../config/flag.ts";

@@ -1,4 +1,4 @@
-/** All flags of `kube-proxy`, sorted by name as help and snapshots show them. Reference server.md §2.2. */
+/** All flags of `kube-proxy`, sorted by name as help and snapshots show them. Reference start.md §2.2. */
 import type { AnyFlag } from "../../config/flag.ts";
 import { KERNEL_FLAGS } from "./kernel.ts";
 import { LOGGING_FLAGS } from "./logging.ts";

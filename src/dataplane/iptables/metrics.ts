@@ -9,7 +9,7 @@ import type { IptablesMetrics } from "./backend.ts";
 /** Packet count of an nfacct object; `undefined` or a rejection when it cannot be read. */
 export type ReadNfacct = (objectName: string) => number | undefined | Promise<number | undefined>;
 
-/** nfacct object → family and help; names are those of reference server.md §12.1. */
+/** nfacct object → family and help; names are those of reference operation.md §12.1. */
 const NFACCT_FAMILIES = [
   {
     object: "ct_state_invalid_dropped_pkts",

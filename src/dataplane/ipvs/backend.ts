@@ -1,7 +1,7 @@
 /**
  * The ipvs mode for one address family: virtual servers, IP sets, addresses of kube-ipvs0 and a constant number of iptables
  * rules. A full sync, the first one included, asks the kernel what is there and writes only what differs; any other sync
- * writes what changed. Reference legacy-modes.md §2.
+ * writes what changed. Reference ipvs.md.
  */
 
 import type { Clock } from "../../async/clock.ts";

@@ -1,5 +1,5 @@
 /**
- * Removes what the ipvs mode leaves in the kernel: reference legacy-modes.md §2.10. Unlike upstream it takes only virtual
+ * Removes what the ipvs mode leaves in the kernel: reference ipvs.md §10. Unlike upstream it takes only virtual
  * servers that the mode's own sets or kube-ipvs0 show to be the mode's; those of others stay (§5.18), and the IPv6 sets go.
  */
 import type { Ipset, IpsetDefinition, IpsetEntry } from "../../kernel/ipset/ipset.ts";

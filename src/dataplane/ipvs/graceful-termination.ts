@@ -1,7 +1,7 @@
 /**
  * Real servers that are not wanted any more but still have connections: they take no new ones (weight 0) and go when the
  * last has ended. Kept in memory only: after a restart they are found again as real servers that nobody wants. Reference
- * legacy-modes.md §2.5.
+ * ipvs.md §5.
  */
 import {
   type Ipvs,

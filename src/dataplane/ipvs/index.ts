@@ -1,4 +1,4 @@
-/** The ipvs mode: virtual servers of the kernel, IP sets, a constant few iptables rules. Reference legacy-modes.md §2. */
+/** The ipvs mode: virtual servers of the kernel, IP sets, a constant few iptables rules. Reference ipvs.md. */
 import type { ModeDescriptor } from "../dataplane.ts";
 import { TRANSLATES_IN_KERNEL } from "../traits.ts";
 import { ipvsConfig } from "./config.ts";

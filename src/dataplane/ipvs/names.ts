@@ -1,4 +1,4 @@
-/** Names that the ipvs mode has in the kernel, upstream's own: reference legacy-modes.md §2.2, §2.6, §2.7. */
+/** Names that the ipvs mode has in the kernel, upstream's own: reference ipvs.md §2, §6, §7. */
 import type { IpsetDefinition, IpsetType } from "../../kernel/ipset/ipset.ts";
 import type { ChainName } from "../../kernel/iptables/rule.ts";
 import type { IpFamily } from "../../net/ip.ts";

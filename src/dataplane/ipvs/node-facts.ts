@@ -1,4 +1,4 @@
-/** What the addresses of the node's devices mean for the ipvs mode: reference legacy-modes.md §2.2, §2.3. Pure. */
+/** What the addresses of the node's devices mean for the ipvs mode: reference ipvs.md §2, §3. Pure. */
 import { fullLength, type LinkAddress } from "../../kernel/route/links.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
 import { type IpAddress, isLinkLocalV6, isLoopback } from "../../net/ip.ts";

@@ -1,4 +1,4 @@
-/** The payload of reference legacy-modes.md §2.7, line by line. */
+/** The payload of reference ipvs.md §7, line by line. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";

@@ -1,6 +1,6 @@
 /**
  * The iptables rules around the sets: a constant number of them, whatever the number of services. Reference
- * legacy-modes.md §2.7. Pure.
+ * ipvs.md §7. Pure.
  */
 import type { IptablesTable } from "../../kernel/iptables/iptables.ts";
 import type { ChainName, Rule, RuleMatch, RuleTarget, SetDirection } from "../../kernel/iptables/rule.ts";

@@ -1,4 +1,4 @@
-/** The tables of reference legacy-modes.md §2.3, §2.4 and §2.6, row by row. */
+/** The tables of reference ipvs.md §3, §4 and §6, row by row. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ipsetEntryText } from "../../kernel/ipset/ipset.ts";

@@ -1,6 +1,6 @@
 /**
  * All that one service port wants of the kernel: virtual servers with their real servers, entries of the IP sets, addresses
- * on kube-ipvs0, and load-balancer addresses that the node itself may not use. Reference legacy-modes.md §2.3 to §2.7.
+ * on kube-ipvs0, and load-balancer addresses that the node itself may not use. Reference ipvs.md §3–7.
  * Pure: the same input gives the same plan, in the same order.
  */
 
@@ -189,7 +189,7 @@ class Draft implements ServicePortPlan {
     });
   }
 
-  /** Without local endpoints, local clients still get an answer from others: legacy-modes.md §5.15. */
+  /** Without local endpoints, local clients still get an answer from others: ipvs.md §4. */
   #endpointsFor(onlyLocal: boolean): readonly Endpoint[] {
     const { cluster = NO_ENDPOINTS, local = NO_ENDPOINTS } = this.#categories;
     if (!onlyLocal) return cluster;

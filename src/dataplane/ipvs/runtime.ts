@@ -1,6 +1,6 @@
 /**
  * The ipvs mode, put together from the kernel's netlink interfaces and the host's iptables tools; no `ipvsadm`, `ipset` or
- * `ip` program is needed. Reference legacy-modes.md §2.1, §2.10.
+ * `ip` program is needed. Reference ipvs.md §1, §10.
  */
 
 import type { Ipset } from "../../kernel/ipset/ipset.ts";

@@ -1,4 +1,4 @@
-/** Whether the kernel's IPVS can be used with a scheduler: reference legacy-modes.md §2.1. */
+/** Whether the kernel's IPVS can be used with a scheduler: reference ipvs.md §1. */
 import type { Ipvs, VirtualServer } from "../../kernel/ipvs/ipvs.ts";
 import type { IpAddress } from "../../net/ip.ts";
 

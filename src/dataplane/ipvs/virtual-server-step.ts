@@ -1,4 +1,4 @@
-/** What takes one virtual server from what the kernel has to what is wanted: reference legacy-modes.md §2.3, §2.4. Pure. */
+/** What takes one virtual server from what the kernel has to what is wanted: reference ipvs.md §3, §4. Pure. */
 import type { IpvsOperation, RealServerState, VirtualServer } from "../../kernel/ipvs/ipvs.ts";
 import { joinHostPort } from "../../net/ip.ts";
 import type { PlannedVirtualServer } from "./plan-service-port.ts";
@@ -67,7 +67,7 @@ export function virtualServerStep(
 }
 
 /**
- * Whether a real server must stay until its connections have ended: legacy-modes.md §2.5. Those of UDP and SCTP do not
+ * Whether a real server must stay until its connections have ended: ipvs.md §5. Those of UDP and SCTP do not
  * count: the kernel ends them with the next packet (sysctl `expire_nodest_conn`).
  */
 export function mustDrain({ protocol }: Pick<VirtualServer, "protocol">, server: RealServerState): boolean {

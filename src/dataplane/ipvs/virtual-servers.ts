@@ -23,7 +23,7 @@ export type VirtualServerFailures = Map<string, string>;
 export interface VirtualServersOptions {
   readonly ipvs: Ipvs;
   readonly family: IpFamily;
-  /** Virtual servers with these addresses are never deleted: legacy-modes.md §2.9. */
+  /** Virtual servers with these addresses are never deleted: ipvs.md §9. */
   readonly excludeCIDRs: readonly Cidr[];
   readonly graceful: GracefulTermination;
   readonly yielder: Yielder;

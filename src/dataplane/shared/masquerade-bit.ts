@@ -1,7 +1,7 @@
 /** The bit of the packet mark that asks for masquerading: its default, its checks, and the mark that it makes. Pure. */
 import { CONFIG_ROOT, invalid } from "../../config/field-error.ts";
 
-/** Upstream's, for every mode (reference server.md §3.3). */
+/** Upstream's, for every mode (reference configuration.md §3.3). */
 export const DEFAULT_MASQUERADE_BIT = 14;
 
 /** @param goType the type of the section in upstream's error paths. */

@@ -1,7 +1,7 @@
 /**
  * The userspace mode for one address family: this process takes the connections and carries their bytes. Here the model's
  * changes are turned into what the balancer, and whatever leads clients to the proxy (`fronts.ts`), have to do. Reference
- * legacy-modes.md §1.
+ * userspace.md §1.
  */
 
 import type { Clock } from "../../async/clock.ts";

@@ -1,6 +1,6 @@
 /**
  * Whose turn it is: round robin per service port, and for ClientIP affinity the endpoint that a client had last. Pure but for
- * its own state. Behaviour: reference legacy-modes.md §1.7, with traps 2 and 3 done right: a Service's own timeout always
+ * its own state. Behaviour: reference userspace.md §1.7, except its two faults: a Service's own timeout always
  * applies, and a Service that is deleted and made again finds its endpoints.
  */
 

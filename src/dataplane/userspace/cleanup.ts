@@ -1,4 +1,4 @@
-/** Removes what the userspace mode leaves in the kernel: reference legacy-modes.md §1.10. */
+/** Removes what the userspace mode leaves in the kernel: reference userspace.md §1.10. */
 import type { Iptables } from "../../kernel/iptables/iptables.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
 import type { Logger } from "../../logging/logger.ts";

@@ -1,6 +1,6 @@
 /**
  * Service ports without any rules: sockets at the service addresses that this host has, or is given, and at the node ports.
- * The form for hosts without netfilter, and, with an {@link AddressAssigner}, for Windows. Reference legacy-modes.md §4.
+ * The form for hosts without netfilter, and, with an {@link AddressAssigner}, for Windows. Reference userspace.md §2.
  */
 
 import type { Logger } from "../../logging/logger.ts";

@@ -1,6 +1,6 @@
 /**
  * Ports of this host that belong to a service though the proxy does not serve there: held, so that no other process takes
- * them and waits for clients who never come. Reference legacy-modes.md §1.4.
+ * them and waits for clients who never come. Reference userspace.md §1.4.
  */
 
 import { type IpAddress, joinHostPort } from "../../net/ip.ts";

@@ -1,4 +1,4 @@
-/** The userspace mode: the proxy carries the bytes itself. Upstream lost it with v1.26. Reference legacy-modes.md §1. */
+/** The userspace mode: the proxy carries the bytes itself. Upstream lost it with v1.26. Reference userspace.md §1. */
 import type { ModeDescriptor } from "../dataplane.ts";
 import { KEEPS_RULES } from "../stop-policy.ts";
 import { userspaceConfig } from "./config.ts";

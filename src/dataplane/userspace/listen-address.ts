@@ -1,4 +1,4 @@
-/** Where the proxy listens. Reference legacy-modes.md §1.1. Pure. */
+/** Where the proxy listens. Reference userspace.md §1.1. Pure. */
 import {
   familyOf,
   type IpAddress,

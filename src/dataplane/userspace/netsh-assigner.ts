@@ -1,4 +1,4 @@
-/** Gives a Windows host service addresses by running `netsh`. Not tried on Windows. Reference legacy-modes.md §4. */
+/** Gives a Windows host service addresses by running `netsh`. Not tried on Windows. Reference userspace.md §2. */
 
 import type { Clock } from "../../async/clock.ts";
 import type { Exec } from "../../kernel/process.ts";

@@ -1,5 +1,5 @@
 /**
- * The `netsh` commands that give a Windows host service addresses: reference legacy-modes.md §4. Pure.
+ * The `netsh` commands that give a Windows host service addresses: reference userspace.md §2. Pure.
  *
  * Not upstream's: an address is given back only when no portal of any service port wants it (trap 35), and never one that the
  * host had before.

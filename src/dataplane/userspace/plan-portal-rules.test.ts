@@ -1,4 +1,4 @@
-/** The portal rules, next to the tables of reference legacy-modes.md §1.2 and §1.3. */
+/** The portal rules, next to the tables of reference userspace.md §1.2 and §1.3. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ruleSpec } from "../../kernel/iptables/rule-text.ts";

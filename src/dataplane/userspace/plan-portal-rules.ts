@@ -1,6 +1,6 @@
 /**
- * The portal rules: what leads a packet for a service address to the socket of the proxy. Reference legacy-modes.md §1.2,
- * §1.3, §5 traps 7 and 8. Pure.
+ * The portal rules: what leads a packet for a service address to the socket of the proxy. Reference userspace.md §1.2,
+ * §1.3. Pure.
  */
 
 import type { ChainName, Rule, RuleMatch, RuleTarget } from "../../kernel/iptables/rule.ts";

@@ -1,5 +1,5 @@
 /**
- * Ports for the proxy's own sockets, each given to one user at a time: reference legacy-modes.md §1.5. All free ports are at
+ * Ports for the proxy's own sockets, each given to one user at a time: reference userspace.md §1.5. All free ports are at
  * hand at once, so nobody ever waits for one to be looked for.
  */
 

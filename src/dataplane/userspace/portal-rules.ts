@@ -1,6 +1,6 @@
 /**
  * The portal rules in the kernel, as restore payloads: everything at once, or the difference for some service ports.
- * Upstream adds one rule with each process; what is left behind is the same. Reference legacy-modes.md §1.2, §1.6.
+ * Upstream adds one rule with each process; what is left behind is the same. Reference userspace.md §1.2, §1.6.
  */
 import { type Iptables, IptablesRestoreError, type Presence } from "../../kernel/iptables/iptables.ts";
 import { readTable, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";

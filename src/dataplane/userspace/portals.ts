@@ -1,5 +1,5 @@
 /**
- * The addresses at which clients ask for a service port, in the order in which they are opened: reference legacy-modes.md
+ * The addresses at which clients ask for a service port, in the order in which they are opened: reference userspace.md
  * §1.3. Pure.
  */
 import { type Frontend, frontendKey, frontendsOf } from "../../model/frontend.ts";

@@ -1,6 +1,6 @@
 /**
  * Service ports with one socket for each lane, on ports of the proxy's own, and rules that lead every service address there.
- * Reference legacy-modes.md §1.3 to §1.6. Unlike upstream's, a socket stays as long as its service port does, whatever changes
+ * Reference userspace.md §1.3–1.6. Unlike upstream's, a socket stays as long as its service port does, whatever changes
  * about the addresses: nobody is cut off, and no UDP flow of a client leads to a port that is gone (trap 9).
  */
 

@@ -1,6 +1,6 @@
 /**
  * The userspace mode, put together: sockets, a balancer for each family, and the host's iptables tools, or no rules at all.
- * Reference legacy-modes.md §1.1, §1.10, §4.
+ * Reference userspace.md §1.1, §1.10, §2.
  */
 import { networkInterfaces } from "node:os";
 import type { Clock } from "../../async/clock.ts";

@@ -1,6 +1,6 @@
 /**
  * UDP flows that connection tracking leads astray: to a proxy port of an earlier run, to a service that is gone, or past the
- * proxy because they are older than the service. Reference legacy-modes.md §1.6, §5 trap 9.
+ * proxy because they are older than the service. Reference userspace.md §1.6.
  */
 
 import type { ConntrackTable } from "../../kernel/conntrack/conntrack.ts";

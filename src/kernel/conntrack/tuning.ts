@@ -1,4 +1,4 @@
-/** Conntrack's kernel parameters, set once at start: reference server.md §10.1, sync.md §13.1. */
+/** Conntrack's kernel parameters, set once at start: reference operation.md §10.1, sync.md §13.1. */
 import type { Logger } from "../../logging/logger.ts";
 import { cpuCount } from "../cpu-count.ts";
 import { fileSysctls, type Sysctls } from "../sysctl.ts";

@@ -27,7 +27,7 @@ type IpsetCommand = keyof typeof COMMANDS;
 const IPSET_FLAG_LIST_HEADER = 4;
 /** In IPSET_ATTR_CADT_FLAGS of an entry: it is an exception, and not a member. */
 const IPSET_FLAG_NOMATCH = 4;
-/** What upstream's `ipset create` says: reference legacy-modes.md §2.6. */
+/** What upstream's `ipset create` says: reference ipvs.md §6. */
 const HASH_SIZE = 1024;
 const MAX_ELEMENTS = 65_536;
 const LAST_PORT = 65_535;

@@ -76,8 +76,8 @@ export interface Ipset {
   /** `undefined` when there is no set of that name; `type` is the kernel's name of any type. */
   definition(name: string): Promise<{ readonly type: string; readonly family: IpFamily | undefined } | undefined>;
   /**
-   * Creates the set unless an equal one exists (hashsize 1024, maxelem 65536; ports 0-65535): reference legacy-modes.md
-   * §2.6. Throws an IpsetError with code `EEXIST` when the name belongs to a set of another type or family.
+   * Creates the set unless an equal one exists (hashsize 1024, maxelem 65536; ports 0-65535): reference ipvs.md
+   * §6. Throws an IpsetError with code `EEXIST` when the name belongs to a set of another type or family.
    */
   ensure(definition: IpsetDefinition): Promise<void>;
   /** The members, in no particular order; `undefined` when there is no such set. */

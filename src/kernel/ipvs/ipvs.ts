@@ -13,7 +13,7 @@ export const IPVS_SERVICE_PERSISTENT = 0x1;
 export const IPVS_SERVICE_HASHED = 0x2;
 /** IP_VS_SVC_F_SCHED1: scheduler-specific (`sh-fallback`, `mh-fallback`). */
 export const IPVS_SERVICE_SCHEDULER_FLAG_1 = 0x8;
-/** IP_VS_SVC_F_SCHED2: scheduler-specific (`sh-port`, `mh-port`); reference legacy-modes.md §2.3 sets it for `mh`. */
+/** IP_VS_SVC_F_SCHED2: scheduler-specific (`sh-port`, `mh-port`); reference ipvs.md §3 sets it for `mh`. */
 export const IPVS_SERVICE_SCHEDULER_FLAG_2 = 0x10;
 
 /** What identifies a virtual server. */
@@ -116,7 +116,7 @@ export interface Ipvs {
   close(): Promise<void>;
 }
 
-/** `10.0.0.1:80/TCP`, `[fd00::1]:80/TCP`: reference legacy-modes.md §2.3. Pure. */
+/** `10.0.0.1:80/TCP`, `[fd00::1]:80/TCP`: reference ipvs.md §3. Pure. */
 export function virtualServerText({ address, port, protocol }: VirtualServerKey): string {
   return `${address.includes(":") ? `[${address}]` : address}:${port}/${protocol}`;
 }

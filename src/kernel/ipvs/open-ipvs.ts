@@ -1,4 +1,4 @@
-/** Opens the kernel's IPVS and loads its module with upstream's command (reference legacy-modes.md §2.1). */
+/** Opens the kernel's IPVS and loads its module with upstream's command (reference ipvs.md §1). */
 import type { Logger } from "../../logging/logger.ts";
 import { type Exec, execProcess } from "../process.ts";
 import { type NetlinkIpvs, openNetlinkIpvs } from "./netlink-ipvs.ts";

@@ -194,7 +194,7 @@ export class NetlinkSocket implements AsyncDisposable {
     return base;
   }
 
-  /** Errors that came after an earlier operation had ended belong to none (reference nfnetlink.md §14.27). */
+  /** Errors that came after an earlier operation had ended belong to none (reference nfnetlink.md §11). */
   #discardStale(): void {
     try {
       while (this.#descriptor.receive() >= 0);

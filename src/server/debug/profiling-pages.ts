@@ -1,5 +1,5 @@
 /**
- * `/debug/pprof/`: profiles of the running program, only with `enableProfiling` (reference server.md §9.2). The paths are
+ * `/debug/pprof/`: profiles of the running program, only with `enableProfiling` (reference operation.md §9.2). The paths are
  * upstream's; what they give are Node's own formats, which Chrome's developer tools and VS Code open.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";

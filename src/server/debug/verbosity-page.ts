@@ -1,4 +1,4 @@
-/** `/debug/flags/v`: changes the log verbosity of the running program (reference server.md §9.2). */
+/** `/debug/flags/v`: changes the log verbosity of the running program (reference operation.md §9.2). */
 import type { IncomingMessage } from "node:http";
 import { reply, TEXT } from "../http/http-reply.ts";
 import type { HttpHandler } from "../http/routes.ts";

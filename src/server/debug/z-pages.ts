@@ -1,4 +1,4 @@
-/** `/statusz` and `/flagz`: what runs here and with which flags, for people (text) and programs (reference server.md §9.3). */
+/** `/statusz` and `/flagz`: what runs here and with which flags, for people (text) and programs (reference operation.md §9.3). */
 import type { ServerResponse } from "node:http";
 import { formatRfc3339 } from "../health/rfc3339.ts";
 import { JSON_TYPE, reply, TEXT } from "../http/http-reply.ts";

@@ -1,4 +1,4 @@
-/** `/healthz` and `/livez` on `healthzBindAddress` (reference server.md §9.1, health.md §15). */
+/** `/healthz` and `/livez` on `healthzBindAddress` (reference operation.md §9.1, health.md §15). */
 
 import type { Clock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";

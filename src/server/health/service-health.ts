@@ -1,6 +1,6 @@
 /**
  * Health-check node ports: one small HTTP answer per Service with externalTrafficPolicy Local, for the load balancers in
- * front of it (reference health.md §14, server.md §9.5). One manager per family.
+ * front of it (reference health.md §14, operation.md §9.5). One manager per family.
  *
  * All listeners hand their connections to one guarded HTTP server: a listener is then a bare socket, cheap by the hundred.
  */

@@ -1,6 +1,6 @@
 /**
  * One HTTP server on one configured address: listens, keeps trying when it cannot, and closes with its signal
- * (reference server.md §9.4).
+ * (reference operation.md §9.4).
  */
 import { type AddressInfo, createServer, type Server } from "node:net";
 import type { Clock } from "../../async/clock.ts";

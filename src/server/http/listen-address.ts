@@ -19,7 +19,7 @@ export function parseListenAddress(text: string): { readonly host: IpAddress; re
 }
 
 /**
- * What to try in turn. An unspecified address of either family means all addresses of both, as in Go (reference server.md
+ * What to try in turn. An unspecified address of either family means all addresses of both, as in Go (reference operation.md
  * §9); the second try is for hosts without IPv6. Pure.
  */
 export function listenTargets(host: IpAddress, port: number): readonly ListenTarget[] {

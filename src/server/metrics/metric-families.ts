@@ -1,6 +1,6 @@
 /**
  * Defines metric families the way Kubernetes components present them: help texts say how stable the family is, families
- * without a sample are not printed, and the definitions are counted (reference server.md §12.3).
+ * without a sample are not printed, and the definitions are counted (reference operation.md §12.3).
  */
 import type { Counter as CounterType, Gauge as GaugeType, Histogram as HistogramType } from "prom-client";
 import { Counter, Gauge, Histogram, Registry } from "./prom-client-parts.ts";

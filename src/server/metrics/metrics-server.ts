@@ -1,4 +1,4 @@
-/** Everything on `metricsBindAddress` (reference server.md §9.2). */
+/** Everything on `metricsBindAddress` (reference operation.md §9.2). */
 
 import type { Clock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";

@@ -1,6 +1,6 @@
 /**
  * What is known of the process itself: upstream's `process_*` families, and Node's runtime in place of Go's (reference
- * server.md §12.4). Everything is read when metrics are scraped; only garbage collections are counted as they happen.
+ * operation.md §12.4). Everything is read when metrics are scraped; only garbage collections are counted as they happen.
  *
  * There is no event-loop delay monitor: its 10 ms timer costs an idle agent half a percent of a core. The lag is
  * measured at each scrape.

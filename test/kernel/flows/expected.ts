@@ -117,7 +117,7 @@ export function expected(mode: Mode, service: ServiceFacts, question: Question):
   return answersOf(pods, isKept && !carriesTraffic, from, family);
 }
 
-/** Reference legacy-modes.md §2.3, §2.4 and §2.7. */
+/** Reference ipvs.md §3, §4 and §7. */
 function expectedOfVirtualServer(service: ServiceFacts, { to, from, family, number }: Question): Expected {
   if (service.pods.length === 0) return { kind: "refused" };
   const isInternal = to === "cluster IP";

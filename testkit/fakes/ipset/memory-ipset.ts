@@ -15,7 +15,7 @@ import {
 import { creationOf, ipsetError, ipsetFailure } from "../../../src/kernel/ipset/ipset-failure.ts";
 import { familyOf, type IpFamily, isZeroCidr } from "../../../src/net/ip.ts";
 
-/** What the mode asks for, and the kernel's default: reference legacy-modes.md §2.6. */
+/** What the mode asks for, and the kernel's default: reference ipvs.md §6. */
 const MAX_ELEMENTS = 65_536;
 
 const KIND_OF: Readonly<Record<IpsetType, IpsetEntry["kind"]>> = {

@@ -4,7 +4,7 @@ import type { Clock } from "../../../async/clock.ts";
 import type { Logger } from "../../../logging/logger.ts";
 import { ClientConfigError } from "../connection/client-config.ts";
 
-/** Upstream re-reads token files after a minute less ten seconds (reference server.md §8.1). */
+/** Upstream re-reads token files after a minute less ten seconds (reference operation.md §8.1). */
 const MAX_AGE_MS = 50_000;
 
 export interface RotatingFileOptions<T> {

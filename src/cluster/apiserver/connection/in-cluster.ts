@@ -1,4 +1,4 @@
-/** The configuration that Kubernetes gives to every pod (reference server.md §8.1). */
+/** The configuration that Kubernetes gives to every pod (reference operation.md §8.1). */
 import { isIPv6 } from "node:net";
 import { type ClientConfig, ClientConfigError, parseServerUrl } from "./client-config.ts";
 

@@ -1,4 +1,4 @@
-/** Finds the client configuration that the flags and the configuration file ask for (reference server.md §8.1). */
+/** Finds the client configuration that the flags and the configuration file ask for (reference operation.md §8.1). */
 import { readFile } from "node:fs/promises";
 import type { Logger } from "../../../logging/logger.ts";
 import { type ClientConfig, ClientConfigError, parseServerUrl } from "./client-config.ts";

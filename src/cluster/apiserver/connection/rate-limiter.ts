@@ -1,4 +1,4 @@
-/** The client-side limit of requests (`clientConnection.qps` and `burst`, reference server.md §8.1). */
+/** The client-side limit of requests (`clientConnection.qps` and `burst`, reference operation.md §8.1). */
 import type { Clock } from "../../../async/clock.ts";
 
 const DEFAULT_QPS = 5;

@@ -1,4 +1,4 @@
-/** The `rest_client_*` families of Kubernetes components (reference server.md §12.3), as far as they mean something here. */
+/** The `rest_client_*` families of Kubernetes components (reference operation.md §12.3), as far as they mean something here. */
 
 import type { Clock } from "../../../async/clock.ts";
 import type { MetricFamilies } from "../../../server/metrics/metric-families.ts";

@@ -1,4 +1,4 @@
-/** `Event` objects of events.k8s.io/v1, as upstream's recorder makes them (reference server.md §8.4). */
+/** `Event` objects of events.k8s.io/v1, as upstream's recorder makes them (reference operation.md §8.4). */
 
 /** What an event is about. */
 export interface EventSubject {

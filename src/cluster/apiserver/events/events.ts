@@ -1,5 +1,5 @@
 /**
- * Sends events to the API server: aggregated, rate-limited, and never in the way of anything (reference server.md §8.4).
+ * Sends events to the API server: aggregated, rate-limited, and never in the way of anything (reference operation.md §8.4).
  * Equal events become one object that counts; what does not fit into the queue is dropped.
  */
 

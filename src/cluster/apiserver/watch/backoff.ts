@@ -1,4 +1,4 @@
-/** How long to wait after a failure (reference server.md §8.2): longer each time, at random, and short again once healthy. */
+/** How long to wait after a failure (reference operation.md §8.2): longer each time, at random, and short again once healthy. */
 import type { Clock } from "../../../async/clock.ts";
 
 const FIRST_MS = 800;

@@ -1,6 +1,6 @@
 /**
  * Keeps one resource of the API server mirrored: a list, then a watch from its version, again and again, no matter what the
- * network and the server do (reference server.md §8.2). Only what the server really said becomes an event: an outage,
+ * network and the server do (reference operation.md §8.2). Only what the server really said becomes an event: an outage,
  * nonsense or a lost history leave everything delivered so far as it is.
  */
 

@@ -1,4 +1,4 @@
-/** The resources that are watched, and how (reference server.md §8.2). */
+/** The resources that are watched, and how (reference operation.md §8.2). */
 import type { ObjectKind, ObjectKinds } from "../../object-source.ts";
 import type { Projection } from "../../projection/findings.ts";
 import {
