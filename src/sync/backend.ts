@@ -18,8 +18,9 @@ export interface SyncInput {
   /** Number of endpoints of ports in `services`, kept incrementally: sum over service ports, any readiness. */
   readonly endpointCount: number;
   /**
-   * Keys of service ports that were added, changed or removed, or whose endpoints were, since the last sync that left
-   * no failure: what a failed sync was given is given again.
+   * Keys of service ports that were added, changed or removed, or whose endpoints were, since the last sync that resolved:
+   * what a sync that rejects was given is given again, and in full. What a sync names in {@link SyncOutcome.failures} is the
+   * backend's to try again, with every sync.
    */
   readonly changedPorts: ReadonlySet<string>;
   /** Zone of this node; `undefined` when it has no zone label. */
@@ -37,7 +38,10 @@ export interface SyncFailure {
 
 /** What a sync that reached the kernel tells. A sync that could not program anything throws instead. */
 export interface SyncOutcome {
-  /** Refused parts; everything else is in the kernel. Non-empty means the sync counts as failed and is retried. */
+  /**
+   * Refused parts; everything else is in the kernel. Non-empty means the sync counts as failed and is retried. The backend
+   * remembers them: they are not among the changed ports of the next sync.
+   */
   readonly failures: readonly SyncFailure[];
   /** Service ports with a Local policy, endpoints somewhere and none here. */
   readonly noLocalEndpoints: { readonly internal: number; readonly external: number };

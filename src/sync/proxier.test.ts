@@ -369,10 +369,30 @@ describe("proxier: parts that the kernel refuses", () => {
     assert.deepEqual([...bench.backend.programmed.keys()], ["ns/good:p/TCP"]);
     await bench.clock.advance(30_000);
     assert.equal(bench.backend.calls[1]?.isFullSync, true);
-    assert.deepEqual(bench.backend.calls[1]?.changedPorts, ["ns/bad:p/TCP", "ns/good:p/TCP"]);
     assert.deepEqual([...bench.backend.programmed.keys()].sort(), ["ns/bad:p/TCP", "ns/good:p/TCP"]);
     assert.deepEqual(bench.failures, [[failure], []]);
     assert.equal(bench.health.isPending, false);
+  });
+
+  it("leaves what was refused to the backend, and looks for stale flows again when it is in the kernel", async () => {
+    const bench = new ProxierBench();
+    await bench.start();
+    bench.backend.script = (call) => (call === 2 ? { refused: ["ns/bad:p/UDP"] } : {});
+    const ports = [{ name: "p", protocol: "UDP" as const, port: 53, nodePort: 0 }];
+    addService(bench, "bad", { ports });
+    bench.proxier.onEndpointSlice({
+      kind: "add",
+      object: sliceRecord("bad", ["10.1.0.1"], { ports: [{ name: "p", protocol: "UDP", port: 53 }] }),
+    });
+    await bench.clock.advance(2000);
+    assert.deepEqual([...bench.backend.programmed.keys()], []);
+    const dumps = bench.conntrack.dumps;
+    addService(bench, "good");
+    await bench.clock.advance(2000);
+    const [, , third] = bench.backend.calls;
+    assert.deepEqual([third?.isFullSync, third?.changedPorts], [false, ["ns/good:p/TCP"]]);
+    assert.deepEqual([...bench.backend.programmed.keys()].sort(), ["ns/bad:p/UDP", "ns/good:p/TCP"]);
+    assert.equal(bench.conntrack.dumps, dumps + 1);
   });
 
   it("names all rules when none could be programmed, until a sync succeeds", async () => {

@@ -3,8 +3,8 @@
  * the mode's {@link Backend} and tells everybody how it went. The same for all modes.
  * Reference endpoints.md §6.3, sync.md §12.2, §12.3; iptables-operation.md §9.1, §9.2.
  *
- * What a sync does not finish is never lost: changes that arrive meanwhile stay pending in the model for the next sync,
- * and a sync that fails hands its changes on.
+ * What a sync does not finish is never lost: changes that arrive meanwhile stay pending in the model for the next sync, a
+ * sync that fails hands its changes on, and what the kernel refused is remembered by the backend.
  */
 
 import { BoundedRunner } from "../async/bounded-runner.ts";
@@ -244,9 +244,7 @@ export class Proxier {
       const outcome = await backend.sync(this.#inputOf(work), signal);
       await this.#finish(outcome, applied, work);
     } catch (error) {
-      // Parts that were refused are the backend's to try again; when nothing is known of the kernel, all must be written.
-      const isFull = !(error instanceof IncompleteSyncError);
-      this.#pending = merged({ ...work, isFull }, this.#pending);
+      this.#pending = merged(leftBy(error, work), this.#pending);
       if (!signal.aborted) this.#reportFailure(error);
       throw error;
     } finally {
@@ -375,4 +373,12 @@ export class Proxier {
     health.queuedUpdate(this.family);
     this.#log.error("Sync failed", error, { retryingTime: formatMs(Math.min(periods.syncMs, this.#fullMs)) });
   }
+}
+
+/**
+ * What a failed sync hands on. The backend remembers what was refused, and tries it again with every sync; flows that the old
+ * rules still make are looked for when the new ones are in. When nothing is known of the kernel, all must be written.
+ */
+function leftBy(error: unknown, work: PendingWork): PendingWork {
+  return error instanceof IncompleteSyncError ? { ...NO_WORK, staleFlows: work.staleFlows } : { ...work, isFull: true };
 }

@@ -92,7 +92,7 @@ export class ClusterHistory {
   #zone: string | undefined;
   #addresses = 0;
   #needsFullSync = true;
-  /** As the proxier does: what a failed sync was given is given again. */
+  /** As the proxier does: what a sync that rejected was given is given again. */
   #unfinishedPorts: ReadonlySet<string> = new Set();
   /** Latest of the gauges `…_iptables_total`. */
   readonly totals: RuleTotals = { filter: 0, nat: 0 };
@@ -148,7 +148,7 @@ export class ClusterHistory {
     this.#needsFullSync = true;
     const outcome = await this.#backend.sync(this.#input(this.#state, isFull, this.#unfinishedPorts), this.#signal);
     this.#needsFullSync = false;
-    if (outcome.failures.length === 0) this.#unfinishedPorts = new Set();
+    this.#unfinishedPorts = new Set();
     return outcome;
   }
 

@@ -1,4 +1,4 @@
-/** Service ports that a contract test declares for a backend, handed over as the proxier does: changed keys are kept until a sync succeeds. */
+/** Service ports that a contract test declares for a backend, handed over as the proxier does: changed keys are kept until a sync resolves. */
 import type { Endpoint } from "../../src/model/endpoint.ts";
 import type { ServicePort } from "../../src/model/service-port.ts";
 import { servicePortName } from "../../src/model/service-port-name.ts";
@@ -33,7 +33,7 @@ export class ContractCluster {
     { full = false, signal = new AbortController().signal }: { full?: boolean; signal?: AbortSignal } = {},
   ): Promise<SyncOutcome> {
     const outcome = await this.#syncOnce(backend, full, signal);
-    if (outcome.failures.length === 0) this.#pending.clear();
+    this.#pending.clear();
     return outcome;
   }
 

@@ -53,6 +53,8 @@ export class FakeBackend implements Backend {
   monitorError: Error | undefined;
   readonly #clock: Clock;
   #isBusy = false;
+  /** Refused by the last sync; tried again with the next one. */
+  #refused: readonly string[] = [];
 
   constructor(clock: Clock, family: IpFamily = "IPv4") {
     this.#clock = clock;
@@ -93,7 +95,8 @@ export class FakeBackend implements Backend {
     if (JSON.stringify([...programAll(input)]) !== JSON.stringify([...wanted])) {
       this.violations.push("the maps changed during a sync");
     }
-    const keys = isFullSync ? [...new Set([...this.programmed.keys(), ...wanted.keys()])] : changedPorts;
+    const keys = [...new Set(isFullSync ? [...this.programmed.keys(), ...wanted.keys()] : changedPorts)];
+    for (const key of this.#refused) if (!keys.includes(key)) keys.push(key);
     const reached = error === undefined ? keys : keys.slice(0, keys.length / 2);
     for (const key of reached) {
       const program = wanted.get(key);
@@ -102,6 +105,7 @@ export class FakeBackend implements Backend {
       else this.programmed.set(key, program);
     }
     if (error !== undefined) throw error;
+    this.#refused = refused;
     return {
       failures: refused.map((key) => ({ subject: input.services.get(key)?.name.text ?? key, reason: "refused" })),
       noLocalEndpoints: { internal: 1, external: 2 },

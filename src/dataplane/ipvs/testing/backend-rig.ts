@@ -169,9 +169,7 @@ export class BackendRig {
       serviceCIDRs: [],
     };
     try {
-      const outcome = await this.backend.sync(input, this.#stop.signal);
-      if (outcome.failures.length > 0) this.touch(changedPorts);
-      return outcome;
+      return await this.backend.sync(input, this.#stop.signal);
     } catch (error) {
       this.touch(changedPorts);
       this.#needsFullSync = true;

@@ -164,9 +164,7 @@ export class BackendRig {
     const { zone, serviceCIDRs } = this.node;
     const input = { isFullSync, services, endpoints, endpointCount: 0, changedPorts, zone, serviceCIDRs };
     try {
-      const outcome = await this.backend.sync(input, this.#stop.signal);
-      if (outcome.failures.length > 0) this.touch(changedPorts);
-      return outcome;
+      return await this.backend.sync(input, this.#stop.signal);
     } catch (error) {
       this.touch(changedPorts);
       this.#needsFullSync = true;
