@@ -13,6 +13,11 @@ export interface NodeFacts {
   ownAddressTowards(destination: IpAddress): IpAddress | undefined;
 }
 
+/** What has to be known where it is not: the same words everywhere, so that one answer serves all rules. Pure. */
+export function isLocalQuestion(address: IpAddress): string {
+  return `${address} is an address of the node`;
+}
+
 export interface KnownNode {
   /** Addresses of the node; those of loopback need not be given. */
   readonly addresses: readonly IpAddress[];

@@ -1,5 +1,5 @@
 /** A packet on its way through a node, as far as rules look at it. Values are never changed: each step makes a new one. */
-import { type IpAddress, type IpFamily, joinHostPort } from "../net/ip.ts";
+import { type IpAddress, type IpFamily, joinHostPort, parseIpAddress } from "../net/ip.ts";
 
 /** What connection tracking says of the packet. */
 export const CONNECTION_STATES = ["new", "established", "related", "invalid", "untracked"] as const;
@@ -11,6 +11,13 @@ export interface Flow {
   readonly sourcePort: number | undefined;
   readonly destination: IpAddress;
   readonly destinationPort: number | undefined;
+}
+
+/** What a virtual server of IPVS is known by; `protocol` in lower case. */
+export interface VirtualServerName {
+  readonly protocol: string;
+  readonly address: IpAddress;
+  readonly port: number;
 }
 
 export interface Packet extends Flow {
@@ -30,6 +37,8 @@ export interface Packet extends Flow {
   readonly isSourceTranslated: boolean;
   /** Whether the source is an address of the node by now; which one, {@link Flow.source} says only where it is known. */
   readonly isMasqueraded: boolean;
+  /** The virtual server of IPVS that has sent it on. */
+  readonly virtualServer: VirtualServerName | undefined;
   /** Whether netfilter has decided on a translation, be it none: nat chains are not asked again. */
   readonly isDestinationDecided: boolean;
   readonly isSourceDecided: boolean;
@@ -63,6 +72,7 @@ export function newPacket(question: PacketQuestion): Packet {
     isDestinationTranslated: false,
     isSourceTranslated: false,
     isMasqueraded: false,
+    virtualServer: undefined,
     isDestinationDecided: false,
     isSourceDecided: false,
   };
@@ -94,4 +104,10 @@ export function withSource(packet: Packet, source: IpAddress): Packet {
 /** The packet after masquerading. @param address the node's address towards its destination, where it is known. Pure. */
 export function masqueraded(packet: Packet, address: IpAddress | undefined): Packet {
   return { ...withSource(packet, address ?? packet.source), isMasqueraded: true };
+}
+
+/** Where `redirect` leads: packets of the node itself to loopback, others to the address of the interface that they came in by. */
+export function redirectAddress(packet: Packet, own: IpAddress | undefined): IpAddress {
+  const loopback = parseIpAddress(packet.family === "IPv4" ? "127.0.0.1" : "::1");
+  return (packet.inInterface === "" ? loopback : (own ?? loopback)) ?? packet.destination;
 }

@@ -47,6 +47,8 @@ export interface Step {
   /** As its tool prints it. */
   readonly text: string;
   run(packet: Packet): StepResult;
+  /** Whether it does something: then it says so itself. @default false */
+  readonly isAction?: boolean;
   /** What the packet has where the condition asks: `ip daddr is 10.0.0.1`. */
   observed?(packet: Packet): string;
 }

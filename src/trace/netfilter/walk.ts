@@ -2,7 +2,7 @@
  * Leads a packet through the hooks of a node as the kernel does (reference iptables.md §2, nftables.md §2): every base chain of
  * a hook in turn, nat chains for the first packet of a connection only, and routing between the hooks.
  */
-import type { NodeFacts } from "../facts.ts";
+import { isLocalQuestion, type NodeFacts } from "../facts.ts";
 import type { Packet } from "../packet.ts";
 import { type Branching, branchesOf } from "./branches.ts";
 import {
@@ -164,6 +164,7 @@ class Machine {
           return this.#decide(walk, rule, at, result);
       }
     }
+    if (!rule.steps.some(({ isAction }) => isAction === true)) this.#noteMatch(walk, rule, "matches, and does nothing");
     this.#nextRule(walk);
     return false;
   }
@@ -323,7 +324,7 @@ class Machine {
   #route(walk: Walk, stageOf: (type: string) => Stage | undefined): boolean {
     const { destination } = walk.packet;
     const type = this.#facts.addressType(destination);
-    const question = `${destination} is an address of the node`;
+    const question = isLocalQuestion(destination);
     const answer = type === undefined ? walk.answers.get(question) : type === "local";
     if (answer === undefined) {
       const branches = [true, false].map((isYes) => {

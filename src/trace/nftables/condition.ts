@@ -1,10 +1,12 @@
 /** Conditions: `match` statements of libnftables' JSON. */
+import { isLocalQuestion } from "../facts.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
+import { fits, orderOf, type Parts } from "../value.ts";
+import { patternOf } from "./constant.ts";
 import { drawn } from "./draw.ts";
 import { compileExpression, type Reading, type Surroundings } from "./expression.ts";
 import { type JsonObject, listOf, named, textOf } from "./json.ts";
 import { SetIndex } from "./named-set.ts";
-import { fits, orderOf, type Parts, patternOf } from "./value.ts";
 
 /** Whether a value is what the right side means. A text is the question that would have to be answered first. */
 type Test = (parts: Parts) => boolean | string;
@@ -19,6 +21,10 @@ export function compileCondition({ op, left, right }: JsonObject, text: string, 
         return NO_MATCH;
       case "maybe":
       case "unknown":
+        if (reading.kind === "unknown" && reading.typeOf !== undefined && right === "local") {
+          const isLocal = isLocalQuestion(reading.typeOf);
+          return op === "!=" ? inverse(question(isLocal)) : question(isLocal);
+        }
         return question(`${text} (${reading.what} is not known)`);
       case "value": {
         const holds = test(reading.parts);
@@ -38,8 +44,12 @@ export function compileCondition({ op, left, right }: JsonObject, text: string, 
   };
 }
 
-function question(text: string): StepResult {
+function question(text: string): StepResult & { kind: "unknown" } {
   return { kind: "unknown", question: text, yes: GO_ON, no: NO_MATCH };
+}
+
+function inverse({ yes, no, ...result }: StepResult & { kind: "unknown" }): StepResult {
+  return { ...result, yes: no, no: yes };
 }
 
 function compileTest(op: string, right: unknown, surroundings: Surroundings): Test {

@@ -2,12 +2,15 @@
  * Expressions that read a value: of the packet, of its connection, of routing, at random, or from a map. Names are libnftables'
  * (libnftables-json(5)). Pure.
  */
+
+import type { IpAddress } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import type { Packet } from "../packet.ts";
+import { type Parts, protocolName } from "../value.ts";
+import { scalarOf } from "./constant.ts";
 import { isObject, listOf, named, numberOf, textOf } from "./json.ts";
 import { SetIndex } from "./named-set.ts";
 import { expressionText } from "./rule-text.ts";
-import { type Parts, protocolName, scalarOf } from "./value.ts";
 
 /** What reading gives. */
 export type Reading =
@@ -15,7 +18,7 @@ export type Reading =
   /** The packet has no such field, or the map no such key: the rule ends. */
   | { readonly kind: "none" }
   /** It is there, and what it is, is not known. */
-  | { readonly kind: "unknown"; readonly what: string }
+  | { readonly kind: "unknown"; readonly what: string; readonly typeOf?: IpAddress }
   /** A map that packets fill may have it. */
   | { readonly kind: "maybe"; readonly what: string };
 
@@ -174,8 +177,10 @@ function fib(packet: Packet, result: string, flags: readonly unknown[], facts: N
   const address = side === "saddr" ? packet.source : packet.destination;
   const type = facts.addressType(address);
   // With an interface, only addresses of that one are local.
-  if (type === undefined || (others.length > 0 && type === "local"))
-    return { kind: "unknown", what: `${text} of ${address}` };
+  const what = `${text} of ${address}`;
+  if (type === undefined)
+    return others.length === 0 ? { kind: "unknown", what, typeOf: address } : { kind: "unknown", what };
+  if (others.length > 0 && type === "local") return { kind: "unknown", what };
   return value(type);
 }
 

@@ -1,6 +1,8 @@
 /** Sets and maps, named or within a rule, indexed once: a lookup does not walk over the elements that have exact keys. */
+
+import { fits, keyText, type Parts, type Pattern, type Scalar } from "../value.ts";
+import { patternOf } from "./constant.ts";
 import { isObject, listOf, named, textOf } from "./json.ts";
-import { fits, keyText, type Parts, type Pattern, patternOf, type Scalar } from "./value.ts";
 
 /** What a lookup finds. */
 export interface Found {

@@ -1,6 +1,7 @@
 /** Statements of libnftables' JSON as steps of a walk. */
 import { GO_ON, NO_MATCH, type Step, type StepResult, type Verdict } from "../netfilter/program.ts";
 import type { Packet } from "../packet.ts";
+import { keyText } from "../value.ts";
 import { compileCondition } from "./condition.ts";
 import { drawn } from "./draw.ts";
 import { entryFromText } from "./entry-text.ts";
@@ -8,7 +9,6 @@ import { compileExpression, mapOf, type Surroundings } from "./expression.ts";
 import { isObject, type JsonObject, named, textOf } from "./json.ts";
 import { statementText } from "./rule-text.ts";
 import { compileTranslation } from "./translation.ts";
-import { keyText } from "./value.ts";
 
 /** Statements that neither decide nor change anything that rules look at. */
 const WITHOUT_EFFECT = new Set(["counter", "log", "comment", "continue", "ct helper", "ct timeout", "quota", "last"]);
@@ -43,7 +43,11 @@ export function compileStatement(json: unknown, surroundings: Surroundings): Ste
     case "redirect":
       return compileTranslation(found.name, body, text, surroundings);
     case "notrack":
-      return { text, run: (packet) => ({ kind: "go-on", packet: { ...packet, state: "untracked" }, said: text }) };
+      return {
+        text,
+        isAction: true,
+        run: (packet) => ({ kind: "go-on", packet: { ...packet, state: "untracked" }, said: text }),
+      };
     case "xt":
       return fixed(body.type === "match" ? unknown(text) : { kind: "lost", because: `${text} is not understood` });
     case "limit":
@@ -131,6 +135,7 @@ function mangle(body: JsonObject, text: string, surroundings: Surroundings): Ste
   const value = compileExpression(body.value, surroundings);
   return {
     text,
+    isAction: true,
     run: (packet) =>
       drawn(value, packet, (reading): StepResult => {
         const mark = reading.kind === "value" ? reading.parts[0] : undefined;
@@ -156,6 +161,7 @@ function entryStep({ op, set, elem, data }: EntryStatement, text: string, surrou
   const value = data === undefined ? undefined : compileExpression(data, surroundings);
   return {
     text,
+    isAction: true,
     run(packet: Packet): StepResult {
       const reading = key.read(packet, 0);
       const dataReading = value?.read(packet, 0);

@@ -1,8 +1,7 @@
 /** `dnat`, `snat`, `masquerade` and `redirect` of libnftables' JSON as steps of a walk. */
-import type { IpAddress } from "../../net/ip.ts";
 import { parseIpAddress } from "../../net/ip.ts";
 import { NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
-import { endText, masqueraded, type Packet, withDestination, withSource } from "../packet.ts";
+import { endText, masqueraded, type Packet, redirectAddress, withDestination, withSource } from "../packet.ts";
 import { drawn } from "./draw.ts";
 import { compileExpression, type Reading, type Surroundings } from "./expression.ts";
 import type { JsonObject } from "./json.ts";
@@ -76,10 +75,4 @@ export function compileTranslation(
 function numberIn(reading: Reading | undefined): number | undefined {
   const [value] = reading?.kind === "value" ? reading.parts : [];
   return typeof value === "number" ? value : undefined;
-}
-
-/** Packets of the node itself are led to loopback, others to the address of the interface that they came in by. */
-export function redirectAddress(packet: Packet, own: IpAddress | undefined): IpAddress {
-  const loopback = parseIpAddress(packet.family === "IPv4" ? "127.0.0.1" : "::1");
-  return (packet.inInterface === "" ? loopback : (own ?? loopback)) ?? packet.destination;
 }

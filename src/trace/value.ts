@@ -1,7 +1,6 @@
 /** Values of packet fields and of constants, and what they are compared with. Pure. */
-import type { IpAddress } from "../../net/ip.ts";
-import { ipBytes, parseCidr, parseIpAddress, splitCidr } from "../../net/ip.ts";
-import { isObject, listOf, named } from "./json.ts";
+import type { IpAddress } from "../net/ip.ts";
+import { ipBytes, type parseCidr, parseIpAddress, splitCidr } from "../net/ip.ts";
 
 /** A field of a packet, a part of a key, or a constant. */
 export type Scalar = string | number;
@@ -43,37 +42,6 @@ export function orderOf(value: Scalar): bigint | undefined {
   if (typeof value === "number") return BigInt(value);
   const address = parseIpAddress(value);
   return address === undefined ? undefined : addressNumber(address);
-}
-
-/** A constant as the kernel compares it: addresses in their canonical spelling. */
-export function scalarOf(value: unknown): Scalar | undefined {
-  if (typeof value === "number") return value;
-  if (typeof value === "boolean") return value ? 1 : 0;
-  if (typeof value !== "string") return undefined;
-  return parseIpAddress(value) ?? value;
-}
-
-/** A constant that stands on the right of a comparison, or as a part of an element's key. Undefined: not understood. */
-export function patternOf(value: unknown): Pattern | undefined {
-  const scalar = scalarOf(value);
-  if (scalar !== undefined) {
-    const isBeginning = typeof scalar === "string" && scalar.endsWith("*") && scalar !== "*";
-    return isBeginning ? { kind: "beginning", text: scalar.slice(0, -1) } : { kind: "exact", value: scalar };
-  }
-  const found = named(value);
-  if (found?.name === "range") return rangeOf(found.body);
-  if (found?.name === "prefix" && isObject(found.body)) {
-    const cidr = parseCidr(`${found.body.addr}/${found.body.len}`);
-    return cidr === undefined ? undefined : prefixRange(cidr);
-  }
-  return undefined;
-}
-
-function rangeOf(body: unknown): Pattern | undefined {
-  const [first, last] = listOf(body).map(scalarOf);
-  if (first === undefined || last === undefined) return undefined;
-  const [from, to] = [orderOf(first), orderOf(last)];
-  return from === undefined || to === undefined ? undefined : { kind: "range", first: from, last: to };
 }
 
 /** All addresses of a prefix. */

@@ -1,0 +1,79 @@
+/** The conditions of an iptables rule that need no extension: addresses, interfaces, protocol. Pure. */
+import type {
+  AddressMatch,
+  InterfaceMatch,
+  KernelRule,
+  ProtocolMatch,
+} from "../../kernel/iptables/parser/kernel-rule.ts";
+import { splitCidr } from "../../net/ip.ts";
+import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
+import type { Packet } from "../packet.ts";
+import { fits, prefixRange } from "../value.ts";
+
+/** In the order in which the tools print them. */
+export function basicSteps(rule: Omit<KernelRule, "matches" | "target">): Step[] {
+  const { source, destination, inInterface, outInterface, protocol } = rule;
+  const steps: Step[] = [];
+  if (source !== undefined) steps.push(addressStep("-s", source));
+  if (destination !== undefined) steps.push(addressStep("-d", destination));
+  if (inInterface !== undefined) steps.push(interfaceStep("-i", inInterface));
+  if (outInterface !== undefined) steps.push(interfaceStep("-o", outInterface));
+  if (protocol !== undefined) steps.push(protocolStep(protocol));
+  return steps;
+}
+
+const sign = (negated: boolean): string => (negated ? "! " : "");
+
+/** Whether a condition holds, with its negation. */
+export function answer(holds: boolean, negated: boolean): StepResult {
+  return holds === negated ? NO_MATCH : GO_ON;
+}
+
+/** A condition that depends on something that is not known. */
+export function asked(question: string, negated = false): StepResult {
+  return negated
+    ? { kind: "unknown", question, yes: NO_MATCH, no: GO_ON }
+    : { kind: "unknown", question, yes: GO_ON, no: NO_MATCH };
+}
+
+function addressStep(option: "-s" | "-d", { cidr, negated }: AddressMatch): Step {
+  const { address, length } = splitCidr(cidr);
+  const isHost = length === (address.includes(":") ? 128 : 32);
+  const range = prefixRange(cidr);
+  const of = (packet: Packet) => (option === "-s" ? packet.source : packet.destination);
+  return {
+    text: `${sign(negated)}${option} ${cidr}`,
+    run(packet) {
+      const value = of(packet);
+      return answer(isHost ? value === address : fits(range, value), negated);
+    },
+    observed: (packet) => `the ${option === "-s" ? "source" : "destination"} is ${of(packet)}`,
+  };
+}
+
+function interfaceStep(option: "-i" | "-o", { name, negated }: InterfaceMatch): Step {
+  const beginning = name.endsWith("+") ? name.slice(0, -1) : undefined;
+  const verb = option === "-i" ? "comes in" : "leaves";
+  const of = (packet: Packet) => (option === "-i" ? packet.inInterface : packet.outInterface);
+  return {
+    text: `${sign(negated)}${option} ${name}`,
+    run(packet) {
+      const value = of(packet);
+      if (value === undefined) return asked(`it ${verb} by ${name}`, negated);
+      return answer(beginning === undefined ? value === name : value.startsWith(beginning), negated);
+    },
+    observed(packet) {
+      const value = of(packet);
+      return value === "" ? `it ${verb} by no interface` : `it ${verb} by ${value ?? "an interface that is not known"}`;
+    },
+  };
+}
+
+function protocolStep({ protocol, negated }: ProtocolMatch): Step {
+  const wanted = protocol === "ipv6-icmp" ? "icmpv6" : protocol;
+  return {
+    text: `${sign(negated)}-p ${protocol}`,
+    run: (packet) => answer(packet.protocol === wanted, negated),
+    observed: (packet) => `the protocol is ${packet.protocol}`,
+  };
+}

@@ -1,0 +1,183 @@
+/** The match extensions of iptables as steps of a walk: one function for each kind. */
+import type {
+  AddressTypes,
+  ConntrackState,
+  KernelMatch,
+  MatchKind,
+  PortRange,
+  PortsMatch,
+} from "../../kernel/iptables/parser/kernel-rule.ts";
+import { printMatch } from "../../kernel/iptables/parser/rule-matches.ts";
+import type { IpAddress } from "../../net/ip.ts";
+import { isLocalQuestion } from "../facts.ts";
+import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
+import type { ConnectionState, Packet } from "../packet.ts";
+import { answer, asked } from "./basic-match.ts";
+import { recentListName, type Surroundings } from "./surroundings.ts";
+
+type Judge = (packet: Packet) => StepResult;
+
+interface Judged {
+  readonly judge: Judge;
+  readonly observed?: (packet: Packet) => string;
+  readonly isAction?: boolean;
+}
+
+/** Compiles a match; undefined for those that always hold. Pure. */
+export function matchStep<K extends MatchKind>(match: KernelMatch<K>, surroundings: Surroundings): Step | undefined {
+  const judged = JUDGES[match.kind](match, surroundings);
+  if (judged === undefined) return undefined;
+  const { judge, observed, isAction } = judged;
+  return {
+    text: printMatch(match),
+    run: judge,
+    ...(observed === undefined ? {} : { observed }),
+    ...(isAction === undefined ? {} : { isAction }),
+  };
+}
+
+const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surroundings) => Judged | undefined } = {
+  comment: () => undefined,
+  nfacct: () => undefined,
+  conntrack: ({ states, negated }) => ({ judge: (packet) => stateOf(packet, states, negated), observed: stateText }),
+  state: ({ states, negated }) => ({ judge: (packet) => stateOf(packet, states, negated), observed: stateText }),
+  addrtype({ source, destination }, { facts }) {
+    const one = (address: IpAddress, types: AddressTypes | undefined): StepResult => {
+      if (types === undefined) return GO_ON;
+      const type = facts.addressType(address);
+      if (type !== undefined)
+        return answer(
+          types.types.some((name) => name.toLowerCase() === type),
+          types.negated,
+        );
+      const isLocal = types.types.length === 1 && types.types[0] === "LOCAL";
+      const question = isLocal ? isLocalQuestion(address) : `${address} is of type ${types.types.join(",")}`;
+      return asked(question, types.negated);
+    };
+    return {
+      judge: (packet) => both(one(packet.source, source), () => one(packet.destination, destination)),
+      observed(packet) {
+        const address = source === undefined ? packet.destination : packet.source;
+        return `${address} is of type ${facts.addressType(address)?.toUpperCase() ?? "that is not known"}`;
+      },
+    };
+  },
+  mark: ({ value, mask, negated }) => ({
+    judge: (packet) => answer((packet.mark & mask) >>> 0 === value, negated),
+    observed: (packet) => `the mark is 0x${packet.mark.toString(16)}`,
+  }),
+  statistic({ probability, negated }) {
+    const odds = negated ? 1 - probability / 2 ** 31 : probability / 2 ** 31;
+    if (odds >= 1) return undefined;
+    const options = [
+      { odds, result: GO_ON },
+      { odds: 1 - odds, result: NO_MATCH },
+    ];
+    return { judge: () => (odds <= 0 ? NO_MATCH : { kind: "choice", options }) };
+  },
+  recent: recentJudge,
+  set: ({ name, directions, negated }, { sets }) => ({
+    judge(packet) {
+      const isIn = sets.has(name, directions, packet);
+      return isIn === undefined ? asked(`it is in the set ${name}`, negated) : answer(isIn, negated);
+    },
+  }),
+  physdev: ({ isIn }) => ({
+    judge(packet) {
+      if (packet.inInterface === "") return answer(false, !isIn);
+      return asked("it comes in by a port of a bridge", !isIn);
+    },
+  }),
+  ipvs: ({ protocolNumber, address, port }) => ({
+    judge({ virtualServer: server }) {
+      if (server === undefined) return NO_MATCH;
+      const isProtocol = protocolNumber === undefined || PROTOCOL_NUMBERS[server.protocol] === protocolNumber;
+      return answer(
+        isProtocol && [undefined, server.address].includes(address) && [undefined, server.port].includes(port),
+        false,
+      );
+    },
+  }),
+  tcp: portsJudge,
+  udp: portsJudge,
+  sctp: portsJudge,
+};
+
+const PROTOCOL_NUMBERS: Readonly<Record<string, number>> = { tcp: 6, udp: 17, sctp: 132 };
+
+const STATE_NAMES: Readonly<Record<ConnectionState, ConntrackState>> = {
+  new: "NEW",
+  established: "ESTABLISHED",
+  related: "RELATED",
+  invalid: "INVALID",
+  untracked: "UNTRACKED",
+};
+
+const stateText = ({ state }: Packet): string => `the connection is ${STATE_NAMES[state]}`;
+
+function stateOf(packet: Packet, states: readonly ConntrackState[], negated: boolean): StepResult {
+  if (states.includes(STATE_NAMES[packet.state])) return answer(true, negated);
+  const asksForNat = states.includes("DNAT") || states.includes("SNAT");
+  // Of later packets of a connection it is not told what the first was translated to.
+  if (asksForNat && (packet.state === "established" || packet.state === "related")) {
+    return asked("the connection is translated", negated);
+  }
+  const isDnat = states.includes("DNAT") && packet.isDestinationTranslated;
+  return answer(isDnat || (states.includes("SNAT") && packet.isSourceTranslated), negated);
+}
+
+function both(first: StepResult, second: () => StepResult): StepResult {
+  if (first.kind === "no-match") return first;
+  if (first.kind !== "unknown") return second();
+  const rest = second();
+  if (rest.kind === "no-match") return rest;
+  return { ...first, yes: first.yes === GO_ON ? rest : first.yes, no: first.no === GO_ON ? rest : first.no };
+}
+
+function recentJudge(match: KernelMatch<"recent">, { recent }: Surroundings): Judged {
+  const { list, action, negated, side, hitCount } = match;
+  const addressIn = (packet: Packet) => (side === "source" ? packet.source : packet.destination);
+  if (action === "set") {
+    return {
+      isAction: true,
+      judge(packet) {
+        const address = addressIn(packet);
+        if (negated) return NO_MATCH;
+        const entry = { set: recentListName(list), key: address };
+        return { kind: "go-on", entry, said: `remembers ${address} in the list ${list}` };
+      },
+    };
+  }
+  return {
+    judge(packet) {
+      const address = addressIn(packet);
+      const isKnown = recent.has(list, address);
+      if (isKnown === false) return answer(false, negated);
+      const question = `${address} is in the list ${list}${hitCount === undefined ? "" : " often enough"}`;
+      return isKnown === undefined || hitCount !== undefined ? asked(question, negated) : answer(true, negated);
+    },
+    observed: (packet) => `the list ${list} does not have ${addressIn(packet)}`,
+  };
+}
+
+function portsJudge({ source, destination, kind }: PortsMatch<"tcp" | "udp" | "sctp">): Judged {
+  return {
+    judge(packet) {
+      if (packet.protocol !== kind) return NO_MATCH;
+      return both(portIn(packet.sourcePort, source, "source"), () => {
+        return portIn(packet.destinationPort, destination, "destination");
+      });
+    },
+    observed: (packet) =>
+      destination === undefined
+        ? `the source port is ${packet.sourcePort ?? "not known"}`
+        : `the destination port is ${packet.destinationPort ?? "not known"}`,
+  };
+}
+
+function portIn(port: number | undefined, range: PortRange | undefined, side: string): StepResult {
+  if (range === undefined) return GO_ON;
+  const { from, to, negated } = range;
+  if (port !== undefined) return answer(port >= from && port <= to, negated);
+  return asked(`the ${side} port is ${from === to ? from : `${from} to ${to}`}`, negated);
+}

@@ -1,0 +1,59 @@
+/**
+ * Which rules of a long chain can match a packet at all, by the address or the port that each asks for: a node has tens of
+ * thousands of rules in one chain, and a packet meets a handful. Pure.
+ */
+import type { Packet } from "../packet.ts";
+
+const HOST = /^-d ([0-9a-f.:]+)\/(?:32|128) /;
+const PORT = /(?<!!) --dport (\d+)(?= |$)/;
+const QUOTED = /"(?:[^"\\]|\\.)*"/g;
+
+export class RuleIndex {
+  readonly #byKey = new Map<string, number[]>();
+  readonly #others: number[] = [];
+  readonly #length: number;
+
+  /** @param rules as the tools print them. */
+  constructor(rules: readonly string[]) {
+    this.#length = rules.length;
+    for (const [index, rule] of rules.entries()) {
+      const key = keyOf(rule);
+      if (key === undefined) this.#others.push(index);
+      else {
+        const same = this.#byKey.get(key);
+        if (same === undefined) this.#byKey.set(key, [index]);
+        else same.push(index);
+      }
+    }
+  }
+
+  /** The first rule from this one on that can match; the number of rules when there is none. */
+  next(from: number, { destination, destinationPort }: Packet): number {
+    // A port that is not known may be any.
+    if (destinationPort === undefined) return from;
+    return Math.min(
+      after(this.#others, from, this.#length),
+      after(this.#byKey.get(destination), from, this.#length),
+      after(this.#byKey.get(`:${destinationPort}`), from, this.#length),
+    );
+  }
+}
+
+function keyOf(rule: string): string | undefined {
+  const host = HOST.exec(rule)?.[1];
+  if (host !== undefined) return host;
+  const port = PORT.exec(rule.includes('"') ? rule.replace(QUOTED, '""') : rule)?.[1];
+  return port === undefined ? undefined : `:${port}`;
+}
+
+/** The first of the ascending numbers that is not below `from`. */
+function after(indices: readonly number[] | undefined, from: number, none: number): number {
+  if (indices === undefined) return none;
+  let [low, high] = [0, indices.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((indices[middle] ?? none) < from) low = middle + 1;
+    else high = middle;
+  }
+  return indices[low] ?? none;
+}

@@ -1,0 +1,141 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ip } from "../../model/testing/records.ts";
+import { nodeFacts } from "../facts.ts";
+import { type Outcome, outcomesOf } from "../netfilter/tree.ts";
+import { walk } from "../netfilter/walk.ts";
+import { endText, newPacket, type PacketQuestion } from "../packet.ts";
+import { programOfDumps } from "../program-of-dumps.ts";
+import { EMPTY_LISTS, type RecentLists, UNKNOWN_LISTS } from "./surroundings.ts";
+
+const facts = nodeFacts({ addresses: [ip("192.0.2.10")] });
+
+function saved(nat: readonly string[], filter: readonly string[] = []): string {
+  const chains = (rules: readonly string[]) => {
+    const names = new Set(rules.flatMap((rule) => /^-A (\S+)/.exec(rule)?.[1] ?? []));
+    return [...names].map((name) => `:${name} ${/^[A-Z]+$/.test(name) ? "ACCEPT" : "-"} [0:0]`);
+  };
+  const table = (name: string, rules: readonly string[]) => [`*${name}`, ...chains(rules), ...rules, "COMMIT"];
+  return `${[...table("nat", nat), ...table("filter", filter)].join("\n")}\n`;
+}
+
+function ask(text: string, rest: Partial<PacketQuestion> = {}, recent: RecentLists = EMPTY_LISTS): Outcome[] {
+  const program = programOfDumps({ iptables: text }, { family: "IPv4", facts, recent, knowsDynamicSets: true });
+  const packet = newPacket({
+    family: "IPv4",
+    protocol: "tcp",
+    source: ip("10.0.0.9"),
+    sourcePort: 50_000,
+    destination: ip("10.96.0.1"),
+    destinationPort: 80,
+    inInterface: "eth0",
+    ...rest,
+  });
+  return [...outcomesOf(walk(program, packet, facts, { record: "ends" }))];
+}
+
+function summary({ odds, fate, packet, assumptions }: Outcome): string {
+  const assumed = assumptions.length === 0 ? "" : ` if ${assumptions.join(" and ")}`;
+  if (fate.kind !== "sent" && fate.kind !== "delivered") return `${odds.toFixed(3)} ${fate.kind}${assumed}`;
+  return `${odds.toFixed(3)} ${fate.kind} ${endText(packet.destination, packet.destinationPort)}${assumed}`;
+}
+
+const SERVICE = [
+  "-A PREROUTING -j SERVICES",
+  '-A SERVICES -d 10.96.0.1/32 -p tcp -m comment --comment "shop/web cluster IP" -m tcp --dport 80 -j SVC-1',
+  "-A SVC-1 -m statistic --mode random --probability 0.33333333349 -j SEP-1",
+  "-A SVC-1 -m statistic --mode random --probability 0.50000000000 -j SEP-2",
+  "-A SVC-1 -j SEP-3",
+  ...[1, 2, 3].map((n) => `-A SEP-${n} -p tcp -m tcp -j DNAT --to-destination 10.0.0.${n}:8080`),
+];
+
+describe("iptables rules, walked", () => {
+  test("probabilities of rules that follow each other add up", () => {
+    assert.deepEqual(ask(saved(SERVICE)).map(summary), [
+      "0.333 sent 10.0.0.1:8080",
+      "0.333 sent 10.0.0.2:8080",
+      "0.333 sent 10.0.0.3:8080",
+    ]);
+  });
+
+  test("a chain that ends returns to its caller, and -g to the caller's caller", () => {
+    const rules = [
+      "-A FORWARD -j A",
+      "-A FORWARD -j DROP",
+      "-A A -g B",
+      "-A A -j ACCEPT",
+      "-A B -m comment --comment nothing",
+    ];
+    assert.deepEqual(ask(saved([], rules)).map(summary), ["1.000 dropped"]);
+    const jumping = rules.map((rule) => rule.replace("-g", "-j"));
+    assert.deepEqual(ask(saved([], jumping)).map(summary), ["1.000 sent 10.96.0.1:80"]);
+  });
+
+  test("ACCEPT ends one table and not the others", () => {
+    const filter = ["-A FORWARD -s 10.0.0.0/8 -j ACCEPT", "-A FORWARD -j DROP"];
+    const other = "*security\n:FORWARD ACCEPT [0:0]\n-A FORWARD -p tcp -j DROP\nCOMMIT\n";
+    assert.deepEqual(ask(saved([], filter)).map(summary), ["1.000 sent 10.96.0.1:80"]);
+    assert.deepEqual(ask(saved([], filter) + other).map(summary), ["1.000 dropped"]);
+  });
+
+  test("a policy of DROP is named", () => {
+    const text = saved([], ["-A FORWARD -s 10.9.0.0/16 -j ACCEPT"]).replace(":FORWARD ACCEPT", ":FORWARD DROP");
+    assert.deepEqual(ask(text)[0]?.fate, { kind: "dropped", by: "the policy of iptables -t filter FORWARD" });
+  });
+
+  test("marks are set, tested and taken away", () => {
+    const rules = [
+      "-A PREROUTING -j MARK --set-xmark 0x4000/0x4000",
+      "-A POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN",
+      "-A POSTROUTING -j MARK --set-xmark 0x4000/0x0",
+      "-A POSTROUTING -j MASQUERADE --random-fully",
+    ];
+    const [only] = ask(saved(rules), { mark: 1 });
+    assert.deepEqual([only?.packet.mark, only?.packet.isMasqueraded], [1, true]);
+  });
+
+  test("affinity follows what the list has, and both ways are shown where it is not known", () => {
+    const rules = [
+      "-A PREROUTING -m recent --rcheck --seconds 60 --reap --name SEP-1 --mask 255.255.255.255 --rsource -j SEP-1",
+      "-A SEP-1 -p tcp -m recent --set --name SEP-1 --mask 255.255.255.255 --rsource -m tcp -j DNAT --to-destination 10.0.0.1:8080",
+    ];
+    assert.deepEqual(ask(saved(rules)).map(summary), ["1.000 sent 10.96.0.1:80"]);
+    const knows = ask(saved(rules), {}, { has: () => true });
+    assert.deepEqual(knows.map(summary), ["1.000 sent 10.0.0.1:8080"]);
+    assert.deepEqual(knows[0]?.entries, [{ set: "recent SEP-1", key: "10.0.0.9" }]);
+    assert.deepEqual(ask(saved(rules), {}, UNKNOWN_LISTS).map(summary), [
+      "1.000 sent 10.0.0.1:8080 if 10.0.0.9 is in the list SEP-1",
+      "1.000 sent 10.96.0.1:80 if not: 10.0.0.9 is in the list SEP-1",
+    ]);
+  });
+
+  test("a match that is not understood makes two ways, unless the rest of the rule cannot hold", () => {
+    const opaque = '-A FORWARD -d 10.96.0.1/32 -m string --string "a b" --algo bm -j DROP';
+    assert.deepEqual(ask(saved([], [opaque])).map(summary), [
+      `1.000 dropped if "${opaque.slice(11)}" matches`,
+      `1.000 sent 10.96.0.1:80 if not: "${opaque.slice(11)}" matches`,
+    ]);
+    assert.deepEqual(ask(saved([], [opaque.replace("96.0.1", "96.0.2")])).map(summary), ["1.000 sent 10.96.0.1:80"]);
+  });
+
+  test("a target that is not understood ends in doubt, one that only logs does not", () => {
+    assert.deepEqual(
+      ask(saved([], ["-A FORWARD -j TPROXY --on-port 1"])).map(({ fate }) => fate.kind),
+      ["uncertain", "sent"],
+    );
+    assert.deepEqual(
+      ask(saved([], ['-A FORWARD -j LOG --log-prefix "a -j DROP"'])).map(({ fate }) => fate.kind),
+      ["sent", "sent"],
+    );
+  });
+
+  test("in a long chain the same rules are met, whichever key they have", () => {
+    const others = Array.from({ length: 40 }, (_, n) => `-A FORWARD -d 10.1.0.${n}/32 -j DROP`);
+    const ports = Array.from({ length: 40 }, (_, n) => `-A FORWARD -p tcp -m tcp --dport ${1000 + n} -j DROP`);
+    const text = saved([], [...others, ...ports, "-A FORWARD -p udp -j REJECT --reject-with icmp-port-unreachable"]);
+    assert.deepEqual(ask(text).map(summary), ["1.000 sent 10.96.0.1:80"]);
+    assert.deepEqual(ask(text, { destination: ip("10.1.0.7") }).map(summary), ["1.000 dropped"]);
+    assert.deepEqual(ask(text, { destinationPort: 1039 }).map(summary), ["1.000 dropped"]);
+    assert.deepEqual(ask(text, { protocol: "udp" }).map(summary), ["1.000 refused"]);
+  });
+});

@@ -1,0 +1,112 @@
+/** What iptables-save prints as chains that can be walked. Rules are read when a packet meets them. */
+import type { KernelRule } from "../../kernel/iptables/parser/kernel-rule.ts";
+import { commentOf } from "../../kernel/iptables/parser/rule-parts.ts";
+import { parseRuleText } from "../../kernel/iptables/parser/rule-syntax.ts";
+import { RuleSyntaxError } from "../../kernel/iptables/parser/rule-words.ts";
+import type { SavedChain, SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
+import type { IpFamily } from "../../net/ip.ts";
+import type { BaseChain, Chain, Rule, Stage, Step } from "../netfilter/program.ts";
+import { basicSteps } from "./basic-match.ts";
+import { matchStep } from "./match.ts";
+import { opaqueSteps } from "./opaque-rule.ts";
+import { RuleIndex } from "./rule-index.ts";
+import type { Surroundings } from "./surroundings.ts";
+import { targetStep } from "./target.ts";
+
+/** Priorities of the built-in chains (include/uapi/linux/netfilter_ipv4.h); nat differs by chain. */
+const PRIORITIES: Readonly<Record<string, number>> = { raw: -300, mangle: -150, filter: 0, security: 50 };
+const NAT_PRIORITIES: Readonly<Record<Stage, number>> = {
+  prerouting: -100,
+  output: -100,
+  input: 100,
+  postrouting: 100,
+  forward: 0,
+};
+const STAGES: Readonly<Record<string, Stage>> = {
+  PREROUTING: "prerouting",
+  INPUT: "input",
+  FORWARD: "forward",
+  OUTPUT: "output",
+  POSTROUTING: "postrouting",
+};
+
+/** Chains with fewer rules are looked at one by one. */
+const INDEXED_LENGTH = 16;
+
+/** The built-in chains of every table. @param tables of one family, as `readRuleset` reads them. Pure. */
+export function iptablesChains(
+  tables: ReadonlyMap<string, SavedTable>,
+  family: IpFamily,
+  surroundings: Surroundings,
+): BaseChain[] {
+  const tool = family === "IPv4" ? "iptables" : "ip6tables";
+  return [...tables].flatMap(([table, chains]) => {
+    const compiled = new Map<string, Chain>();
+    const chainNamed = (name: string): Chain | undefined => {
+      const known = compiled.get(name);
+      const saved = chains.get(name);
+      if (known !== undefined || saved === undefined) return known;
+      const chain = compileChain(name, saved, { family, surroundings, hasChain: (other) => chains.has(other) });
+      compiled.set(name, chain);
+      return chain;
+    };
+    return [...chains].flatMap(([name, { policy }]): BaseChain[] => {
+      const stage = STAGES[name];
+      const chain = stage === undefined ? undefined : chainNamed(name);
+      if (stage === undefined || chain === undefined) return [];
+      const priority = table === "nat" ? NAT_PRIORITIES[stage] : (PRIORITIES[table] ?? 0);
+      const type = table === "nat" ? "nat" : "filter";
+      const label = `${tool} -t ${table}`;
+      return [
+        { table: label, type, stage, priority, policy: policy === "DROP" ? "drop" : "accept", chain, chainNamed },
+      ];
+    });
+  });
+}
+
+interface RuleContext {
+  readonly family: IpFamily;
+  readonly surroundings: Surroundings;
+  readonly hasChain: (name: string) => boolean;
+}
+
+function compileChain(name: string, { rules }: SavedChain, context: RuleContext): Chain {
+  const compiled: Rule[] = [];
+  let index: RuleIndex | undefined;
+  return {
+    name,
+    length: rules.length,
+    ruleAt(at) {
+      const text = rules[at];
+      if (text === undefined) return undefined;
+      compiled[at] ??= compileRule(text, context);
+      return compiled[at];
+    },
+    firstCandidate(at, packet) {
+      if (rules.length < INDEXED_LENGTH) return at;
+      index ??= new RuleIndex(rules);
+      return index.next(at, packet);
+    },
+  };
+}
+
+function compileRule(text: string, context: RuleContext): Rule {
+  return { text, comment: commentOf(text), steps: stepsOf(text, context) };
+}
+
+function stepsOf(text: string, { family, surroundings, hasChain }: RuleContext): Step[] {
+  let rule: KernelRule;
+  try {
+    rule = parseRuleText(text, family);
+  } catch (error) {
+    if (error instanceof RuleSyntaxError) return opaqueSteps(text, family, hasChain);
+    throw error;
+  }
+  const { target } = rule;
+  // A word that is neither a known target nor a chain is a target of an extension.
+  if ((target.kind === "jump" || target.kind === "goto") && !hasChain(target.chain)) {
+    return opaqueSteps(text, family, hasChain);
+  }
+  const steps = [...basicSteps(rule), ...rule.matches.map((match) => matchStep(match, surroundings))];
+  return [...steps, targetStep(target, surroundings)].filter((step) => step !== undefined);
+}
