@@ -24,7 +24,7 @@ export interface Surroundings {
 /** Where nothing was given. */
 export const NO_SETS: IpSets = { has: () => undefined };
 export const UNKNOWN_LISTS: RecentLists = { has: () => undefined };
-/** Nobody has been here before. */
+/** No client has been here before. */
 export const EMPTY_LISTS: RecentLists = { has: () => false };
 
 /** The name under which the walk reports an entry that a packet makes in a list of `-m recent`. */
