@@ -7,13 +7,10 @@ import { writeFileSync } from "node:fs";
 import type { PlanFacts } from "../src/dataplane/iptables/plan-options.ts";
 import { planServicePort } from "../src/dataplane/iptables/plan-service-port.ts";
 import { planStatic } from "../src/dataplane/iptables/plan-static.ts";
-import {
-  deltaPayload,
-  fullPayload,
-  type OwnerChange,
-  type Payload,
-} from "../src/dataplane/shared/iptables-rules/payload.ts";
-import { listOf, type PortRules, spellPlan } from "../src/dataplane/shared/iptables-rules/port-rules.ts";
+import { deltaPayload, droppedChains, type OwnerStep } from "../src/dataplane/shared/iptables-rules/delta-payload.ts";
+import { fullPayload, spellPlan } from "../src/dataplane/shared/iptables-rules/full-payload.ts";
+import { type Payload, textsOf } from "../src/dataplane/shared/iptables-rules/payload.ts";
+import type { ServicePortPlan } from "../src/dataplane/shared/iptables-rules/rules-plan.ts";
 import type { ProxyState } from "../src/model/proxy-state.ts";
 import { benchService, benchSlice } from "./cluster.ts";
 import type { BackEnd, SmallChange } from "./figures.ts";
@@ -39,7 +36,7 @@ const STATIC = planStatic(CONFIG, FACTS);
 class Forms {
   readonly #endpointsEach: number;
   readonly #state: ProxyState = benchState();
-  readonly #ports = new Map<string, PortRules>();
+  readonly #ports = new Map<string, ServicePortPlan>();
   readonly #generations = new Map<number, number>();
 
   constructor(services: number, endpointsEach: number) {
@@ -51,7 +48,7 @@ class Forms {
   full(portsPerTransaction?: number): Payload {
     return fullPayload({
       plan: STATIC,
-      ports: this.#ports,
+      ports: [...this.#ports].map(([owner, plan]) => [owner, spellPlan(plan)]),
       ...(portsPerTransaction !== undefined && { portsPerTransaction }),
     });
   }
@@ -61,11 +58,9 @@ class Forms {
     const before = new Map(this.#ports);
     if (kind === "service removed") this.#state.onService({ kind: "delete", object: benchService(index) });
     else this.#put(index, (this.#generations.get(index) ?? 0) + (kind === "endpoint replaced" ? 1 : 0));
-    const changes: OwnerChange[] = [];
+    const changes: OwnerStep[] = [];
     for (const owner of this.#state.applyChanges().changedPorts) {
-      const old = before.get(owner);
-      const after = this.#plan(owner);
-      changes.push({ owner, ...(old !== undefined && { before: old }), ...(after !== undefined && { after }) });
+      changes.push({ owner, before: before.get(owner), after: this.#plan(owner) });
     }
     return { ours: deltaPayload(changes), upstream: this.#rewritten(changes) };
   }
@@ -76,29 +71,25 @@ class Forms {
     this.#state.onEndpointSlice({ kind: "add", object: benchSlice(index, this.#endpointsEach, generation) });
   }
 
-  #plan(key: string): PortRules | undefined {
+  #plan(key: string): ServicePortPlan | undefined {
     const port = this.#state.services.get(key);
     if (port === undefined) {
       this.#ports.delete(key);
       return undefined;
     }
-    const rules = spellPlan(planServicePort(port, this.#state.endpoints.get(key) ?? [], CONFIG, FACTS));
-    this.#ports.set(key, rules);
-    return rules;
+    const plan = planServicePort(port, this.#state.endpoints.get(key) ?? [], CONFIG, FACTS);
+    this.#ports.set(key, plan);
+    return plan;
   }
 
   /** Shared chains in full, own chains of changed ports only (reference iptables-operation.md §9.3). */
-  #rewritten(changes: readonly OwnerChange[]): Payload {
+  #rewritten(changes: readonly OwnerStep[]): Payload {
     const changed = new Set(changes.map(({ owner }) => owner));
-    const unchanged = { ownChains: "", ownText: "", ownRuleCount: 0 };
-    const ports = [...this.#ports].map(
-      ([owner, rules]) => [owner, changed.has(owner) ? rules : { ...rules, ...unchanged }] as const,
-    );
-    const staleChains = changes.flatMap(({ before, after }) => {
-      const kept = new Set(listOf(after?.ownChains ?? ""));
-      return listOf(before?.ownChains ?? "").filter((chain) => !kept.has(chain));
+    const ports = [...this.#ports].map(([owner, plan]) => {
+      const written = changed.has(owner) ? plan : { ...plan, ownChains: [], ownRules: [] };
+      return [owner, spellPlan(written)] as const;
     });
-    return fullPayload({ plan: STATIC, ports, staleChains });
+    return fullPayload({ plan: STATIC, ports, staleChains: changes.flatMap(droppedChains) });
   }
 }
 
@@ -122,7 +113,7 @@ class Stopwatch {
   }
 
   async time(payload: Payload): Promise<FormTimes> {
-    const text = payload.parts.map((part) => part.text).join("");
+    const text = [...textsOf(payload.transactions)].join("");
     writeFileSync(this.#file, text);
     const took = await restoreAlone(this.#namespace, this.#backEnd, this.#file, this.#limitMs);
     return { bytes: text.length, runsMs: [took?.wallMs] };

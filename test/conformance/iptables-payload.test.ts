@@ -3,8 +3,8 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { planServicePort } from "../../src/dataplane/iptables/plan-service-port.ts";
 import { planStatic } from "../../src/dataplane/iptables/plan-static.ts";
-import { fullPayload } from "../../src/dataplane/shared/iptables-rules/payload.ts";
-import { spellPlan } from "../../src/dataplane/shared/iptables-rules/port-rules.ts";
+import { fullPayload, spellPlan } from "../../src/dataplane/shared/iptables-rules/full-payload.ts";
+import { textsOf } from "../../src/dataplane/shared/iptables-rules/payload.ts";
 import { type ExampleCluster, ipv4Example, ipv6Example } from "./example-clusters.ts";
 
 function payloadText({ config, facts, ports }: ExampleCluster): string {
@@ -12,7 +12,7 @@ function payloadText({ config, facts, ports }: ExampleCluster): string {
     ([port, endpoints]) => [port.name.key, spellPlan(planServicePort(port, endpoints, config, facts))] as const,
   );
   const payload = fullPayload({ plan: planStatic(config, facts), ports: spelled });
-  return payload.parts.map((part) => part.text).join("");
+  return [...textsOf(payload.transactions)].join("");
 }
 
 function expected(name: string): string {

@@ -490,3 +490,22 @@ test("more offenders than are worth naming one by one: the others are programmed
   assert.equal(kernel.dump("nat"), fresh.kernel.dump("nat"));
   assert.deepEqual(bench.totals, fresh.totals);
 });
+
+test("a service whose name no rule can carry is named, and later changes are sent by themselves all the same", async () => {
+  const bench = new Bench();
+  bench.set("a", clusterIP(1));
+  await bench.sync(true);
+  bench.set("l".repeat(260), clusterIP(2), 0);
+  const { failures } = await bench.sync();
+  assert.match(failures[0]?.reason ?? "", /at most 255 characters/);
+  bench.sent();
+  bench.set("b", clusterIP(3));
+  const next = await bench.sync();
+  assert.deepEqual(next.failures, failures);
+  const [payload = "", ...more] = bench.sent();
+  assert.match(payload, /-I KUBE-SERVICES .*ns\/b cluster IP/);
+  assert.doesNotMatch(payload, /ns\/a/);
+  assert.deepEqual(more, []);
+  bench.set("l".repeat(260), undefined);
+  assert.deepEqual((await bench.sync()).failures, []);
+});

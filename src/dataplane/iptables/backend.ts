@@ -3,44 +3,39 @@
  * Reference iptables.md §8, iptables-operation.md §9, §11, §12.
  */
 
+import { isDeepStrictEqual } from "node:util";
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import { type Iptables, IptablesRestoreError, type Presence } from "../../kernel/iptables/iptables.ts";
-import type { Rule } from "../../kernel/iptables/rule.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { CommitCost } from "../shared/commit-cost.ts";
-import { bisectChanges } from "../shared/iptables-rules/bisect-changes.ts";
+import { bisectChanges, type OwnerChange, removalOf, stepOf } from "../shared/iptables-rules/bisect-changes.ts";
 import { isServiceChain } from "../shared/iptables-rules/chain-names.ts";
+import { deltaPayload } from "../shared/iptables-rules/delta-payload.ts";
 import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
-import {
-  deltaPayload,
-  type OwnerChange,
-  removalOf,
-  staleChainOf,
-  type WrittenRules,
-} from "../shared/iptables-rules/payload.ts";
-import {
-  appendLines,
-  countOf,
-  type InstalledRules,
-  installed,
-  listOf,
-  type PortRules,
-  spellPlan,
-} from "../shared/iptables-rules/port-rules.ts";
+import { spellPlan } from "../shared/iptables-rules/full-payload.ts";
+import { inTable } from "../shared/iptables-rules/installed-rules.ts";
+import { type Payload, staleChainOf, type WrittenRules } from "../shared/iptables-rules/payload.ts";
+import { PlanMemory } from "../shared/iptables-rules/planned-rules.ts";
 import { isAttributable, send } from "../shared/iptables-rules/restore.ts";
-import type { StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
+import { equalStaticRules, type StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
 import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
-import { applyFull, type DesiredPort, STATIC_RULES } from "../shared/iptables-rules/transactions.ts";
+import {
+  applyFull,
+  type DesiredPort,
+  type FilterEntries,
+  STATIC_RULES,
+} from "../shared/iptables-rules/transactions.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import { ChainCheck } from "./chain-check.ts";
 import { readExisting } from "./existing-rules.ts";
+import { InstalledPorts } from "./installed-ports.ts";
 import { COUNTERS, LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
-import { planServicePort } from "./plan-service-port.ts";
 import { planStatic } from "./plan-static.ts";
+import { type PortInput, portPlanner } from "./port-planner.ts";
 import { NO_STATIC_CHAINS, staticChainsOf, writtenChains } from "./written-chains.ts";
 
 const LOGGED_CHAINS = 10;
@@ -97,13 +92,13 @@ export class IptablesBackend implements Backend {
   readonly family;
   readonly #options: IptablesBackendOptions;
   readonly #yielder: Yielder;
-  readonly #known = new Map<string, InstalledRules>();
-  #totals = { filter: 0, nat: 0, internal: 0, external: 0 };
-  /** Text of the static rules in the kernel; undefined when the kernel is not known to match memory. */
-  #staticText: string | undefined;
+  readonly #memory: PlanMemory<PortInput>;
+  readonly #installed = new InstalledPorts();
+  /** The static rules in the kernel; undefined when the kernel is not known to match memory. */
+  #static: StaticPlan | undefined;
   #staticCounts: WrittenRules = { filter: 0, nat: 0 };
-  /** By owner: entries in filter from before a partial sync that failed; until a full sync succeeds. */
-  #filterBefore: ReadonlyMap<string, string> = new Map();
+  /** From before a partial sync that failed; until a full sync succeeds. */
+  #filterBefore: FilterEntries = new Map();
   readonly #refused = new RefusedPorts();
   #staticChains = NO_STATIC_CHAINS;
   readonly #chainCheck: ChainCheck;
@@ -114,10 +109,13 @@ export class IptablesBackend implements Backend {
   #onLost: (lost?: LostRules) => void = () => {};
   #counters = { ctStateInvalid: false, localhostNodePorts: false };
   #isLargeCluster = false;
+  /** Of the last sync: the same object as long as nothing changes, for every service port keeps it. */
+  #facts: PlanFacts | undefined;
 
   constructor(options: IptablesBackendOptions) {
     this.#options = options;
     this.family = options.config.family;
+    this.#memory = new PlanMemory(portPlanner(options.config));
     const { nowMs = () => performance.now(), checkPeriodMs = Number.POSITIVE_INFINITY } = options;
     this.#nowMs = nowMs;
     this.#chainCheck = new ChainCheck(options.iptables, nowMs, checkPeriodMs);
@@ -146,8 +144,8 @@ export class IptablesBackend implements Backend {
   async #sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     this.#isLargeCluster = input.endpointCount > (this.#options.largeClusterEndpoints ?? LARGE_CLUSTER_ENDPOINTS);
     const startMs = this.#nowMs();
-    if (!input.isFullSync && this.#staticText !== undefined) {
-      const outcome = await this.#partialSync(input);
+    if (!input.isFullSync && this.#static !== undefined) {
+      const outcome = await this.#partialSync(input, this.#static);
       if (outcome !== undefined) {
         this.#cost.note(input.changedPorts.size, this.#nowMs() - startMs, this.#nowMs());
         return outcome;
@@ -165,81 +163,84 @@ export class IptablesBackend implements Backend {
     await this.#options.monitor(() => this.#isIntact(), onLost, signal);
   }
 
-  async #facts(input: SyncInput): Promise<PlanFacts> {
+  async #factsFor(input: SyncInput): Promise<PlanFacts> {
     const nodePortIPs = await this.#options.nodePortIPs();
-    return {
+    const facts: PlanFacts = {
       zone: input.zone,
       nodePortIPs: nodePortIPs ?? { kind: "ips", ips: [] },
       counters: this.#counters,
       isLargeCluster: this.#isLargeCluster,
     };
-  }
-
-  #plan(port: ServicePort, input: SyncInput, facts: PlanFacts): PortRules {
-    const endpoints = input.endpoints.get(port.name.key) ?? [];
-    return spellPlan(planServicePort(port, endpoints, this.#options.config, facts));
+    if (this.#facts === undefined || !isDeepStrictEqual(this.#facts, facts)) this.#facts = facts;
+    return this.#facts;
   }
 
   /** Sends the changed ports only. Resolves to undefined when a full sync must take over. */
-  async #partialSync(input: SyncInput): Promise<SyncOutcome | undefined> {
-    const facts = await this.#facts(input);
-    if (staticTextOf(planStatic(this.#options.config, facts)) !== this.#staticText) return undefined;
-    const changes: OwnerChange[] = [];
+  async #partialSync(input: SyncInput, installed: StaticPlan): Promise<SyncOutcome | undefined> {
+    const before = this.#facts;
+    const facts = await this.#factsFor(input);
+    if (facts !== before && !equalStaticRules(planStatic(this.#options.config, facts), installed)) return undefined;
     // A full sync may have been refused parts that nobody had asked to change.
-    for (const key of new Set([...input.changedPorts, ...this.#refused.owners])) {
-      const chain = staleChainOf(key);
-      if (chain !== undefined) {
-        changes.push(removalOf(chain));
-        continue;
-      }
-      const before = this.#known.get(key);
-      const port = input.services.get(key);
-      if (port === undefined) {
-        if (before !== undefined) changes.push({ owner: key, before });
-        else this.#refused.forget(key);
-        continue;
-      }
-      let after: PortRules;
-      try {
-        after = this.#plan(port, input, facts);
-      } catch (error) {
-        if (error instanceof RangeError) return undefined;
-        throw error;
-      }
-      changes.push(before === undefined ? { owner: key, after } : { owner: key, before, after });
+    const owners = new Set([...input.changedPorts, ...this.#refused.owners]);
+    const changes = [...owners].flatMap((owner) => this.#changeOf(owner, input, facts) ?? []);
+    const others = changes.filter(({ owner }) => !this.#refused.has(owner));
+    let payload: Payload;
+    try {
+      payload = deltaPayload(others.map(stepOf));
+    } catch (error) {
+      if (error instanceof RangeError) return undefined;
+      throw error;
     }
     try {
-      const written = await this.#applyPartial(changes);
-      this.#report(input, written);
-      return this.#outcome(this.#refused.failures);
+      const written = await send(this.#options.iptables, payload);
+      for (const { owner, after } of others) this.#installed.set(owner, after?.installed);
+      this.#report(input, await this.#tryRefusedAgain(changes, written));
+      return this.#outcome();
     } catch (error) {
-      this.#staticText = undefined;
+      this.#static = undefined;
       this.#options.metrics.restoreFailures.inc();
       this.#options.metrics.partialRestoreFailures.inc();
       // The change may be in force in filter, which comes before nat: only we know what was there.
-      this.#filterBefore = new Map(changes.map(({ owner, before }) => [owner, before?.filterShared ?? ""]));
+      this.#filterBefore = new Map(
+        changes.map(({ owner, before: old }) => [owner, inTable(old?.shared ?? [], "filter")]),
+      );
       if (!isAttributable(error)) throw error;
       this.#options.log.error("Partial sync was refused, rewriting all rules", error);
       return undefined;
     }
   }
 
+  /** Undefined when there is nothing to do for the owner. */
+  #changeOf(owner: string, input: SyncInput, facts: PlanFacts): OwnerChange | undefined {
+    const chain = staleChainOf(owner);
+    if (chain !== undefined) return removalOf(chain);
+    const before = this.#installed.get(owner);
+    const port = input.services.get(owner);
+    if (port !== undefined) {
+      const from: PortInput = { port, endpoints: input.endpoints.get(owner) ?? [], facts };
+      const plan = this.#memory.planner.plan(from);
+      return { owner, before, after: { plan: () => plan, installed: this.#memory.remember(from, plan) } };
+    }
+    if (before !== undefined) return { owner, before };
+    this.#refused.forget(owner);
+    return undefined;
+  }
+
   /**
    * Parts that were refused before are tried once more, after the others and apart from them: one bad service must not
    * make every later change a rewriting of the whole cluster.
+   *
+   * @returns what was written, with this and before.
    */
-  async #applyPartial(changes: readonly OwnerChange[]): Promise<WrittenRules> {
+  async #tryRefusedAgain(changes: readonly OwnerChange[], written: WrittenRules): Promise<WrittenRules> {
     const { iptables, metrics } = this.#options;
-    const others = changes.filter(({ owner }) => !this.#refused.has(owner));
-    const written = await send(iptables, deltaPayload(others));
-    for (const { owner, after } of others) this.#remember(owner, after === undefined ? undefined : installed(after));
-    if (others.length === changes.length) return written;
     const again = changes.filter(({ owner }) => this.#refused.has(owner));
+    if (again.length === 0) return written;
     const result = await bisectChanges(iptables, again, {
       onRefused: () => metrics.restoreFailures.inc(),
       maxRefusals: MAX_REFUSALS,
     });
-    for (const [owner, rules] of result.states) this.#remember(owner, rules);
+    for (const [owner, rules] of result.states) this.#installed.set(owner, rules);
     for (const owner of result.accepted) this.#refused.forget(owner);
     for (const [owner, reason] of result.refused) this.#refused.refuse(owner, reason);
     return { filter: written.filter + result.written.filter, nat: written.nat + result.written.nat };
@@ -247,11 +248,11 @@ export class IptablesBackend implements Backend {
 
   async #fullSync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     const { iptables, metrics, config } = this.#options;
-    this.#staticText = undefined;
+    this.#static = undefined;
     const { savedFilter, natChains } = await readExisting(iptables, this.#options.log);
     await ensureJumps(iptables, { filter: savedFilter, natChains }, JUMP_RULES);
     await this.#ensureCounters();
-    const facts = await this.#facts(input);
+    const facts = await this.#factsFor(input);
     const existing = new Set(natChains?.filter(isServiceChain));
     const isFirst = existing.size === 0;
     const plan = planStatic(config, facts);
@@ -262,14 +263,17 @@ export class IptablesBackend implements Backend {
       const port = input.services.get(key);
       if (port === undefined) continue;
       try {
-        ports.set(key, { name: port.name, rules: this.#plan(port, input, facts) });
+        const from: PortInput = { port, endpoints: input.endpoints.get(key) ?? [], facts };
+        const planned = this.#memory.planner.plan(from);
+        const lines = spellPlan(planned);
+        ports.set(key, { name: port.name, rules: this.#memory.remember(from, planned), lines });
       } catch (error) {
         if (!(error instanceof RangeError)) throw error;
         unplanned.set(key, { name: port.name, reason: error.message });
       }
       if (yielder.isDue()) await yielder.turn(signal);
     }
-    for (const { rules } of ports.values()) for (const chain of listOf(rules.ownChains)) existing.delete(chain);
+    for (const { rules } of ports.values()) for (const chain of rules.ownChains) existing.delete(chain);
     const portsPerTransaction = this.#options.portsPerTransaction ?? PORTS_PER_TRANSACTION[isFirst ? "first" : "again"];
     const isSplit = iptables.prefersSmallTransactions && ports.size > portsPerTransaction;
     try {
@@ -287,9 +291,7 @@ export class IptablesBackend implements Backend {
         },
       });
       this.#filterBefore = new Map();
-      this.#known.clear();
-      this.#totals = { filter: 0, nat: 0, internal: 0, external: 0 };
-      for (const [owner, rules] of result.installed) this.#remember(owner, rules);
+      this.#installed.replace(result.installed);
       this.#staticCounts = {
         filter: plan.filterHead.length + plan.filterTail.length,
         nat: plan.natHead.length + plan.natTail.length,
@@ -297,35 +299,17 @@ export class IptablesBackend implements Backend {
       this.#staticChains = staticChainsOf(plan);
       this.#chainCheck.forget();
       this.#refused.replace(result.failures);
-      this.#staticText = result.failures.has(STATIC_RULES) ? undefined : staticTextOf(plan);
+      this.#static = result.failures.has(STATIC_RULES) ? undefined : plan;
       this.#report(input, result.written);
-      return this.#outcome(this.#refused.failures);
+      return this.#outcome();
     } catch (error) {
       if (error instanceof IptablesRestoreError && !isAttributable(error)) metrics.restoreFailures.inc();
       throw error;
     }
   }
 
-  #outcome(failures: readonly SyncFailure[]): SyncOutcome {
-    const { internal, external } = this.#totals;
-    return { failures, noLocalEndpoints: { internal, external } };
-  }
-
-  #remember(owner: string, rules: InstalledRules | undefined): void {
-    const old = this.#known.get(owner);
-    if (old !== undefined) this.#count(old, -1);
-    if (rules === undefined) this.#known.delete(owner);
-    else {
-      this.#known.set(owner, rules);
-      this.#count(rules, 1);
-    }
-  }
-
-  #count(rules: InstalledRules, sign: 1 | -1): void {
-    this.#totals.filter += sign * countOf(rules.filterShared);
-    this.#totals.nat += sign * (countOf(rules.natShared) + rules.ownRuleCount);
-    if (rules.lacksInternal) this.#totals.internal += sign;
-    if (rules.lacksExternal) this.#totals.external += sign;
+  #outcome(): SyncOutcome {
+    return { failures: this.#refused.failures, noLocalEndpoints: this.#installed.noLocalEndpoints };
   }
 
   #report(input: SyncInput, written: WrittenRules): void {
@@ -335,8 +319,9 @@ export class IptablesBackend implements Backend {
       numFilterRules: written.filter,
       numNATRules: written.nat,
     });
+    const counts = this.#installed.ruleCounts;
     for (const table of ["filter", "nat"] as const) {
-      this.#options.metrics.setTotal(table, this.#totals[table] + this.#staticCounts[table]);
+      this.#options.metrics.setTotal(table, counts[table] + this.#staticCounts[table]);
       this.#options.metrics.setLast(table, written[table]);
     }
   }
@@ -353,7 +338,7 @@ export class IptablesBackend implements Backend {
 
   /** Whether the static rules are still in the kernel: sees a flush that leaves the chains, canaries included. */
   async #isIntact(): Promise<Presence> {
-    if (this.#staticText === undefined) return "unknown";
+    if (this.#static === undefined) return "unknown";
     const { iptables } = this.#options;
     const jumps = JUMP_RULES.filter(({ table, rule }) => table === "nat" || rule.chain === "FORWARD");
     for (const { table, rule } of jumps) {
@@ -368,7 +353,7 @@ export class IptablesBackend implements Backend {
     const turns = this.#turns;
     // Odd while a sync runs, which changes what it would be compared with.
     if (turns % 2 === 1) return "present";
-    const written = () => writtenChains(this.#known, this.#refused, this.#staticChains);
+    const written = () => writtenChains(this.#installed, this.#refused, this.#staticChains);
     const damage = await this.#chainCheck.find(written, () => turns === this.#turns);
     if (damage === undefined) return "present";
     const { chains, owners, isTotal, isNew } = damage;
@@ -378,9 +363,4 @@ export class IptablesBackend implements Backend {
     this.#onLost({ ports: owners });
     return "present";
   }
-}
-
-function staticTextOf(plan: StaticPlan): string {
-  const rules: readonly Rule[] = [...plan.filterHead, ...plan.filterTail, ...plan.natHead, ...plan.natTail];
-  return appendLines(rules);
 }

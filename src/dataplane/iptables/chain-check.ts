@@ -4,17 +4,16 @@
  * one question while nothing changes on the node, where the kernel counts changes (the nft back end).
  */
 import type { Iptables } from "../../kernel/iptables/iptables.ts";
-import { type InstalledRules, listOf } from "../shared/iptables-rules/port-rules.ts";
+import type { InstalledRules } from "../shared/iptables-rules/installed-rules.ts";
+import type { ServiceTable } from "../shared/iptables-rules/rules-plan.ts";
 
 /** What is believed to be in the kernel. */
 export interface WrittenChains {
   /** By owner: service ports whose own chains are to be looked at. */
   readonly ports: Iterable<readonly [owner: string, rules: InstalledRules]>;
   /** Rules of each chain that ports share or that is fixed; undefined when that is not known for sure. */
-  readonly shared: Readonly<Record<CheckedTable, ReadonlyMap<string, number> | undefined>>;
+  readonly shared: Readonly<Record<ServiceTable, ReadonlyMap<string, number> | undefined>>;
 }
-
-export type CheckedTable = "filter" | "nat";
 
 /** Chains that are not what was written, or that are gone. */
 export interface ChainDamage {
@@ -115,7 +114,7 @@ export class ChainCheck {
     rules: InstalledRules,
     uses: ReadonlyMap<string, number>,
   ): Promise<readonly string[]> {
-    const chains = listOf(rules.ownChains);
+    const chains = rules.ownChains;
     const missing = chains.filter((chain) => !uses.has(chain));
     if (missing.length > 0) return missing;
     const sum = chains.reduce((total, chain) => total + (uses.get(chain) ?? 0), 0);
@@ -131,7 +130,7 @@ export class ChainCheck {
     return [];
   }
 
-  async #isRight(table: CheckedTable, chain: string, count: number, uses: number | undefined): Promise<boolean> {
+  async #isRight(table: ServiceTable, chain: string, count: number, uses: number | undefined): Promise<boolean> {
     if (uses === undefined) return false;
     const key = `${table} ${chain}`;
     if (count > SMALL_CHAIN && this.#offsets.get(key) === uses - count) return true;

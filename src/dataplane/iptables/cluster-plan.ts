@@ -9,8 +9,8 @@ import type { ProxyState } from "../../model/proxy-state.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { CHAINS } from "../shared/iptables-rules/chain-names.ts";
-import { fullPayload } from "../shared/iptables-rules/payload.ts";
-import { spellPlan } from "../shared/iptables-rules/port-rules.ts";
+import { fullPayload, spellPlan } from "../shared/iptables-rules/full-payload.ts";
+import { textsOf } from "../shared/iptables-rules/payload.ts";
 import type { JumpRule, ServicePortPlan, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
 import { jumpRules, jumpTargets, savedText, type TableContents } from "../shared/iptables-rules/saved-form.ts";
 import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
@@ -60,9 +60,7 @@ export function planOfService({ ports }: IptablesPlan, service: string): Iptable
 /** The input of `iptables-restore` that a full sync sends. Throws a RangeError for names that no rule can carry. */
 export function restoreInput({ fixed, ports }: IptablesPlan): string {
   const spelled = ports.map(({ port, plan }) => [port.name.key, spellPlan(plan)] as const);
-  return fullPayload({ plan: fixed, ports: spelled })
-    .parts.map((part) => part.text)
-    .join("");
+  return [...textsOf(fullPayload({ plan: fixed, ports: spelled }).transactions)].join("");
 }
 
 /** What `iptables-save` prints when a full sync has sent the plan. */

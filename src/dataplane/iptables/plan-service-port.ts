@@ -49,11 +49,21 @@ export function planServicePort(
   planFirewallChain(own, decisions, config);
   planEndpointChains(own, decisions, facts);
   return {
-    shared: planSharedRules(decisions, config, facts),
+    shared: sharedRules(decisions, config, facts),
     ownChains: own.chains,
     ownRules: own.rules,
     lacksLocal: decisions.routing.lacksLocal,
   };
+}
+
+/** Plans the part in shared chains alone. @param endpoints as of {@link planServicePort}. Pure. */
+export function planSharedRules(
+  port: ServicePort,
+  endpoints: readonly Endpoint[],
+  config: PlanConfig,
+  facts: PlanFacts,
+): readonly SharedRule[] {
+  return sharedRules(decide(port, endpoints, config, facts), config, facts);
 }
 
 function decide(port: ServicePort, endpoints: readonly Endpoint[], config: PlanConfig, facts: PlanFacts): Decisions {
@@ -90,7 +100,7 @@ function destination(d: Decisions, { address, port }: Pick<Frontend, "address" |
 }
 
 /** Block 7A: dispatch in nat; refusal, firewall and health-check entries in filter. */
-function planSharedRules(d: Decisions, config: PlanConfig, facts: PlanFacts): SharedRule[] {
+function sharedRules(d: Decisions, config: PlanConfig, facts: PlanFacts): SharedRule[] {
   const { port, chains } = d;
   const name = port.name.text;
   const { hasAny } = d.routing.categories;

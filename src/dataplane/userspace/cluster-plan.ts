@@ -11,8 +11,8 @@ import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import { unspecifiedAddress } from "../../net/ip.ts";
 import { parsePortRange } from "../../net/port-range.ts";
-import { fullPayload } from "../shared/iptables-rules/payload.ts";
-import { spellPlan } from "../shared/iptables-rules/port-rules.ts";
+import { fullPayload, spellPlan } from "../shared/iptables-rules/full-payload.ts";
+import { textsOf } from "../shared/iptables-rules/payload.ts";
 import type { ServicePortPlan, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
 import { jumpRules, jumpTargets, savedText, type TableContent } from "../shared/iptables-rules/saved-form.ts";
 import { isServed, LANES, type Lane, lanesOf } from "./lanes.ts";
@@ -145,8 +145,8 @@ export function restoreInput(plan: UserspacePlan): string {
   const spelled = plan.ports.flatMap(({ port, plan: rules }) =>
     rules === undefined ? [] : [[port.name.key, spellPlan(rules)] as const],
   );
-  const { parts } = fullPayload({ plan: fixedOf(plan), ports: spelled });
-  return `${notes.join("")}${parts.map((part) => part.text).join("")}`;
+  const { transactions } = fullPayload({ plan: fixedOf(plan), ports: spelled });
+  return [...notes, ...textsOf(transactions)].join("");
 }
 
 /** The plan as plain data, for programs. Keys and lists come in a fixed order. */

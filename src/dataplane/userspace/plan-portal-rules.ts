@@ -8,6 +8,7 @@ import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts
 import type { ServicePort } from "../../model/service-port.ts";
 import { type Cidr, cidrContains, hostCidr, type IpAddress, isUnspecified, joinHostPort } from "../../net/ip.ts";
 import { protocolName } from "../../net/protocol.ts";
+import type { RulesPlanner } from "../shared/iptables-rules/planned-rules.ts";
 import type { JumpRule, ServicePortPlan, SharedRule, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
 import { isServed, type Lane, laneOf } from "./lanes.ts";
 import type { Portal } from "./portals.ts";
@@ -98,6 +99,19 @@ export function planPortalRules(
     ownRules: [],
     lacksLocal: { internal: false, external: false },
   };
+}
+
+/** What the rules of a service port follow from, besides the configuration. */
+export interface PortalInput {
+  readonly port: ServicePort;
+  readonly portals: readonly Portal[];
+  readonly proxyPorts: LanePorts;
+}
+
+/** The planner of one backend. */
+export function portalPlanner(config: PortalPlanConfig): RulesPlanner<PortalInput> {
+  const plan = ({ port, portals, proxyPorts }: PortalInput) => planPortalRules(port, portals, proxyPorts, config);
+  return { plan, sharedRules: (input) => plan(input).shared };
 }
 
 /** Where packets of one lane are sent. */

@@ -6,9 +6,11 @@ import { type Iptables, IptablesRestoreError, type Presence } from "../../kernel
 import { readTable, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
+import { type OwnerChange, stepOf } from "../shared/iptables-rules/bisect-changes.ts";
+import { deltaPayload } from "../shared/iptables-rules/delta-payload.ts";
 import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
-import { deltaPayload, fullPayload, type OwnerChange } from "../shared/iptables-rules/payload.ts";
-import { countOf, type InstalledRules, installed, type PortRules } from "../shared/iptables-rules/port-rules.ts";
+import { fullPayload, spellPlan } from "../shared/iptables-rules/full-payload.ts";
+import { type InstalledPlan, type InstalledRules, NO_RULES, sumOf } from "../shared/iptables-rules/installed-rules.ts";
 import { isAttributable, send } from "../shared/iptables-rules/restore.ts";
 import { applyFull, type DesiredPort } from "../shared/iptables-rules/transactions.ts";
 import { PORTAL_JUMPS, PORTAL_STATIC_PLAN } from "./plan-portal-rules.ts";
@@ -28,10 +30,10 @@ export interface PortalRulesOptions {
   readonly log: Logger;
 }
 
-/** What a service port shall have. */
+/** What a service port is to have. */
 export interface WantedRules {
   readonly name: ServicePortName;
-  readonly rules: PortRules;
+  readonly rules: InstalledPlan;
 }
 
 interface Owned {
@@ -66,7 +68,7 @@ export class PortalRules {
     await this.#empty();
   }
 
-  /** Sets what an owner shall have; takes effect with the next write. */
+  /** Sets what an owner is to have; takes effect with the next write. */
   want(key: string, wanted: WantedRules | undefined): void {
     const owned = this.#owners.get(key);
     if (owned !== undefined) owned.wanted = wanted;
@@ -128,14 +130,11 @@ export class PortalRules {
     for (const owner of new Set(changed)) {
       const { wanted, inKernel } = this.#owners.get(owner) ?? {};
       if (wanted === undefined && inKernel === undefined) continue;
-      changes.push({
-        owner,
-        ...(inKernel !== undefined && { before: inKernel }),
-        ...(wanted !== undefined && { after: wanted.rules }),
-      });
+      const rules = wanted?.rules;
+      changes.push({ owner, before: inKernel, after: rules && { plan: () => rules.plan(), installed: rules } });
     }
     try {
-      await send(this.#options.iptables, deltaPayload(changes));
+      await send(this.#options.iptables, deltaPayload(changes.map(stepOf)));
     } catch (error) {
       if (!isAttributable(error)) throw error;
       this.#options.metrics.restoreFailures.inc();
@@ -145,7 +144,7 @@ export class PortalRules {
     for (const { owner, after } of changes) {
       const owned = this.#owners.get(owner);
       if (owned === undefined) continue;
-      this.#note(owned, after === undefined ? undefined : installed(after));
+      this.#note(owned, after?.installed);
       if (after === undefined) this.#owners.delete(owner);
     }
     return true;
@@ -156,8 +155,9 @@ export class PortalRules {
     this.#isInForce = false;
     await this.#ensureJumps();
     const ports = new Map<string, DesiredPort>();
-    for (const [owner, { wanted }] of [...this.#owners].sort(byOwner))
-      if (wanted !== undefined) ports.set(owner, wanted);
+    for (const [owner, { wanted }] of [...this.#owners].sort(byOwner)) {
+      if (wanted !== undefined) ports.set(owner, { ...wanted, lines: spellPlan(wanted.rules.plan()) });
+    }
     const { failures, installed: now } = await applyFull(iptables, {
       plan: PORTAL_STATIC_PLAN,
       ports,
@@ -179,8 +179,9 @@ export class PortalRules {
   }
 
   #note(owned: Owned, inKernel: InstalledRules | undefined): void {
-    this.#count.filter += countOf(inKernel?.filterShared ?? "") - countOf(owned.inKernel?.filterShared ?? "");
-    this.#count.nat += countOf(inKernel?.natShared ?? "") - countOf(owned.inKernel?.natShared ?? "");
+    const { sharedCounts: before } = owned.inKernel ?? NO_RULES;
+    const { sharedCounts: after } = inKernel ?? NO_RULES;
+    for (const table of ["filter", "nat"] as const) this.#count[table] += sumOf(after[table]) - sumOf(before[table]);
     owned.inKernel = inKernel;
   }
 

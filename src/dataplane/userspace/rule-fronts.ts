@@ -8,11 +8,12 @@ import type { Logger } from "../../logging/logger.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import { type IpAddress, type IpFamily, unspecifiedAddress } from "../../net/ip.ts";
 import type { Relay, RelayProtocol, Relays } from "../../relay/relay.ts";
-import { spellPlan } from "../shared/iptables-rules/port-rules.ts";
+import { spellPlan } from "../shared/iptables-rules/full-payload.ts";
+import { PlanMemory } from "../shared/iptables-rules/planned-rules.ts";
 import { FailureList, type FrontFailures, type Fronts, type FrontsRequest, type WantedFront } from "./fronts.ts";
 import { type HeldPort, HeldPorts } from "./held-ports.ts";
 import { type Lane, lanesOf } from "./lanes.ts";
-import { type LanePorts, type PortalPlanConfig, planPortalRules } from "./plan-portal-rules.ts";
+import { type LanePorts, type PortalInput, type PortalPlanConfig, portalPlanner } from "./plan-portal-rules.ts";
 import type { AllocatedPort, PortAllocator } from "./port-allocator.ts";
 import { PortsExhaustedError } from "./port-allocator.ts";
 import type { PortalRules } from "./portal-rules.ts";
@@ -47,6 +48,7 @@ export class RuleFronts implements Fronts {
   readonly #options: RuleFrontsOptions;
   readonly #anywhere: IpAddress;
   readonly #held: HeldPorts;
+  readonly #memory: PlanMemory<PortalInput>;
   readonly #fronts = new Map<string, Front>();
   /** Sockets to be closed once no rule leads there, and UDP portals that changed: kept when the rules cannot be written. */
   #leaving: Leaving[] = [];
@@ -56,6 +58,7 @@ export class RuleFronts implements Fronts {
     this.#options = options;
     this.#anywhere = unspecifiedAddress(options.family);
     this.#held = new HeldPorts(options.relays);
+    this.#memory = new PlanMemory(portalPlanner(options.plan));
   }
 
   async apply(request: FrontsRequest, signal: AbortSignal): Promise<FrontFailures> {
@@ -127,7 +130,7 @@ export class RuleFronts implements Fronts {
     hostAddresses: ReadonlySet<IpAddress>,
     failures: FailureList,
   ): Promise<Front> {
-    const { rules, plan } = this.#options;
+    const { rules } = this.#options;
     const front = this.#fronts.get(key) ?? { name: port.name, sockets: new Map(), portals: [] };
     this.#fronts.set(key, front);
     await this.#openLanes(front, lanesOf(portals), failures);
@@ -137,8 +140,10 @@ export class RuleFronts implements Fronts {
     }
     front.portals = usable;
     try {
-      const planned = planPortalRules(port, usable, portsOf(front), plan);
-      rules.want(key, { name: port.name, rules: spellPlan(planned) });
+      const input: PortalInput = { port, portals: usable, proxyPorts: portsOf(front) };
+      const plan = this.#memory.planner.plan(input);
+      spellPlan(plan); // throws where no rule can carry a name
+      rules.want(key, { name: port.name, rules: this.#memory.remember(input, plan) });
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       rules.want(key, undefined);

@@ -2,7 +2,7 @@
  * How a rule is spelled for iptables-restore: the one place that knows. The token order is the one upstream writes
  * (reference iptables.md §7), so that payloads can be compared line by line.
  */
-import type { Rule, RuleMatch, RuleTarget } from "./rule.ts";
+import type { PrintedRule, Rule, RuleMatch, RuleTarget } from "./rule.ts";
 
 /** Longest comment that xt_comment takes (XT_MAX_COMMENT_LEN minus the final zero). */
 const COMMENT_LIMIT = 255;
@@ -108,7 +108,8 @@ function targetText(target: RuleTarget): string {
  *
  * Throws a RangeError for text that could change the meaning of the line.
  */
-export function ruleSpec(rule: Rule): string {
+export function ruleSpec(rule: Rule | PrintedRule): string {
+  if ("printed" in rule) return `${rule.chain} ${rule.printed}`;
   let text: string = rule.chain;
   for (const match of rule.matches) text += ` ${matchText(match)}`;
   return text + targetText(rule.target);

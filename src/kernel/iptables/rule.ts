@@ -3,6 +3,7 @@
  * in which they are spelled. Rules of any author, as `iptables-save` prints them, are `KernelRule`s (`kernel-rule.ts`).
  */
 
+import { isDeepStrictEqual } from "node:util";
 import type { Cidr, IpAddress } from "../../net/ip.ts";
 import type { ProtocolName } from "../../net/protocol.ts";
 
@@ -71,4 +72,18 @@ export interface Rule {
   readonly chain: string;
   readonly matches: readonly RuleMatch[];
   readonly target: RuleTarget;
+}
+
+/**
+ * A rule that `iptables-save` printed, whoever wrote it: it can be deleted, or written again, without being understood.
+ */
+export interface PrintedRule {
+  readonly chain: string;
+  /** What follows `-A CHAIN `. */
+  readonly printed: string;
+}
+
+/** Whether two rules are the same, match by match in the same order. One that was printed is the same only as its print. Pure. */
+export function equalRules(a: Rule | PrintedRule, b: Rule | PrintedRule): boolean {
+  return a === b || isDeepStrictEqual(a, b);
 }

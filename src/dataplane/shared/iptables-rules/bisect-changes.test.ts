@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryIptables } from "../../../../testkit/fakes/iptables/memory-iptables.ts";
 import { IptablesRestoreError } from "../../../kernel/iptables/iptables.ts";
-import { bisectChanges } from "./bisect-changes.ts";
-import { type OwnerChange, removalOf } from "./payload.ts";
-import type { PortRules } from "./port-rules.ts";
-import { NO_RULES } from "./saved-rules.ts";
+import type { ChainName, Rule } from "../../../kernel/iptables/rule.ts";
+import { bisectChanges, type OwnerChange, removalOf } from "./bisect-changes.ts";
+import { PlanMemory, type PlannedRules } from "./planned-rules.ts";
+import type { ServicePortPlan, ServiceTable, SharedRule } from "./rules-plan.ts";
 
 /** A kernel with the shared chain S in both tables, that refuses rules with these words in a comment. */
 async function kernelRefusing(...words: string[]): Promise<MemoryIptables> {
@@ -25,15 +25,32 @@ async function kernelRefusing(...words: string[]): Promise<MemoryIptables> {
   return kernel;
 }
 
-const entry = (text: string) => `S -m comment --comment ${text} -j ACCEPT`;
+const entry = (table: ServiceTable, text: string): SharedRule => ({
+  table,
+  rule: { chain: "S", matches: [{ kind: "comment", text }], target: { kind: "accept" } },
+});
 
-function rules(overrides: Partial<PortRules>): PortRules {
-  return { ...NO_RULES, ownText: "", ...overrides };
+const memory = new PlanMemory<ServicePortPlan>({ plan: (plan) => plan, sharedRules: ({ shared }) => shared });
+
+/** What a plan with these rules leaves in the kernel. */
+function rules(overrides: Partial<ServicePortPlan>): PlannedRules<ServicePortPlan> {
+  const lacksLocal = { internal: false, external: false };
+  const plan: ServicePortPlan = { shared: [], ownChains: [], ownRules: [], lacksLocal, ...overrides };
+  return memory.remember(plan, plan);
 }
 
-function add(owner: string): OwnerChange {
-  return { owner, after: rules({ filterShared: entry(`f-${owner}`), natShared: entry(`n-${owner}`) }) };
+/** Entries in both tables. */
+const both = (name: string) => rules({ shared: [entry("filter", `f-${name}`), entry("nat", `n-${name}`)] });
+
+function change(
+  owner: string,
+  before: PlannedRules<ServicePortPlan> | undefined,
+  after: PlannedRules<ServicePortPlan>,
+): OwnerChange {
+  return { owner, before, after: { plan: () => after.plan(), installed: after } };
 }
+
+const add = (owner: string) => change(owner, undefined, both(owner));
 
 function entries(kernel: MemoryIptables, table: "filter" | "nat"): string[] {
   return [...kernel.dump(table).matchAll(/^-A S .*--comment "?([^" ]+)"?/gm)].map(([, name = ""]) => name);
@@ -53,18 +70,25 @@ test("all owners but the offenders are programmed, however many there are and wh
   // The entry in filter of the one that nat refused has been taken back.
   assert.deepEqual(entries(kernel, "filter").sort(), ["f-a", "f-c", "f-d", "f-e"]);
   assert.equal(result.states.get("f"), undefined);
-  assert.equal(result.states.get("a")?.natShared, entry("n-a"));
+  assert.deepEqual(result.states.get("a")?.shared, both("a").shared);
   assert.ok(refusals > 3);
 });
 
-test("a offender keeps what it had", async () => {
+test("an offender keeps what it had", async () => {
   const kernel = await kernelRefusing("n-new");
-  const before = { ...NO_RULES, filterShared: entry("f-old"), natShared: entry("n-old") };
-  await bisectChanges(kernel, [{ owner: "a", after: { ...before, ownText: "" } }], quiet);
-  const after = rules({ filterShared: entry("f-new"), natShared: entry("n-new") });
-  const result = await bisectChanges(kernel, [{ owner: "a", before, after }], quiet);
-  assert.deepEqual(result.states.get("a"), before);
+  const before = both("old");
+  await bisectChanges(kernel, [change("a", undefined, before)], quiet);
+  const result = await bisectChanges(kernel, [change("a", before, both("new"))], quiet);
+  assert.equal(result.states.get("a"), before);
   assert.deepEqual([entries(kernel, "filter"), entries(kernel, "nat")], [["f-old"], ["n-old"]]);
+});
+
+test("a name that no rule can carry is an offender like one that the kernel refuses", async () => {
+  const kernel = await kernelRefusing();
+  const result = await bisectChanges(kernel, ["a", 'say "b"', "c"].map(add), quiet);
+  assert.match(result.refused.get('say "b"') ?? "", /cannot be written into a rule/);
+  assert.deepEqual(result.accepted, ["a", "c"]);
+  assert.deepEqual(entries(kernel, "nat").sort(), ["n-a", "n-c"]);
 });
 
 test("the first change ends up last in a shared chain, for each goes to the head", async () => {
@@ -75,17 +99,20 @@ test("the first change ends up last in a shared chain, for each goes to the head
 
 test("a chain that cannot be deleted is named by itself, and its owner is programmed", async () => {
   const kernel = await kernelRefusing();
-  const own = (chains: string, text: string): PortRules => rules({ ownChains: chains, ownText: text });
-  const before = own("SVC\nSEP-1\nSEP-2", "-A SVC -j SEP-1\n-A SVC -j SEP-2\n");
-  await bisectChanges(kernel, [{ owner: "a", after: before }], quiet);
+  const own = (...endpoints: string[]) =>
+    rules({
+      ownChains: ["SVC", ...endpoints] as ChainName[],
+      ownRules: endpoints.map((chain): Rule => ({ chain: "SVC", matches: [], target: { kind: "jump", chain } })),
+    });
+  const before = own("SEP-1", "SEP-2");
+  await bisectChanges(kernel, [change("a", undefined, before)], quiet);
   await kernel.ensureRule("nat", "OUTPUT", ["-j", "SEP-1"]);
-  const after = own("SVC\nSEP-3", "-A SVC -j SEP-3\n");
-  const result = await bisectChanges(kernel, [{ owner: "a", before, after }], quiet);
+  const result = await bisectChanges(kernel, [change("a", before, own("SEP-3"))], quiet);
   assert.deepEqual(result.accepted, ["a"]);
   assert.deepEqual([...result.refused.keys()], ["chain SEP-1"]);
   assert.deepEqual(kernel.chains("nat").slice(4), ["S", "SEP-1", "SEP-3", "SVC"]);
   await kernel.deleteRule("nat", "OUTPUT", ["-j", "SEP-1"]);
-  const again = await bisectChanges(kernel, [removalOf("SEP-1")], quiet);
+  const again = await bisectChanges(kernel, [removalOf("SEP-1" as ChainName)], quiet);
   assert.deepEqual([again.refused.size, again.accepted], [0, ["chain SEP-1"]]);
   assert.deepEqual(kernel.chains("nat").slice(4), ["S", "SEP-3", "SVC"]);
 });
@@ -93,7 +120,7 @@ test("a chain that cannot be deleted is named by itself, and its owner is progra
 test("chains that jump to one another go, whatever else has to stay", async () => {
   const kernel = await kernelRefusing();
   await kernel.restore(["*nat\n:A - [0:0]\n:B - [0:0]\n:C - [0:0]\n-A B -j A\n-A OUTPUT -j C\nCOMMIT\n"]);
-  const result = await bisectChanges(kernel, ["A", "B", "C"].map(removalOf), quiet);
+  const result = await bisectChanges(kernel, (["A", "B", "C"] as ChainName[]).map(removalOf), quiet);
   assert.deepEqual([...result.refused.keys()], ["chain C"]);
   assert.deepEqual(kernel.chains("nat").slice(4), ["C", "S"]);
 });

@@ -3,11 +3,38 @@
  * (`bisect.ts`). An owner that is refused keeps what it had.
  */
 import type { Iptables, IptablesRestoreError } from "../../../kernel/iptables/iptables.ts";
+import type { ChainName } from "../../../kernel/iptables/rule.ts";
 import { bisect, type Refusal } from "../bisect.ts";
-import { deltaPayload, type OwnerChange, removalOf, staleChainOwner, type WrittenRules } from "./payload.ts";
-import { type InstalledRules, installed, listOf } from "./port-rules.ts";
+import { deltaPayload, droppedChains, type OwnerStep } from "./delta-payload.ts";
+import { type InstalledRule, type InstalledRules, inTable, NO_RULES, withShared } from "./installed-rules.ts";
+import { staleChainOwner, type WrittenRules } from "./payload.ts";
 import { isAttributable, send } from "./restore.ts";
-import { NO_RULES } from "./saved-rules.ts";
+import type { ServicePortPlan, ServiceTable } from "./rules-plan.ts";
+
+/** What an owner is to have. */
+export interface DesiredRules {
+  /** Asked for each attempt: a group may have the rules of a whole cluster. */
+  readonly plan: () => ServicePortPlan;
+  /** What is remembered of the plan when the kernel has it. */
+  readonly installed: InstalledRules;
+}
+
+/** One owner's change from what is installed to what is wanted; absent means nothing. */
+export interface OwnerChange {
+  readonly owner: string;
+  readonly before?: InstalledRules | undefined;
+  readonly after?: DesiredRules | undefined;
+}
+
+/** The change that deletes a stale chain. */
+export function removalOf(chain: ChainName): OwnerChange {
+  return { owner: staleChainOwner(chain), before: { ...NO_RULES, ownChains: [chain] } };
+}
+
+/** All of a change. Throws a RangeError when the plan cannot be made. */
+export function stepOf({ owner, before, after }: OwnerChange): OwnerStep {
+  return { owner, before, after: after?.plan() };
+}
 
 export interface BisectChangesOptions {
   readonly onRefused: (error: IptablesRestoreError) => void;
@@ -24,8 +51,6 @@ export interface BisectChangesResult {
   readonly accepted: readonly string[];
   readonly written: WrittenRules;
 }
-
-type Step = "filter" | "nat" | "chains";
 
 /** Applies what the kernel accepts. Rejects when the reason is no rule (lock, missing tool), somewhere on the way. */
 export async function bisectChanges(
@@ -54,25 +79,26 @@ class ChangeBisection {
    */
   async run(changes: readonly OwnerChange[]): Promise<BisectChangesResult> {
     const states = new Map(changes.map(({ owner, before }) => [owner, before]));
-    const inFilter = await this.#apply(changes, "filter");
-    const inNat = await this.#apply(inFilter, "nat");
-    const dropped = inNat.flatMap(droppedChains);
+    const inFilter = await this.#apply(changes, filterStep);
+    const inNat = await this.#apply(inFilter, natStep);
+    const dropped = inNat.flatMap((change) => droppedChains(stepOf(change)));
     // Emptied first, since they may jump to one another.
-    if (await this.#isEmptied(dropped)) await this.#apply(dropped.map(removalOf), "chains");
+    if (await this.#isEmptied(dropped)) await this.#apply(dropped.map(removalOf), stepOf);
     const accepted = new Set<string>();
     for (const { owner } of inNat) if (!this.#refused.has(owner)) accepted.add(owner);
     const done = new Set(inNat);
     const halfDone = inFilter.filter((change) => !done.has(change));
-    if (!(await this.#takeBackFilter(halfDone))) {
+    if (!(await this.#isTakenBack(halfDone))) {
       for (const change of halfDone) states.set(change.owner, withNewFilter(change));
     }
-    for (const { owner, after } of inNat) {
-      if (accepted.has(owner)) states.set(owner, after === undefined ? undefined : installed(after));
-    }
+    for (const { owner, after } of inNat) if (accepted.has(owner)) states.set(owner, after?.installed);
     return { refused: this.#refused, states, accepted: [...accepted], written: this.#written };
   }
 
-  async #apply(changes: readonly OwnerChange[], step: Step): Promise<readonly OwnerChange[]> {
+  async #apply(
+    changes: readonly OwnerChange[],
+    step: (change: OwnerChange) => OwnerStep,
+  ): Promise<readonly OwnerChange[]> {
     const { maxRefusals = Number.POSITIVE_INFINITY } = this.#options;
     return await bisect(changes, {
       attempt: (group) => this.#attempt(group, step),
@@ -81,12 +107,17 @@ class ChangeBisection {
     });
   }
 
-  async #attempt(group: readonly OwnerChange[], step: Step): Promise<Refusal<OwnerChange, string> | undefined> {
+  async #attempt(
+    group: readonly OwnerChange[],
+    step: (change: OwnerChange) => OwnerStep,
+  ): Promise<Refusal<OwnerChange, string> | undefined> {
     try {
-      const written = await send(this.#iptables, deltaPayload(group.map((change) => partOf(change, step))));
+      const written = await send(this.#iptables, deltaPayload(group.map(step)));
       this.#written = { filter: this.#written.filter + written.filter, nat: this.#written.nat + written.nat };
       return undefined;
     } catch (error) {
+      // A name that no rule can carry is as much the fault of one owner as what the kernel refuses.
+      if (error instanceof RangeError) return { reason: error.message };
       if (!isAttributable(error)) throw error;
       this.#refusals += 1;
       this.#options.onRefused(error);
@@ -94,13 +125,13 @@ class ChangeBisection {
     }
   }
 
-  async #isEmptied(chains: readonly string[]): Promise<boolean> {
-    const empty = (chain: string): OwnerChange => ({
+  async #isEmptied(chains: readonly ChainName[]): Promise<boolean> {
+    const emptied = (chain: ChainName): OwnerStep => ({
       owner: chain,
-      after: { ...NO_RULES, ownChains: chain, ownText: "" },
+      after: { shared: [], ownChains: [chain], ownRules: [] },
     });
     try {
-      await send(this.#iptables, deltaPayload(chains.map(empty)));
+      await send(this.#iptables, deltaPayload(chains.map(emptied)));
       return true;
     } catch (error) {
       if (!isAttributable(error)) throw error;
@@ -110,14 +141,11 @@ class ChangeBisection {
   }
 
   /** Owners whose nat rules were refused get their old entries in filter again; false when that is refused, too. */
-  async #takeBackFilter(changes: readonly OwnerChange[]): Promise<boolean> {
-    const reversed = changes.map(
-      ({ owner, before, after }): OwnerChange => ({
-        owner,
-        before: { ...NO_RULES, filterShared: after?.filterShared ?? "" },
-        after: { ...NO_RULES, ownText: "", filterShared: before?.filterShared ?? "" },
-      }),
-    );
+  async #isTakenBack(changes: readonly OwnerChange[]): Promise<boolean> {
+    const reversed = changes.map((change): OwnerStep => {
+      const { owner, before, after } = filterStep(change);
+      return { owner, before: after, after: before && { ...before, ownRules: [] } };
+    });
     try {
       await send(this.#iptables, deltaPayload(reversed));
       return true;
@@ -128,25 +156,30 @@ class ChangeBisection {
   }
 }
 
-function withNewFilter({ before, after }: OwnerChange): InstalledRules {
-  return { ...(before ?? NO_RULES), filterShared: after?.filterShared ?? "" };
+function withNewFilter({ before = NO_RULES, after }: OwnerChange): InstalledRules {
+  return withShared(before, "filter", inTable(after?.plan().shared ?? [], "filter"));
 }
 
-function droppedChains({ before, after }: OwnerChange): string[] {
-  const kept = new Set(listOf(after?.ownChains ?? ""));
-  return listOf(before?.ownChains ?? "").filter((chain) => !kept.has(chain));
-}
-
-/** The part of a change that one step makes. */
-function partOf(change: OwnerChange, step: Step): OwnerChange {
-  if (step === "chains") return change;
-  const { owner, before, after } = change;
-  const others = step === "nat" ? { filterShared: "" } : { natShared: "", ownRuleCount: 0 };
+/** The part of a change in filter. */
+function filterStep(change: OwnerChange): OwnerStep {
+  const { owner, before, after } = stepOf(change);
   return {
     owner,
-    ...(before !== undefined && { before: { ...before, ...others, ownChains: "" } }),
-    ...(after !== undefined && {
-      after: { ...after, ...others, ...(step === "filter" && { ownChains: "", ownText: "" }) },
-    }),
+    before: before && { shared: only(before.shared, "filter"), ownChains: [] },
+    after: after && { shared: only(after.shared, "filter"), ownChains: [], ownRules: [] },
   };
+}
+
+/** The part of a change in nat, without the deletion of chains. */
+function natStep(change: OwnerChange): OwnerStep {
+  const { owner, before, after } = stepOf(change);
+  return {
+    owner,
+    before: before && { shared: only(before.shared, "nat"), ownChains: [] },
+    after: after && { ...after, shared: only(after.shared, "nat") },
+  };
+}
+
+function only(shared: readonly InstalledRule[], table: ServiceTable): readonly InstalledRule[] {
+  return shared.filter((one) => one.table === table);
 }

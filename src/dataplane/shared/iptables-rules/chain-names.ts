@@ -27,7 +27,7 @@ export const CHAINS = {
 export const SERVICE_CHAIN_PREFIXES = ["KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-", "KUBE-FW-", "KUBE-EXT-"] as const;
 
 /** Whether a nat chain is one that a service port owns, of this run or an earlier one. Pure. */
-export function isServiceChain(name: string): boolean {
+export function isServiceChain(name: string): name is ChainName {
   return SERVICE_CHAIN_PREFIXES.some((prefix) => name.startsWith(prefix));
 }
 

@@ -1,6 +1,7 @@
 /** What a planner of iptables rules gives: the rules of one service port, and those that belong to none. */
 import type { IptablesTable, RulePosition } from "../../../kernel/iptables/iptables.ts";
-import type { ChainName, Rule } from "../../../kernel/iptables/rule.ts";
+import { type ChainName, equalRules, type PrintedRule, type Rule } from "../../../kernel/iptables/rule.ts";
+import { equalLists } from "../../../model/equal-lists.ts";
 
 /** A rule in a built-in chain that leads into one of ours. `isShared` ones belong to the kubelet too and outlive cleanup. */
 export interface JumpRule {
@@ -25,10 +26,20 @@ export interface StaticPlan {
   readonly natTail: readonly Rule[];
 }
 
+/** Whether two static plans have the same rules. Pure. */
+export function equalStaticRules(a: StaticPlan, b: StaticPlan): boolean {
+  return (["filterHead", "filterTail", "natHead", "natTail"] as const).every((place) =>
+    equalLists(a[place], b[place], equalRules),
+  );
+}
+
+/** The tables that service ports have rules in. */
+export type ServiceTable = Exclude<IptablesTable, "mangle">;
+
 /** A rule in a chain that several service ports share. */
-export interface SharedRule {
-  readonly table: Exclude<IptablesTable, "mangle">;
-  readonly rule: Rule;
+export interface SharedRule<R extends Rule | PrintedRule = Rule> {
+  readonly table: ServiceTable;
+  readonly rule: R;
 }
 
 /** What one service port needs in the kernel. */

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readTable } from "../../../kernel/iptables/parser/ruleset.ts";
+import { ruleSpec } from "../../../kernel/iptables/rule-text.ts";
 import { servicePortName } from "../../../model/service-port-name.ts";
 import { servicePortChains } from "./chain-names.ts";
+import { type InstalledRules, inTable } from "./installed-rules.ts";
 import { SavedRules } from "./saved-rules.ts";
 
 const web = servicePortName("ns", "web", "http", "TCP");
@@ -39,30 +41,42 @@ COMMIT
   "nat",
 );
 
+/** The entries of a table, as deletions would name them. */
+function entries(rules: InstalledRules | undefined, table: "filter" | "nat"): string[] {
+  return inTable(rules?.shared ?? [], table).map(ruleSpec);
+}
+
 test("a port's entries are found by name and protocol, with its chains and those of its endpoints", () => {
-  assert.deepEqual(new SavedRules(FILTER, NAT).of(web), {
-    filterShared:
-      'KUBE-NODEPORTS -p tcp -m comment --comment "ns/web:http health check node port" -m tcp --dport 31000 -j ACCEPT',
-    natShared: `KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m comment --comment "ns/web:http cluster IP" -m tcp --dport 80 -j ${cluster}
-KUBE-NODEPORTS -p tcp -m comment --comment "ns/web:http" -m tcp --dport 30080 -j ${cluster}`,
-    ownChains: `${cluster}\nKUBE-SEP-AAAAAAAAAAAAAAAA`,
-    ownRuleCount: 2,
-    lacksInternal: false,
-    lacksExternal: false,
+  const rules = new SavedRules(FILTER, NAT).of(web);
+  assert.deepEqual(entries(rules, "filter"), [
+    'KUBE-NODEPORTS -p tcp -m comment --comment "ns/web:http health check node port" -m tcp --dport 31000 -j ACCEPT',
+  ]);
+  assert.deepEqual(entries(rules, "nat"), [
+    `KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m comment --comment "ns/web:http cluster IP" -m tcp --dport 80 -j ${cluster}`,
+    `KUBE-NODEPORTS -p tcp -m comment --comment "ns/web:http" -m tcp --dport 30080 -j ${cluster}`,
+  ]);
+  assert.deepEqual(rules?.sharedCounts, {
+    filter: new Map([["KUBE-NODEPORTS", 1]]),
+    nat: new Map([
+      ["KUBE-SERVICES", 1],
+      ["KUBE-NODEPORTS", 1],
+    ]),
   });
+  assert.deepEqual(rules?.ownChains, [cluster, "KUBE-SEP-AAAAAAAAAAAAAAAA"]);
+  assert.deepEqual([rules?.ownRuleCount, rules?.ownUses], [2, undefined]);
 });
 
 test("ports that differ in name or protocol only are told apart; comments may stand without quotes", () => {
   const saved = new SavedRules(FILTER, NAT);
-  assert.match(saved.of(webUdp)?.filterShared ?? "", /^KUBE-SERVICES -d 10\.96\.0\.2\/32/);
-  assert.match(saved.of(bare)?.natShared ?? "", /^KUBE-SERVICES -p tcp -m comment --comment ns\/web /);
+  assert.match(entries(saved.of(webUdp), "filter").join(), /^KUBE-SERVICES -d 10\.96\.0\.2\/32/);
+  assert.match(entries(saved.of(bare), "nat").join(), /^KUBE-SERVICES -p tcp -m comment --comment ns\/web /);
   assert.equal(saved.of(servicePortName("ns", "we", "", "TCP")), undefined);
 });
 
 test("each port of a name has one health-check entry, as many as there are", () => {
   const saved = new SavedRules(FILTER, new Map());
-  assert.match(saved.of(web)?.filterShared ?? "", /health check/);
-  assert.doesNotMatch(saved.of(webUdp)?.filterShared ?? "", /health check/);
+  assert.match(entries(saved.of(web), "filter").join(), /health check/);
+  assert.doesNotMatch(entries(saved.of(webUdp), "filter").join(), /health check/);
   assert.equal(saved.of(web), saved.of(web));
 });
 
@@ -71,7 +85,7 @@ test("the rest is what nobody was asked about, without rules that belong to no s
   saved.of(web);
   const rest = saved.rest();
   assert.deepEqual([...rest.keys()].sort(), ["ns/web/TCP", "ns/web:http/UDP"]);
-  assert.equal(rest.get("ns/web/TCP")?.natShared.includes("--dport 81"), true);
+  assert.match(entries(rest.get("ns/web/TCP"), "nat").join(), /--dport 81/);
   saved.of(bare);
   saved.of(webUdp);
   assert.deepEqual(saved.rest(), new Map());

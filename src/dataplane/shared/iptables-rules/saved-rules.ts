@@ -1,14 +1,16 @@
 /**
  * What saved tables tell about rules of ours that this process did not write, or did but no longer trusts: which
- * chains exist, and the last good rules of a service port that cannot be rewritten. Pure.
+ * chains exist, and the last known good rules of a service port that cannot be rewritten. Pure.
  */
 
 import { commentOf, protocolOf, targetOf } from "../../../kernel/iptables/parser/rule-parts.ts";
 import type { SavedTable } from "../../../kernel/iptables/parser/ruleset.ts";
+import type { ChainName } from "../../../kernel/iptables/rule.ts";
 import type { ServicePortName } from "../../../model/service-port-name.ts";
 import { isProtocolName } from "../../../net/protocol.ts";
 import { CHAINS, isServiceChain, servicePortChains } from "./chain-names.ts";
-import type { InstalledRules } from "./port-rules.ts";
+import { countShared, type InstalledRule, type InstalledRules, NO_RULES } from "./installed-rules.ts";
+import type { ServiceTable } from "./rules-plan.ts";
 
 const SHARED_CHAINS: ReadonlySet<string> = new Set([
   CHAINS.services,
@@ -17,28 +19,17 @@ const SHARED_CHAINS: ReadonlySet<string> = new Set([
   CHAINS.proxyFirewall,
 ]);
 
-/** What an owner has that has nothing. */
-export const NO_RULES: InstalledRules = {
-  filterShared: "",
-  natShared: "",
-  ownChains: "",
-  ownRuleCount: 0,
-  lacksInternal: false,
-  lacksExternal: false,
-};
-
 /** Rules found in the kernel, by what they belong to. */
 export class SavedRules {
-  readonly #filterShared = new Map<string, string[]>();
-  readonly #natShared = new Map<string, string[]>();
-  readonly #targets = new Map<string, string[]>();
+  readonly #shared = new Map<string, InstalledRule[]>();
+  readonly #targets = new Map<string, ChainName[]>();
   readonly #nat: SavedTable;
   readonly #asked = new Map<string, InstalledRules | undefined>();
 
   constructor(filter: SavedTable, nat: SavedTable) {
     this.#nat = nat;
-    this.#readShared(filter, this.#filterShared);
-    this.#readShared(nat, this.#natShared);
+    this.#readShared(filter, "filter");
+    this.#readShared(nat, "nat");
     this.#readServiceChains();
   }
 
@@ -52,44 +43,37 @@ export class SavedRules {
   /** Entries of shared chains that belong to none of the ports that were asked for: by their names. */
   rest(): Map<string, InstalledRules> {
     const rest = new Map<string, InstalledRules>();
-    for (const owner of new Set([...this.#filterShared.keys(), ...this.#natShared.keys()])) {
-      if (this.#asked.has(owner)) continue;
-      const filterShared = this.#filterShared.get(owner)?.join("\n") ?? "";
-      const natShared = this.#natShared.get(owner)?.join("\n") ?? "";
-      if (filterShared + natShared !== "") rest.set(owner, { ...NO_RULES, filterShared, natShared });
+    for (const [owner, shared] of this.#shared) {
+      if (this.#asked.has(owner) || shared.length === 0) continue;
+      rest.set(owner, { ...NO_RULES, shared, sharedCounts: countShared(shared) });
     }
     return rest;
   }
 
   #find(name: ServicePortName, owner: string): InstalledRules | undefined {
     // Ports of one name and two protocols have one such rule each, and the rules look the same.
-    const healthCheck = this.#filterShared.get(ownerText(name.text, ""))?.splice(0, 1) ?? [];
-    const filterShared = [...(this.#filterShared.get(owner) ?? []), ...healthCheck];
-    const natShared = this.#natShared.get(owner) ?? [];
+    const healthChecks = this.#shared.get(ownerText(name.text, ""));
+    const healthCheck = healthChecks?.[0]?.table === "filter" ? healthChecks.splice(0, 1) : [];
+    const shared = [...(this.#shared.get(owner) ?? []), ...healthCheck];
     const chains = servicePortChains(name);
-    const own = new Set(Object.values(chains).filter((chain) => this.#nat.has(chain)) as string[]);
+    const own = new Set<ChainName>(Object.values(chains).filter((chain) => this.#nat.has(chain)));
     for (const chain of [...own]) for (const target of this.#targets.get(chain) ?? []) own.add(target);
-    if (filterShared.length === 0 && natShared.length === 0 && own.size === 0) return undefined;
+    if (shared.length === 0 && own.size === 0) return undefined;
     let ownRuleCount = 0;
     for (const chain of own) ownRuleCount += this.#nat.get(chain)?.rules.length ?? 0;
-    return {
-      ...NO_RULES,
-      filterShared: filterShared.join("\n"),
-      natShared: natShared.join("\n"),
-      ownChains: [...own].join("\n"),
-      ownRuleCount,
-    };
+    return { ...NO_RULES, shared, sharedCounts: countShared(shared), ownChains: [...own], ownRuleCount };
   }
 
-  #readShared(table: SavedTable, into: Map<string, string[]>): void {
-    for (const [chain, { rules }] of table) {
+  #readShared(saved: SavedTable, table: ServiceTable): void {
+    for (const [chain, { rules }] of saved) {
       if (!SHARED_CHAINS.has(chain)) continue;
-      for (const rule of rules) {
-        const owner = ownerOf(rule);
+      for (const printed of rules) {
+        const owner = ownerOf(printed);
         if (owner === undefined) continue;
-        const list = into.get(owner);
-        if (list === undefined) into.set(owner, [`${chain} ${rule}`]);
-        else list.push(`${chain} ${rule}`);
+        const entry: InstalledRule = { table, rule: { chain, printed } };
+        const list = this.#shared.get(owner);
+        if (list === undefined) this.#shared.set(owner, [entry]);
+        else list.push(entry);
       }
     }
   }
@@ -103,7 +87,7 @@ export class SavedRules {
   }
 }
 
-function isEndpointChain(target: string | undefined): target is string {
+function isEndpointChain(target: string | undefined): target is ChainName {
   return target?.startsWith("KUBE-SEP-") === true;
 }
 

@@ -5,23 +5,24 @@ import { MemoryIptables } from "../../../../testkit/fakes/iptables/memory-iptabl
 import type { Iptables } from "../../../kernel/iptables/iptables.ts";
 import { planServicePort } from "../../iptables/plan-service-port.ts";
 import { planStatic } from "../../iptables/plan-static.ts";
-import { fullPayload, ownerOfLine, type Payload } from "./payload.ts";
-import { listOf, type PortRules, spellPlan } from "./port-rules.ts";
+import { fullPayload, spellPlan } from "./full-payload.ts";
+import { ownerOfLine, type Payload, textsOf } from "./payload.ts";
+import type { ServicePortPlan } from "./rules-plan.ts";
 
-function portsOf({ config, facts, ports }: ExampleCluster): (readonly [string, PortRules])[] {
-  return ports.map(([port, endpoints]) => [port.name.key, spellPlan(planServicePort(port, endpoints, config, facts))]);
+function portsOf({ config, facts, ports }: ExampleCluster): (readonly [string, ServicePortPlan])[] {
+  return ports.map(([port, endpoints]) => [port.name.key, planServicePort(port, endpoints, config, facts)]);
 }
 
 function payloadOf(example: ExampleCluster, portsPerTransaction: number | undefined): Payload {
   const plan = planStatic(example.config, example.facts);
   return fullPayload({
     plan,
-    ports: portsOf(example),
+    ports: portsOf(example).map(([owner, port]) => [owner, spellPlan(port)]),
     ...(portsPerTransaction !== undefined && { portsPerTransaction }),
   });
 }
 
-const textOf = (payload: Payload) => payload.parts.map(({ text }) => text).join("");
+const textOf = ({ transactions }: Payload) => [...textsOf(transactions)].join("");
 
 async function rulesAfter(iptables: Iptables, payload: Payload): Promise<readonly string[]> {
   await iptables.restore([textOf(payload)]);
@@ -52,14 +53,13 @@ for (const example of [ipv4Example, ipv6Example]) {
     const ports = portsOf(example);
     const transactions = textOf(payloadOf(example, 2)).split("COMMIT\n").slice(0, -1);
     const owners = transactions.map(
-      (text) =>
-        ports.filter(([, { ownChains }]) => listOf(ownChains).some((chain) => text.includes(`:${chain} `))).length,
+      (text) => ports.filter(([, { ownChains }]) => ownChains.some((chain) => text.includes(`:${chain} `))).length,
     );
     assert.ok(Math.max(...owners) <= 2, owners.join(" "));
     assert.equal(owners.at(-1), 0);
     assert.equal(
       owners.reduce((sum, count) => sum + count),
-      ports.filter(([, { ownChains }]) => ownChains !== "").length,
+      ports.filter(([, { ownChains }]) => ownChains.length > 0).length,
     );
   });
 }
@@ -75,8 +75,8 @@ test("shared chains are rewritten once, in the last transaction", () => {
 test("a line of a part still leads to its port", () => {
   const payload = payloadOf(ipv4Example, 1);
   const lines = textOf(payload).split("\n");
-  for (const [owner, { ownText }] of portsOf(ipv4Example)) {
-    const rule = ownText.split("\n", 1)[0] ?? "";
+  for (const [owner, port] of portsOf(ipv4Example)) {
+    const rule = spellPlan(port).ownRules.split("\n", 1)[0] ?? "";
     if (rule !== "") assert.equal(ownerOfLine(payload, lines.indexOf(rule) + 1), owner);
   }
 });

@@ -1,27 +1,27 @@
 /**
  * Puts payloads into the kernel and, when one is refused, finds the offenders: the others are programmed, the offenders
- * keep their last good rules and are named.
+ * keep their last known good rules and are named.
  */
 import type { Iptables, IptablesRestoreError } from "../../../kernel/iptables/iptables.ts";
 import { readTable, type SavedTable } from "../../../kernel/iptables/parser/ruleset.ts";
+import type { ChainName, PrintedRule, Rule } from "../../../kernel/iptables/rule.ts";
 import type { ServicePortName } from "../../../model/service-port-name.ts";
 import type { SyncFailure } from "../../../sync/backend.ts";
-import { bisectChanges } from "./bisect-changes.ts";
+import { bisectChanges, type OwnerChange, removalOf } from "./bisect-changes.ts";
+import { fullPayload, type KeptOwner, type SpelledPlan } from "./full-payload.ts";
+import { type InstalledPlan, type InstalledRules, NO_RULES, withShared } from "./installed-rules.ts";
 import {
-  fullPayload,
-  type KeptOwner,
-  type OwnerChange,
   ownerOfLine,
   type Payload,
-  removalOf,
   staleChainOf,
   staleChainOwner,
+  type Transaction,
+  textsOf,
   type WrittenRules,
 } from "./payload.ts";
-import { type InstalledRules, installed, type PortRules } from "./port-rules.ts";
 import { isAttributable, send } from "./restore.ts";
 import type { StaticPlan } from "./rules-plan.ts";
-import { NO_RULES, SavedRules } from "./saved-rules.ts";
+import { SavedRules } from "./saved-rules.ts";
 
 /** How many offenders are excluded one by one on the tool's word before bisection takes over. */
 const MAX_NAMED_OFFENDERS = 8;
@@ -32,7 +32,9 @@ export const STATIC_RULES = "rules that belong to no service";
 /** A port to be programmed by a full transaction. */
 export interface DesiredPort {
   readonly name: ServicePortName;
-  readonly rules: PortRules;
+  readonly rules: InstalledPlan;
+  /** The plan's lines. */
+  readonly lines: SpelledPlan;
 }
 
 /** What the kernel holds after a transaction that got somewhere. */
@@ -44,25 +46,28 @@ export interface TransactionResult {
   readonly written: WrittenRules;
 }
 
+/** By owner: its entries in the shared chains of filter. */
+export type FilterEntries = ReadonlyMap<string, readonly (Rule | PrintedRule)[]>;
+
 /** The input of {@link applyFull}. */
 export interface FullTransaction {
   readonly plan: StaticPlan;
-  /** In the order in which rules shall stand in shared chains. */
+  /** In the order in which rules are to stand in shared chains. */
   readonly ports: ReadonlyMap<string, DesiredPort>;
-  /** Ports that could not even be planned; their last good rules are kept. */
+  /** Ports that could not even be planned; their last known good rules are kept. */
   readonly unplanned: ReadonlyMap<string, { readonly name: ServicePortName; readonly reason: string }>;
   /** nat chains of ours that exist and that no port of this transaction owns. */
-  readonly staleChains: readonly string[];
+  readonly staleChains: readonly ChainName[];
   /**
-   * Table filter from before, if it could be read: where last good rules are found. nat is read when
-   * it is needed, for the shared chains of nat are rewritten last of all.
+   * Table filter from before, if it could be read: where last known good rules are found. nat is read
+   * when it is needed, for the shared chains of nat are rewritten last of all.
    */
   readonly savedFilter: SavedTable | undefined;
   /**
-   * By owner: entries in filter from before a partial sync that may have got as far as filter. They are the last good
-   * ones, whatever `savedFilter` says.
+   * By owner: entries in filter from before a partial sync that may have got as far as filter. They are the
+   * last known good ones, whatever `savedFilter` says.
    */
-  readonly filterBefore: ReadonlyMap<string, string>;
+  readonly filterBefore: FilterEntries;
   /** See {@link FullPayloadInput.portsPerTransaction}. */
   readonly portsPerTransaction?: number;
   readonly onRefused: (error: IptablesRestoreError) => void;
@@ -96,7 +101,7 @@ class FullAttempt {
   readonly #kept = new Map<string, InstalledRules | undefined>();
   #saved: SavedRules | undefined;
   #savedFilter: SavedTable | undefined;
-  #filterBefore: ReadonlyMap<string, string>;
+  #filterBefore: FilterEntries;
   #payload: Payload | undefined;
 
   constructor(iptables: Iptables, full: FullTransaction) {
@@ -108,11 +113,10 @@ class FullAttempt {
 
   async run(): Promise<TransactionResult> {
     const { portsPerTransaction } = this.#full;
-    const ports: [string, PortRules][] = [];
-    for (const [owner, { rules }] of this.#full.ports) if (!this.#kept.has(owner)) ports.push([owner, rules]);
+    const ports = [...this.#full.ports].filter(([owner]) => !this.#kept.has(owner));
     this.#payload = fullPayload({
       plan: this.#full.plan,
-      ports,
+      ports: ports.map(([owner, { lines }]) => [owner, lines]),
       kept: this.#keptOwners(),
       staleChains: this.#staleChains(),
       heldChains: [...this.#failures.keys()].flatMap((owner) => staleChainOf(owner) ?? []),
@@ -120,11 +124,11 @@ class FullAttempt {
     });
     const written = await send(this.#iptables, this.#payload);
     const result = this.#keptInstalled();
-    for (const [owner, rules] of ports) result.set(owner, installed(rules));
+    for (const [owner, { rules }] of ports) result.set(owner, rules);
     return { failures: this.#failures, installed: result, written };
   }
 
-  /** Leaves an owner out of later attempts, with its last good rules in place. */
+  /** Leaves an owner out of later attempts, with its last known good rules in place. */
   async exclude(owner: string, name: ServicePortName | undefined, reason: string): Promise<void> {
     this.#failures.set(owner, { subject: name?.text ?? owner, reason });
     if (name !== undefined) this.#kept.set(owner, await this.#lastGood(owner, name));
@@ -156,7 +160,7 @@ class FullAttempt {
       const before = await this.#lastGood(owner, name);
       if (this.#kept.has(owner)) continue;
       this.#kept.set(owner, before);
-      changes.push(before === undefined ? { owner, after: rules } : { owner, before, after: rules });
+      changes.push({ owner, before, after: { plan: () => rules.plan(), installed: rules } });
     }
     // New entries go to the head of a chain, so the last owner comes first.
     changes.reverse();
@@ -192,11 +196,9 @@ class FullAttempt {
       const rules = this.#kept.has(owner) ? undefined : await this.#lastGood(owner, name);
       if (rules !== undefined) kept.push({ owner, rules });
     }
-    const { parts, written } = fullPayload({ plan: this.#full.plan, ports: [], kept });
-    const text = parts.map((part) => part.text).join("");
-    const nat = text.indexOf("*nat\n");
-    const isFilterDone = await this.#isAccepted(text.slice(0, nat));
-    const isNatDone = await this.#isAccepted(text.slice(nat));
+    const { transactions, written } = fullPayload({ plan: this.#full.plan, ports: [], kept });
+    const isFilterDone = await this.#isAccepted(transactions.filter(({ table }) => table === "filter"));
+    const isNatDone = await this.#isAccepted(transactions.filter(({ table }) => table === "nat"));
     return {
       filter: isFilterDone ? written.filter : 0,
       nat: isNatDone ? written.nat : 0,
@@ -204,9 +206,9 @@ class FullAttempt {
     };
   }
 
-  async #isAccepted(text: string): Promise<boolean> {
+  async #isAccepted(transactions: readonly Transaction[]): Promise<boolean> {
     try {
-      await this.#iptables.restore([text]);
+      await this.#iptables.restore(textsOf(transactions));
       return true;
     } catch (error) {
       if (!isAttributable(error)) throw error;
@@ -225,16 +227,16 @@ class FullAttempt {
     return new Map(this.#keptOwners().map(({ owner, rules }) => [owner, rules]));
   }
 
-  #staleChains(): string[] {
+  #staleChains(): ChainName[] {
     const needed = new Set<string>();
-    for (const rules of this.#kept.values()) for (const chain of rules?.ownChains.split("\n") ?? []) needed.add(chain);
+    for (const rules of this.#kept.values()) for (const chain of rules?.ownChains ?? []) needed.add(chain);
     return this.#full.staleChains.filter((chain) => !needed.has(chain) && !this.#failures.has(staleChainOwner(chain)));
   }
 
   async #lastGood(owner: string, name: ServicePortName): Promise<InstalledRules | undefined> {
     const found = (await this.#savedRules()).of(name);
-    const filterShared = this.#filterBefore.get(owner);
-    return filterShared === undefined ? found : { ...(found ?? NO_RULES), filterShared };
+    const inFilter = this.#filterBefore.get(owner);
+    return inFilter === undefined ? found : withShared(found ?? NO_RULES, "filter", inFilter);
   }
 
   async #savedRules(): Promise<SavedRules> {
