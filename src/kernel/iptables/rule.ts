@@ -75,7 +75,7 @@ export interface Rule {
 }
 
 /**
- * A rule that `iptables-save` printed, whoever wrote it: it can be deleted, or written again, without being understood.
+ * A rule that `iptables-save` printed, ours or not: it can be deleted, or written again, without being understood.
  */
 export interface PrintedRule {
   readonly chain: string;

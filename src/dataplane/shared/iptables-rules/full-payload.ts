@@ -1,4 +1,4 @@
-/** The payload that leaves exactly these rules in our chains. Reference iptables.md §4, §9. Pure. */
+/** The payload that leaves exactly these rules in our chains. Reference iptables.md §4, iptables-operation.md §9. Pure. */
 import type { ChainName } from "../../../kernel/iptables/rule.ts";
 import { type InstalledRules, inTable } from "./installed-rules.ts";
 import { PartList, type Payload, staleChainOwner, type Transaction, type WrittenRules } from "./payload.ts";
