@@ -2,7 +2,7 @@
 
 import type { Protocol } from "../src/net/protocol.ts";
 import type { ProbeAnswer } from "../testkit/net/messages.ts";
-import type { Prober } from "../testkit/net/prober-process.ts";
+import type { Prober } from "../testkit/net/namespace-prober.ts";
 import type { Expectation, Target } from "./expectations.ts";
 import { furtherRequests, type Judgement, judge, minimumRequests } from "./judgement.ts";
 

@@ -1,9 +1,9 @@
 /** The demo's cluster of namespaces: follows the manifests with pods and their servers, and has a client everywhere. */
 import { hostCidr, type IpAddress, type IpFamily } from "../src/net/ip.ts";
-import { type Backend, startBackend } from "../testkit/net/backend-process.ts";
 import type { ListenSpec } from "../testkit/net/messages.ts";
+import { type Prober, startProber } from "../testkit/net/namespace-prober.ts";
 import type { NetworkNamespace } from "../testkit/net/network-namespace.ts";
-import { type Prober, startProber } from "../testkit/net/prober-process.ts";
+import { type Backend, startBackend } from "../testkit/net/pod-backend.ts";
 import { Topology } from "../testkit/net/topology.ts";
 import { bareAddress, client, clientPod, defaultTopology, nodeA } from "../testkit/net/topology-spec.ts";
 import { isProbeable } from "./cell-probe.ts";

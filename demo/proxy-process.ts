@@ -7,8 +7,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { MODES, type ProxyMode } from "../src/dataplane/registry.ts";
 import { signalChild } from "../src/kernel/child-process.ts";
+import type { Prober } from "../testkit/net/namespace-prober.ts";
 import type { NetworkNamespace } from "../testkit/net/network-namespace.ts";
-import type { Prober } from "../testkit/net/prober-process.ts";
 import { isLeftover } from "../testkit/net/run-name.ts";
 import { defaultClusterCidr } from "../testkit/net/topology-spec.ts";
 

@@ -3,8 +3,8 @@
  * their own; one for the pods of the node and one for everything elsewhere carry all their addresses.
  */
 import type { IpAddress } from "../src/net/ip.ts";
-import { type Backend, startBackend } from "../testkit/net/backend-process.ts";
 import type { ListenSpec } from "../testkit/net/messages.ts";
+import { type Backend, startBackend } from "../testkit/net/pod-backend.ts";
 import type { Topology } from "../testkit/net/topology.ts";
 import { bareAddress, nodeA, nodeB, type PodSpec } from "../testkit/net/topology-spec.ts";
 import { isProbeable } from "./cell-probe.ts";

@@ -3,7 +3,7 @@
 import type { ModeTraits } from "../src/dataplane/traits.ts";
 import type { IpFamily } from "../src/net/ip.ts";
 import type { Protocol } from "../src/net/protocol.ts";
-import type { Prober } from "../testkit/net/prober-process.ts";
+import type { Prober } from "../testkit/net/namespace-prober.ts";
 import { isProbeable, probeCell } from "./cell-probe.ts";
 import type { ClusterView, DemoEndpoint, DemoService } from "./cluster-view.ts";
 import { expectationOf, type NetworkFacts, type Position, type Target } from "./expectations.ts";

@@ -48,8 +48,22 @@ function check(title, args, node = process.execPath) {
   });
 }
 
-/** Most others say more about what is wrong than the image does. */
-const isLast = (file) => Number(file === IMAGE_TEST);
+/** Two processors have work for four: most tests wait half of their time for a kernel, a clock or another process. */
+const CONCURRENCY = 4;
+/** Those that wait longest, up to a minute: begun first, they are done when the others are. */
+const LONG = [
+  "test/apiserver/",
+  "test/attack/",
+  "src/cluster/manifests/",
+  "src/relay/tcp-load.test.ts",
+  "demo/run-demo.test.ts",
+].map((path) => join(root, path));
+
+/** Most others say more about what is wrong than the image does: it is last. */
+function turn(file) {
+  if (file === IMAGE_TEST) return 2;
+  return LONG.some((path) => file.startsWith(path)) ? 0 : 1;
+}
 
 function testFiles(paths) {
   const files = globSync(["{src,test,testkit,demo}/**/*.test.ts", "bench/*.test.ts"], { cwd: root }).map((file) =>
@@ -58,7 +72,7 @@ function testFiles(paths) {
   const wanted = paths.map((path) => resolve(root, path));
   return files
     .filter((file) => paths.length === 0 || wanted.some((path) => file === path || file.startsWith(path + sep)))
-    .sort((one, other) => isLast(one) - isLast(other) || (one < other ? -1 : 1));
+    .sort((one, other) => turn(one) - turn(other) || (one < other ? -1 : 1));
 }
 
 const args = process.argv.slice(2).filter((arg) => arg !== "--");
@@ -106,10 +120,12 @@ const missing = await missingForTopology();
 if (missing.length > 0) console.log(`tests in network namespaces are skipped: ${missing.join("; ")}`);
 
 const wronglySkipped = [];
+/** A test process spends half of its time compiling what another has compiled before. */
+const environment = { NODE_COMPILE_CACHE: join(root, ".cache", "compiled"), ...process.env };
 
 /** Runs the files, prints what they do, and adds to the total. */
 async function runFiles(options) {
-  const stream = run({ concurrency: 2, ...options });
+  const stream = run({ concurrency: CONCURRENCY, ...options });
   stream.on("test:pass", ({ skip, name, file }) => {
     if (skip === undefined || missing.length > 0 || file === undefined) return;
     const path = relative(root, file);
@@ -137,19 +153,19 @@ const machines = files.filter((file) => file === UML_TEST || file === QEMU_TEST)
 const onHost = files.filter((file) => !forVm.includes(file) && !machines.includes(file));
 if (onHost.length > 0) {
   const names = patterns.length > 0 && { testNamePatterns: patterns };
-  const env = { ...process.env, ...(isAll && { KPTS_PROPERTY_SCALE: LONG_HISTORIES }) };
+  const env = { ...environment, ...(isAll && { KPTS_PROPERTY_SCALE: LONG_HISTORIES }) };
   await runFiles({ files: onHost, timeout: TIMEOUT_MS * (isAll ? 4 : 1), env, ...names });
 }
 
 /** The tests whose computations give way only when a test says so, with the other choice: once more, they take seconds. */
 if (isWhole && runsHost) {
   const dataplane = onHost.filter((file) => relative(root, file).startsWith(join("src", "dataplane") + sep));
-  await runFiles({ files: dataplane, timeout: TIMEOUT_MS, env: { ...process.env, KPTS_YIELD: "always" } });
+  await runFiles({ files: dataplane, timeout: TIMEOUT_MS, env: { ...environment, KPTS_YIELD: "always" } });
 }
 
 /** @param named the only files to run in the machine. */
 async function runMachine(file, named) {
-  const env = { ...process.env };
+  const env = { ...environment };
   if (patterns.length > 0) env.KPTS_VM_NAMES = JSON.stringify(patterns);
   if (named !== undefined) env.KPTS_VM_FILES = JSON.stringify(named.map((path) => relative(root, path)));
   await runFiles({ files: [file], timeout: VM_TIMEOUT_MS, env });

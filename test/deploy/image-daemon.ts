@@ -2,8 +2,8 @@
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { signalChild } from "../../src/kernel/child-process.ts";
+import { startProber } from "../../testkit/net/namespace-prober.ts";
 import type { NetworkNamespace } from "../../testkit/net/network-namespace.ts";
-import { startProber } from "../../testkit/net/prober-process.ts";
 import { type ContainerMounts, type Image, inContainer } from "./image-under-test.ts";
 
 /** Generous: two noisy cores. */

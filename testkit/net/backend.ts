@@ -1,12 +1,12 @@
 /**
- * A pod's server: `backend.ts POD`. Listens where standard input tells it (messages.ts) and answers every request over TCP
- * or SCTP and every datagram with its pod's name and the source address that it saw. Ends with its standard input.
+ * A pod's server, a thread in the pod's namespace. Listens where it is told (messages.ts) and answers every request over TCP
+ * or SCTP and every datagram with its pod's name and the source address that it saw.
  */
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
-import { createInterface } from "node:readline";
 import { parseIpAddress, unspecifiedAddress } from "../../src/net/ip.ts";
+import { serveRequests } from "./helper-side.ts";
 import {
   type BackendAnswer,
   type BackendReply,
@@ -15,8 +15,6 @@ import {
   plainAddress,
 } from "./messages.ts";
 import { bindSctp } from "./sctp/sctp-socket.ts";
-
-const pod = process.argv[2] ?? "unnamed";
 
 interface Listener {
   close(): void;
@@ -77,7 +75,7 @@ function keyOf({ protocol, port, address, pod: name }: ListenSpec): string {
   return [protocol, address, port, name].filter((part) => part !== undefined).join(" ");
 }
 
-async function listenOn(wanted: readonly ListenSpec[]): Promise<string[]> {
+async function listenOn(pod: string, wanted: readonly ListenSpec[]): Promise<string[]> {
   const keys = new Map(wanted.map((spec) => [keyOf(spec), spec]));
   for (const [key, listener] of listeners) {
     if (keys.has(key)) continue;
@@ -96,13 +94,7 @@ async function listenOn(wanted: readonly ListenSpec[]): Promise<string[]> {
   return failed;
 }
 
-// The terminal's Ctrl-C reaches the whole process group; the demo decides when its helpers end.
-process.on("SIGINT", () => {});
-
-for await (const line of createInterface({ input: process.stdin })) {
-  const request = JSON.parse(line) as BackendRequest;
-  const failed = await listenOn(request.listen);
-  const reply: BackendReply = { id: request.id, listening: listeners.size, failed };
-  process.stdout.write(`${JSON.stringify(reply)}\n`);
-}
-process.exit(0);
+serveRequests((pod) => async ({ id, listen }: BackendRequest): Promise<BackendReply> => {
+  const failed = await listenOn(pod, listen);
+  return { id, listening: listeners.size, failed };
+});

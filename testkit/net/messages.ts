@@ -1,4 +1,4 @@
-/** What the demo's helper processes (backend.ts, prober.ts) are told and answer, one JSON object per line. */
+/** What the helper threads (backend.ts, prober.ts) are told and answer. */
 import type { Protocol } from "../../src/net/protocol.ts";
 
 /** A socket that a backend listens on. */
@@ -69,15 +69,19 @@ export type ProbeAnswer =
 
 export interface ConnectReply {
   readonly id: number;
+  readonly kind: "connect";
   readonly answers: readonly ProbeAnswer[];
 }
 
 export interface FetchReply {
   readonly id: number;
+  readonly kind: "fetch";
   /** HTTP status; 0 when there was no HTTP answer, `body` then tells why. */
   readonly status: number;
   readonly body: string;
 }
+
+export type ProbeReply = ConnectReply | FetchReply;
 
 /** `::ffff:10.0.0.1` as a dual-stack socket reports it → `10.0.0.1`. Pure. */
 export function plainAddress(address: string): string {

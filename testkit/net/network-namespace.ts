@@ -18,9 +18,22 @@ const CREATION_LIMIT_MS = 120_000;
 export class NetworkNamespace {
   /** As `ip netns list` shows it. */
   readonly name: string;
+  /** What must end before the namespace goes: no process, so `ip netns pids` does not know it. */
+  readonly #inhabitants = new Set<() => Promise<void>>();
 
   private constructor(name: string) {
     this.name = name;
+  }
+
+  /** The file that stands for the namespace. */
+  get path(): string {
+    return `${NAMESPACE_FOLDER}/${this.name}`;
+  }
+
+  /** Notes what ends a thread that lives inside; called before the namespace is removed. @returns forgets it. */
+  onRemove(end: () => Promise<void>): () => void {
+    this.#inhabitants.add(end);
+    return () => void this.#inhabitants.delete(end);
   }
 
   /** Creates the namespace with its loopback up. Rejects with CommandError. */
@@ -53,8 +66,10 @@ export class NetworkNamespace {
     return spawn("ip", ["netns", "exec", this.name, ...argv], options);
   }
 
-  /** Ends every process inside and removes the namespace. Safe to call twice; never rejects for what is gone already. */
+  /** Ends every thread and process inside and removes the namespace. Safe to call twice; never rejects for what is gone already. */
   async remove(): Promise<void> {
+    await Promise.all([...this.#inhabitants].map((end) => end()));
+    this.#inhabitants.clear();
     for (let round = 0; round < 3; round++) {
       const { stdout } = await runCommand(["ip", "netns", "pids", this.name], { allowFailure: true });
       const pids = parsePids(stdout);

@@ -1,13 +1,10 @@
-/**
- * A client that makes requests on demand: takes requests as JSON lines on standard input (messages.ts) and answers
- * each with one line, in the order in which they finish. Ends with its standard input.
- */
+/** A client that makes requests on demand, a thread in a namespace; it answers in the order in which they finish (messages.ts). */
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { get } from "node:http";
 import { connect, Socket } from "node:net";
-import { createInterface } from "node:readline";
 import { type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
+import { serveRequests } from "./helper-side.ts";
 import type {
   BackendAnswer,
   ConnectReply,
@@ -16,6 +13,7 @@ import type {
   FetchRequest,
   ProbeAnswer,
   ProbeFailure,
+  ProbeReply,
   ProbeRequest,
 } from "./messages.ts";
 import { connectSctp } from "./sctp/sctp-socket.ts";
@@ -127,16 +125,20 @@ async function probe(request: ConnectRequest): Promise<ConnectReply> {
   const ask = probes[request.protocol];
   const count = request.count ?? 1;
   if (request.sequential !== true) {
-    return { id: request.id, answers: await Promise.all(Array.from({ length: count }, () => ask(request))) };
+    return {
+      id: request.id,
+      kind: "connect",
+      answers: await Promise.all(Array.from({ length: count }, () => ask(request))),
+    };
   }
   const answers: ProbeAnswer[] = [];
   while (answers.length < count && answers.at(-1)?.ok !== false) answers.push(await ask(request));
-  return { id: request.id, answers };
+  return { id: request.id, kind: "connect", answers };
 }
 
 function fetchText(request: FetchRequest): Promise<FetchReply> {
   return new Promise((resolve) => {
-    const done = (status: number, body: string): void => resolve({ id: request.id, status, body });
+    const done = (status: number, body: string): void => resolve({ id: request.id, kind: "fetch", status, body });
     const call = get(request.url, { timeout: request.timeoutMs }, (response) => {
       let body = "";
       response.setEncoding("utf8");
@@ -151,12 +153,8 @@ function fetchText(request: FetchRequest): Promise<FetchReply> {
   });
 }
 
-// The terminal's Ctrl-C reaches the whole process group; the demo decides when its helpers end.
-process.on("SIGINT", () => {});
-
-for await (const line of createInterface({ input: process.stdin })) {
-  const request = JSON.parse(line) as ProbeRequest;
-  const reply = request.kind === "connect" ? probe(request) : fetchText(request);
-  void reply.then((value) => process.stdout.write(`${JSON.stringify(value)}\n`));
-}
-process.exit(0);
+serveRequests(
+  () =>
+    (request: ProbeRequest): Promise<ProbeReply> =>
+      request.kind === "connect" ? probe(request) : fetchText(request),
+);

@@ -9,8 +9,8 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { signalChild } from "../../src/kernel/child-process.ts";
+import { type Prober, startProber } from "../net/namespace-prober.ts";
 import type { NetworkNamespace } from "../net/network-namespace.ts";
-import { type Prober, startProber } from "../net/prober-process.ts";
 import { stretched } from "./patience.ts";
 
 const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));

@@ -9,10 +9,10 @@
  * ```
  */
 import type { TestContext } from "node:test";
-import { type Backend, startBackend } from "../net/backend-process.ts";
 import { missingForTopology } from "../net/kernel-capabilities.ts";
 import type { ListenSpec } from "../net/messages.ts";
-import { type Prober, startProber } from "../net/prober-process.ts";
+import { type Prober, startProber } from "../net/namespace-prober.ts";
+import { type Backend, startBackend } from "../net/pod-backend.ts";
 import { Topology } from "../net/topology.ts";
 import { defaultTopology, type PodSpec, type TopologySpec } from "../net/topology-spec.ts";
 

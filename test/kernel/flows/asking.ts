@@ -1,7 +1,7 @@
 /** Makes real requests until what came back can be compared with what had to come, and says how they differ. */
 import type { Protocol } from "../../../src/net/protocol.ts";
 import type { ProbeAnswer } from "../../../testkit/net/messages.ts";
-import type { Prober } from "../../../testkit/net/prober-process.ts";
+import type { Prober } from "../../../testkit/net/namespace-prober.ts";
 import { stretched } from "../../../testkit/support/patience.ts";
 import type { Expected } from "./expected.ts";
 

@@ -2,7 +2,7 @@
 
 import type { TestContext } from "node:test";
 import type { Protocol } from "../../../src/net/protocol.ts";
-import type { Prober } from "../../../testkit/net/prober-process.ts";
+import type { Prober } from "../../../testkit/net/namespace-prober.ts";
 import type { Topology } from "../../../testkit/net/topology.ts";
 import { bareAddress, defaultClusterCidr, nodeA } from "../../../testkit/net/topology-spec.ts";
 import { type DaemonOptions, ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";

@@ -1,7 +1,7 @@
 /** What only a proxy that carries the bytes itself can do, or do wrong: endpoints that fail, ends of either side, no rules. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import type { Prober } from "../../../testkit/net/prober-process.ts";
+import type { Prober } from "../../../testkit/net/namespace-prober.ts";
 import type { Topology } from "../../../testkit/net/topology.ts";
 import { clientPod, defaultClusterCidr, nodeA } from "../../../testkit/net/topology-spec.ts";
 import { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";

@@ -1,6 +1,6 @@
-/** The demo's side of backend.ts: a pod's server as an object. */
-import { LineProcess } from "./line-process.ts";
-import type { BackendReply, ListenSpec } from "./messages.ts";
+/** The caller's side of backend.ts: a pod's server as an object. */
+import { HelperThread } from "./helper-thread.ts";
+import type { BackendReply, BackendRequest, ListenSpec } from "./messages.ts";
 import type { NetworkNamespace } from "./network-namespace.ts";
 
 /** A running server of one pod. */
@@ -14,12 +14,12 @@ export interface Backend {
 
 /** Starts a pod's server in its namespace; it listens on nothing until told. */
 export function startBackend(namespace: NetworkNamespace, pod: string): Backend {
-  const helper = new LineProcess(namespace, "backend", [pod]);
+  const helper = new HelperThread<BackendRequest, BackendReply>(namespace, "backend", pod);
   return {
     pod,
     async listen(specs) {
-      const reply = JSON.parse(await helper.ask({ listen: specs })) as BackendReply;
-      if (reply.failed.length > 0) throw new Error(`pod ${pod} cannot listen: ${reply.failed.join("; ")}`);
+      const { failed } = await helper.ask({ listen: specs });
+      if (failed.length > 0) throw new Error(`pod ${pod} cannot listen: ${failed.join("; ")}`);
     },
     close: () => helper.close(),
   };

@@ -1,6 +1,6 @@
-/** The demo's side of prober.ts: a client in a namespace as an object. */
-import { LineProcess } from "./line-process.ts";
-import type { ConnectReply, ConnectRequest, FetchReply, ProbeAnswer } from "./messages.ts";
+/** The caller's side of prober.ts: a client in a namespace as an object. */
+import { HelperThread } from "./helper-thread.ts";
+import type { ConnectRequest, ProbeAnswer, ProbeReply, ProbeRequest } from "./messages.ts";
 import type { NetworkNamespace } from "./network-namespace.ts";
 
 /** A running client. Requests run side by side. */
@@ -14,13 +14,17 @@ export interface Prober {
 
 /** Starts a client in a namespace. */
 export function startProber(namespace: NetworkNamespace): Prober {
-  const helper = new LineProcess(namespace, "prober");
+  const helper = new HelperThread<ProbeRequest, ProbeReply>(namespace, "prober");
   return {
     async connect(request) {
-      return (JSON.parse(await helper.ask({ ...request, kind: "connect" })) as ConnectReply).answers;
+      const reply = await helper.ask({ ...request, kind: "connect" });
+      if (reply.kind !== "connect") throw new TypeError(`asked to connect, answered ${reply.kind}`);
+      return reply.answers;
     },
     async fetch(url, timeoutMs = 2000) {
-      return JSON.parse(await helper.ask({ kind: "fetch", url, timeoutMs })) as FetchReply;
+      const reply = await helper.ask({ kind: "fetch", url, timeoutMs });
+      if (reply.kind !== "fetch") throw new TypeError(`asked to fetch, answered ${reply.kind}`);
+      return reply;
     },
     close: () => helper.close(),
   };
