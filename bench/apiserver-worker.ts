@@ -3,16 +3,16 @@
  * of JSON.
  */
 import { type ChildProcess, fork, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync, writeFileSync, writeSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { signalChild } from "../src/kernel/child-process.ts";
-import { kubeconfigConf } from "../test/apiserver/kubeadm-files.ts";
-import type { ServerCommand, ServerReport, ServerTask } from "./api-server-process.ts";
+import { type ApiServerChild, startApiServer } from "./api-server-child.ts";
 import type { SourceReport, SourceTask } from "./api-source-process.ts";
 import type { ApiServerFigures, ApiServerTask, StreamFigures } from "./apiserver-figures.ts";
+import { writeDaemonFiles } from "./daemon-files.ts";
 import { GcTrace } from "./gc-trace.ts";
 import { figuresOf } from "./process-figures.ts";
 import { engineOptions, memoryEnvironment } from "./run-worker.ts";
@@ -30,40 +30,13 @@ async function until(what: string, condition: () => boolean): Promise<void> {
   }
 }
 
-interface Server {
-  readonly ready: Extract<ServerReport, { kind: "ready" }>;
-  stream(command: ServerCommand): Promise<Extract<ServerReport, { kind: "done" }>>;
-  stop(): void;
-}
-
-async function startServer(task: ServerTask): Promise<Server> {
-  const child = fork(path("api-server-process.ts"), [JSON.stringify(task)], { stdio: ["ignore", 2, "inherit", "ipc"] });
-  const report = (): Promise<ServerReport> =>
-    new Promise((resolve, reject) => {
-      child.once("message", (message) => resolve(message as ServerReport)); // its own protocol
-      child.once("exit", (status) => reject(new Error(`the API server ended with ${status}`)));
-    });
-  const ready = await report();
-  if (ready.kind !== "ready") throw new Error("the API server said something else first");
-  return {
-    ready,
-    async stream(command) {
-      child.send(command);
-      const done = await report();
-      if (done.kind !== "done") throw new Error("the API server did not do as it was told");
-      return done;
-    },
-    stop: () => child.disconnect(),
-  };
-}
-
 interface Watched {
   readonly child: ChildProcess;
   readonly trace: GcTrace;
 }
 
 /** Measures what a stream of events costs a process. */
-async function measure({ child, trace }: Watched, server: Server, task: ApiServerTask): Promise<StreamFigures> {
+async function measure({ child, trace }: Watched, server: ApiServerChild, task: ApiServerTask): Promise<StreamFigures> {
   const pid = child.pid ?? 0;
   const before = { ...figuresOf(pid), allocatedMb: trace.allocatedMb, pauseMs: trace.pauseMs };
   const { events, bytes, seconds } = await server.stream({
@@ -105,7 +78,7 @@ function traceOf(child: ChildProcess): GcTrace {
   return trace;
 }
 
-async function measureSource(server: Server, task: ApiServerTask): Promise<StreamFigures> {
+async function measureSource(server: ApiServerChild, task: ApiServerTask): Promise<StreamFigures> {
   const { url, ca } = server.ready;
   const argument: SourceTask = { url, ca };
   const child = fork(path("api-source-process.ts"), [JSON.stringify(argument)], {
@@ -128,21 +101,9 @@ async function measureSource(server: Server, task: ApiServerTask): Promise<Strea
 
 async function run(task: ApiServerTask, folder: string): Promise<ApiServerFigures> {
   const { services, endpointsEach, hasWatchList, mode } = task;
-  const server = await startServer({ services, endpointsEach, hasWatchList });
+  const server = await startApiServer({ services, endpointsEach, hasWatchList });
   const { url, ca, listBytes } = server.ready;
-  const kubeconfig = join(folder, "kubeconfig");
-  writeFileSync(join(folder, "ca.crt"), ca);
-  writeFileSync(join(folder, "token"), "token");
-  writeFileSync(kubeconfig, kubeconfigConf(url).replaceAll("/var/run/secrets/kubernetes.io/serviceaccount", folder));
-  const config = {
-    apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
-    kind: "KubeProxyConfiguration",
-    mode,
-    clusterCIDR: "10.128.0.0/9",
-    clientConnection: { kubeconfig },
-    conntrack: { maxPerCore: 0, min: 0, tcpEstablishedTimeout: "0s", tcpCloseWaitTimeout: "0s" },
-  };
-  writeFileSync(join(folder, "config.json"), JSON.stringify(config));
+  writeDaemonFiles(folder, { url, ca, mode });
   let log = "";
   const startMs = performance.now();
   const daemon = startDaemon(folder, (text) => {

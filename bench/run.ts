@@ -20,6 +20,7 @@ import { judge } from "./targets.ts";
 
 /** What has a bench of its own, by its first argument. */
 const BENCHES: ReadonlyMap<string, () => Promise<(argv: readonly string[]) => Promise<number>>> = new Map([
+  ["start", async () => (await import("./start.ts")).benchStart],
   ["apiserver", async () => (await import("./apiserver.ts")).benchApiServer],
   ["nftables", async () => (await import("./nftables.ts")).benchNftables],
   ["ipvs", async () => (await import("./ipvs.ts")).benchIpvs],

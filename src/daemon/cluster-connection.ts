@@ -16,8 +16,8 @@ export interface ClusterConnectionOptions {
   readonly master: string;
   readonly version: string;
   readonly nodeName: string;
-  /** Everything but the Node is read only from then on. */
-  readonly wanted: Promise<void>;
+  /** Nothing but the Node is read from an API server: enough for `--init-only`. */
+  readonly onlyNode: boolean;
   /** Whether lists are asked for as streams (gate WatchListClient). */
   readonly streamsLists: boolean;
   /** Told when a resource cannot be watched, and with `undefined` when it can again. */
@@ -42,7 +42,7 @@ const NO_EVENTS: EventRecorder = { record() {}, run: async () => {}, idle: async
  * @throws ClientConfigError when the kubeconfig cannot be used.
  */
 export async function connectCluster(options: ClusterConnectionOptions): Promise<ClusterConnection> {
-  const { config, manifests, master, version, nodeName, wanted, families, clock, log } = options;
+  const { config, manifests, master, version, nodeName, onlyNode, families, clock, log } = options;
   if (manifests !== undefined) {
     const { createManifestsSource } = await import("../cluster/manifests/index.ts");
     return { source: createManifestsSource({ dir: manifests, log }), events: NO_EVENTS };
@@ -59,7 +59,7 @@ export async function connectCluster(options: ClusterConnectionOptions): Promise
     transport: client.newTransport(),
     nodeName,
     resyncPeriodMs: config.configSyncPeriodMs,
-    wanted,
+    onlyNode,
     streamsLists: options.streamsLists,
     onProblem: options.onWatchProblem,
     onHeard: createLastHeard(families, clock, WATCHED_PLURALS),

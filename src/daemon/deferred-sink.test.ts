@@ -30,7 +30,7 @@ function recorder() {
   return { seen, sink, early };
 }
 
-test("nodes go through at once; the rest is handed over in order when somebody is there", () => {
+test("nodes go through at once; the rest is handed over when there is a receiver, nodes first", () => {
   const { seen, sink, early } = recorder();
   const deferred = new DeferredSink([early]);
   deferred.onEvent("services", { kind: "add", object: service });
@@ -40,7 +40,23 @@ test("nodes go through at once; the rest is handed over in order when somebody i
   assert.deepEqual(seen, ["early add node-a", "early synced"]);
   seen.length = 0;
   deferred.attach(sink);
-  assert.deepEqual(seen, ["services add svc1", "nodes add node-a", "services synced", "nodes synced"]);
+  assert.deepEqual(seen, ["nodes add node-a", "nodes synced", "services add svc1", "services synced"]);
+});
+
+test("what changes before there is a receiver is handed over as it is then", () => {
+  const { seen, early } = recorder();
+  const deferred = new DeferredSink([early]);
+  const ports = [{ name: "", protocol: "TCP", port: 1, nodePort: 0 }] as const;
+  const changed = makeService({ ports });
+  const other = makeService({ name: "other" });
+  deferred.onEvent("services", { kind: "add", object: service });
+  deferred.onEvent("services", { kind: "add", object: other });
+  deferred.onEvent("services", { kind: "update", old: service, object: changed });
+  deferred.onEvent("services", { kind: "delete", object: other });
+  const delivered: unknown[] = [];
+  deferred.attach({ onEvent: (_kind, event) => void delivered.push(event), onSynced: (kind) => void seen.push(kind) });
+  assert.deepEqual(delivered, [{ kind: "add", object: changed }]);
+  assert.deepEqual(seen, []);
 });
 
 test("afterwards everything goes through at once, nodes to both", () => {

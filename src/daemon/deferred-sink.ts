@@ -1,15 +1,22 @@
 /**
  * Holds back what a source delivers until its receivers exist. Node objects go through at once, for they decide how the
- * receivers are built.
+ * receivers are built. What is held is the state and not the events, so it does not grow however long that takes.
  */
 import type { ObjectEvent, ObjectKind, ObjectKinds, ObjectSink } from "../cluster/object-source.ts";
 import type { NodeSink } from "../sync/dual-stack.ts";
 
+/** The order of handing over: first what decides how the rest is read. */
+const KINDS: readonly ObjectKind[] = ["nodes", "serviceCIDRs", "services", "endpointSlices"];
+
 export class DeferredSink implements ObjectSink {
   readonly #early: readonly NodeSink[];
-  #held: ((sink: ObjectSink) => void)[] = [];
+  readonly #held: { readonly [K in ObjectKind]: HeldKind } = {
+    nodes: new HeldKind(),
+    serviceCIDRs: new HeldKind(),
+    services: new HeldKind(),
+    endpointSlices: new HeldKind(),
+  };
   #sink: ObjectSink | undefined;
-  readonly #attached = Promise.withResolvers<void>();
 
   /** @param early told of Node objects from the start. They are also held back for the later sink. */
   constructor(early: readonly NodeSink[]) {
@@ -21,30 +28,40 @@ export class DeferredSink implements ObjectSink {
       const nodeEvent = event as ObjectEvent<ObjectKinds["nodes"]>; // K is "nodes" here
       for (const sink of this.#early) sink.onEvent(nodeEvent);
     }
-    this.#pass((sink) => sink.onEvent(kind, event));
+    if (this.#sink === undefined) this.#held[kind].take(kind, event);
+    else this.#sink.onEvent(kind, event);
   }
 
   onSynced(kind: ObjectKind): void {
     if (kind === "nodes") for (const sink of this.#early) sink.onSynced();
-    this.#pass((sink) => sink.onSynced(kind));
+    if (this.#sink === undefined) this.#held[kind].isSynced = true;
+    else this.#sink.onSynced(kind);
   }
 
-  /** Resolves when the later sink is there: a source that can wait until then saves holding everything back. */
-  get attached(): Promise<void> {
-    return this.#attached.promise;
-  }
-
-  /** Hands over everything held back, in order, and from now on each event as it comes. Call once. */
+  /** Hands over every object that exists by now as an addition, and from now on each event as it comes. Call once. */
   attach(sink: ObjectSink): void {
     this.#sink = sink;
-    const held = this.#held;
-    this.#held = [];
-    for (const call of held) call(sink);
-    this.#attached.resolve();
+    for (const kind of KINDS) {
+      this.#held[kind].handOver(sink);
+      if (this.#held[kind].isSynced) sink.onSynced(kind);
+    }
+  }
+}
+
+/** The objects of one kind. */
+class HeldKind {
+  isSynced = false;
+  /** By name, how to add the object: an event of its own kind, which a list of several kinds could not have. */
+  readonly #additions = new Map<string, (sink: ObjectSink) => void>();
+
+  take<K extends ObjectKind>(kind: K, { kind: change, object }: ObjectEvent<ObjectKinds[K]>): void {
+    const key = "namespace" in object ? `${object.namespace}/${object.name}` : object.name;
+    if (change === "delete") this.#additions.delete(key);
+    else this.#additions.set(key, (sink) => sink.onEvent(kind, { kind: "add", object }));
   }
 
-  #pass(call: (sink: ObjectSink) => void): void {
-    if (this.#sink === undefined) this.#held.push(call);
-    else call(this.#sink);
+  handOver(sink: ObjectSink): void {
+    for (const add of this.#additions.values()) add(sink);
+    this.#additions.clear();
   }
 }

@@ -76,8 +76,6 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
   try {
     const gates = gatesOf(config);
     const mode = modeNamed(config.mode);
-    const runtime = await mode.loadRuntime();
-    await cleanUpOtherModes(mode, log);
     const nodeName = nodeNameFrom(config.hostnameOverride, hostname());
     const clock = systemClock;
     const nodes = new NodeManager({
@@ -97,7 +95,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
       ...options,
       nodeName,
       clock,
-      wanted: sink.attached,
+      onlyNode: options.initOnly,
       streamsLists: gates.isEnabled("WatchListClient"),
       onWatchProblem: (resource, problem) => health.setWatchFailure(resource, problem),
       families,
@@ -105,6 +103,8 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const running = source
       .run(sink, ended)
       .catch((error: unknown) => fatal(error instanceof Error ? error : new Error(String(error))));
+    // While the lists are on their way.
+    const runtime = await mode.loadRuntime();
     const limits = serverLimits(raiseSoftFileLimit());
     const base = { ...options, gates, nodeName, health, metrics, limits, clock, events, ended, fatal };
     metrics.setBuildInfo(buildInfo(options.version), programIdentity());
@@ -112,7 +112,8 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     // Already while the Node is waited for, which may never end: here one can see why.
     const sendingEvents = options.initOnly ? undefined : events.run(ended);
     const servers = options.initOnly ? undefined : await startServers(base);
-    const setup = await setUpNode(config, await startNode(nodes, ended), { ...mode, ...runtime }, log);
+    const [facts] = await Promise.all([startNode(nodes, ended), cleanUpOtherModes(mode, log)]);
+    const setup = await setUpNode(config, facts, { ...mode, ...runtime }, log);
     if (usesNetfilter(mode, config)) await tuneConntrack(config.conntrack, { log });
     const context: ProxierContext = {
       ...base,
@@ -309,12 +310,13 @@ async function serve(context: ServeContext): Promise<void> {
   const { config, log, proxiers, fatal, ended, nodeName } = context;
   log.info("Version info", { version: context.version });
   log.info("Runtime settings", { node: process.version, execArgv: process.execArgv.join(" ") });
-  await applyOomScore(config.oomScoreAdj, { log });
+  const settingOomScore = applyOomScore(config.oomScoreAdj, { log });
   context.watch?.updated.then((message) => fatal(new Error(message)), fatal);
   const dispatcher = new DualStackDispatcher({ proxiers: proxiers.map(({ proxier }) => proxier), nodeName, log });
   context.sink.attach(dispatcher);
   context.events.record(nodeEvent(nodeName, "Normal", "Starting", startNote(config.mode)));
-  await Promise.all([dispatcher.run(ended), ...proxiers.map(({ followAddresses }) => followAddresses(ended))]);
+  const following = proxiers.map(({ followAddresses }) => followAddresses(ended));
+  await Promise.all([settingOomScore, dispatcher.run(ended), ...following]);
   await Promise.all(proxiers.map(({ backend }) => backend.close?.()));
   await context.openMode.close();
   await Promise.all(proxiers.map(({ serviceHealth }) => serviceHealth.close()));

@@ -224,13 +224,11 @@ test("the permissions of system:node-proxier are enough", async (t) => {
   assert.deepEqual(log.complaints(), []);
 });
 
-test("all but the node is left alone until it is wanted", async (t) => {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const { server, sink } = await start(t, { wanted: promise, waitsForSync: false });
-  await until("the node", () => sink.synced.length === 1);
+test("for a start that only needs the node nothing else is asked for", async (t) => {
+  const { server, sink } = await start(t, { onlyNode: true, waitsForSync: false });
+  await until("the watch of the node", () => server.watches().length === 1);
+  assert.deepEqual(sink.synced, ["nodes"]);
   assert.deepEqual(new Set(server.requests.map(({ plural }) => plural)), new Set(["nodes"]));
-  resolve();
-  await until("the rest", () => sink.synced.length === 4);
 });
 
 test("stopping closes every connection and ends without an error", async (t) => {

@@ -18,8 +18,8 @@ export interface ApiSourceOptions {
   readonly nodeName: string;
   /** Everything is delivered again as updates so often (`configSyncPeriod`); 0 for never. */
   readonly resyncPeriodMs: number;
-  /** Everything but the Node is listed only from then on, when it is taken. @default at once */
-  readonly wanted?: Promise<unknown>;
+  /** Nothing but the Node is read. @default false */
+  readonly onlyNode?: boolean;
   /** Whether lists are asked for as streams (gate WatchListClient). @default true */
   readonly streamsLists?: boolean;
   /** Told when a resource (plural name) cannot be watched, and with `undefined` when it can again. */
@@ -58,7 +58,7 @@ export function createApiSource(options: ApiSourceOptions): ApiSource {
 }
 
 async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink, signal: AbortSignal): Promise<void> {
-  const { transport, nodeName, wanted } = options;
+  const { transport, nodeName, onlyNode = false } = options;
   await transport.checkFiles();
   if (signal.aborted) return;
   const failed = new AbortController();
@@ -74,15 +74,10 @@ async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink
   const recovery = new Recovery(options.clock, options.random ?? Math.random);
   const [services, endpointSlices, serviceCIDRs] = CLUSTER_RESOURCES;
   try {
-    const node = reflect(nodeResource(nodeName));
-    await Promise.all([
-      node,
-      (async () => {
-        await Promise.race([wanted, node]);
-        if (ended.aborted) return;
-        await Promise.all([reflect(services), reflect(endpointSlices), reflect(serviceCIDRs)]);
-      })(),
-    ]);
+    // The Node's request is the first: the rest of the start waits for it.
+    const all = [reflect(nodeResource(nodeName))];
+    if (!onlyNode) all.push(reflect(services), reflect(endpointSlices), reflect(serviceCIDRs));
+    await Promise.all(all);
   } finally {
     transport.close();
   }

@@ -1,15 +1,14 @@
 /** The iptables mode, put together from the host's tools: reference iptables-operation.md §12. */
 
 import { monitorCanaries } from "../../kernel/iptables/canary-monitor.ts";
-import { createIptables, isIptablesPresent } from "../../kernel/iptables/exec-iptables.ts";
+import { createIptables } from "../../kernel/iptables/exec-iptables.ts";
 import { openNfacct } from "../../kernel/nfacct/netlink-nfacct.ts";
 import { fileSysctls, type Sysctls } from "../../kernel/sysctl.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
-import type { IpFamily } from "../../net/ip.ts";
 import type { FamilyContext, ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { CHAINS } from "../shared/iptables-rules/chain-names.ts";
-import { cleanUpIptables } from "../shared/iptables-rules/remove-rules.ts";
-import { iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
+import { cleanUpIptables, isIptablesChain } from "../shared/iptables-rules/remove-rules.ts";
+import { cleanUpFamilies, iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
 import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
 import { nodePortDestinations } from "../shared/node-port-destinations.ts";
 import { IptablesBackend } from "./backend.ts";
@@ -17,7 +16,6 @@ import { defineIptablesMetrics, defineNfacctMetrics } from "./metrics.ts";
 
 const ROUTE_LOCALNET = "net/ipv4/conf/all/route_localnet";
 const TCP_BE_LIBERAL = "net/netfilter/nf_conntrack_tcp_be_liberal";
-const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 
 /** Lets packets to 127/8 be routed, once, if node ports shall answer there; false where that does not apply. */
 async function prepareLocalhostNodePorts(
@@ -103,19 +101,10 @@ async function open(node: NodeContext): Promise<OpenMode> {
   };
 }
 
-async function cleanUp(log: Logger): Promise<boolean> {
-  let succeeded = true;
-  for (const family of FAMILIES) {
-    if (!(await isIptablesPresent(iptablesTools(family, log)))) continue;
-    succeeded = (await cleanUpIptables(await createIptables(iptablesTools(family, log)), log)) && succeeded;
-  }
-  return succeeded;
-}
-
 export const iptablesRuntime: ModeRuntime = {
   unsupported: missingIptables,
   open,
-  cleanUp,
+  cleanUp: (log) => cleanUpFamilies(isIptablesChain, (iptables) => cleanUpIptables(iptables, log), log),
   defineMetrics(families) {
     defineIptablesMetrics(families);
     defineNfacctMetrics(families, () => undefined, silentLogger);

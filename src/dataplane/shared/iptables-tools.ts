@@ -1,5 +1,11 @@
 /** The host's iptables tools, as the modes that use them find them. */
-import { type ExecIptablesOptions, iptablesProblem } from "../../kernel/iptables/exec-iptables.ts";
+import {
+  createIptables,
+  type ExecIptablesOptions,
+  iptablesProblem,
+  isIptablesPresent,
+} from "../../kernel/iptables/exec-iptables.ts";
+import type { Iptables } from "../../kernel/iptables/iptables.ts";
 import { execProcess } from "../../kernel/process.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
 import type { IpFamily } from "../../net/ip.ts";
@@ -19,4 +25,30 @@ export async function missingIptables(
 ): Promise<{ readonly message: string; readonly error: string } | undefined> {
   const error = await iptablesProblem(iptablesTools(family, silentLogger));
   return error === undefined ? undefined : { message: "No iptables support for family", error };
+}
+
+const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+
+/**
+ * Cleans up both families side by side, with the host's tools. No tool is started for a family whose tables the kernel shows
+ * to have none of the chains, and nothing is done for one that the host has no tools for.
+ *
+ * @param isOwn whether a chain is one of those that would be removed.
+ * @returns whether everything worked.
+ */
+export async function cleanUpFamilies(
+  isOwn: (table: string, chain: string) => boolean,
+  cleanUp: (iptables: Iptables) => Promise<boolean>,
+  log: Logger,
+): Promise<boolean> {
+  const { chainsAtHand } = await import("../../kernel/iptables/chains-at-hand.ts");
+  const outcomes = await Promise.all(
+    FAMILIES.map(async (family) => {
+      const chains = await chainsAtHand(family);
+      if (chains !== undefined && !chains.some(({ table, chain }) => isOwn(table, chain))) return true;
+      if (!(await isIptablesPresent(iptablesTools(family, silentLogger)))) return true;
+      return await cleanUp(await createIptables(iptablesTools(family, log)));
+    }),
+  );
+  return outcomes.every((succeeded) => succeeded);
 }

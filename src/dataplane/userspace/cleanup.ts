@@ -6,6 +6,11 @@ import { PORTAL_CHAINS, PORTAL_JUMPS } from "./plan-portal-rules.ts";
 
 const CHAINS: ReadonlySet<string> = new Set(Object.values(PORTAL_CHAINS));
 
+/** Whether {@link cleanUpPortals} removes a chain of this name. Pure. */
+export function isPortalChain(table: string, chain: string): boolean {
+  return (table === "nat" || table === "filter") && CHAINS.has(chain);
+}
+
 /**
  * Deletes the jumps and chains of one family; a step that fails is logged and the rest goes on. Costs little where the mode
  * never ran.
@@ -26,7 +31,7 @@ export async function cleanUpPortals(iptables: Iptables, log: Logger): Promise<b
 }
 
 async function cleanUpTable(iptables: Iptables, table: "nat" | "filter"): Promise<void> {
-  const chains = (await iptables.chainNames(table)).filter((chain) => CHAINS.has(chain));
+  const chains = (await iptables.chainNames(table)).filter((chain) => isPortalChain(table, chain));
   if (chains.length === 0) return;
   for (const jump of PORTAL_JUMPS) {
     if (jump.table === table) await iptables.deleteRule(table, jump.rule.chain, ruleArguments(jump.rule));

@@ -5,12 +5,12 @@
 import { networkInterfaces } from "node:os";
 import type { Clock } from "../../async/clock.ts";
 import { raiseFileLimit, shareOfServers } from "../../kernel/file-limit.ts";
-import { createIptables, isIptablesPresent } from "../../kernel/iptables/exec-iptables.ts";
+import { createIptables } from "../../kernel/iptables/exec-iptables.ts";
 import { execProcess } from "../../kernel/process.ts";
 import { AddressWatch } from "../../kernel/route/address-watch.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
-import { type Logger, silentLogger } from "../../logging/logger.ts";
-import { type IpAddress, type IpFamily, isLinkLocalV6, isLoopback, parseIpAddress } from "../../net/ip.ts";
+import type { Logger } from "../../logging/logger.ts";
+import { type IpAddress, isLinkLocalV6, isLoopback, parseIpAddress } from "../../net/ip.ts";
 import { ANY_PORT, parsePortRange } from "../../net/port-range.ts";
 import { NodeRelays } from "../../relay/node-relays.ts";
 import type { Relays } from "../../relay/relay.ts";
@@ -21,10 +21,10 @@ import {
   type RestoreMetrics,
   type RuleCountMetrics,
 } from "../shared/iptables-metrics.ts";
-import { iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
+import { cleanUpFamilies, iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
 import { UserspaceBackend } from "./backend.ts";
 import { Balancer } from "./balancer.ts";
-import { cleanUpPortals } from "./cleanup.ts";
+import { cleanUpPortals, isPortalChain } from "./cleanup.ts";
 import { observeClients } from "./client-observer.ts";
 import { DirectFronts } from "./direct-fronts.ts";
 import type { Fronts } from "./fronts.ts";
@@ -37,8 +37,6 @@ import { knowsBridgePorts, PortalRules } from "./portal-rules.ts";
 import { RuleFronts } from "./rule-fronts.ts";
 import { ServiceRelays } from "./service-relays.ts";
 import { staleFlowsOf } from "./stale-flows.ts";
-
-const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 
 /** Both families share the process's descriptors and one subscription to address changes. */
 interface Shared {
@@ -169,13 +167,8 @@ async function open(node: NodeContext): Promise<OpenMode> {
   };
 }
 
-async function cleanUp(log: Logger): Promise<boolean> {
-  let succeeded = true;
-  for (const family of FAMILIES) {
-    if (!(await isIptablesPresent(iptablesTools(family, silentLogger)))) continue;
-    succeeded = (await cleanUpPortals(await createIptables(iptablesTools(family, log)), log)) && succeeded;
-  }
-  return succeeded;
+function cleanUp(log: Logger): Promise<boolean> {
+  return cleanUpFamilies(isPortalChain, (iptables) => cleanUpPortals(iptables, log), log);
 }
 
 export const userspaceRuntime: ModeRuntime = {

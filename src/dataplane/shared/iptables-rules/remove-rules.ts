@@ -9,10 +9,16 @@ import { CHAINS, isServiceChain } from "./chain-names.ts";
 import type { JumpRule } from "./rules-plan.ts";
 import { JUMP_RULES, TOP_LEVEL_CHAINS } from "./top-level-rules.ts";
 
-const OWN_CHAINS = {
-  nat: new Set<string>([...TOP_LEVEL_CHAINS.nat, CHAINS.canary]),
-  filter: new Set<string>([...TOP_LEVEL_CHAINS.filter, CHAINS.canary]),
-} as const;
+const OWN_CHAINS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
+  ["nat", new Set<string>([...TOP_LEVEL_CHAINS.nat, CHAINS.canary])],
+  ["filter", new Set<string>([...TOP_LEVEL_CHAINS.filter, CHAINS.canary])],
+  ["mangle", new Set<string>([CHAINS.canary])],
+]);
+
+/** Whether {@link cleanUpIptables} removes a chain of this name, unless it is shared. Pure. */
+export function isIptablesChain(table: string, chain: string): boolean {
+  return (OWN_CHAINS.get(table)?.has(chain) ?? false) || (table === "nat" && isServiceChain(chain));
+}
 
 /** What of the rules another mode has, too, and needs. */
 export interface SharedRules {
@@ -47,9 +53,8 @@ export async function cleanUpIptables(iptables: Iptables, log: Logger, shared = 
   }
   for (const table of ["nat", "filter"] as const) {
     await attempt(`chains of table ${table}`, async () => {
-      const isOwn = (chain: string) => OWN_CHAINS[table].has(chain) || (table === "nat" && isServiceChain(chain));
       const chains = (await iptables.chainNames(table)).filter(
-        (chain) => isOwn(chain) && !shared.hasChain(table, chain),
+        (chain) => isIptablesChain(table, chain) && !shared.hasChain(table, chain),
       );
       if (chains.length === 0) return;
       // Every chain is emptied before any is deleted, so that they may refer to one another.

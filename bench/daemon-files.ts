@@ -1,0 +1,25 @@
+/** Configuration and credentials of a daemon that a bench starts. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { ProxyMode } from "../src/dataplane/registry.ts";
+import { kubeconfigConf } from "../test/apiserver/kubeadm-files.ts";
+
+/** Writes `config.json` and what it names: `kubeconfig`, `ca.crt` and `token`. */
+export function writeDaemonFiles(
+  folder: string,
+  { url, ca, mode }: { readonly url: string; readonly ca: string; readonly mode: ProxyMode },
+): void {
+  const kubeconfig = join(folder, "kubeconfig");
+  writeFileSync(join(folder, "ca.crt"), ca);
+  writeFileSync(join(folder, "token"), "token");
+  writeFileSync(kubeconfig, kubeconfigConf(url).replaceAll("/var/run/secrets/kubernetes.io/serviceaccount", folder));
+  const config = {
+    apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
+    kind: "KubeProxyConfiguration",
+    mode,
+    clusterCIDR: "10.128.0.0/9",
+    clientConnection: { kubeconfig },
+    conntrack: { maxPerCore: 0, min: 0, tcpEstablishedTimeout: "0s", tcpCloseWaitTimeout: "0s" },
+  };
+  writeFileSync(join(folder, "config.json"), JSON.stringify(config));
+}

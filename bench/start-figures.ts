@@ -1,0 +1,44 @@
+/** What the bench of the start measures. */
+import type { ProxyMode } from "../src/dataplane/registry.ts";
+
+export interface StartTask {
+  readonly mode: ProxyMode;
+  readonly services: number;
+  readonly endpointsEach: number;
+  /** Whether lists can be streamed; otherwise they are read in pages. */
+  readonly hasWatchList: boolean;
+  readonly rounds: number;
+  /** Checkouts with a built `dist/`, started in turns. The first is this one. */
+  readonly checkouts: readonly string[];
+  /** Rest before the settled size is read. */
+  readonly settleSeconds: number;
+}
+
+/** One start of one checkout. Times are from the start of the process, milliseconds. */
+export interface StartFigures {
+  /** Until Services and EndpointSlices are delivered. */
+  readonly listedMs: number;
+  /** Until the rules of all families are in the kernel. */
+  readonly syncedMs: number;
+  /** Processor time until then, the tools included. */
+  readonly cpuMs: number;
+  /** Megabytes: highest until the rules were there, and at rest. */
+  readonly peakMb: number;
+  readonly settledMb: number;
+  /** At rest: without what pages of files share with other processes. */
+  readonly settledPrivateMb: number;
+}
+
+/** One run of the shortest program: start of the process to everything parsed, milliseconds. */
+export interface FloorFigures {
+  readonly parsedMs: number;
+  readonly cpuMs: number;
+}
+
+export interface StartResult {
+  readonly task: StartTask;
+  readonly listBytes: number;
+  /** By checkout, in the order of the task. */
+  readonly starts: readonly (readonly StartFigures[])[];
+  readonly floor: readonly FloorFigures[];
+}

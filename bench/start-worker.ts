@@ -1,0 +1,153 @@
+/**
+ * Starts of the whole program, inside of a fresh namespace. Argument: a StartTask as JSON. Standard output: a StartResult as
+ * one line of JSON.
+ */
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { signalChild } from "../src/kernel/child-process.ts";
+import { startApiServer } from "./api-server-child.ts";
+import { writeDaemonFiles } from "./daemon-files.ts";
+import { figuresOf } from "./process-figures.ts";
+import type { FloorFigures, StartFigures, StartResult, StartTask } from "./start-figures.ts";
+
+const FLOOR = fileURLToPath(new URL("./start-floor.ts", import.meta.url));
+const LIMIT_MS = 300_000;
+const LISTED = [/synced" controller="service config"/, /synced" controller="endpoint slice config"/];
+const SYNCED = [/"SyncProxyRules complete" ipFamily="IPv4"/, /"SyncProxyRules complete" ipFamily="IPv6"/];
+
+/** What a child has written so far, and a way to wait for more. */
+class Output {
+  text = "";
+  readonly #child: ChildProcess;
+  readonly #checks = new Set<() => void>();
+
+  constructor(child: ChildProcess) {
+    this.#child = child;
+    const take = (text: string): void => {
+      this.text += text;
+      for (const check of this.#checks) check();
+    };
+    child.stdout?.setEncoding("utf8").on("data", take);
+    child.stderr?.setEncoding("utf8").on("data", take);
+  }
+
+  /** Resolves in the moment in which the output matches all patterns. */
+  has(patterns: readonly RegExp[]): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => reject(new Error(`waited too long:\n${this.text}`)), LIMIT_MS);
+      const check = (): void => {
+        if (!patterns.every((pattern) => pattern.test(this.text))) return;
+        clearTimeout(timer);
+        this.#checks.delete(check);
+        resolve();
+      };
+      this.#child.once("exit", () => {
+        clearTimeout(timer);
+        setImmediate(() => reject(new Error(`the process ended:\n${this.text}`)));
+      });
+      this.#checks.add(check);
+      check();
+    });
+  }
+}
+
+async function ended(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  await new Promise((resolve) => child.once("exit", resolve));
+}
+
+/** Rules of the run before are no part of this one. */
+function removeRules(checkout: string, folder: string): void {
+  execFileSync(join(checkout, "bin/kube-proxy"), ["--cleanup"], {
+    stdio: "ignore",
+    env: { ...process.env, XTABLES_LOCKFILE: join(folder, "xtables.lock") },
+  });
+}
+
+async function startOnce(checkout: string, folder: string, settleSeconds: number): Promise<StartFigures> {
+  const args = [`--config=${join(folder, "config.json")}`, "--hostname-override=node-a", "-v=2"];
+  const startMs = performance.now();
+  const child = spawn(join(checkout, "bin/kube-proxy"), args, { stdio: ["ignore", "pipe", "pipe"] });
+  const pid = child.pid ?? 0;
+  const output = new Output(child);
+  try {
+    await output.has(LISTED);
+    const listedMs = performance.now() - startMs;
+    await output.has(SYNCED);
+    const syncedMs = performance.now() - startMs;
+    const synced = figuresOf(pid);
+    if (settleSeconds > 0) await sleep(settleSeconds * 1000);
+    const settled = figuresOf(pid);
+    return {
+      listedMs,
+      syncedMs,
+      cpuMs: synced.cpuMs + synced.childrenCpuMs,
+      peakMb: synced.peakMb,
+      settledMb: settled.rssMb,
+      settledPrivateMb: privateMb(pid),
+    };
+  } finally {
+    signalChild(child, "SIGKILL");
+    await ended(child);
+  }
+}
+
+function privateMb(pid: number): number {
+  const text = readFileSync(`/proc/${pid}/smaps_rollup`, "utf8");
+  const kilobytes = ["Private_Clean", "Private_Dirty"].map((field) =>
+    Number(new RegExp(`^${field}:\\s+(\\d+) kB`, "m").exec(text)?.[1]),
+  );
+  return kilobytes.reduce((sum, value) => sum + value, 0) / 1024;
+}
+
+async function floorOnce(url: string, folder: string): Promise<FloorFigures> {
+  const startMs = performance.now();
+  const child = spawn(process.execPath, [FLOOR, url, join(folder, "ca.crt")], { stdio: ["ignore", "pipe", "pipe"] });
+  const output = new Output(child);
+  try {
+    await output.has([/^parsed/m]);
+    return { parsedMs: performance.now() - startMs, cpuMs: figuresOf(child.pid ?? 0).cpuMs };
+  } finally {
+    signalChild(child, "SIGKILL");
+    await ended(child);
+  }
+}
+
+async function run(task: StartTask, folder: string): Promise<StartResult> {
+  const { services, endpointsEach, hasWatchList, mode, checkouts, rounds, settleSeconds } = task;
+  for (const checkout of checkouts) {
+    if (!existsSync(join(checkout, "dist/cli/main.js"))) throw new Error(`${checkout}/dist is missing: npm run build`);
+  }
+  const server = await startApiServer({ services, endpointsEach, hasWatchList });
+  const { url, ca, listBytes } = server.ready;
+  writeDaemonFiles(folder, { url, ca, mode });
+  const starts: StartFigures[][] = checkouts.map(() => []);
+  const floor: FloorFigures[] = [];
+  try {
+    // The first round brings files into memory and is not counted.
+    for (let round = 0; round <= rounds; round++) {
+      const isCounted = round > 0;
+      for (const [index, checkout] of checkouts.entries()) {
+        removeRules(checkout, folder);
+        const figures = await startOnce(checkout, folder, isCounted ? settleSeconds : 0);
+        if (isCounted) starts[index]?.push(figures);
+      }
+      const figures = await floorOnce(url, folder);
+      if (isCounted) floor.push(figures);
+    }
+    return { task, listBytes, starts, floor };
+  } finally {
+    server.stop();
+  }
+}
+
+const folder = mkdtempSync(join(tmpdir(), "kpts-bench-"));
+try {
+  writeSync(1, `${JSON.stringify(await run(JSON.parse(process.argv[2] ?? "{}"), folder))}\n`);
+} finally {
+  rmSync(folder, { recursive: true });
+}
