@@ -1,5 +1,5 @@
 /**
- * What must not be left on the machine, however the bench ends: at its end, on a signal, or when nobody reads its output
+ * What must not be left on the machine, however the bench ends: at its end, on a signal, or when its output is no longer read
  * any more (`| head`).
  */
 const pending = new Set<() => void>();

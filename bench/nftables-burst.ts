@@ -6,11 +6,11 @@ import { spread } from "./nftables-samples.ts";
 import type { NftSubject } from "./nftables-subject.ts";
 
 const EVENTS_PER_SECOND = 1000;
-/** `minSyncPeriod` when nobody set it. */
+/** `minSyncPeriod` where it is not set. */
 const LEAST_REST_MS = 1;
 const HOUR_MS = 3_600_000;
 
-/** Events come when they are due, whatever the sync is doing; each is done when the sync that took it is committed. */
+/** Events come when they are due, also during a sync; each is done when the sync that took it is committed. */
 export async function measureBurst(subject: NftSubject, { burstSeconds }: NftablesTask): Promise<Burst> {
   const events = burstSeconds * EVENTS_PER_SECOND;
   const latencies: number[] = [];

@@ -59,7 +59,7 @@ export async function measureChanges(subject: NftSubject, task: NftablesTask): P
     for (let n = 0; n < WARM_UP; n += 1) await change(subject, newSamples(), replace(n));
     await raw.send([{ kind: "add-chain", chain: { name: CHAIN } }]);
     for (let n = 0; n < task.changes; n += 1) {
-      // Whoever comes second finds the kernel's data in the processor's caches.
+      // The second one finds the kernel's data in the processor's caches.
       const isOursFirst = n % 2 === 0;
       if (isOursFirst) await change(subject, one, replace(2 * n));
       const { cpuMs } = raw;

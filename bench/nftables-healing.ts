@@ -1,4 +1,4 @@
-/** How long damage lasts: from the commit of somebody else's to the commit of the repair. */
+/** How long damage lasts: from another program's commit to the commit of the repair. */
 import { CHAINS, SETS, servicePortChains, TABLE } from "../src/dataplane/nftables/names.ts";
 import { SHARED_SETS } from "../src/dataplane/nftables/plan-static.ts";
 import { openNetlinkRuleset } from "../src/kernel/nftables/netlink-nftables.ts";

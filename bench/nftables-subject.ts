@@ -151,7 +151,7 @@ export class NftSubject {
     const noted: NftOperation[] = [];
     this.lastOperations = noted;
     for (const operation of operations) {
-      // Of a first sync nobody asks.
+      // A first sync is not asked for.
       if (noted.length < MAX_NOTED) noted.push(operation);
       yield operation;
     }

@@ -1,4 +1,4 @@
-/** What the nftables mode shall reach, judged on measured figures. Pure. */
+/** The targets of the nftables mode, judged on measured figures. Pure. */
 import type { NftablesFigures } from "./nftables-figures.ts";
 
 const REFERENCE = 10_000;

@@ -54,7 +54,7 @@ async function measureWatched(subject: NftSubject, task: NftablesTask) {
   losses = 0;
   const burst = task.parts.includes("burst") ? await measureBurst(subject, task) : undefined;
   await sleep(ANNOUNCED_MS);
-  if (losses > 0) throw new Error("our own commits were taken for somebody else's");
+  if (losses > 0) throw new Error("our own commits were taken for those of another program");
   await stopWatching();
   return { ...(changes && { changes }), ...(burst && { burst }) };
 }

@@ -188,7 +188,7 @@ function splitSync({ startMs, endMs, modelMs, plannedMs, cpuMs, runs }: SyncTime
   const others = runs.filter(({ isRestore }) => !isRestore);
   const toolsCpu = (some: readonly ToolRun[]) => some.reduce((sum, run) => sum + run.toolCpuMs, 0);
   const lived = (some: readonly ToolRun[]) => some.reduce((sum, run) => sum + run.endMs - run.startMs, 0);
-  // Whatever ran before the last service was planned made way for planning: jumps and lists of chains.
+  // What ran before the last service was planned prepared for planning: jumps and lists of chains.
   const before = runs.filter((run) => plannedMs === undefined || run.endMs < plannedMs);
   const planStartMs = plannedMs === undefined ? startMs : Math.max(startMs, ...before.map((run) => run.endMs));
   const planEndMs = plannedMs ?? startMs;
@@ -212,7 +212,7 @@ function splitSync({ startMs, endMs, modelMs, plannedMs, cpuMs, runs }: SyncTime
   };
 }
 
-/** The live map of endpoints, and when somebody last looked something up in it: the end of planning. */
+/** The live map of endpoints, and the time of the last look-up in it: the end of planning. */
 class WatchedMap implements ReadonlyMap<string, readonly Endpoint[]> {
   readonly #map: ReadonlyMap<string, readonly Endpoint[]>;
   lastGetMs: number | undefined;

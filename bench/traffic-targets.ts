@@ -1,4 +1,4 @@
-/** The figures of the userspace mode's bench as text, and what they shall reach. Pure. */
+/** The figures of the userspace mode's bench as text, and their targets. Pure. */
 import { median } from "./statistics.ts";
 import { table } from "./table.ts";
 import type { Verdict } from "./targets.ts";

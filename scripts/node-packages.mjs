@@ -43,7 +43,7 @@ function errorLines(result) {
 function install(root) {
   const isFresh = !existsSync(join(root, "node_modules"));
   console.error("installing packages…");
-  // `npm ci` starts by deleting node_modules, which hurts whoever is using it; it is for fresh checkouts.
+  // `npm ci` starts by deleting node_modules, which hurts a process that uses it; it is for fresh checkouts.
   if (isFresh) {
     const result = npm(root, ["ci"]);
     if (result.status === 0) return;

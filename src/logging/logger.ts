@@ -1,5 +1,5 @@
 /**
- * The logger that every room is handed. Messages are upstream's constant sentences; everything variable is a fact.
+ * The logger that every layer is given. Messages are upstream's constant sentences; everything variable is a fact.
  * Facts print as `key="value"` in the text format and as members in JSON (reference start.md §2.9).
  */
 

@@ -1,4 +1,4 @@
-/** What tells a packet of a local pod from others, as data; each backend spells it (reference node.md §10). */
+/** What tells a packet of a local pod from others, as data; each mode writes it in its own syntax (reference node.md §10). */
 import type { Facts } from "../logging/logger.ts";
 import { type Cidr, familyOf, type IpFamily, parseCidr } from "../net/ip.ts";
 

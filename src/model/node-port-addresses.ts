@@ -1,6 +1,6 @@
 /**
  * The addresses of this node that node ports answer on, for one family: reference node.md §9. The interface addresses
- * are handed in; reading them is the kernel room's business.
+ * are handed in; reading them is the kernel layer's business.
  */
 import {
   type Cidr,

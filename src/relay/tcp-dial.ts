@@ -47,7 +47,7 @@ export class TcpDial {
     this.#socket.once("connect", () => {
       if (this.#isOver) return;
       if (mayComeFrom(port) && isConnectedToItself(this.#socket)) {
-        fail("the connection met itself: nobody listens there");
+        fail("the connection met itself: nothing listens there");
         return;
       }
       this.#finish();

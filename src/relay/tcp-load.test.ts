@@ -83,7 +83,7 @@ inNetns(import.meta.url, { name: "relayload", timeoutMs: 120_000 }, () => {
     assert.equal(seen.bytes.out, 100 * size);
   });
 
-  test("an endpoint that says nothing is given up in time, and holds nobody else up (trap 5)", async (t) => {
+  test("an endpoint that says nothing is given up in time, and holds no other client up (userspace.md §1.8)", async (t) => {
     const silent = silentEndpoint();
     const server = await tcpServer(t, echo);
     // The first client meets three silent endpoints and then the server; all others the server.
@@ -108,7 +108,7 @@ inNetns(import.meta.url, { name: "relayload", timeoutMs: 120_000 }, () => {
     ]);
   });
 
-  test("a connection that the kernel makes to itself counts as nobody listening", async (t) => {
+  test("a connection that the kernel makes to itself counts as an address where nothing listens", async (t) => {
     const server = await tcpServer(t, echo);
     const range = "/proc/sys/net/ipv4/ip_local_port_range";
     const before = readFileSync(range, "utf8");
@@ -118,7 +118,7 @@ inNetns(import.meta.url, { name: "relayload", timeoutMs: 120_000 }, () => {
     const { relay, seen } = await relayTo(t, "TCP", (_client, attempt) => (attempt === 0 ? itself : server));
     writeFileSync(range, `${itself.port} ${itself.port}`);
     assert.equal(await ask(t, relay, "hello"), "hello");
-    assert.deepEqual(seen.dialFailures, ["the connection met itself: nobody listens there"]);
+    assert.deepEqual(seen.dialFailures, ["the connection met itself: nothing listens there"]);
   });
 
   test("a stop ends the waiting for an endpoint that says nothing", async (t) => {

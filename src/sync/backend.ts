@@ -1,5 +1,5 @@
 /**
- * The seam between the rooms in front of a proxy mode and the mode itself. A mode is one folder under `backends/` that
+ * The seam between the layers in front of a proxy mode and the mode itself. A mode is one folder under `dataplane/` that
  * implements {@link Backend} for one address family; trackers, scheduling, health, metrics and conntrack clean-up are
  * shared (`sync/proxier.ts`).
  */
@@ -9,7 +9,7 @@ import type { IpFamily } from "../net/ip.ts";
 
 /** Everything a sync may look at. The maps are live: they do not change while the sync runs. */
 export interface SyncInput {
-  /** Whether every name must be rewritten, whatever changed. */
+  /** Whether every name must be rewritten, not only what changed. */
   readonly isFullSync: boolean;
   /** By {@link ServicePortName.key}. */
   readonly services: ReadonlyMap<string, ServicePort>;
@@ -47,7 +47,7 @@ export interface SyncOutcome {
   readonly noLocalEndpoints: { readonly internal: number; readonly external: number };
 }
 
-/** Rules that somebody else destroyed, as far as the mode can tell. */
+/** Rules that another program destroyed, as far as the mode can tell. */
 export interface LostRules {
   /** Keys of the service ports whose rules must be written again; nothing else was touched. */
   readonly ports: ReadonlySet<string>;

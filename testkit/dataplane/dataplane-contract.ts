@@ -1,5 +1,5 @@
 /**
- * What every proxy mode's backend must do, whatever it programs. A mode passes this with its kernel in memory:
+ * What every proxy mode's backend must do, in every mode. A mode passes this with its kernel in memory:
  *
  *     runDataplaneContract({ name: "nftables", open: async () => ({ backend, state, takeWrites, refuse }) });
  */
@@ -12,7 +12,7 @@ import { ContractCluster } from "./contract-cluster.ts";
 /** A backend on a node of its own. */
 export interface ContractRig {
   readonly backend: Backend;
-  /** Everything that the mode has on the node, equal for equal rules whatever their order in time. */
+  /** Everything that the mode has on the node, equal for equal rules in any order of time. */
   state(): unknown;
   /** How often something was asked to be changed since the last call. */
   takeWrites(): number;

@@ -18,7 +18,7 @@ import { LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan
 import { planServicePort } from "./plan-service-port.ts";
 import { planStatic } from "./plan-static.ts";
 
-/** A planned cluster: what belongs to nobody, and each service port's part, sorted by key. */
+/** A planned cluster: what belongs to no service port, and each service port's part, sorted by key. */
 export interface IptablesPlan {
   readonly extent: "whole" | "part";
   readonly jumps: readonly JumpRule[];

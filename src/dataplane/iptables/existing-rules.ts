@@ -5,7 +5,7 @@ import type { Logger } from "../../logging/logger.ts";
 
 export interface ExistingRules {
   /**
-   * The filter table is committed before nat can be refused, so its last good rules are read before. Undefined when it cannot
+   * The filter table is committed before nat can be refused, so its last known good rules are read before. Undefined when it cannot
    * be read.
    */
   readonly savedFilter: SavedTable | undefined;

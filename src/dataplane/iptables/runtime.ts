@@ -17,7 +17,7 @@ import { defineIptablesMetrics, defineNfacctMetrics } from "./metrics.ts";
 const ROUTE_LOCALNET = "net/ipv4/conf/all/route_localnet";
 const TCP_BE_LIBERAL = "net/netfilter/nf_conntrack_tcp_be_liberal";
 
-/** Lets packets to 127/8 be routed, once, if node ports shall answer there; false where that does not apply. */
+/** Lets packets to 127/8 be routed, once, if node ports are to answer there; false where that does not apply. */
 async function prepareLocalhostNodePorts(
   { config }: NodeContext,
   { family, log, nodePortAddresses }: FamilyContext,

@@ -58,7 +58,7 @@ export interface IpvsMetrics {
   readonly restoreFailures: { inc(): void };
 }
 
-/** Where the kernel is not as it shall be, but for the rules. */
+/** Where the kernel is not as wanted, but for the rules. */
 interface Difference {
   readonly sets: SetDifference;
   readonly virtualServers: VirtualServerDifference;
@@ -146,7 +146,7 @@ export class IpvsBackend implements Backend {
   async #sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     const failures = new SyncFailures(input);
     const facts = input.isFullSync ? undefined : this.#facts;
-    // Whatever is thrown from here on, nothing is known of the kernel until a full sync has looked.
+    // If anything is thrown from here on, nothing is known of the kernel until a full sync has looked.
     this.#facts = undefined;
     if (facts !== undefined && !(await this.#sets.isAnyUsableAgain())) {
       await this.#partialSync(input, facts, failures, signal);
@@ -297,7 +297,7 @@ export class IpvsBackend implements Backend {
         await this.#rules.repair(plan, await this.#rules.compare(plan));
         return;
       } catch (error) {
-        // Somebody may have flushed the tables between the look and the repair: what a jump needs is gone then.
+        // Another program may have flushed the tables between the look and the repair: what a jump needs is gone then.
         if (!(error instanceof IptablesError) || error.code === "lock_held" || attempt === REPAIR_ATTEMPTS) throw error;
       }
     }
@@ -311,7 +311,7 @@ export class IpvsBackend implements Backend {
     else await this.#repairRules();
   }
 
-  /** What somebody else has done to the kernel; undefined when all is as it was left, or when nothing is known to be. */
+  /** What another program has done to the kernel; undefined when all is as it was left, or when nothing is known to be. */
   async #damage(signal: AbortSignal): Promise<Readonly<Record<string, number>> | undefined> {
     if (this.#facts === undefined || this.#refused.size > 0) return undefined;
     const { sets, virtualServers, addresses } = await this.#compareAll(await this.#readNode(signal), signal);

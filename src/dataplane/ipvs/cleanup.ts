@@ -57,7 +57,7 @@ export async function cleanUpIpvs(options: CleanUpOptions): Promise<boolean> {
 /** Does one step; what it throws is logged. */
 type Attempt = (what: string, work: () => Promise<void>) => Promise<void>;
 
-/** The mode's sets that exist, by name. A set of another type is somebody else's. */
+/** The mode's sets that exist, by name. A set of another type is foreign. */
 async function ownSets(ipset: Ipset): Promise<Map<string, { readonly id: SetId; readonly family: IpFamily }>> {
   const present = new Map((await existing(ipset)).map((set) => [set.name, set]));
   const own = new Map<string, { id: SetId; family: IpFamily }>();

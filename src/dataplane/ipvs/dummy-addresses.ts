@@ -6,19 +6,19 @@ import { DUMMY_DEVICE } from "./names.ts";
 
 export interface AddressDifference {
   readonly bind: readonly IpAddress[];
-  /** On the device, but not the node's: somebody has removed their routes, which come back with the address only. */
+  /** On the device, but not the node's: their routes have been removed, and come back only with the address. */
   readonly rebind: readonly IpAddress[];
   readonly unbind: readonly IpAddress[];
-  /** Not as whole addresses (/32, /128), which nothing of ours is: somebody else's, even where the address is wanted. */
+  /** Not as whole addresses (/32, /128), which nothing of ours is: foreign, even where the address is wanted. */
   readonly foreign: readonly LinkAddress[];
 }
 
-/** An address that is not as it shall be, and why. */
+/** An address that is not as wanted, and why. */
 export type AddressFailures = ReadonlyMap<IpAddress, string>;
 
 export class DummyAddresses {
   readonly #links: Links;
-  /** Bound anew, and without a route all the same: where that does not help, it is not done again and again. */
+  /** Bound again and still without a route. Binding does not help there, so it is not repeated. */
   readonly #unroutable = new Set<IpAddress>();
   /** Refused in the last sync. */
   #doubtful: ReadonlySet<IpAddress> = new Set();

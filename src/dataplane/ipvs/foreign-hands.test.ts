@@ -151,7 +151,7 @@ test("the dummy device is deleted: it is back at once, with its addresses", asyn
   await model.rig.clock.advance(1000);
   model.rig.node.links.deleteForeignLink("kube-ipvs0");
   await model.rig.clock.advance(1000);
-  assert.deepEqual(model.rig.logged("warn"), ["Somebody else removed the device kube-ipvs0; repairing it"]);
+  assert.deepEqual(model.rig.logged("warn"), ["Another program removed the device kube-ipvs0; repairing it"]);
   await healed(model.rig);
 });
 
@@ -238,7 +238,7 @@ for (const [what, damage] of [
     await damage(model.rig.node);
     await model.rig.clock.advance(VERIFY_PERIOD_MS);
     assert.deepEqual(model.rig.logged("warn"), [
-      "Somebody else changed what the ipvs mode has in the kernel; repairing it",
+      "Another program changed what the ipvs mode has in the kernel; repairing it",
     ]);
     await healed(model.rig);
   });

@@ -128,7 +128,7 @@ test("killed in the middle, and wanted again at the start, it gets its weight ba
   assert.deepEqual(await realServers(), ["10.1.1.5:8080 weight 1", "10.1.1.6:8080 weight 1"]);
 });
 
-test("the real servers of a service that goes are gone at once, and nobody misses them later", async (t) => {
+test("the real servers of a service that goes are gone at once, and are not missed later", async (t) => {
   const { model, service, rig, realServers } = await withConnections();
   t.after(() => rig.close());
   model.setEndpoints(service, [FIRST]);
@@ -141,7 +141,7 @@ test("the real servers of a service that goes are gone at once, and nobody misse
   assert.deepEqual(rig.logged("error"), []);
 });
 
-test("one that somebody else removes is said, and forgotten", async (t) => {
+test("one that another program removes is said, and forgotten", async (t) => {
   const { model, service, rig } = await withConnections();
   t.after(() => rig.close());
   model.setEndpoints(service, [FIRST]);
@@ -149,7 +149,7 @@ test("one that somebody else removes is said, and forgotten", async (t) => {
   const virtualServer = { address: ip("10.96.0.1"), protocol: "TCP", port: 80 } as const;
   await rig.node.ipvs.apply([{ kind: "delete-real-server", virtualServer, realServer: AFFINE }]);
   await rig.clock.advance(2 * MINUTE_MS);
-  assert.deepEqual(rig.logged("error"), ["A real server went before its connections ended: somebody else removed it"]);
+  assert.deepEqual(rig.logged("error"), ["A real server went before its connections ended: another program removed it"]);
 });
 
 test("one that cannot be removed is tried again", async (t) => {

@@ -1,6 +1,6 @@
 /**
  * Real servers that are not wanted any more but still have connections: they take no new ones (weight 0) and go when the
- * last has ended. Kept in memory only: after a restart they are found again as real servers that nobody wants. Reference
+ * last has ended. Kept in memory only: after a restart they are found again as unwanted real servers. Reference
  * ipvs.md §5.
  */
 import {
@@ -69,7 +69,7 @@ export class GracefulTermination {
         const there = byText.get(text);
         if (there === undefined) {
           const gone = new Error(`no real server ${text} of ${key}`);
-          log.error("A real server went before its connections ended: somebody else removed it", gone);
+          log.error("A real server went before its connections ended: another program removed it", gone);
           this.#remove(key, text);
         } else if (!mustDrain(virtualServer, there)) {
           deletions.push({ kind: "delete-real-server", virtualServer, realServer });

@@ -61,7 +61,7 @@ export class IpSets {
     this.#unusable = unusable;
   }
 
-  /** Whether somebody has put right a set that could not be had. */
+  /** Whether a set that could not be had has been put right. */
   async isAnyUsableAgain(): Promise<boolean> {
     for (const id of this.#unusable.keys()) {
       if ((await this.#create(setDefinition(id, this.#family))) === undefined) return true;

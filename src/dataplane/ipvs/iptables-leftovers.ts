@@ -1,6 +1,6 @@
 /**
  * What the iptables mode left on a node that has changed to this one: its refusals of services without endpoints would go on
- * for ever. They go once the rules of this mode are in force, so that no service is without an answer in between.
+ * without end. They go once the rules of this mode are in force, so that no service is without an answer in between.
  */
 import type { Iptables } from "../../kernel/iptables/iptables.ts";
 import { ruleSpec } from "../../kernel/iptables/rule-text.ts";

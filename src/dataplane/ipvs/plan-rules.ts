@@ -1,5 +1,5 @@
 /**
- * The iptables rules around the sets: a constant number of them, whatever the number of services. Reference
+ * The iptables rules around the sets: a constant number of them for any number of services. Reference
  * ipvs.md §7. Pure.
  */
 import type { IptablesTable } from "../../kernel/iptables/iptables.ts";
@@ -49,11 +49,11 @@ export const CHAINS_OF = {
 
 /** What the rules depend on, besides the configuration. */
 export interface RulesInput {
-  /** Sets that shall have entries: rules that are of use only then are left out for others. */
+  /** Sets that are to have entries: rules that are of use only then are left out for the others. */
   readonly filled: ReadonlySet<SetId>;
   /** Sets that cannot be had: no rule may name them. */
   readonly unusable: ReadonlySet<SetId>;
-  /** In the order in which their rules shall stand. */
+  /** In the order of their rules. */
   readonly deniedVips: readonly DeniedVip[];
 }
 
@@ -152,7 +152,7 @@ function nodePortRules(draft: Draft): Rule[] {
   return rows.flatMap(([protocol, row]) => commented(draft, [row], [{ kind: "bare-protocol", protocol }]));
 }
 
-/** Who reaches a cluster IP and must be masqueraded: everybody, everybody but pods, or whoever has one as its own address. */
+/** Who reaches a cluster IP and must be masqueraded: every client, every client but pods, or a client that has one as its own address. */
 function clusterIPRule(draft: Draft, { masqueradeAll, detector }: PlanConfig): Rule[] {
   const others = masqueradeAll ? undefined : notFromPods(detector);
   const directions: readonly SetDirection[] = masqueradeAll || others !== undefined ? BOTH : ["src", "dst"];

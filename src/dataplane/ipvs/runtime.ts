@@ -52,7 +52,7 @@ async function prepareNode({ config, log }: NodeContext): Promise<Shared> {
   return {
     ...kernel,
     async restoreSettings() {
-      // Whatever is asked of IPVS loads its module, if need be.
+      // Any request to IPVS loads its module, if need be.
       await kernel.ipvs.timeouts();
       await setIpvsSysctls(sysctls, settings, silentLogger);
       await timeouts();

@@ -2,7 +2,7 @@
 import type { Ipvs, VirtualServer } from "../../kernel/ipvs/ipvs.ts";
 import type { IpAddress } from "../../net/ip.ts";
 
-/** An address of TEST-NET-2 (RFC 5737) that nobody has, with upstream's port. */
+/** An address of TEST-NET-2 (RFC 5737) that no host has, with upstream's port. */
 const PROBE_ADDRESS = "198.51.100.0" as IpAddress; // canonical
 const PROBE_PORT = 20_000;
 

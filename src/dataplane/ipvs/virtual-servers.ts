@@ -17,7 +17,7 @@ export interface VirtualServerDifference {
   readonly deletions: ReadonlyMap<string, VirtualServerStep>;
 }
 
-/** Why a virtual server is not as it shall be, by its text. */
+/** Why a virtual server is not as wanted, by its text. */
 export type VirtualServerFailures = Map<string, string>;
 
 export interface VirtualServersOptions {
@@ -116,7 +116,7 @@ export class VirtualServers {
     return this.#options.excludeCIDRs.some((cidr) => cidrContains(cidr, address));
   }
 
-  /** What the kernel has if nobody else has changed it. */
+  /** What the kernel has if no other program has changed it. */
   async #presumed(
     before: PlannedVirtualServer | undefined,
     after: PlannedVirtualServer | undefined,

@@ -56,7 +56,7 @@ export class WantedState {
     return claims;
   }
 
-  /** Sets that shall have members. */
+  /** Sets that are to have members. */
   filledSets(): Set<SetId> {
     return new Set(SET_IDS.filter((id) => this.entries(id).size > 0));
   }

@@ -40,7 +40,7 @@ export interface Watched {
   wantedAddresses(): Claims<IpAddress>;
   /** Compares the kernel with what is wanted: how many things are wrong, by kind; undefined for none. */
   damage(signal: AbortSignal): Promise<Readonly<Record<string, number>> | undefined>;
-  /** Somebody destroyed something: all must be looked at. */
+  /** Another program destroyed something: all must be looked at. */
   onLost(): void;
   /** The node has other addresses. */
   onNodeChanged(): void;
@@ -89,7 +89,7 @@ export class Watch {
       isChecking = true;
       checks = checks.then(check);
     };
-    // Whatever happened before the watch began was not seen.
+    // What happened before the watch began was not seen.
     isChecking = true;
     let checks = check();
     try {
@@ -107,7 +107,7 @@ export class Watch {
     const missing = [...watched.wantedAddresses().winners()].filter(({ value }) => !found.bound.has(value));
     if (missing.length > 0) {
       const isGone = (await links.link(DUMMY_DEVICE)) === undefined;
-      log.warn(`Somebody else removed ${isGone ? "the device" : "addresses from"} ${DUMMY_DEVICE}; repairing it`, {
+      log.warn(`Another program removed ${isGone ? "the device" : "addresses from"} ${DUMMY_DEVICE}; repairing it`, {
         addresses: missing.length,
       });
       watched.onLost();
@@ -139,7 +139,7 @@ export class Watch {
     try {
       const damage = await watched.damage(AbortSignal.any([signal, verification.signal]));
       if (damage === undefined) return;
-      this.#options.log.warn("Somebody else changed what the ipvs mode has in the kernel; repairing it", damage);
+      this.#options.log.warn("Another program changed what the ipvs mode has in the kernel; repairing it", damage);
       watched.onLost();
     } catch (error) {
       if (signal.aborted || error instanceof GaveWay) return;

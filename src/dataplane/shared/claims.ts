@@ -18,7 +18,7 @@ export class Claims<T> {
   readonly #claims = new Map<string, Claim<T> | readonly Claim<T>[]>();
   readonly #precedence: (a: T, b: T) => number;
 
-  /** @param precedence negative when the first value goes before the second, whoever claims them. @default none does */
+  /** @param precedence negative when the first value goes before the second, before names decide. @default none does */
   constructor(precedence: (a: T, b: T) => number = () => 0) {
     this.#precedence = precedence;
   }
@@ -33,7 +33,7 @@ export class Claims<T> {
     return this.#claims.keys();
   }
 
-  /** What shall be at each key, in the same order. */
+  /** What belongs at each key, in the same order. */
   *winners(): Iterable<Claim<T>> {
     for (const claims of this.#claims.values()) {
       const [winner] = listOf(claims);
@@ -45,13 +45,13 @@ export class Claims<T> {
     return this.#claims.has(key);
   }
 
-  /** What shall be at a key, and whom it is for. */
+  /** What belongs at a key, and whom it is for. */
   winner(key: string): Claim<T> | undefined {
     const claims = this.#claims.get(key);
     return claims === undefined ? undefined : listOf(claims)[0];
   }
 
-  /** What shall be at a key. */
+  /** What belongs at a key. */
   get(key: string): T | undefined {
     return this.winner(key)?.value;
   }

@@ -1,5 +1,5 @@
 /**
- * What a commit costs whatever is in it, and how often there should therefore be one. In nftables mode the kernel checks all
+ * The fixed cost of a commit, and how often there should therefore be one. In nftables mode the kernel checks all
  * paths through the table for every commit that adds a rule: 0.05 ms with 100 services, 3 ms with 10,000. In iptables mode a
  * tool starts, and reads and sends what its back end asks for: 7 to 700 ms (docs/performance.md).
  */

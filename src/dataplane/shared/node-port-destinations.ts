@@ -1,4 +1,4 @@
-/** The host's addresses that node ports answer on, asked anew whenever a mode writes everything. */
+/** The host's addresses that node ports answer on, read again whenever a mode writes everything. */
 import { localAddresses } from "../../kernel/route/addresses.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { type NodePortAddresses, type NodePortIPs, nodePortIPs } from "../../model/node-port-addresses.ts";

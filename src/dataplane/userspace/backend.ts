@@ -1,6 +1,6 @@
 /**
  * The userspace mode for one address family: this process takes the connections and carries their bytes. Here the model's
- * changes are turned into what the balancer, and whatever leads clients to the proxy (`fronts.ts`), have to do. Reference
+ * changes are turned into what the balancer, and what leads clients to the proxy (`fronts.ts`), have to do. Reference
  * userspace.md §1.
  */
 
@@ -82,7 +82,7 @@ export class UserspaceBackend implements Backend {
     const isFull = input.isFullSync || !isSameHost || !this.#isKnown;
     const keys = isFull ? new Set([...input.services.keys(), ...this.#asked.keys()]) : input.changedPorts;
     const changed = new Set(this.#refused.owners);
-    // Whatever ends this sync early leaves changes that are noted here and not yet made.
+    // An early end of this sync leaves changes that are noted here and not yet made.
     this.#isKnown = false;
     const yielder = this.#yielder;
     for (const key of keys) {
@@ -136,7 +136,7 @@ export class UserspaceBackend implements Backend {
       if (signal.aborted) return;
       balancer.purgeExpired();
       if ((await fronts.isIntact?.()) !== "absent") continue;
-      log.info("Portal rules were changed by somebody else and are written again");
+      log.info("Another program changed our portal rules; writing them again");
       onLost();
     }
   }

@@ -1,6 +1,6 @@
 /**
  * What the userspace mode would open and program for a cluster on one node, without a kernel. The daemon's own ports are
- * whatever is free; here they are counted, so that the output depends on the input alone.
+ * any port that is free; here they are counted, so that the output depends on the input alone.
  */
 
 import type { KubeProxyConfig } from "../../config/config.ts";

@@ -104,7 +104,7 @@ export class DirectFronts implements Fronts {
     for (const key of [...this.#fronts.keys()]) if (!wanted.has(key)) yield [key, undefined];
   }
 
-  /** Notes what shall be listened on, and closes what shall not any more. */
+  /** Notes where to listen, and closes the other listeners. */
   async #replace(key: string, wanted: WantedFront | undefined, hostAddresses: ReadonlySet<IpAddress>): Promise<void> {
     const before = this.#fronts.get(key);
     const listeners = wanted === undefined ? new Map<string, Listener>() : this.#listenersOf(wanted, hostAddresses);
@@ -127,7 +127,7 @@ export class DirectFronts implements Fronts {
     const everywhere = servicePort.protocol === "UDP" ? answeringAddresses(hostAddresses) : [this.#anywhere];
     for (const portal of portals) {
       const { kind, address: own, port, sources } = portal;
-      // Where nobody listens, clients are refused.
+      // Where nothing listens, clients are refused.
       if (!LANES.some((lane) => isServed(portal, lane))) continue;
       const isNodePort = kind === "node-port";
       for (const address of own === undefined ? everywhere : [own]) {

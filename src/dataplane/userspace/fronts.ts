@@ -3,7 +3,7 @@ import type { ServicePort } from "../../model/service-port.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import type { Portal } from "./portals.ts";
 
-/** A service port as it shall be; its key is `port.name.key`. */
+/** A service port as it is wanted; its key is `port.name.key`. */
 export interface WantedFront {
   readonly port: ServicePort;
   /** At the frontends that it owns. */
@@ -24,7 +24,7 @@ export type FrontFailures = ReadonlyMap<string, readonly string[]>;
 
 export interface Fronts {
   /**
-   * Brings what there is to what shall be; what fails for one service port does not keep the others, and is tried again when
+   * Brings what there is to what is wanted; what fails for one service port does not keep the others, and is tried again when
    * it is asked for again. Rejects when nothing can be said of the outcome; the next request must be full then.
    */
   apply(request: FrontsRequest, signal: AbortSignal): Promise<FrontFailures>;
@@ -32,7 +32,7 @@ export interface Fronts {
   isIntact?(): Promise<"present" | "absent" | "unknown">;
   /** Accepts no more clients: they are refused. Connections go on. Never rejects. */
   stopAccepting(): Promise<void>;
-  /** Takes back whatever leads to the proxy; connections need not outlive that. Never rejects. */
+  /** Takes back what leads to the proxy; connections need not outlive that. Never rejects. */
   close(): Promise<void>;
 }
 

@@ -24,7 +24,7 @@ export function laneOf({ kind, policy }: Access, isInside: boolean): Lane {
   return kind === "cluster-ip" || !isInside ? "local" : "cluster";
 }
 
-/** All lanes that clients of these portals may get, whatever endpoints there are. */
+/** All lanes that clients of these portals may get, with any endpoints. */
 export function lanesOf(portals: readonly Access[]): ReadonlySet<Lane> {
   return new Set(portals.flatMap((portal) => [laneOf(portal, true), laneOf(portal, false)]));
 }

@@ -9,7 +9,7 @@ import {
   unspecifiedAddress,
 } from "../../net/ip.ts";
 
-/** Where the proxy's own sockets listen. @throws Error for loopback, which nobody but this host could reach. */
+/** Where the proxy's own sockets listen. @throws Error for loopback, which only this host could reach. */
 export function listenAddressOf(bindAddress: string, family: IpFamily): IpAddress {
   const bound = parseIpAddress(bindAddress);
   if (bound === undefined || familyOf(bound) !== family || isUnspecified(bound)) return unspecifiedAddress(family);

@@ -21,7 +21,7 @@ export function defineUserspaceMetrics(families: MetricFamilies): (family: IpFam
   const connections = counter("connections", "Connections and UDP sessions that reached an endpoint");
   const bytes = counter("bytes", "Bytes handed on, in from clients and out to them", [...LABELS, "direction"]);
   const dialFailures = counter("dial_failures", "Failed attempts to reach an endpoint");
-  const refused = counter("refused_clients", "Clients sent away for want of an endpoint, or of descriptors");
+  const refused = counter("refused_clients", "Clients sent away because there was no endpoint, or no descriptor");
   const active = families.gauge({
     name: "kubeproxy_userspace_active_connections",
     help: "Connections and UDP sessions that are alive",

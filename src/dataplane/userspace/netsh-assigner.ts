@@ -17,7 +17,7 @@ export interface NetshAssignerOptions {
 }
 
 const POLL_MS = 500;
-/** Upstream waits for ever, and with it every other service (trap 37). */
+/** Upstream waits without end, and with it every other service (userspace.md §2). */
 const APPEARANCE_LIMIT_MS = 10_000;
 const COMMAND_LIMIT_MS = 30_000;
 

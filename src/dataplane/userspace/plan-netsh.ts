@@ -24,7 +24,7 @@ export function showAddresses(interfaceName: string): NetshCommand {
   return ipv4("show", interfaceName);
 }
 
-/** The addresses in the output of {@link showAddresses}: whatever stands behind the colon in a line with `IP`. */
+/** The addresses in the output of {@link showAddresses}: what stands behind the colon in a line with `IP`. */
 export function shownAddresses(output: string): ReadonlySet<IpAddress> {
   const found = new Set<IpAddress>();
   for (const line of output.split("\n")) {

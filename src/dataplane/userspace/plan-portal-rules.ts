@@ -21,7 +21,7 @@ export const PORTAL_CHAINS = {
   nodePortHost: "KUBE-NODEPORT-HOST" as ChainName,
   /** In filter, as the next one; the others are in nat. */
   nodePortNonLocal: "KUBE-NODEPORT-NON-LOCAL" as ChainName,
-  /** What nobody serves: without it, clients would wait for an answer. Not upstream's. */
+  /** What has no endpoint: without it, clients would wait for an answer. Not upstream's. */
   unserved: "KUBE-PORTALS-UNSERVED" as ChainName,
 } as const;
 
@@ -60,7 +60,7 @@ export const PORTAL_JUMPS: readonly JumpRule[] = [
   ),
 ];
 
-/** What a full payload declares: chains that are there whatever services there are, and no rule of their own. */
+/** What a full payload declares: chains that do not depend on services, and no rule of their own. */
 export const PORTAL_STATIC_PLAN: StaticPlan = {
   filterChains: [PORTAL_CHAINS.nodePortNonLocal, PORTAL_CHAINS.unserved],
   natChains: [PORTAL_CHAINS.container, PORTAL_CHAINS.host, PORTAL_CHAINS.nodePortContainer, PORTAL_CHAINS.nodePortHost],

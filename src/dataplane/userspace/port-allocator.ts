@@ -1,6 +1,6 @@
 /**
  * Ports for the proxy's own sockets, each given to one user at a time: reference userspace.md §1.5. All free ports are at
- * hand at once, so nobody ever waits for one to be looked for.
+ * hand at once, so no request waits for a search.
  */
 
 import { type PortRange, portRangeText } from "../../net/port-range.ts";
@@ -10,7 +10,7 @@ export interface PortAllocatorOptions {
   readonly range: PortRange;
   /** At least 0 and below 1. */
   readonly random: () => number;
-  /** Called when a port comes back after somebody had to go without: time to try again. */
+  /** Called when a port comes back after a request had to go without: time to try again. */
   readonly onPortFree?: () => void;
 }
 

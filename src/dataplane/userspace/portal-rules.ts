@@ -60,7 +60,7 @@ export class PortalRules {
   }
 
   /**
-   * Makes the chains and the jumps, and empties the chains: rules of an earlier run lead to ports that somebody else may
+   * Makes the chains and the jumps, and empties the chains: rules of an earlier run lead to ports that another process may
    * have by now.
    */
   async start(): Promise<void> {
@@ -98,7 +98,7 @@ export class PortalRules {
     }
   }
 
-  /** Whether somebody else changed the rules since the last write. */
+  /** Whether another program changed the rules since the last write. */
   async isIntact(): Promise<Presence> {
     if (!this.#isInForce) return "unknown";
     const writes = this.#writes;

@@ -1,7 +1,7 @@
 /**
  * Service ports with one socket for each lane, on ports of the proxy's own, and rules that lead every service address there.
- * Reference userspace.md §1.3–1.6. Unlike upstream's, a socket stays as long as its service port does, whatever changes
- * about the addresses: nobody is cut off, and no UDP flow of a client leads to a port that is gone (trap 9).
+ * Reference userspace.md §1.3–1.6. Unlike upstream's, a socket stays as long as its service port does, also when the
+ * addresses change: no client is cut off, and no UDP flow leads to a port that is gone (userspace.md §1.6).
  */
 
 import type { Logger } from "../../logging/logger.ts";
@@ -38,7 +38,7 @@ interface Front {
   portals: readonly Portal[];
 }
 
-/** A socket that nothing shall lead to any more. */
+/** A socket to which nothing may lead any more. */
 interface Leaving {
   readonly name: ServicePortName;
   readonly socket: AllocatedPort<Relay>;
@@ -93,7 +93,7 @@ export class RuleFronts implements Fronts {
 
   /**
    * The rules stay meanwhile: with the last rule that translates, the kernel stops to translate connections that are
-   * established. So the ports are held, for nobody else to get the clients.
+   * established. So the ports are held, and no other process gets the clients.
    */
   async stopAccepting(): Promise<void> {
     const { sockets, plan } = this.#options;
@@ -123,7 +123,7 @@ export class RuleFronts implements Fronts {
     for (const key of [...this.#fronts.keys()]) if (!wanted.has(key)) yield [key, undefined];
   }
 
-  /** Opens what is missing and says which rules shall be there; what cannot be opened gets no rules. */
+  /** Opens what is missing and says which rules are wanted; what cannot be opened gets no rules. */
   async #open(
     key: string,
     { port, portals }: WantedFront,

@@ -14,7 +14,7 @@ import type { Portal } from "./portals.ts";
 
 /** Where UDP clients ask, and which proxy port serves them now. */
 export class UdpPortals {
-  /** By `ip:port`, or `*:port` for a node port; none: nobody serves any more. */
+  /** By `ip:port`, or `*:port` for a node port; none: no endpoint is left. */
   readonly #proxyPorts = new Map<string, readonly number[]>();
 
   get isEmpty(): boolean {

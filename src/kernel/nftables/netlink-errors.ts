@@ -28,7 +28,7 @@ const ADVICE: Partial<Readonly<Record<NftErrorCode, string>>> = {
 /** For refusals of a whole batch, which name no operation. */
 const SAID: Partial<Readonly<Record<NftErrorCode, string>>> = {
   denied: "nftables: the kernel does not permit it (EPERM)",
-  conflict: "nftables: somebody else has changed the ruleset since it was read (ERESTART)",
+  conflict: "nftables: another program has changed the ruleset since it was read (ERESTART)",
 };
 
 /** Expressions that name something which may not exist; all others can only be missing themselves. */

@@ -97,7 +97,7 @@ export class ProxyHealth implements HealthReporter {
 
   /**
    * A resource of the API server cannot be watched, or can again (`undefined`). Told in the answers, and no more: the
-   * last good rules are in force, and another node would be no better off.
+   * last known good rules are in force, and another node would be no better off.
    */
   setWatchFailure(resource: string, reason: string | undefined): void {
     if (reason === undefined) this.#watchFailures.delete(resource);

@@ -1,5 +1,5 @@
 /**
- * All measurements of the program, under upstream's names, in one registry. Rooms get small objects that they report to;
+ * All measurements of the program, under upstream's names, in one registry. Layers get small objects that they report to;
  * the metrics server renders the text.
  */
 import type { IpFamily } from "../../net/ip.ts";

@@ -77,7 +77,7 @@ describe("foreign hands", () => {
       await healed(daemon, before);
       assert.match(
         daemon.log.slice(length),
-        /"Somebody else changed what the ipvs mode has in the kernel; repairing it"/,
+        /"Another program changed what the ipvs mode has in the kernel; repairing it"/,
       );
       assert.match(await listed(), /inet 10\.96\.0\.1\/32/);
     }
@@ -86,7 +86,7 @@ describe("foreign hands", () => {
     for (const found of [1, 2]) {
       await flushIpvs(node);
       await healed(daemon, before);
-      assert.equal(daemon.log.slice(length).split("Somebody else changed").length - 1, found, daemon.log.slice(length));
+      assert.equal(daemon.log.slice(length).split("Another program changed").length - 1, found, daemon.log.slice(length));
     }
   });
 
@@ -98,7 +98,7 @@ describe("foreign hands", () => {
 
     await node.configure(["link del kube-ipvs0"]);
     await healed(daemon, before);
-    assert.match(daemon.log, /"Somebody else removed the device kube-ipvs0; repairing it"/);
+    assert.match(daemon.log, /"Another program removed the device kube-ipvs0; repairing it"/);
 
     await node.configure(["addr del 10.96.0.1/32 dev kube-ipvs0"]);
     await healed(daemon, before);
@@ -112,7 +112,7 @@ describe("foreign hands", () => {
 
     await flushIpvs(node);
     await healed(daemon, before);
-    assert.match(daemon.log, /"Somebody else changed what the ipvs mode has in the kernel; repairing it"/);
+    assert.match(daemon.log, /"Another program changed what the ipvs mode has in the kernel; repairing it"/);
 
     await addVirtualServer(node, "10.9.9.9", 99);
     await healed(daemon, before);

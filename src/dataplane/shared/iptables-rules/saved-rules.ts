@@ -96,7 +96,7 @@ function ownerOf(rule: string): string | undefined {
   const comment = commentOf(rule) ?? "";
   const [name = ""] = comment.split(" ", 1);
   if (!name.includes("/")) return undefined;
-  // Health checks are TCP whatever the port's protocol is.
+  // Health checks are TCP, whichever protocol the port has.
   if (comment.endsWith(" health check node port")) return ownerText(name, "");
   const protocol = protocolOf(rule) ?? "";
   return ownerText(name, isProtocolName(protocol) ? protocol : "");

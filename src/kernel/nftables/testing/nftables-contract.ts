@@ -376,7 +376,7 @@ export function nftablesContract({ name, open, skip }: NftablesSubject): void {
       assert.equal(content?.sets.has(AFFINITY.name), false);
     });
 
-    test("a flushed chain keeps what goes to it, and is written anew", async (t) => {
+    test("a flushed chain keeps what goes to it, and is written again", async (t) => {
       const { nft } = await example(t);
       await nft.transact([flushChain(A), addRule(A, DROP)]);
       assert.deepEqual((await nft.read())?.chains.get(A)?.ruleDigests, [ruleDigest(DROP)]);
