@@ -149,7 +149,9 @@ test("one that another program removes is said, and forgotten", async (t) => {
   const virtualServer = { address: ip("10.96.0.1"), protocol: "TCP", port: 80 } as const;
   await rig.node.ipvs.apply([{ kind: "delete-real-server", virtualServer, realServer: AFFINE }]);
   await rig.clock.advance(2 * MINUTE_MS);
-  assert.deepEqual(rig.logged("error"), ["A real server went before its connections ended: another program removed it"]);
+  assert.deepEqual(rig.logged("error"), [
+    "A real server went before its connections ended: another program removed it",
+  ]);
 });
 
 test("one that cannot be removed is tried again", async (t) => {

@@ -86,7 +86,11 @@ describe("foreign hands", () => {
     for (const found of [1, 2]) {
       await flushIpvs(node);
       await healed(daemon, before);
-      assert.equal(daemon.log.slice(length).split("Another program changed").length - 1, found, daemon.log.slice(length));
+      assert.equal(
+        daemon.log.slice(length).split("Another program changed").length - 1,
+        found,
+        daemon.log.slice(length),
+      );
     }
   });
 
