@@ -62,7 +62,7 @@ export interface CounterStore {
   ensure(name: string): Promise<boolean>;
 }
 
-/** Watches for foreign hands; resolves when the signal aborts (`kernel/iptables/canary-monitor.ts`). */
+/** Watches for changes by other programs; resolves when the signal aborts (`kernel/iptables/canary-monitor.ts`). */
 export type Monitor = (isIntact: () => Promise<Presence>, onLost: () => void, signal: AbortSignal) => Promise<void>;
 
 export interface IptablesBackendOptions {
@@ -180,7 +180,7 @@ export class IptablesBackend implements Backend {
     const before = this.#facts;
     const facts = await this.#factsFor(input);
     if (facts !== before && !equalStaticRules(planStatic(this.#options.config, facts), installed)) return undefined;
-    // A full sync may have been refused parts that nobody had asked to change.
+    // A full sync may have been refused parts that no change had asked for.
     const owners = new Set([...input.changedPorts, ...this.#refused.owners]);
     const changes = [...owners].flatMap((owner) => this.#changeOf(owner, input, facts) ?? []);
     const others = changes.filter(({ owner }) => !this.#refused.has(owner));
@@ -358,7 +358,7 @@ export class IptablesBackend implements Backend {
     if (damage === undefined) return "present";
     const { chains, owners, isTotal, isNew } = damage;
     const facts = { chains: chains.slice(0, LOGGED_CHAINS).join(", "), count: chains.length };
-    if (isNew) this.#options.log.warn("Somebody else changed our iptables rules; repairing them", facts);
+    if (isNew) this.#options.log.warn("Another program changed our iptables rules; repairing them", facts);
     if (isTotal) return "absent";
     this.#onLost({ ports: owners });
     return "present";

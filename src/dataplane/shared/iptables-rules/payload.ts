@@ -35,7 +35,7 @@ export function* textsOf(transactions: readonly Transaction[]): Generator<string
   }
 }
 
-/** The owner of a 1-based line of a payload; undefined for lines of nobody's and lines outside. */
+/** The owner of a 1-based line of a payload; undefined for lines without an owner and lines outside. */
 export function ownerOfLine({ transactions }: Payload, line: number): string | undefined {
   let first = 1;
   for (const { parts } of transactions) {

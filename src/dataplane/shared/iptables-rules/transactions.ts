@@ -65,7 +65,7 @@ export interface FullTransaction {
   readonly savedFilter: SavedTable | undefined;
   /**
    * By owner: entries in filter from before a partial sync that may have got as far as filter. They are the
-   * last known good ones, whatever `savedFilter` says.
+   * last known good ones, and `savedFilter` does not count.
    */
   readonly filterBefore: FilterEntries;
   /** See {@link FullPayloadInput.portsPerTransaction}. */
@@ -134,7 +134,7 @@ class FullAttempt {
     if (name !== undefined) this.#kept.set(owner, await this.#lastGood(owner, name));
   }
 
-  /** Excludes the owner of the line that the tool complained about; false when that leads to nobody new. */
+  /** Excludes the owner of the line that the tool complained about; false when that leads to no new owner. */
   async excludeNamed(error: IptablesRestoreError): Promise<boolean> {
     if (error.line === undefined || this.#payload === undefined) return false;
     const owner = ownerOfLine(this.#payload, error.line);
@@ -145,11 +145,11 @@ class FullAttempt {
 
   /**
    * First leaves everything as it is but the static rules, then brings owners in, bisecting every group that is refused.
-   * Rejects with the original error when nothing at all is accepted: nobody in particular is to blame then.
+   * Rejects with the original error when nothing at all is accepted: no single owner is to blame then.
    */
   async bisect(original: IptablesRestoreError): Promise<TransactionResult> {
     const fixed = await this.#rewriteStaticRules();
-    // A table that was refused holds whatever an earlier attempt left there.
+    // A table that was refused holds what an earlier attempt left there.
     if (fixed.refused) {
       this.#saved = undefined;
       this.#filterBefore = new Map();
