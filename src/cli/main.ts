@@ -13,6 +13,7 @@ const output: Output = {
 
 /** Commands beside kube-proxy's own command line. Each takes the arguments after its name and gives the exit status. */
 const COMMANDS: Readonly<Record<string, (argv: readonly string[]) => Promise<number>>> = {
+  explain: async (argv) => await (await import("./explain.ts")).explain(argv, output),
   render: async (argv) => await (await import("./render.ts")).render(argv, output),
 };
 

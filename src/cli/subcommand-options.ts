@@ -9,8 +9,18 @@ export function parseOptions<const T extends ParseArgsOptionsConfig>(
   argv: readonly string[],
   options: T,
 ) {
+  return parseWords(command, argv, options, false).values;
+}
+
+/** The same for a command that also takes words. @param allowPositionals whether words may stand between the flags. */
+export function parseWords<const T extends ParseArgsOptionsConfig>(
+  command: string,
+  argv: readonly string[],
+  options: T,
+  allowPositionals = true,
+) {
   try {
-    return parseArgs({ args: [...argv], options }).values;
+    return parseArgs({ args: [...argv], options, allowPositionals });
   } catch (error) {
     throw refusal(command, error, Object.keys(options));
   }

@@ -19,6 +19,7 @@ import type { NodePortAddresses } from "../model/node-port-addresses.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 import type { MetricFamilies } from "../server/metrics/metric-families.ts";
 import type { Backend } from "../sync/backend.ts";
+import type { ModeInspection } from "./inspection.ts";
 import type { ModeRenderer } from "./rendering.ts";
 import type { StopPolicy } from "./stop-policy.ts";
 import type { ModeTraits } from "./traits.ts";
@@ -154,5 +155,7 @@ export interface ModeDescriptor<Name extends string, Config extends ModeConfig<S
   /** Forms of `render --output`, the default first. */
   readonly renderForms: readonly string[];
   loadRenderer(): Promise<ModeRenderer>;
+  /** For `explain` and `diff`. */
+  loadInspection(): Promise<ModeInspection>;
   loadRuntime(): Promise<ModeRuntime>;
 }

@@ -20,6 +20,11 @@ export interface ModeTraits {
    * without endpoints every client is refused (reference ipvs.md §3, §4).
    */
   readonly hasVirtualServers: boolean;
+  /**
+   * Source ranges of load-balancer addresses are looked at before anything else, so that clients outside of them are dropped
+   * where others are refused because there are no endpoints (reference nftables.md §3.4).
+   */
+  readonly checksSourcesFirst: boolean;
 }
 
 /** The traits of a mode whose rules let the kernel translate addresses. */
@@ -28,4 +33,5 @@ export const TRANSLATES_IN_KERNEL: ModeTraits = {
   refusesNodeAtExternalAddresses: true,
   carriesTraffic: false,
   hasVirtualServers: false,
+  checksSourcesFirst: false,
 };

@@ -24,7 +24,8 @@ export interface EndpointCategories {
   readonly hasAny: boolean;
 }
 
-type TopologyMode =
+/** Which hints count for a service port on this node; `none`: all ready endpoints are equally near. */
+export type TopologyMode =
   | { readonly kind: "none" }
   | { readonly kind: "same-node"; readonly node: string }
   | { readonly kind: "same-zone"; readonly zone: string };
@@ -88,8 +89,8 @@ function localEndpoints(all: readonly Endpoint[]): LocalSet {
   return { endpoints: fallback, isFallback: fallback.length > 0 };
 }
 
-/** Core.md §7.3: a hint counts only when every ready endpoint has one and at least one is hinted for here. */
-function topologyMode(all: readonly Endpoint[], node: NodeTopology): TopologyMode {
+/** Core.md §7.3: a hint counts only when every ready endpoint has one and at least one is hinted for here. Pure. */
+export function topologyMode(all: readonly Endpoint[], node: NodeTopology): TopologyMode {
   const zone = node.zone ?? "";
   let isNodeHinted = true;
   let isZoneHinted = true;

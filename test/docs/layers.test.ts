@@ -43,20 +43,12 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   daemon: [
     ...["async", "cluster", "config", "dataplane", "kernel", "logging", "model", "net", "program", "server", "sync"],
   ],
+  explain: ["cluster", "config", "dataplane", "inspect", "logging", "model", "net"],
   // What other programs import: entries of package.json's exports.
   lib: ["cluster", "config", "dataplane", "inspect", "kernel", "model", "net", "sync"],
   cli: [
-    "cluster",
-    "config",
-    "daemon",
-    "dataplane",
-    "inspect",
-    "kernel",
-    "logging",
-    "net",
-    "program",
-    "server",
-    "trace",
+    ...["cluster", "config", "daemon", "dataplane", "explain", "inspect", "kernel", "lib", "logging", "net", "program"],
+    ...["server", "trace"],
   ],
 };
 

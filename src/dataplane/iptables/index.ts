@@ -16,5 +16,6 @@ export const iptables: ModeDescriptor<"iptables", typeof iptablesConfig> = {
   },
   renderForms: ["text", "json", "iptables-save"],
   loadRenderer: async () => (await import("./render.ts")).renderIptables,
+  loadInspection: async () => (await import("./inspect.ts")).inspectIptables,
   loadRuntime: async () => (await import("./runtime.ts")).iptablesRuntime,
 };

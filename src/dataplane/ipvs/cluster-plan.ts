@@ -17,8 +17,7 @@ import { hostCidr, type IpAddress, type IpFamily, joinHostPort } from "../../net
 import type { Protocol } from "../../net/protocol.ts";
 import { jumpRules, savedText, type TableContent } from "../shared/iptables-rules/saved-form.ts";
 import { DUMMY_DEVICE, SET_IDS, setDefinition } from "./names.ts";
-import { nodeAddressFacts } from "./node-facts.ts";
-import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+import { offlineOptions, type PlanChoices } from "./offline-options.ts";
 import { CHAINS_OF, JUMP_RULES, planRules, type RulesInput, type RulesPlan } from "./plan-rules.ts";
 import { type PlannedVirtualServer, planServicePort } from "./plan-service-port.ts";
 import { restoreText } from "./rules.ts";
@@ -35,24 +34,14 @@ export interface IpvsPlan {
 }
 
 /** Plans a whole cluster, and shows all of it or what of it is one Service's (`namespace/name`). */
-export function planIpvs(
-  node: OfflineNode,
-  options: Pick<PlanConfig, "masqueradeAll" | "masqueradeMark" | "scheduler" | "hasRandomFully">,
-  service?: string,
-): IpvsPlan {
+export function planIpvs(node: OfflineNode, options: PlanChoices, service?: string): IpvsPlan {
   const { family, state } = node;
-  const config: PlanConfig = {
-    ...options,
-    family,
-    nodeName: node.name,
-    nodeIP: node.nodeIP,
-    detector: node.detector,
-  };
+  const { config, facts } = offlineOptions(node, options);
   const wanted = new WantedState();
   /** What is asked for: all of it, or what one Service claims. */
   const shown = service === undefined ? wanted : new WantedState();
   for (const [key, port] of state.services) {
-    const plan = planServicePort(port, state.endpoints.get(key) ?? [], config, factsOf(node));
+    const plan = planServicePort(port, state.endpoints.get(key) ?? [], config, facts);
     wanted.put(key, port.name.service, plan);
     if (shown !== wanted && port.name.service === service) shown.put(key, port.name.service, plan);
   }
@@ -81,13 +70,6 @@ function without(rules: RulesPlan, others: RulesPlan): RulesPlan {
   const known = new Set([...others.nat, ...others.filter].map(ruleSpec));
   const isNew = (rule: Rule) => !known.has(ruleSpec(rule));
   return { nat: rules.nat.filter(isNew), filter: rules.filter.filter(isNew) };
-}
-
-/** Without a kernel, the node's addresses are those that its object lists. */
-function factsOf({ zone, hostAddresses, nodePortAddresses }: OfflineNode): PlanFacts {
-  const addresses = hostAddresses.map((address) => ({ address, prefixLength: 0, link: "" }));
-  const { nodeAddresses, nodePortIPs } = nodeAddressFacts(addresses, nodePortAddresses);
-  return { zone, nodeAddresses, nodePortIPs };
 }
 
 const line = (text: string): string => `${text}\n`;

@@ -12,10 +12,9 @@ import type { NftOperation } from "../../kernel/nftables/nftables.ts";
 import { elementKey, equalVerdicts, type NftElement, type NftFamily } from "../../kernel/nftables/ruleset.ts";
 import { type NftTable, tableOf } from "../../kernel/nftables/ruleset-table.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import { withoutLoopback } from "../../model/without-loopback.ts";
-import { type Cidr, familyOf, type IpFamily, parseCidr } from "../../net/ip.ts";
+import type { IpFamily } from "../../net/ip.ts";
 import { TABLE } from "./names.ts";
-import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+import { offlineOptions, type PlanChoices } from "./offline-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
 import { planStatic } from "./plan-static.ts";
 import { type DesiredPort, desiredPort } from "./port-objects.ts";
@@ -28,8 +27,6 @@ export interface NftablesPlan {
   readonly operations: readonly NftOperation[];
   readonly table: NftTable;
 }
-
-type PlanChoices = Pick<PlanConfig, "masqueradeAll" | "masqueradeMark">;
 
 /**
  * What of a planned table is one Service's: what its ports alone bring into a table, as far as the table of the whole
@@ -87,18 +84,7 @@ export async function planNftables(
   isWanted: (port: ServicePort) => boolean = () => true,
 ): Promise<NftablesPlan> {
   const { family, state } = node;
-  const config: PlanConfig = {
-    ...options,
-    family,
-    nodeName: node.name,
-    nodeIP: node.nodeIP,
-    detector: node.detector,
-  };
-  const facts: PlanFacts = {
-    zone: node.zone,
-    nodePortIPs: withoutLoopback(node.nodePortIPs),
-    serviceCIDRs: serviceCIDRsOf(node),
-  };
+  const { config, facts } = offlineOptions(node, options);
   const ports = new Map<string, DesiredPort>();
   for (const key of [...state.services.keys()].sort()) {
     const port = state.services.get(key);
@@ -112,15 +98,6 @@ export async function planNftables(
   );
   const operations = [...draft.operations()];
   return { operations, table: tableOf(FAMILIES[family], TABLE, operations) };
-}
-
-function serviceCIDRsOf({ serviceCIDRs, family }: OfflineNode): Cidr[] {
-  const cidrs: Cidr[] = [];
-  for (const text of serviceCIDRs) {
-    const cidr = parseCidr(text);
-    if (cidr !== undefined && familyOf(cidr) === family && !cidrs.includes(cidr)) cidrs.push(cidr);
-  }
-  return cidrs.sort();
 }
 
 /** The messages that the first sync sends, attribute by attribute. */

@@ -9,8 +9,9 @@ export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig> = {
   config: nftablesConfig,
   startMessage: "Using nftables Proxier",
   unavailableText: "nftables is not available on this host ",
-  traits: TRANSLATES_IN_KERNEL,
+  traits: { ...TRANSLATES_IN_KERNEL, checksSourcesFirst: true },
   renderForms: ["text", "json", "netlink"],
   loadRenderer: async () => (await import("./render.ts")).renderNftables,
+  loadInspection: async () => (await import("./inspect.ts")).inspectNftables,
   loadRuntime: async () => (await import("./runtime.ts")).nftablesRuntime,
 };

@@ -100,7 +100,7 @@ function* countedPorts(portRange: string): Generator<number, undefined> {
 }
 
 /** Where a service port is listened on when there are no rules: at what this host has. */
-function listenersOf({ node }: UserspacePlan, { port, portals }: PlannedPort): string[] {
+export function listenersOf({ node }: UserspacePlan, { port, portals }: PlannedPort): string[] {
   const here = new Set(node.hostAddresses);
   const places = portals
     .filter((portal) => LANES.some((lane) => isServed(portal, lane)))

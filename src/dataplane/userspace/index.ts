@@ -20,8 +20,10 @@ export const userspace: ModeDescriptor<"userspace", typeof userspaceConfig> = {
     refusesNodeAtExternalAddresses: true,
     carriesTraffic: true,
     hasVirtualServers: false,
+    checksSourcesFirst: false,
   },
   renderForms: ["text", "json", "iptables-save"],
   loadRenderer: async () => (await import("./render.ts")).renderUserspace,
+  loadInspection: async () => (await import("./inspect.ts")).inspectUserspace,
   loadRuntime: async () => (await import("./runtime.ts")).userspaceRuntime,
 };

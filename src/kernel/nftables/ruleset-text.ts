@@ -67,7 +67,8 @@ function randomText(slots: number): string {
 /** One element per line, below the first. */
 const ELEMENT_SEPARATOR = `,\n\t\t${" ".repeat("elements = { ".length)}`;
 
-function elementText({ key, verdict, target, comment }: NftElement, { hasRanges }: NftSet): string {
+/** An element as `nft` lists it: `10.96.0.10 . tcp . 80 : goto service-…`. */
+export function elementText({ key, verdict, target, comment }: NftElement, { hasRanges }: NftSet): string {
   const values = hasRanges === true ? [...key.slice(0, -1), rangeText(key.at(-1))] : key;
   const said = comment === undefined ? "" : ` comment ${quoted(comment)}`;
   const data = verdict === undefined ? target && `${target.ip} . ${target.port}` : verdictText(verdict);

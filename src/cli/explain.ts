@@ -1,0 +1,187 @@
+/**
+ * `kube-proxy explain WHAT`: what a Service, an address, a port or a name in the kernel is on a node: how it is reached, which
+ * endpoints are used and why, and what is in the kernel for it. Without root and without a kernel.
+ */
+import { isProxyMode } from "../dataplane/registry.ts";
+import { clientChanges } from "../explain/compare.ts";
+import { type ExplainedCluster, explainedCluster, explainPorts, type Objects } from "../explain/explained-cluster.ts";
+import type { PortExplanation } from "../explain/explanation.ts";
+import { find, type Search } from "../explain/find.ts";
+import { answerText, FORMS, type Form } from "../explain/forms.ts";
+import { parseTarget } from "../explain/target.ts";
+import { safe } from "../explain/text.ts";
+import { WHAT_IF_FIELDS, WhatIfError, withChange } from "../explain/what-if.ts";
+import { EXIT_SUCCESS, UsageError } from "./exit.ts";
+import {
+  INSPECT_FLAGS,
+  INSPECT_FLAGS_HELP,
+  type InspectChoices,
+  inspecting,
+  readChoices,
+  readSettings,
+  warner,
+} from "./inspect-options.ts";
+import type { Output } from "./render.ts";
+import { readInput } from "./render-input.ts";
+import { parseWords } from "./subcommand-options.ts";
+import { nearestWord } from "./suggestion.ts";
+
+export const EXPLAIN_USAGE = `Usage: kube-proxy explain WHAT -f DIR|FILE|- [options]
+
+Says what WHAT is on a node: every address and what a client meets there, every endpoint and why it is used or left out,
+and what is in the kernel for it. Needs neither root nor a kernel.
+
+WHAT is one of
+  shop/web, shop/web:http      a Service, or one of its ports
+  svc/web -n shop              the same
+  10.96.0.10:80, 10.96.0.10    an address of a Service, of a node with a node port, or of an endpoint
+  30080, 30080/tcp             a node port
+  KUBE-SVC-…, service-…, …     a chain, a set or a map, as iptables-save, nft or ipset print it
+
+  -f, --filename DIR|FILE|-    manifests: Services, EndpointSlices, Nodes; - reads standard input (repeatable)
+  -n, --namespace NAME         the namespace of a Service that is named without one
+${INSPECT_FLAGS_HELP}
+      --what-if FIELD=VALUE    what would be different for clients. FIELD is one of the Service's
+                               ${WHAT_IF_FIELDS.slice(0, 4).join(", ")},
+                               ${WHAT_IF_FIELDS.slice(4).join(", ")}, or mode
+  -o, --output FORM            ${FORMS.join(", ")} (default text)
+  -h, --help                   this text
+
+Examples:
+  kube-proxy explain shop/web -f examples --node node-a
+  kubectl get services,endpointslices,nodes -A -o json | kube-proxy explain 10.96.0.10:80 -f - --node node-a
+  kube-proxy explain shop/storefront -f examples --node node-a --what-if externalTrafficPolicy=Cluster
+
+Exit status: 0; 2 when there is no such thing, or the input cannot be used.
+`;
+
+interface ExplainOptions {
+  readonly what: string;
+  readonly namespace: string | undefined;
+  readonly paths: readonly string[];
+  readonly choices: InspectChoices;
+  readonly wish: string | undefined;
+  readonly form: Form;
+  /** Reads the configuration again with another mode. */
+  readonly withMode: (mode: string) => Promise<InspectChoices>;
+}
+
+/**
+ * Runs the command.
+ *
+ * @param argv without the word `explain`.
+ * @param input what `-f -` reads.
+ * @returns the exit status.
+ */
+export async function explain(
+  argv: readonly string[],
+  output: Output,
+  input: NodeJS.ReadableStream = process.stdin,
+): Promise<number> {
+  return await inspecting(output, async () => {
+    const options = await readOptions(argv);
+    if (options === "help") {
+      output.out(EXPLAIN_USAGE);
+      return EXIT_SUCCESS;
+    }
+    const { paths, choices, form, what } = options;
+    const warn = warner(output);
+    const objects = await readInput(paths, input, (line) => output.err(`${line}\n`));
+    const cluster = await explainedCluster(objects, choices.config, choices.families, warn);
+    const search = searched(cluster, options);
+    if (search.kind === "shared") {
+      output.out(safe(`${search.name} is there once for all Services. What it is for: ${search.purpose}.\n`));
+      return EXIT_SUCCESS;
+    }
+    const servicePorts = explainPorts(cluster, search.keys);
+    const { wish } = options;
+    if (wish === undefined) {
+      output.out(await answerText(form, { what, because: search.because, servicePorts }));
+    } else {
+      const after = await explainedWith(wish, objects, servicePorts, options, warn);
+      output.out(safe(wishText(wish, servicePorts, explainPorts(after, search.keys))));
+    }
+    return EXIT_SUCCESS;
+  });
+}
+
+/** @throws UsageError where nothing is found. */
+function searched(
+  cluster: ExplainedCluster,
+  { what, namespace }: ExplainOptions,
+): Exclude<Search, { kind: "nothing" }> {
+  const target = parseTarget(what, namespace);
+  if (target === undefined)
+    throw new UsageError(`"${what}" is no Service, address, port or name`, "See 'kube-proxy explain --help'.");
+  const search = find(cluster, target);
+  if (search.kind !== "nothing") return search;
+  const nearest = nearestWord(search.wanted, search.meant);
+  throw new UsageError(search.why, nearest === undefined ? undefined : `Did you mean ${nearest}?`);
+}
+
+/** The cluster with the wish fulfilled. @throws UsageError */
+async function explainedWith(
+  wish: string,
+  objects: Objects,
+  servicePorts: readonly PortExplanation[],
+  { choices, withMode }: ExplainOptions,
+  warn: (message: string) => void,
+): Promise<ExplainedCluster> {
+  const [, mode] = /^mode=(.*)$/.exec(wish) ?? [];
+  if (mode !== undefined) {
+    if (!isProxyMode(mode)) throw new UsageError(`--what-if mode=… knows no mode "${mode}"`);
+    const { config, families } = await withMode(mode);
+    return await explainedCluster(objects, config, families, warn);
+  }
+  const services = new Set(servicePorts.map(({ servicePort }) => servicePort.replace(/:[^:]*$/, "")));
+  try {
+    return await explainedCluster(withChange(objects, services, wish), choices.config, choices.families, warn);
+  } catch (error) {
+    if (!(error instanceof WhatIfError)) throw error;
+    const given = wish.slice(0, Math.max(wish.indexOf("="), 0)) || wish;
+    const nearest = nearestWord(given, error.known);
+    throw new UsageError(error.message, nearest === undefined ? undefined : `Did you mean ${nearest}?`);
+  }
+}
+
+function wishText(wish: string, before: readonly PortExplanation[], after: readonly PortExplanation[]): string {
+  const sameAs = (one: PortExplanation) => (other: PortExplanation) =>
+    other.servicePort === one.servicePort && other.protocol === one.protocol && other.family === one.family;
+  const pairs = before.map((one) => [one, after.find(sameAs(one))] as const);
+  const changes = pairs.flatMap(([one, other]) => clientChanges(one, other));
+  if (changes.length === 0) return `With ${wish}, nothing would be different for clients.\n`;
+  return `With ${wish}:\n${changes.map(({ servicePort, node, family, what }) => `  ${servicePort} on ${node}, ${family}: ${what}\n`).join("")}`;
+}
+
+async function readOptions(argv: readonly string[]): Promise<ExplainOptions | "help"> {
+  const { values, positionals } = parseWords("kube-proxy explain", argv, {
+    ...INSPECT_FLAGS,
+    filename: { type: "string", short: "f", multiple: true },
+    namespace: { type: "string", short: "n" },
+    "what-if": { type: "string" },
+    output: { type: "string", short: "o", default: "text" },
+  });
+  if (values.help === true) return "help";
+  const [what, ...more] = positionals;
+  const hint = "See 'kube-proxy explain --help'.";
+  if (what === undefined)
+    throw new UsageError("explain needs to know what: a Service, an address, a port or a name", hint);
+  if (more.length > 0) throw new UsageError(`explain takes one thing at a time, got "${more.join(" ")}" as well`, hint);
+  if (values.filename === undefined) throw new UsageError("explain needs manifests: -f DIR, -f FILE or -f -", hint);
+  const form = FORMS.find((one) => one === values.output);
+  if (form === undefined) throw new UsageError(`--output must be ${FORMS.join(", ")}, got "${values.output}"`);
+  const choices = await readChoices(values);
+  const { config: file, node } = values;
+  return {
+    what,
+    namespace: values.namespace,
+    paths: values.filename,
+    choices,
+    wish: values["what-if"],
+    form,
+    withMode: async (mode) => ({
+      ...choices,
+      config: await readSettings(file, mode, node ?? values["hostname-override"]),
+    }),
+  };
+}

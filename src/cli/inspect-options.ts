@@ -1,0 +1,108 @@
+/**
+ * What the commands that look at a node have in common: flags, reading of manifests and configuration, and how they end when
+ * their input is bad. Their exit status 1 is an answer, so bad input is 2.
+ */
+import type { KubeProxyConfig } from "../config/config.ts";
+import { MODES } from "../dataplane/registry.ts";
+import { PlanError } from "../lib/plan-error.ts";
+import { checkedSettings } from "../lib/plan-settings.ts";
+import { escapeLine } from "../logging/escape.ts";
+import type { IpFamily } from "../net/ip.ts";
+import { UsageError } from "./exit.ts";
+import type { Output } from "./render.ts";
+
+/** The status of a command line or of input that cannot be used. */
+export const EXIT_BAD_INPUT = 2;
+
+/** Flags of every such command. */
+export const INSPECT_FLAGS = {
+  mode: { type: "string" },
+  family: { type: "string", default: "both" },
+  config: { type: "string" },
+  node: { type: "string" },
+  "hostname-override": { type: "string" },
+  help: { type: "boolean", short: "h" },
+} as const;
+
+/** Their lines in a command's help. */
+export const INSPECT_FLAGS_HELP = `      --node NAME              the node to look from (default: the only Node in the manifests, else this host)
+      --mode MODE              ${MODES.map(({ name }) => name).join(", ")} (default: the configuration's mode)
+      --family ipv4|ipv6|both  address family (default both)
+      --config FILE            the node's KubeProxyConfiguration`;
+
+export interface InspectChoices {
+  readonly families: readonly IpFamily[];
+  readonly config: KubeProxyConfig;
+}
+
+const FAMILIES: Readonly<Record<string, readonly IpFamily[]>> = {
+  ipv4: ["IPv4"],
+  ipv6: ["IPv6"],
+  both: ["IPv4", "IPv6"],
+};
+
+interface InspectValues {
+  readonly mode?: string | undefined;
+  readonly family: string;
+  readonly config?: string | undefined;
+  readonly node?: string | undefined;
+  readonly "hostname-override"?: string | undefined;
+}
+
+/** @throws UsageError */
+export async function readChoices(values: InspectValues): Promise<InspectChoices> {
+  const word = values.family.toLowerCase();
+  const families = Object.hasOwn(FAMILIES, word) ? FAMILIES[word] : undefined;
+  if (families === undefined) throw new UsageError(`--family must be ipv4, ipv6 or both, got "${values.family}"`);
+  const { config: file, mode } = values;
+  const node = values.node ?? values["hostname-override"];
+  return { families, config: await readSettings(file, mode, node) };
+}
+
+/** The configuration in a file, with mode and node of the command line over it. @throws UsageError */
+export async function readSettings(
+  file: string | undefined,
+  mode: string | undefined,
+  node: string | undefined,
+): Promise<KubeProxyConfig> {
+  try {
+    const { config } = await checkedSettings({
+      config: file === undefined ? undefined : await readConfig(file),
+      mode,
+      node,
+    });
+    return config;
+  } catch (error) {
+    if (error instanceof PlanError) throw new UsageError(error.message);
+    throw error;
+  }
+}
+
+async function readConfig(file: string): Promise<Uint8Array> {
+  const { readFile } = await import("node:fs/promises");
+  try {
+    return await readFile(file);
+  } catch (error) {
+    throw new UsageError(`cannot read the configuration ${file}: ${error instanceof Error ? error.message : error}`);
+  }
+}
+
+/** Runs a command; what the user must mend is said, and ends it with status 2. */
+export async function inspecting(output: Output, run: () => Promise<number>): Promise<number> {
+  try {
+    return await run();
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    output.err(`Error: ${escapeLine(error.message)}\n${error.hint === undefined ? "" : `${escapeLine(error.hint)}\n`}`);
+    return EXIT_BAD_INPUT;
+  }
+}
+
+/** Tells each warning once. */
+export function warner(output: Output): (message: string) => void {
+  const told = new Set<string>();
+  return (message) => {
+    if (!told.has(message)) output.err(`warning: ${escapeLine(message)}\n`);
+    told.add(message);
+  };
+}

@@ -1,0 +1,40 @@
+/**
+ * What `kube-proxy explain` and `kube-proxy diff` ask a mode: what a service port owns in the kernel, and whose a name is.
+ * Loaded with {@link ModeDescriptor.loadInspection}, never by the daemon.
+ */
+import type { KubeProxyConfig } from "../config/config.ts";
+import type { OfflineNode } from "../inspect/offline-node.ts";
+import type { Endpoint } from "../model/endpoint.ts";
+import type { ServicePort } from "../model/service-port.ts";
+
+/** One thing in the kernel that is there for a service port. */
+export interface KernelPart {
+  readonly kind: "chain" | "rule" | "set" | "element" | "virtual server" | "ipset entry" | "address" | "socket";
+  /** As the tool prints it: the name of a chain or set, the text of a rule, element or entry. */
+  readonly name: string;
+  /** What it is in: `nat`, `table ip kube-proxy map service-ips`, `KUBE-CLUSTER-IP`. */
+  readonly where: string;
+  /** What it is for, in words. */
+  readonly purpose: string;
+  /** The endpoint that it leads to, as {@link Endpoint.text}. */
+  readonly endpoint?: string;
+}
+
+/** A name in the kernel that belongs to a service port alone. */
+export interface OwnName {
+  readonly name: string;
+  readonly purpose: string;
+  readonly endpoint?: string;
+}
+
+/** A mode, seen by people who look at the kernel. */
+export interface ModeInspection {
+  /** How an endpoint is chosen among several, to follow "chosen": `at random`. */
+  choice(config: KubeProxyConfig): string;
+  /** All that is in the kernel for one service port, in a fixed order; nothing for an unknown key. */
+  partsOf(node: OfflineNode, config: KubeProxyConfig, key: string): readonly KernelPart[];
+  /** Names that a service port has or may get, whatever its policies are now. Cheap: it is asked of every service port. */
+  namesOf(port: ServicePort, endpoints: readonly Endpoint[]): Iterable<OwnName>;
+  /** Names that exist once for all service ports, and what they are for. */
+  sharedNames(node: OfflineNode): ReadonlyMap<string, string>;
+}

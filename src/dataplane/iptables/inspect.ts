@@ -1,0 +1,71 @@
+/** What a service port owns in iptables mode, and whose a chain is: reference iptables.md §1, §3, §7. */
+import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
+import type { KernelPart, ModeInspection, OwnName } from "../inspection.ts";
+import { CHAINS, endpointChain, servicePortChains } from "../shared/iptables-rules/chain-names.ts";
+import { offlineOptions } from "./offline-options.ts";
+import { LARGE_CLUSTER_ENDPOINTS } from "./plan-options.ts";
+import { planServicePort } from "./plan-service-port.ts";
+
+const RULES_OF: Readonly<Record<string, string>> = {
+  [CHAINS.services]: "finds the service by its address",
+  [CHAINS.nodePorts]: "finds the service by its node port",
+  [CHAINS.externalServices]: "refuses or drops at external addresses",
+  [CHAINS.proxyFirewall]: "drops clients outside of loadBalancerSourceRanges",
+};
+
+const SHARED: ReadonlyMap<string, string> = new Map([
+  [CHAINS.services, "finds the service of a packet by destination address and port; in filter: refuses or drops"],
+  [CHAINS.nodePorts, "finds the service of a packet to an address of the node by its node port"],
+  [CHAINS.externalServices, "refuses or drops packets to external addresses and node ports without endpoints"],
+  [CHAINS.proxyFirewall, "drops packets to load-balancer addresses from clients outside of their source ranges"],
+  [CHAINS.firewall, "drops packets to 127.0.0.0/8 that come from elsewhere; the kubelet has a chain of this name, too"],
+  [CHAINS.forward, "lets packets of services through where the policy of FORWARD is DROP"],
+  [CHAINS.postrouting, "masquerades packets that carry the mark"],
+  [CHAINS.markMasquerade, "marks packets that are masqueraded when they leave"],
+  [CHAINS.canary, "is there to notice when another program deletes all chains"],
+]);
+
+/** The iptables mode, seen by people who look at the kernel. */
+export const inspectIptables: ModeInspection = {
+  choice: () => "at random, each with the same chance",
+  sharedNames: () => SHARED,
+  *namesOf(port, endpoints) {
+    const { cluster, local, external, firewall } = servicePortChains(port.name);
+    yield { name: cluster, purpose: "chooses among the endpoints of the Cluster policy" };
+    yield { name: local, purpose: "chooses among the endpoints of this node, for the Local policy" };
+    yield { name: external, purpose: "takes what comes to external addresses and node ports" };
+    yield { name: firewall, purpose: "lets through clients in loadBalancerSourceRanges" };
+    for (const endpoint of endpoints) {
+      yield {
+        name: endpointChain(port.name, endpoint),
+        purpose: `leads to the endpoint ${endpoint.text}`,
+        endpoint: endpoint.text,
+      };
+    }
+  },
+  partsOf(node, kubeProxyConfig, key) {
+    const { state } = node;
+    const port = state.services.get(key);
+    if (port === undefined) return [];
+    const endpoints = state.endpoints.get(key) ?? [];
+    const { config, facts } = offlineOptions(node, kubeProxyConfig);
+    const isLargeCluster = state.endpointCount > LARGE_CLUSTER_ENDPOINTS;
+    const plan = planServicePort(port, endpoints, config, { ...facts, isLargeCluster });
+    const names = new Map<string, OwnName>();
+    for (const own of inspectIptables.namesOf(port, endpoints)) names.set(own.name, own);
+    return [
+      ...plan.shared.map(
+        ({ table, rule }): KernelPart => ({
+          kind: "rule",
+          name: `-A ${ruleSpec(rule)}`,
+          where: table,
+          purpose: RULES_OF[rule.chain] ?? "",
+        }),
+      ),
+      ...plan.ownChains.map((name): KernelPart => {
+        const { purpose = "", endpoint } = names.get(name) ?? {};
+        return { kind: "chain", name, where: "nat", purpose, ...(endpoint !== undefined && { endpoint }) };
+      }),
+    ];
+  },
+};

@@ -1,0 +1,74 @@
+/** What a service port owns in ipvs mode, and what the shared sets and chains are for: reference legacy-modes.md §2. */
+import { ipsetEntryText } from "../../kernel/ipset/ipset.ts";
+import { virtualServerText } from "../../kernel/ipvs/ipvs.ts";
+import type { KernelPart, ModeInspection } from "../inspection.ts";
+import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
+import { schedulerOf } from "./config.ts";
+import { CHAINS, DUMMY_DEVICE, SET_IDS, SETS, setName } from "./names.ts";
+import { offlineOptions } from "./offline-options.ts";
+import { planServicePort } from "./plan-service-port.ts";
+
+const SHARED_CHAINS: readonly (readonly [string, string])[] = [
+  [CHAINS.services, "decides by the IP sets which packets to service addresses are masqueraded"],
+  [CHAINS.postrouting, "masquerades packets that carry the mark, and endpoints that reach themselves"],
+  [CHAINS.nodePort, "decides by the IP sets which packets to node ports are masqueraded"],
+  [CHAINS.loadBalancer, "masquerades packets to load-balancer addresses, but for those with the Local policy"],
+  [CHAINS.markMasquerade, "marks packets that are masqueraded when they leave"],
+  [CHAINS.forward, "lets packets of services through where the policy of FORWARD is DROP"],
+  [CHAINS.proxyFirewall, "leads packets to load-balancer addresses with source ranges to their check"],
+  [CHAINS.sourceRangesFirewall, "drops clients outside of loadBalancerSourceRanges"],
+  [CHAINS.ipvsFilter, "refuses other ports of service addresses, which are the node's own"],
+  [CHAINS.ipvsOutFilter, "drops what the node sends to load-balancer addresses that it may not use"],
+  [DUMMY_DEVICE, "the device that has the service addresses, so that the kernel takes packets to them for its own"],
+];
+
+/** The ipvs mode, seen by people who look at the kernel. */
+export const inspectIpvs: ModeInspection = {
+  choice: ({ ipvs }) => `by the kernel's scheduler ${schedulerOf(ipvs)}`,
+  sharedNames: ({ family }) =>
+    new Map([...SHARED_CHAINS, ...SET_IDS.map((id) => [setName(id, family), SETS[id].comment] as const)]),
+  // Names are shared; a service port has entries and virtual servers, which are found by their address.
+  namesOf: () => [],
+  partsOf(node, kubeProxyConfig, key) {
+    const { state, family } = node;
+    const port = state.services.get(key);
+    if (port === undefined) return [];
+    const choices = {
+      masqueradeAll: kubeProxyConfig.masqueradeAll,
+      masqueradeMark: masqueradeMarkOf(kubeProxyConfig.iptables),
+      scheduler: schedulerOf(kubeProxyConfig.ipvs),
+      hasRandomFully: true,
+    };
+    const { config, facts } = offlineOptions(node, choices);
+    const plan = planServicePort(port, state.endpoints.get(key) ?? [], config, facts);
+    return [
+      ...plan.virtualServers.map(
+        ({ virtualServer, endpoints }): KernelPart => ({
+          kind: "virtual server",
+          name: virtualServerText(virtualServer),
+          where: "ipvs",
+          purpose:
+            endpoints.length === 0
+              ? "has no real server, so it refuses"
+              : `chooses among ${endpoints.map(({ text }) => text).join(", ")}`,
+        }),
+      ),
+      ...plan.entries.map(
+        ({ set, entry }): KernelPart => ({
+          kind: "ipset entry",
+          name: ipsetEntryText(entry),
+          where: setName(set, family),
+          purpose: SETS[set].comment,
+        }),
+      ),
+      ...plan.addresses.map(
+        (name): KernelPart => ({
+          kind: "address",
+          name,
+          where: DUMMY_DEVICE,
+          purpose: "makes the node take the packets",
+        }),
+      ),
+    ];
+  },
+};

@@ -1,0 +1,42 @@
+/** What a service port owns in userspace mode: rules that lead to the proxy's sockets, or the sockets. Legacy-modes.md §1. */
+import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
+import type { KernelPart, ModeInspection } from "../inspection.ts";
+import { listenersOf, planOfService, planUserspace } from "./cluster-plan.ts";
+import { PORTAL_CHAINS } from "./plan-portal-rules.ts";
+
+const CHAIN_PURPOSES: ReadonlyMap<string, string> = new Map([
+  [PORTAL_CHAINS.container, "leads packets to service addresses that come from elsewhere to the proxy's sockets"],
+  [PORTAL_CHAINS.host, "leads the node's own packets to service addresses to the proxy's sockets"],
+  [PORTAL_CHAINS.nodePortContainer, "leads packets to node ports that come from elsewhere to the proxy's sockets"],
+  [PORTAL_CHAINS.nodePortHost, "leads the node's own packets to node ports to the proxy's sockets"],
+  [PORTAL_CHAINS.nodePortNonLocal, "lets packets to node ports through"],
+  [PORTAL_CHAINS.unserved, "refuses or drops packets to service addresses without endpoints"],
+]);
+
+/** The userspace mode, seen by people who look at the kernel. */
+export const inspectUserspace: ModeInspection = {
+  choice: () => "in turn, by the proxy's own process",
+  sharedNames: () => CHAIN_PURPOSES,
+  // Service ports own no chain: only rules in shared ones.
+  namesOf: () => [],
+  partsOf(node, config, key) {
+    const port = node.state.services.get(key);
+    if (port === undefined) return [];
+    const plan = planOfService(planUserspace(node, config), port.name.service);
+    const own = plan.ports.find((one) => one.port.name.key === key);
+    if (own === undefined) return [];
+    if (own.plan === undefined) {
+      return listenersOf(plan, own).map(
+        (name): KernelPart => ({ kind: "socket", name, where: "kube-proxy", purpose: "takes connections" }),
+      );
+    }
+    return own.plan.shared.map(
+      ({ table, rule }): KernelPart => ({
+        kind: "rule",
+        name: `-A ${ruleSpec(rule)}`,
+        where: table,
+        purpose: CHAIN_PURPOSES.get(rule.chain) ?? "",
+      }),
+    );
+  },
+};

@@ -1,0 +1,112 @@
+/** What differs for clients between two explanations of one service port: `--what-if`, and `diff`. Pure. */
+import type { ExplainedEndpoint, ExplainedFrontend, PortExplanation } from "./explanation.ts";
+import { frontendTitle } from "./text.ts";
+import { encounterWords, POSITION_WORDS } from "./words.ts";
+
+/** One thing that changes, in words. */
+export interface ClientChange {
+  /** `namespace/name:port` with its protocol. */
+  readonly servicePort: string;
+  readonly node: string;
+  readonly family: string;
+  readonly what: string;
+}
+
+/**
+ * Compares two explanations of one service port, node and family.
+ *
+ * @param before undefined: the service port is new. @param after undefined: it is gone.
+ */
+export function clientChanges(before: PortExplanation | undefined, after: PortExplanation | undefined): ClientChange[] {
+  const either = after ?? before;
+  if (either === undefined) return [];
+  const { servicePort, protocol, node, family } = either;
+  const change = (what: string): ClientChange => ({ servicePort: `${servicePort} ${protocol}`, node, family, what });
+  if (before === undefined) return [change(`is new, at ${addresses(either)}`)];
+  if (after === undefined) return [change(`is gone from ${addresses(either)}`)];
+  return [
+    ...frontendChanges(before.frontends, after.frontends),
+    ...endpointChanges(before.endpoints, after.endpoints),
+    ...policyChanges(before, after),
+  ].map(change);
+}
+
+function addresses({ frontends }: PortExplanation): string {
+  return frontends.map(frontendTitle).join(", ");
+}
+
+function frontendChanges(before: readonly ExplainedFrontend[], after: readonly ExplainedFrontend[]): string[] {
+  const old = new Map(before.map((frontend) => [frontendTitle(frontend), frontend]));
+  const current = new Map(after.map((frontend) => [frontendTitle(frontend), frontend]));
+  const changes: string[] = [];
+  for (const [title] of old) if (!current.has(title)) changes.push(`${title} is gone`);
+  for (const [title, frontend] of current) {
+    const known = old.get(title);
+    if (known === undefined) changes.push(`${title} is new`);
+    else changes.push(...frontendChange(title, known, frontend));
+  }
+  return changes;
+}
+
+function frontendChange(title: string, before: ExplainedFrontend, after: ExplainedFrontend): string[] {
+  if (before.owner !== after.owner) {
+    return [after.owner === null ? `${title} now leads here` : `${title} now belongs to ${after.owner}`];
+  }
+  const changes: string[] = [];
+  if (before.answersAt !== after.answersAt) changes.push(`${title} now answers at ${after.answersAt ?? "no address"}`);
+  // Positions for which the same changes stand in one line.
+  const groups = new Map<string, string[]>();
+  for (const [index, encounter] of after.clients.entries()) {
+    const old = before.clients[index];
+    if (old === undefined) continue;
+    const [was, is] = [encounterWords(old), encounterWords(encounter)];
+    if (was === is) continue;
+    const words = `${is} (before: ${was})`;
+    const group = groups.get(words) ?? [];
+    group.push(POSITION_WORDS[encounter.position]);
+    groups.set(words, group);
+  }
+  for (const [words, positions] of groups)
+    changes.push(`${title}: ${positions.join(", ")} ${positions.length > 1 ? "are" : "is"} now ${words}`);
+  return changes;
+}
+
+function endpointChanges(before: readonly ExplainedEndpoint[], after: readonly ExplainedEndpoint[]): string[] {
+  const old = new Map(before.map((endpoint) => [endpoint.address, endpoint]));
+  const current = new Map(after.map((endpoint) => [endpoint.address, endpoint]));
+  const changes: string[] = [];
+  for (const [address] of old) if (!current.has(address)) changes.push(`endpoint ${address} is gone`);
+  for (const [address, endpoint] of current) {
+    const known = old.get(address);
+    if (known === undefined)
+      changes.push(`endpoint ${address} is new${isUsed(endpoint) ? "" : `, and left out: ${whyNot(endpoint)}`}`);
+    else if (isUsed(known) !== isUsed(endpoint)) {
+      changes.push(`endpoint ${address} is now ${isUsed(endpoint) ? "used" : `left out: ${whyNot(endpoint)}`}`);
+    }
+  }
+  return changes;
+}
+
+function isUsed({ cluster, local }: ExplainedEndpoint): boolean {
+  return cluster?.used === true || local?.used === true;
+}
+
+function whyNot({ cluster, local }: ExplainedEndpoint): string {
+  return cluster?.why ?? local?.why ?? "no client asks for it";
+}
+
+function policyChanges({ policies: before }: PortExplanation, { policies: after }: PortExplanation): string[] {
+  const changes: string[] = [];
+  const affinity = ({ sessionAffinity, affinitySeconds }: typeof before) =>
+    sessionAffinity === "None" ? "None" : `${sessionAffinity} for ${affinitySeconds} seconds`;
+  if (affinity(before) !== affinity(after))
+    changes.push(`session affinity is now ${affinity(after)} (before: ${affinity(before)})`);
+  const ranges = ({ sourceRanges }: typeof before) => sourceRanges.join(", ") || "everyone";
+  if (ranges(before) !== ranges(after))
+    changes.push(`load-balancer addresses are now for ${ranges(after)} (before: ${ranges(before)})`);
+  const health = ({ healthCheckNodePort, localReady }: typeof before) =>
+    healthCheckNodePort === 0 ? "none" : `${localReady > 0 ? 200 : 503} at port ${healthCheckNodePort}`;
+  if (health(before) !== health(after))
+    changes.push(`the load balancer's health check is now ${health(after)} (before: ${health(before)})`);
+  return changes;
+}

@@ -1,0 +1,166 @@
+/** Puts together all that is known of one service port on one node: the model's decisions, and what the mode has for it. */
+import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
+import type { KubeProxyConfig } from "../config/config.ts";
+import type { ModeInspection } from "../dataplane/inspection.ts";
+import type { ModeTraits } from "../dataplane/traits.ts";
+import type { OfflineNode } from "../inspect/offline-node.ts";
+import { type EndpointUse, endpointReasons, topologyReason } from "../model/endpoint-reasons.ts";
+import { declaredFrontends, type FrontendAddress, frontendKey, frontendsOf } from "../model/frontend.ts";
+import type { ServicePort } from "../model/service-port.ts";
+import { routeServicePort, type ServicePortRouting } from "../model/service-port-routing.ts";
+import { decisionWords } from "./decisions.ts";
+import type { ExplainedEndpoint, ExplainedFrontend, ExplainedUse, Policies, PortExplanation } from "./explanation.ts";
+import { type ClientFacts, encountersAt } from "./reach.ts";
+import { type StatedEndpoint, type Statement, statedEndpoints } from "./stated-endpoints.ts";
+import { endpointWords } from "./words.ts";
+
+/** A node in one mode, for one family. */
+export interface ExplainedNode {
+  readonly node: OfflineNode;
+  readonly config: KubeProxyConfig;
+  readonly mode: { readonly name: string; readonly traits: ModeTraits };
+  readonly inspection: ModeInspection;
+  readonly clients: ClientFacts;
+  /** Who declares a frontend first: the key of its service port. */
+  readonly ownerOf: (frontend: string) => string | undefined;
+}
+
+/** The objects that a service port comes from. */
+export interface ServiceObjects {
+  readonly service: ServiceRecord | undefined;
+  /** Those of the service, of every family. */
+  readonly slices: readonly EndpointSliceRecord[];
+}
+
+/** Explains one service port. */
+export function explainPort(here: ExplainedNode, port: ServicePort, objects: ServiceObjects): PortExplanation {
+  const { node, config, mode, inspection } = here;
+  const topology = { nodeName: node.name, zone: node.zone };
+  const all = node.state.endpoints.get(port.name.key) ?? [];
+  const routing = routeServicePort(port, all, topology);
+  const statement = statedEndpoints(objects.slices, port.name, { family: node.family, nodeName: node.name });
+  const reason = topologyReason(all, topology);
+  const policies = policiesOf(here, port);
+  const endpoints = endpointsOf(here, routing, statement);
+  const frontends = explainedFrontends(here, port, routing);
+  return {
+    node: node.name,
+    zone: node.zone ?? null,
+    mode: mode.name,
+    family: node.family,
+    servicePort: port.name.text,
+    protocol: port.protocol,
+    type: objects.service?.type === "" ? "ClusterIP" : (objects.service?.type ?? "ClusterIP"),
+    policies,
+    frontends,
+    endpoints,
+    passedOver: [
+      ...statement.passedOver,
+      ...statement.overlapping.map(({ endpoint, slice, by }) => ({
+        slice,
+        why: `${endpoint.text} is in ${by}, too, whose word counts`,
+      })),
+    ],
+    decisions: decisionWords({
+      traits: mode.traits,
+      clients: here.clients,
+      port,
+      routing,
+      topology: reason,
+      zone: node.zone,
+      policies,
+      endpoints,
+      frontends,
+      choice: inspection.choice(config),
+    }),
+    kernel: inspection.partsOf(node, config, port.name.key),
+  };
+}
+
+function policiesOf({ node }: ExplainedNode, port: ServicePort): Policies {
+  return {
+    internal: port.internalPolicyLocal ? "Local" : "Cluster",
+    external: port.externalPolicyLocal ? "Local" : "Cluster",
+    sessionAffinity: port.sessionAffinity,
+    affinitySeconds: port.stickyMaxAgeSeconds,
+    sourceRanges: port.loadBalancerSourceRanges,
+    healthCheckNodePort: port.healthCheckNodePort,
+    localReady: node.state.localReadyCounts.get(port.name.service) ?? 0,
+  };
+}
+
+function explainedFrontends(here: ExplainedNode, port: ServicePort, routing: ServicePortRouting): ExplainedFrontend[] {
+  const owned = new Map(frontendsOf(port, routing).map((frontend) => [keyOf(port, frontend), frontend]));
+  return declaredFrontends(port).map((declared): ExplainedFrontend => {
+    const { kind, address, port: number } = declared;
+    const key = keyOf(port, declared);
+    const frontend = owned.get(key);
+    const common = { kind, address: address ?? null, port: number, answersAt: answersAt(here, declared) };
+    if (frontend === undefined) {
+      const isLocal = kind === "cluster-ip" ? port.internalPolicyLocal : port.externalPolicyLocal;
+      const owner = here.ownerOf(key) ?? "another service port";
+      return { ...common, policy: isLocal ? "Local" : "Cluster", fate: "lost", owner, clients: [] };
+    }
+    const { policy, fate } = frontend;
+    const clients = encountersAt({ frontend, port, routing, traits: here.mode.traits, facts: here.clients });
+    return { ...common, policy, fate, owner: null, clients };
+  });
+}
+
+function keyOf({ protocol }: ServicePort, frontend: Pick<FrontendAddress, "address" | "port">): string {
+  return frontendKey(protocol, frontend);
+}
+
+function answersAt({ node: { nodePortIPs } }: ExplainedNode, { kind }: FrontendAddress): string | null {
+  if (kind !== "node-port") return null;
+  return nodePortIPs.kind === "all"
+    ? "every address of the node"
+    : nodePortIPs.ips.join(", ") || "no address of the node";
+}
+
+function endpointsOf({ node }: ExplainedNode, routing: ServicePortRouting, statement: Statement): ExplainedEndpoint[] {
+  const topology = { nodeName: node.name, zone: node.zone };
+  const all = statement.endpoints.map(({ endpoint }) => endpoint);
+  // The statement has the model's endpoints once more, as other values: its own categories are asked by text.
+  const used = {
+    cluster: routing.categories.cluster && new Set(routing.categories.cluster.map(({ text }) => text)),
+    local: routing.categories.local && new Set(routing.categories.local.map(({ text }) => text)),
+  };
+  const reasons = endpointReasons(
+    all,
+    {
+      ...routing.categories,
+      cluster: used.cluster && all.filter(({ text }) => used.cluster?.has(text)),
+      local: used.local && all.filter(({ text }) => used.local?.has(text)),
+    },
+    topologyReason(all, topology).mode,
+  );
+  const counts = { cluster: used.cluster?.size ?? 0, local: used.local?.size ?? 0 };
+  return statement.endpoints.map((stated, index) => {
+    const { endpoint, slice, nodeName } = stated;
+    const reason = reasons[index];
+    return {
+      address: endpoint.text,
+      node: nodeName,
+      slice,
+      state: endpoint.isReady ? "ready" : endpoint.isTerminating ? "terminating" : "not ready",
+      isLocal: endpoint.isLocal,
+      zoneHints: endpoint.zoneHints ?? [],
+      nodeHints: endpoint.nodeHints ?? [],
+      cluster: useOf(reason?.cluster, stated, node.name, counts.cluster),
+      local: useOf(reason?.local, stated, node.name, counts.local),
+    };
+  });
+}
+
+function useOf(
+  use: EndpointUse | undefined,
+  { endpoint, nodeName: endpointNode }: StatedEndpoint,
+  nodeName: string,
+  count: number,
+): ExplainedUse | null {
+  if (use === undefined) return null;
+  const hints = (use.reason === "other-node" ? endpoint.nodeHints : endpoint.zoneHints) ?? [];
+  const why = endpointWords(use.reason, { nodeName, endpointNode, hints });
+  return { used: use.isUsed, why, share: use.isUsed ? 1 / count : 0 };
+}

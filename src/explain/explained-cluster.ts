@@ -1,0 +1,118 @@
+/** A cluster as one node must serve it, in one mode, ready to be explained. */
+import type { ClusterRecords } from "../cluster/manifests/index.ts";
+import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
+import type { KubeProxyConfig } from "../config/config.ts";
+import { modeNamed } from "../dataplane/registry.ts";
+import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
+import { declaredFrontends, frontendKey } from "../model/frontend.ts";
+import { nodeIPsOf } from "../model/node-identity.ts";
+import { type Cidr, familyOf, type IpFamily, parseCidr } from "../net/ip.ts";
+import { type ExplainedNode, explainPort } from "./explain-port.ts";
+import type { PortExplanation } from "./explanation.ts";
+import type { ClientFacts } from "./reach.ts";
+
+/** The objects of a cluster; what is wrong with them has been told by their reader. */
+export type Objects = Omit<ClusterRecords, "problems">;
+
+/** One node, with the families asked for. */
+export interface ExplainedCluster {
+  readonly objects: Objects;
+  readonly config: KubeProxyConfig;
+  readonly families: readonly ExplainedNode[];
+}
+
+/** @param warn told what the objects lack, and what the model complains about. */
+export async function explainedCluster(
+  objects: Objects,
+  config: KubeProxyConfig,
+  families: readonly IpFamily[],
+  warn: (message: string) => void,
+): Promise<ExplainedCluster> {
+  const { name, traits, loadInspection } = modeNamed(config.mode);
+  const inspection = await loadInspection();
+  return {
+    objects,
+    config,
+    families: families.map((family) => {
+      const node = offlineNode(objects, config, family, warn);
+      return {
+        node,
+        config,
+        mode: { name, traits },
+        inspection,
+        clients: clientFacts(objects, config, node),
+        ownerOf: (frontend) => ownerIn(node, frontend),
+      };
+    }),
+  };
+}
+
+function clientFacts({ nodes }: Objects, { masqueradeAll }: KubeProxyConfig, node: OfflineNode): ClientFacts {
+  const { detector, family, name, nodeIP } = node;
+  const own = nodes.find((one) => one.name === name);
+  const podNetworks = (own?.podCIDRs ?? []).map(parseCidr).filter((cidr) => cidr !== undefined);
+  const ownNetworks: readonly Cidr[] = podNetworks.filter((cidr) => familyOf(cidr) === family);
+  return {
+    detectsPods: detector.kind !== "none",
+    masqueradeAll,
+    nodeIP,
+    podNetworks: ownNetworks.length === 0 && detector.kind === "cidr" ? [detector.cidr] : ownNetworks,
+    otherNodes: nodes
+      .filter((one) => one.name !== name)
+      .flatMap((one) => nodeIPsOf(one))
+      .filter((address) => familyOf(address) === family),
+  };
+}
+
+function ownerIn({ state }: OfflineNode, frontend: string): string | undefined {
+  for (const { name, protocol, lostFrontends, ...port } of state.services.values()) {
+    if (lostFrontends?.has(frontend) === true) continue;
+    const declared = declaredFrontends({ name, protocol, ...port });
+    if (declared.some((one) => frontendKey(protocol, one) === frontend)) return name.text;
+  }
+  return undefined;
+}
+
+/** Explains the service ports with these keys, family by family; a key that a family does not have is passed over. */
+export function explainPorts(cluster: ExplainedCluster, keys: Iterable<string>): PortExplanation[] {
+  const explanations: PortExplanation[] = [];
+  const slices = slicesByService(cluster.objects.endpointSlices);
+  const services = new Map(cluster.objects.services.map((service) => [objectKeyText(service), service]));
+  for (const key of keys) {
+    for (const family of cluster.families) {
+      const port = family.node.state.services.get(key);
+      if (port === undefined) continue;
+      const { service } = port.name;
+      explanations.push(
+        explainPort(family, port, { service: services.get(service), slices: slices.get(service) ?? [] }),
+      );
+    }
+  }
+  return explanations;
+}
+
+function slicesByService(slices: readonly EndpointSliceRecord[]): ReadonlyMap<string, readonly EndpointSliceRecord[]> {
+  const byService = new Map<string, EndpointSliceRecord[]>();
+  for (const slice of slices) {
+    const service = `${slice.namespace}/${slice.serviceName}`;
+    const known = byService.get(service);
+    if (known === undefined) byService.set(service, [slice]);
+    else known.push(slice);
+  }
+  return byService;
+}
+
+/** Every service port of the cluster that some family has, in the order of their keys. */
+export function allPortKeys({ families }: ExplainedCluster): readonly string[] {
+  return [...new Set(families.flatMap(({ node }) => [...node.state.services.keys()]))].sort();
+}
+
+/** The Services that this node serves, as `namespace/name`. */
+export function servedServices({ families }: ExplainedCluster): ReadonlySet<string> {
+  return new Set(families.flatMap(({ node }) => Array.from(node.state.services.values(), ({ name }) => name.service)));
+}
+
+/** A Service of the objects by `namespace/name`. */
+export function serviceOf({ objects }: ExplainedCluster, service: string): ServiceRecord | undefined {
+  return objects.services.find((one) => objectKeyText(one) === service);
+}

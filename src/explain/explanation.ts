@@ -1,0 +1,74 @@
+/** What `kube-proxy explain` says of one service port on one node, as data: `-o json`. Names and shapes may still change. */
+import type { KernelPart } from "../dataplane/inspection.ts";
+import type { FrontendKind } from "../model/frontend.ts";
+import type { IpFamily } from "../net/ip.ts";
+import type { Encounter } from "./reach.ts";
+
+/** One service port, seen by one node and one family. */
+export interface PortExplanation {
+  readonly node: string;
+  readonly zone: string | null;
+  readonly mode: string;
+  readonly family: IpFamily;
+  /** `namespace/name:port` */
+  readonly servicePort: string;
+  readonly protocol: string;
+  readonly type: string;
+  readonly policies: Policies;
+  readonly frontends: readonly ExplainedFrontend[];
+  readonly endpoints: readonly ExplainedEndpoint[];
+  /** Copies of endpoints that do not count, and what makes no endpoint. */
+  readonly passedOver: readonly { readonly slice: string; readonly why: string }[];
+  /** The policy or rule that decided which endpoints are used, in sentences. */
+  readonly decisions: readonly string[];
+  readonly kernel: readonly KernelPart[];
+}
+
+export interface Policies {
+  readonly internal: "Cluster" | "Local";
+  readonly external: "Cluster" | "Local";
+  readonly sessionAffinity: "None" | "ClientIP";
+  /** Seconds; 0 without affinity. */
+  readonly affinitySeconds: number;
+  readonly sourceRanges: readonly string[];
+  /** 0 when there is none. */
+  readonly healthCheckNodePort: number;
+  /** Endpoints here that are ready, which the health check counts. */
+  readonly localReady: number;
+}
+
+export interface ExplainedFrontend {
+  readonly kind: FrontendKind;
+  /** Null for a node port. */
+  readonly address: string | null;
+  readonly port: number;
+  readonly policy: "Cluster" | "Local";
+  readonly fate: "serve" | "drop" | "refuse" | "lost";
+  /** The service port that has this address instead; null when it is its own. */
+  readonly owner: string | null;
+  /** Where a node port answers: addresses, or "every address of the node". Null for others. */
+  readonly answersAt: string | null;
+  /** Empty when the frontend is another's. */
+  readonly clients: readonly Encounter[];
+}
+
+export interface ExplainedEndpoint {
+  readonly address: string;
+  readonly node: string;
+  readonly slice: string;
+  readonly state: "ready" | "terminating" | "not ready";
+  readonly isLocal: boolean;
+  readonly zoneHints: readonly string[];
+  readonly nodeHints: readonly string[];
+  /** What each policy makes of it; null when no client of this service port is under that policy. */
+  readonly cluster: ExplainedUse | null;
+  readonly local: ExplainedUse | null;
+}
+
+export interface ExplainedUse {
+  readonly used: boolean;
+  /** In words. */
+  readonly why: string;
+  /** Part of the connections that it gets, from 0 to 1. */
+  readonly share: number;
+}

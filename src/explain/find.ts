@@ -1,0 +1,177 @@
+/** Finds the service ports that a target is about, and how it belongs to them. Pure. */
+import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
+import { declaredFrontends } from "../model/frontend.ts";
+import type { ServicePort } from "../model/service-port.ts";
+import { joinHostPort } from "../net/ip.ts";
+import { type ExplainedCluster, servedServices, serviceOf } from "./explained-cluster.ts";
+import type { Target } from "./target.ts";
+
+/** Service ports, and what the target has to do with them. */
+export interface Found {
+  readonly kind: "ports";
+  /** Keys of service ports. */
+  readonly keys: readonly string[];
+  /** How the target belongs to them: sentences; empty for a Service that was asked for by its name. */
+  readonly because: readonly string[];
+}
+
+export type Search =
+  | Found
+  /** A name that exists once, and what it is for. */
+  | { readonly kind: "shared"; readonly name: string; readonly purpose: string }
+  /** Nothing: why, and words that were perhaps meant. */
+  | { readonly kind: "nothing"; readonly why: string; readonly meant: Iterable<string>; readonly wanted: string };
+
+export function find(cluster: ExplainedCluster, target: Target): Search {
+  switch (target.kind) {
+    case "service":
+      return findService(cluster, target.service, target.port);
+    case "address":
+      return findAddress(cluster, target);
+    case "node-port":
+      return findNodePort(cluster, target);
+    case "name":
+      return findName(cluster, target.name);
+  }
+}
+
+function findService(cluster: ExplainedCluster, service: string, port: string | undefined): Search {
+  const own = portsWhere(cluster, ({ name }) => name.service === service);
+  if (own.length === 0) {
+    const record = serviceOf(cluster, service);
+    if (record !== undefined) return nothing(service, whyNotServed(record));
+    return nothing(
+      service,
+      `no Service "${service}" is known, or it belongs to another proxy`,
+      servedServices(cluster),
+    );
+  }
+  if (port === undefined) return { kind: "ports", keys: keysOf(own), because: [] };
+  const chosen = own.filter((one) => one.name.port === port || String(one.port) === port);
+  const names = new Set(own.flatMap((one) => [one.name.port, String(one.port)]).filter((name) => name !== ""));
+  if (chosen.length > 0) return { kind: "ports", keys: keysOf(chosen), because: [] };
+  return nothing(port, `Service ${service} has no port "${port}", but ${[...names].join(", ")}`, names);
+}
+
+/** Why a proxy does nothing for a Service that is there. */
+function whyNotServed(service: ServiceRecord): string {
+  const name = objectKeyText(service);
+  if (service.type === "ExternalName")
+    return `Service ${name} is an ExternalName: DNS answers for it, and no proxy does anything`;
+  if (service.clusterIP === "None")
+    return `Service ${name} is headless (clusterIP None): DNS gives out its pods' addresses, and no proxy does anything`;
+  if (service.clusterIP === "") return `Service ${name} has no cluster IP yet, so no proxy does anything for it`;
+  return `Service ${name} has no cluster IP of this family, or no ports`;
+}
+
+interface SocketTarget {
+  readonly address: ServicePort["clusterIP"];
+  readonly port: number | undefined;
+  readonly protocol: ServicePort["protocol"] | undefined;
+}
+
+function findAddress(cluster: ExplainedCluster, { address, port, protocol }: SocketTarget): Search {
+  const text = port === undefined ? address : joinHostPort(address, port);
+  const fits = (one: ServicePort) => protocol === undefined || one.protocol === protocol;
+  const frontends = portsWhere(
+    cluster,
+    (one) =>
+      fits(one) &&
+      declaredFrontends(one).some((frontend) => {
+        return frontend.address === address && (port === undefined || frontend.port === port);
+      }),
+  );
+  if (frontends.length > 0) return found(frontends, (names) => `${text} is an address of ${names}.`);
+  if (port !== undefined && isNodeAddress(cluster, address)) {
+    const search = findNodePort(cluster, { port, protocol });
+    if (search.kind === "ports") return search;
+  }
+  const behind = portsWhere(cluster, (one, endpoints) => {
+    return (
+      fits(one) && endpoints.some(({ ip, port: number }) => ip === address && (port === undefined || number === port))
+    );
+  });
+  if (behind.length > 0) return found(behind, (names) => `${text} is an endpoint of ${names}.`);
+  const others = portsWhere(cluster, (one) => declaredFrontends(one).some((frontend) => frontend.address === address));
+  if (others.length > 0) {
+    const ports = others.map((one) => `${one.port}/${one.protocol} (${one.name.text})`).join(", ");
+    return nothing(text, `no service port answers at ${text}; ${address} has ${ports}`);
+  }
+  return nothing(text, `${text} is no address of a Service, and no endpoint of one`);
+}
+
+function isNodeAddress({ families }: ExplainedCluster, address: ServicePort["clusterIP"]): boolean {
+  return families.some(
+    ({ node, clients }) => node.hostAddresses.includes(address) || clients.otherNodes.includes(address),
+  );
+}
+
+function findNodePort(
+  cluster: ExplainedCluster,
+  { port, protocol }: Omit<SocketTarget, "address"> & { readonly port: number },
+): Search {
+  const fits = (one: ServicePort) => protocol === undefined || one.protocol === protocol;
+  const own = portsWhere(cluster, (one) => one.nodePort === port && fits(one));
+  if (own.length > 0) return found(own, (names) => `${port} is the node port of ${names}.`);
+  const checked = portsWhere(cluster, (one) => one.healthCheckNodePort === port);
+  if (checked.length > 0) {
+    return found(
+      checked,
+      (names) => `${port} is the health-check node port of ${names}: an HTTP server, no service port.`,
+    );
+  }
+  const numbered = portsWhere(cluster, (one) => one.port === port && fits(one)).map(({ name }) => name.text);
+  const hint = numbered.length === 0 || numbered.length > 5 ? "" : `; it is the port of ${numbered.join(", ")}`;
+  return nothing(String(port), `no Service has the node port ${port}${hint}`);
+}
+
+function findName(cluster: ExplainedCluster, name: string): Search {
+  for (const { inspection, node } of cluster.families) {
+    const purpose = inspection.sharedNames(node).get(name);
+    if (purpose !== undefined) return { kind: "shared", name, purpose };
+  }
+  for (const { inspection, node } of cluster.families) {
+    for (const [key, port] of node.state.services) {
+      for (const own of inspection.namesOf(port, node.state.endpoints.get(key) ?? [])) {
+        if (own.name !== name) continue;
+        return { kind: "ports", keys: [key], because: [`${name} belongs to ${port.name.text}: it ${own.purpose}.`] };
+      }
+    }
+  }
+  const named = [...servedServices(cluster)].filter((service) => service.endsWith(`/${name}`));
+  if (named.length === 1) return findService(cluster, named[0] ?? "", undefined);
+  if (named.length > 1)
+    return nothing(name, `several Services have the name ${name}: ${named.join(", ")}; add the namespace`);
+  const modes = cluster.families.map(({ mode }) => mode.name)[0] ?? "";
+  return nothing(
+    name,
+    `${name} is no Service, and no chain or set that this program makes in ${modes} mode for these objects; ` +
+      "it may be left over from an endpoint that is gone, or be another program's or another mode's",
+    [...servedServices(cluster)].flatMap((service) => [service, service.split("/")[1] ?? ""]),
+  );
+}
+
+function portsWhere(
+  { families }: ExplainedCluster,
+  isWanted: (port: ServicePort, endpoints: readonly { readonly ip: string; readonly port: number }[]) => boolean,
+): ServicePort[] {
+  const ports = new Map<string, ServicePort>();
+  for (const { node } of families) {
+    for (const [key, port] of node.state.services) {
+      if (!ports.has(key) && isWanted(port, node.state.endpoints.get(key) ?? [])) ports.set(key, port);
+    }
+  }
+  return [...ports.keys()].sort().flatMap((key) => ports.get(key) ?? []);
+}
+
+function keysOf(ports: readonly ServicePort[]): string[] {
+  return ports.map(({ name }) => name.key);
+}
+
+function found(ports: readonly ServicePort[], because: (names: string) => string): Found {
+  return { kind: "ports", keys: keysOf(ports), because: [because(ports.map(({ name }) => name.text).join(", "))] };
+}
+
+function nothing(wanted: string, why: string, meant: Iterable<string> = []): Search {
+  return { kind: "nothing", why, wanted, meant };
+}

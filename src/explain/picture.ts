@@ -1,0 +1,87 @@
+/**
+ * An explanation as a picture: frontends on the left, the policies in the middle, endpoints on the right; what is not used is
+ * dashed. Boxes and arrows are the same for mermaid and SVG. Pure.
+ */
+import type { ExplainedEndpoint, ExplainedUse, PortExplanation } from "./explanation.ts";
+import { frontendTitle, shareText } from "./text.ts";
+
+/** A box: two lines of text. */
+export interface Box {
+  readonly id: string;
+  readonly title: string;
+  readonly note: string;
+  readonly column: 0 | 1 | 2;
+  readonly isUsed: boolean;
+}
+
+export interface Arrow {
+  readonly from: string;
+  readonly to: string;
+  readonly label: string;
+  readonly isUsed: boolean;
+}
+
+export interface Picture {
+  readonly title: string;
+  readonly boxes: readonly Box[];
+  readonly arrows: readonly Arrow[];
+}
+
+const FATES = { serve: "", drop: "dropped", refuse: "refused", lost: "another's" } as const;
+
+/** Draws one service port of one family. @param prefix of the ids, where several are drawn together. */
+export function pictureOf(explained: PortExplanation, prefix = ""): Picture {
+  const { servicePort, protocol, node, family, mode, frontends, endpoints } = explained;
+  const boxes: Box[] = [];
+  const arrows: Arrow[] = [];
+  const policies = (["cluster", "local"] as const).filter((policy) => endpoints.some((one) => one[policy] !== null));
+  for (const [index, frontend] of frontends.entries()) {
+    const id = `${prefix}f${index}`;
+    const isUsed = frontend.fate !== "lost" && frontend.clients.some(({ outcome }) => outcome === "answered");
+    boxes.push({ id, title: frontendTitle(frontend), note: FATES[frontend.fate], column: 0, isUsed });
+    for (const policy of policies) {
+      const ways = frontend.clients.filter((one) => one.endpoints === (policy === "cluster" ? "all" : "local"));
+      if (ways.length === 0) continue;
+      const label = ways.length === frontend.clients.length ? "" : ways.map(({ position }) => position).join(", ");
+      arrows.push({ from: id, to: `${prefix}${policy}`, label, isUsed: true });
+    }
+  }
+  for (const policy of policies) {
+    const used = endpoints.filter((one) => one[policy]?.used === true).length;
+    const title = `${policy === "cluster" ? "Cluster" : "Local"} policy`;
+    boxes.push({
+      id: `${prefix}${policy}`,
+      title,
+      note: `${used} of ${endpoints.length} endpoints`,
+      column: 1,
+      isUsed: used > 0,
+    });
+  }
+  for (const [index, endpoint] of endpoints.entries()) {
+    const id = `${prefix}e${index}`;
+    const uses = policies.map((policy) => endpoint[policy]);
+    boxes.push({
+      id,
+      title: endpoint.address,
+      note: endpointNote(endpoint, uses),
+      column: 2,
+      isUsed: uses.some(isUsed),
+    });
+    for (const policy of policies) {
+      const use = endpoint[policy];
+      if (use?.used === true)
+        arrows.push({ from: `${prefix}${policy}`, to: id, label: shareText(use.share), isUsed: true });
+    }
+  }
+  return { title: `${servicePort} ${protocol} on ${node}, ${mode} mode, ${family}`, boxes, arrows };
+}
+
+function isUsed(use: ExplainedUse | null): boolean {
+  return use?.used === true;
+}
+
+function endpointNote({ node, state }: ExplainedEndpoint, uses: readonly (ExplainedUse | null)[]): string {
+  const place = node === "" ? state : `${node}, ${state}`;
+  const refusal = uses.some(isUsed) ? undefined : uses.find((use) => use !== null)?.why;
+  return refusal === undefined || refusal === state ? place : `${place}: ${refusal}`;
+}

@@ -1,0 +1,66 @@
+/** What `explain` is asked about, as people type it. Pure. */
+import { type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
+import { PROTOCOLS, type Protocol } from "../net/protocol.ts";
+
+export type Target =
+  /** `ns/name`, `ns/name:port`, `svc/name`. */
+  | { readonly kind: "service"; readonly service: string; readonly port: string | undefined }
+  /** An address, with or without a port and a protocol. */
+  | {
+      readonly kind: "address";
+      readonly address: IpAddress;
+      readonly port: number | undefined;
+      readonly protocol: Protocol | undefined;
+    }
+  /** A number alone. */
+  | { readonly kind: "node-port"; readonly port: number; readonly protocol: Protocol | undefined }
+  /** A chain, a set, a map, or the name of a Service without its namespace. */
+  | { readonly kind: "name"; readonly name: string };
+
+const NUMBER = /^:?(\d{1,5})(?:\/(tcp|udp|sctp))?$/i;
+const ADDRESS = /^(?:\[([^\]]+)\]|([^/[\]]*?))(?::(\d{1,5}))?(?:\/(tcp|udp|sctp))?$/i;
+const SERVICE = /^(?:(?:svc|service|services)\/)?([^/:]+)(?:\/([^/:]+))?(?::([^/:]+))?$/i;
+const IS_SERVICE_WORD = /^(?:svc|service|services)\//i;
+
+/**
+ * Reads a target.
+ *
+ * @param namespace of a Service that is named without one; undefined: `default` after `svc/`.
+ * @returns undefined for text that can be none of these.
+ */
+export function parseTarget(text: string, namespace: string | undefined): Target | undefined {
+  const [, number, numberProtocol] = NUMBER.exec(text) ?? [];
+  if (number !== undefined) {
+    const port = toPort(Number(number));
+    return port && { kind: "node-port", port, protocol: protocolOf(numberProtocol) };
+  }
+  const address = parseAddress(text);
+  if (address !== undefined) return address;
+  if (IS_SERVICE_WORD.test(text)) {
+    const [, name = "", nested, port] = SERVICE.exec(text) ?? [];
+    if (name === "") return undefined;
+    const service = nested === undefined ? `${namespace ?? "default"}/${name}` : `${name}/${nested}`;
+    return { kind: "service", service, port };
+  }
+  const [, first, second, port] = SERVICE.exec(text) ?? [];
+  if (first !== undefined && second !== undefined) return { kind: "service", service: `${first}/${second}`, port };
+  if (namespace !== undefined && first !== undefined && !text.startsWith("KUBE-")) {
+    return { kind: "service", service: `${namespace}/${first}`, port };
+  }
+  return text === "" ? undefined : { kind: "name", name: text };
+}
+
+function parseAddress(text: string): Target | undefined {
+  const whole = parseIpAddress(text);
+  if (whole !== undefined) return { kind: "address", address: whole, port: undefined, protocol: undefined };
+  const [, bracketed, bare, portText, protocol] = ADDRESS.exec(text) ?? [];
+  const address = parseIpAddress(bracketed ?? bare ?? "");
+  if (address === undefined) return undefined;
+  const port = portText === undefined ? undefined : toPort(Number(portText));
+  if (portText !== undefined && port === undefined) return undefined;
+  return { kind: "address", address, port, protocol: protocolOf(protocol) };
+}
+
+function protocolOf(text: string | undefined): Protocol | undefined {
+  return PROTOCOLS.find((protocol) => protocol === text?.toUpperCase());
+}

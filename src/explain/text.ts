@@ -1,0 +1,100 @@
+/** An explanation for people: sentences and small tables, safe for a terminal. Pure. */
+import { escapeLine } from "../logging/escape.ts";
+import type { ExplainedEndpoint, ExplainedFrontend, ExplainedUse, PortExplanation } from "./explanation.ts";
+import { tableText } from "./table.ts";
+import { encounterWords, KIND_WORDS, POSITION_WORDS } from "./words.ts";
+
+/** One service port of one family. */
+export function explanationText(explained: PortExplanation): string {
+  const { servicePort, protocol, type, node, zone, mode, family } = explained;
+  const place = `on ${node}${zone === null ? "" : ` (${zone})`}`;
+  const parts = [
+    `${servicePort} ${protocol}, ${type}, ${place}, ${mode} mode, ${family}\n`,
+    section("Addresses", explained.frontends.map(frontendText).join("")),
+    section("Endpoints", endpointsText(explained.endpoints)),
+    section("Why", explained.decisions.map((sentence) => `  ${sentence}\n`).join("")),
+    section("Passed over", explained.passedOver.map(({ slice, why }) => `  ${slice}: ${why}\n`).join("")),
+    section("In the kernel", kernelText(explained)),
+  ];
+  return safe(parts.filter((part) => part !== "").join("\n"));
+}
+
+/** Escapes what must not reach a terminal, line by line. */
+export function safe(text: string): string {
+  return text.split("\n").map(escapeLine).join("\n");
+}
+
+function section(title: string, body: string): string {
+  return body === "" ? "" : `${title}\n${body}`;
+}
+
+/** `cluster IP 10.96.0.10:80`, `node port 30080`. */
+export function frontendTitle({ kind, address, port }: Pick<ExplainedFrontend, "kind" | "address" | "port">): string {
+  if (address === null) return `${KIND_WORDS[kind]} ${port}`;
+  return `${KIND_WORDS[kind]} ${address.includes(":") ? `[${address}]` : address}:${port}`;
+}
+
+function frontendText(frontend: ExplainedFrontend): string {
+  const { policy, owner, answersAt } = frontend;
+  const where = answersAt === null ? "" : ` at ${answersAt}`;
+  const title = `  ${frontendTitle(frontend)}${where}, policy ${policy}\n`;
+  if (owner !== null) return `${title}    belongs to ${owner}, and does not lead here\n`;
+  // Positions that meet the same stand in one line.
+  const groups = new Map<string, string[]>();
+  for (const encounter of frontend.clients) {
+    const words = encounterWords(encounter);
+    const group = groups.get(words) ?? [];
+    group.push(POSITION_WORDS[encounter.position]);
+    groups.set(words, group);
+  }
+  return `${title}${tableText(
+    Array.from(groups, ([words, positions]) => [`${positions.join(", ")}:`, words]),
+    "    ",
+  )}`;
+}
+
+function endpointsText(endpoints: readonly ExplainedEndpoint[]): string {
+  if (endpoints.length === 0) return "  none\n";
+  const hasLocal = endpoints.some(({ local }) => local !== null);
+  const hasCluster = endpoints.some(({ cluster }) => cluster !== null);
+  const head = [
+    "ADDRESS",
+    "NODE",
+    "STATE",
+    ...(hasCluster ? ["CLUSTER POLICY"] : []),
+    ...(hasLocal ? ["LOCAL POLICY"] : []),
+  ];
+  const rows = endpoints.map(({ address, node, state, cluster, local, isLocal }) => [
+    address,
+    node === "" ? "-" : isLocal ? `${node} (here)` : node,
+    state,
+    ...(hasCluster ? [useText(cluster)] : []),
+    ...(hasLocal ? [useText(local)] : []),
+  ]);
+  return tableText([head, ...rows]);
+}
+
+function useText(use: ExplainedUse | null): string {
+  if (use === null) return "-";
+  if (!use.used) return `left out: ${use.why}`;
+  return `used, ${shareText(use.share)}${use.why === "ready" ? "" : `: ${use.why}`}`;
+}
+
+/** `33.3 %`, `100 %`. */
+export function shareText(share: number): string {
+  return `${Number((share * 100).toFixed(1))} %`;
+}
+
+function kernelText({ kernel }: PortExplanation): string {
+  const byPlace = Map.groupBy(kernel, ({ kind, where }) => `${kind} in ${where}`);
+  let text = "";
+  for (const [place, parts] of byPlace) {
+    text += `  ${place}\n`;
+    for (const [index, { name, purpose }] of parts.entries()) {
+      // Neighbours with the same purpose stand together, with the purpose after the last.
+      const isLast = parts[index + 1]?.purpose !== purpose;
+      text += `    ${name}\n${isLast && purpose !== "" ? `      ${purpose}\n` : ""}`;
+    }
+  }
+  return text;
+}

@@ -1,0 +1,109 @@
+/** `--what-if field=value`: the same objects with one field of a Service changed. Pure. */
+import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
+import { parseCidr, parseIpAddress } from "../net/ip.ts";
+import type { Objects } from "./explained-cluster.ts";
+
+/** A wish that cannot be fulfilled: the message says what is possible. */
+export class WhatIfError extends Error {
+  override readonly name = "WhatIfError";
+  /** Words that were perhaps meant. */
+  readonly known: readonly string[];
+  constructor(message: string, known: readonly string[] = []) {
+    super(message);
+    this.known = known;
+  }
+}
+
+type Change = (service: ServiceRecord, value: string) => ServiceRecord;
+
+function oneOf<const T extends string>(field: string, value: string, allowed: readonly T[]): T {
+  const found = allowed.find((one) => one.toLowerCase() === value.toLowerCase());
+  if (found !== undefined) return found;
+  throw new WhatIfError(`${field} must be ${allowed.join(" or ")}, got "${value}"`, allowed);
+}
+
+function wholeNumber(field: string, value: string, most: number): number {
+  const number = /^\d{1,6}$/.test(value) ? Number(value) : Number.NaN;
+  if (number >= 1 && number <= most) return number;
+  throw new WhatIfError(`${field} must be a whole number from 1 to ${most}, got "${value}"`);
+}
+
+function listOf(field: string, value: string, isValid: (text: string) => boolean, what: string): readonly string[] {
+  const list = value.split(",").filter((text) => text !== "");
+  const wrong = list.find((text) => !isValid(text));
+  if (wrong === undefined) return list;
+  throw new WhatIfError(`${field} must be ${what}, with commas between, got "${wrong}"`);
+}
+
+const POLICIES = ["Cluster", "Local"] as const;
+/** What the API server sets where a Service asks for affinity and says no time, seconds. */
+const DEFAULT_AFFINITY_SECONDS = 10_800;
+const MAX_AFFINITY_SECONDS = 86_400;
+
+const FIELDS: Readonly<Record<string, Change>> = {
+  externalTrafficPolicy: (service, value) => ({
+    ...service,
+    externalTrafficPolicy: oneOf("externalTrafficPolicy", value, POLICIES),
+  }),
+  internalTrafficPolicy: (service, value) => ({
+    ...service,
+    internalTrafficPolicy: oneOf("internalTrafficPolicy", value, POLICIES),
+  }),
+  sessionAffinity: (service, value) => {
+    const sessionAffinity = oneOf("sessionAffinity", value, ["None", "ClientIP"]);
+    const seconds = service.sessionAffinityTimeoutSeconds || DEFAULT_AFFINITY_SECONDS;
+    return { ...service, sessionAffinity, sessionAffinityTimeoutSeconds: sessionAffinity === "None" ? 0 : seconds };
+  },
+  timeoutSeconds: (service, value) => ({
+    ...service,
+    sessionAffinityTimeoutSeconds: wholeNumber("timeoutSeconds", value, MAX_AFFINITY_SECONDS),
+  }),
+  type: (service, value) => {
+    const type = oneOf("type", value, ["ClusterIP", "NodePort", "LoadBalancer"]);
+    if (type !== "ClusterIP") return { ...service, type };
+    const ports = service.ports.map((port) => ({ ...port, nodePort: 0 }));
+    return { ...service, type, ports, loadBalancerIngress: [], healthCheckNodePort: 0 };
+  },
+  loadBalancerSourceRanges: (service, value) => ({
+    ...service,
+    loadBalancerSourceRanges: listOf(
+      "loadBalancerSourceRanges",
+      value,
+      (text) => parseCidr(text) !== undefined,
+      "prefixes such as 192.0.2.0/24",
+    ),
+  }),
+  externalIPs: (service, value) => ({
+    ...service,
+    externalIPs: listOf("externalIPs", value, (text) => parseIpAddress(text) !== undefined, "IP addresses"),
+  }),
+};
+
+/** Fields of a Service that {@link withChange} can change. */
+export const WHAT_IF_FIELDS: readonly string[] = Object.keys(FIELDS);
+
+/**
+ * The objects with `field=value` said by some Services; `spec.` before the field is allowed.
+ *
+ * @param services `namespace/name` of those Services. @throws WhatIfError
+ */
+export function withChange(objects: Objects, services: ReadonlySet<string>, wish: string): Objects {
+  const equals = wish.indexOf("=");
+  if (equals < 1) throw new WhatIfError(`--what-if must be field=value, got "${wish}"`);
+  const field = wish
+    .slice(0, equals)
+    .replace(/^spec\./, "")
+    .replace(/^sessionAffinityConfig\.clientIP\./, "");
+  const name = WHAT_IF_FIELDS.find((known) => known.toLowerCase() === field.toLowerCase());
+  const change = name === undefined ? undefined : FIELDS[name];
+  if (change === undefined) {
+    throw new WhatIfError(`--what-if knows ${WHAT_IF_FIELDS.join(", ")}, got "${field}"`, WHAT_IF_FIELDS);
+  }
+  const value = wish.slice(equals + 1);
+  return {
+    ...objects,
+    services: objects.services.map((service) =>
+      services.has(objectKeyText(service)) ? change(service, value) : service,
+    ),
+  };
+}

@@ -1,0 +1,103 @@
+/** The sentences of explanations. Pure. */
+import type { EndpointReason, IgnoredHints, TopologyReason } from "../model/endpoint-reasons.ts";
+import type { FrontendKind } from "../model/frontend.ts";
+import type { Encounter, Position, ReachReason } from "./reach.ts";
+
+/** The kinds of frontends as Kubernetes calls them. */
+export const KIND_WORDS: Readonly<Record<FrontendKind, string>> = {
+  "cluster-ip": "cluster IP",
+  "external-ip": "external IP",
+  "load-balancer": "load balancer",
+  "node-port": "node port",
+};
+
+export const POSITION_WORDS: Readonly<Record<Position, string>> = {
+  pod: "a pod here",
+  node: "this node",
+  "other-node": "another node",
+  outside: "outside",
+};
+
+/** Facts that reasons of endpoints mention. */
+export interface ReasonFacts {
+  readonly nodeName: string;
+  readonly endpointNode: string;
+  readonly hints: readonly string[];
+}
+
+/** Why an endpoint is used, or left out. */
+export function endpointWords(reason: EndpointReason, { nodeName, endpointNode, hints }: ReasonFacts): string {
+  switch (reason) {
+    case "ready":
+      return "ready";
+    case "last-resort":
+      return "it terminates, but still serves, and none is ready";
+    case "not-ready":
+      return "not ready";
+    case "terminated":
+      return "it terminates and serves no longer";
+    case "terminating":
+      return "it terminates, and others are ready";
+    case "not-local":
+      return endpointNode === "" ? "its node is not known" : `it is on ${endpointNode}, not on ${nodeName}`;
+    case "other-zone":
+      return `its hint is for zone ${hints.join(", ")}`;
+    case "other-node":
+      return `its hint is for node ${hints.join(", ")}`;
+  }
+}
+
+const REACH_WORDS: Readonly<Record<ReachReason, string>> = {
+  "no-endpoint": "no endpoint is usable",
+  "no-local-endpoint": "the policy is Local, and no usable endpoint is on this node",
+  "source-ranges": "its address is not in loadBalancerSourceRanges",
+  "own-packets-not-looked-at":
+    "no endpoint is usable, and no rule looks at the node's own packets: they leave by its routes",
+  "only-from-elsewhere": "only what comes from elsewhere is led to external IPs: it leaves by the node's routes",
+  "answers-lost": "the policy is Local and no endpoint is here: the endpoint would answer the client past this node",
+  policy: "",
+};
+
+const OUTCOME_WORDS: Readonly<Record<Encounter["outcome"], string>> = {
+  answered: "answered",
+  refused: "refused",
+  dropped: "dropped, without an answer",
+  "passed-by": "not taken",
+};
+
+/** What a client meets, as part of a sentence. */
+export function encounterWords(encounter: Encounter): string {
+  const { outcome, reason, endpoints, source, onlyListedSources } = encounter;
+  const only = onlyListedSources ? "; clients outside of loadBalancerSourceRanges are dropped" : "";
+  if (outcome !== "answered") return `${OUTCOME_WORDS[outcome]}: ${REACH_WORDS[reason]}${only}`;
+  const from = endpoints === "local" ? "an endpoint of this node" : "any used endpoint";
+  const seen = {
+    kept: "which sees the client's address",
+    masqueraded: "which sees this node's address (masqueraded)",
+    "service-address": "which sees the service's own address",
+  }[source ?? "kept"];
+  return `${OUTCOME_WORDS[outcome]} by ${from}, ${seen}${only}`;
+}
+
+/** What topology hints do on this node; no sentence when there are none. */
+export function topologyWords({ mode, ignored }: TopologyReason, zone: string | undefined): string[] {
+  if (mode.kind === "same-zone") {
+    return [`Every ready endpoint has a zone hint: this node uses those for its zone, ${mode.zone}.`];
+  }
+  if (mode.kind === "same-node") {
+    return [`Every ready endpoint has a node hint: this node uses those for itself, ${mode.node}.`];
+  }
+  return ignored.map((hints) => ignoredWords(hints, zone));
+}
+
+function ignoredWords({ kind, why }: IgnoredHints, zone: string | undefined): string {
+  const us = kind === "zone" ? `this node's zone, ${zone ?? ""}` : "this node";
+  switch (why.code) {
+    case "missing":
+      return `The ${kind} hints do not count: the ready endpoint ${why.endpoint.text} has none.`;
+    case "none-for-us":
+      return `The ${kind} hints do not count: none is for ${us}.`;
+    case "zone-unknown":
+      return "The zone hints do not count: the zone of this node is not known.";
+  }
+}
