@@ -86,7 +86,7 @@ export async function explain(
     }
     const { paths, choices, form, what } = options;
     const warn = warner(output);
-    const objects = await readInput(paths, input, (line) => output.err(`${line}\n`));
+    const objects = await readInput(paths, input, (line) => output.err(safe(`${line}\n`)));
     const cluster = await explainedCluster(objects, choices.config, choices.families, warn);
     const search = searched(cluster, options);
     if (search.kind === "shared") {

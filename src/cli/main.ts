@@ -3,6 +3,7 @@
  * it is asked for.
  */
 
+import { findCommand } from "./commands.ts";
 import { EXIT_FAILURE, UsageError } from "./exit.ts";
 import type { Output } from "./render.ts";
 
@@ -11,16 +12,10 @@ const output: Output = {
   err: (text) => void process.stderr.write(text),
 };
 
-/** Commands beside kube-proxy's own command line. Each takes the arguments after its name and gives the exit status. */
-const COMMANDS: Readonly<Record<string, (argv: readonly string[]) => Promise<number>>> = {
-  explain: async (argv) => await (await import("./explain.ts")).explain(argv, output),
-  render: async (argv) => await (await import("./render.ts")).render(argv, output),
-};
-
 async function main(argv: readonly string[]): Promise<number> {
   const [name = "", ...rest] = argv;
-  const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
-  if (command !== undefined) return await command(rest);
+  const command = findCommand(name);
+  if (command !== undefined) return await command.run(rest, output);
   return await (await import("./proxy-command.ts")).proxyCommand(argv, output);
 }
 

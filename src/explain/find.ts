@@ -42,7 +42,7 @@ function findService(cluster: ExplainedCluster, service: string, port: string | 
     if (record !== undefined) return nothing(service, whyNotServed(record));
     return nothing(
       service,
-      `no Service "${service}" is known, or it belongs to another proxy`,
+      `no Service "${service}" is known, or it is headless or another proxy's`,
       servedServices(cluster),
     );
   }

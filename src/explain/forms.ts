@@ -25,7 +25,7 @@ export async function answerText(form: Form, answer: Answer): Promise<string> {
       return [head, ...answer.servicePorts.map(explanationText)].filter((part) => part !== "").join("\n");
     }
     case "json":
-      return `${escapeJson(JSON.stringify(answer, undefined, 2))}\n`;
+      return `${JSON.stringify(answer, undefined, 2).split("\n").map(escapeJson).join("\n")}\n`;
     case "yaml": {
       // The library costs start-up time: it is loaded for those who ask for it. JSON's escapes keep the text safe.
       const { stringify } = await import("yaml");

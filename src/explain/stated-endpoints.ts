@@ -6,7 +6,7 @@ import { type EndpointSliceRecord, objectKeyText } from "../cluster/objects.ts";
 import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePortName } from "../model/service-port-name.ts";
 import { joinSlices, type ReadSlice, readSlice } from "../model/slice-endpoints.ts";
-import { type IpFamily, parseIpAddress } from "../net/ip.ts";
+import type { IpFamily } from "../net/ip.ts";
 
 /** An endpoint as one slice has it. */
 export interface StatedEndpoint {
@@ -47,7 +47,7 @@ export function statedEndpoints(
     }
     const onProblem = (message: string, { field = "", value }: Readonly<Record<string, unknown>>) =>
       passedOver.push({ slice, why: `${field}: ${message}${value === undefined ? "" : `: ${JSON.stringify(value)}`}` });
-    const one = readSlice(record, { family, nodeName, onProblem });
+    const one = readSlice(record, { nodeName, onProblem });
     read.push(one);
     if (!one.ports.some(({ key }) => key === port.key)) passedOver.push({ slice, why: whyNothing(record, port) });
   }
@@ -73,7 +73,7 @@ export function statedEndpoints(
 }
 
 function stated(endpoint: Endpoint, record: EndpointSliceRecord): StatedEndpoint {
-  const own = record.endpoints.find(({ addresses: [first = ""] }) => parseIpAddress(first) === endpoint.ip);
+  const own = record.endpoints.find(({ address }) => address === endpoint.ip);
   return { endpoint, slice: objectKeyText(record), nodeName: own?.nodeName ?? "" };
 }
 

@@ -4,12 +4,12 @@
  */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { COMMANDS } from "../../src/cli/commands.ts";
 import { KERNEL_FLAGS } from "../../src/cli/flags/kernel.ts";
 import { LOGGING_FLAGS } from "../../src/cli/flags/logging.ts";
 import { MODE_FLAGS } from "../../src/cli/flags/modes.ts";
 import { NETWORK_FLAGS } from "../../src/cli/flags/network.ts";
 import { PROCESS_FLAGS } from "../../src/cli/flags/process.ts";
-import { RENDER_USAGE } from "../../src/cli/render.ts";
 import type { AnyFlag } from "../../src/config/flag.ts";
 import { CHECKOUT } from "./markdown.ts";
 
@@ -35,7 +35,7 @@ This page is generated: \`npm run docs\` writes it again after a flag has change
 | \`kube-proxy --cleanup\` | removes the rules of every mode, and ends |
 | \`kube-proxy --config FILE --write-config-to FILE\` | writes the configuration with all defaults, or says what is wrong with it, and ends |
 | \`kube-proxy --version\` | prints the versions, and ends |
-| \`kube-proxy render …\` | prints what would be programmed: [below](#kube-proxy-render) |
+${COMMANDS.map(({ name, summary }) => `| \`kube-proxy ${name} …\` | ${summary}: [below](#kube-proxy-${name}) |`).join("\n")}
 
 Exit status: 0 when an action is done, or after SIGTERM or SIGINT; 1 for everything else, and the last line says why.
 
@@ -45,10 +45,11 @@ With \`--config\`, only the logging flags, \`--hostname-override\`, \`--master\`
 still count, as upstream. Flags marked with * are extensions of kube-proxy-ts. \`kube-proxy --help\` also lists the feature gates.
 `;
 
-/** The whole page. Pure. */
-export function commandReference(): string {
+/** The whole page. */
+export async function commandReference(): Promise<string> {
   const groups = Object.entries(FLAG_GROUPS).map(([title, flags]) => `### ${title}\n\n${flagTable(flags)}`);
-  return `${[INTRODUCTION, ...groups, renderSection()].join("\n")}`;
+  const sections = await Promise.all(COMMANDS.map(async ({ name, usage }) => usageSection(name, await usage())));
+  return `${[INTRODUCTION, ...groups, ...sections].join("\n")}`;
 }
 
 function flagTable(flags: readonly AnyFlag[]): string {
@@ -68,8 +69,8 @@ function flagRow(flag: AnyFlag): string {
 const cell = (text: string): string => text.replaceAll("|", "\\|").replaceAll("*", "\\*");
 const code = (text: string): string => `\`${text.replaceAll("|", "\\|")}\``;
 
-function renderSection(): string {
-  return `## kube-proxy render\n\n\`\`\`\n${RENDER_USAGE.trimEnd()}\n\`\`\`\n`;
+function usageSection(name: string, usage: string): string {
+  return `## kube-proxy ${name}\n\n\`\`\`\n${usage.trimEnd()}\n\`\`\`\n`;
 }
 
-if (import.meta.main) writeFileSync(join(CHECKOUT, COMMAND_REFERENCE), commandReference());
+if (import.meta.main) writeFileSync(join(CHECKOUT, COMMAND_REFERENCE), await commandReference());

@@ -2,6 +2,7 @@
 import { findGate } from "../../config/feature-gates.ts";
 import type { AnyFlag } from "../../config/flag.ts";
 import { KNOWN_GATES } from "../../config/known-feature-gates.ts";
+import { COMMANDS } from "../commands.ts";
 import { FLAGS } from "./table.ts";
 
 const SYNOPSIS = `kube-proxy makes the Services of a Kubernetes cluster reachable from this node and its pods. It watches Services and
@@ -11,7 +12,9 @@ This is kube-proxy-ts: it takes the flags, the configuration file, and leaves th
 
 const USAGE = `Usage:
   kube-proxy [flags]                 run the proxy
-  kube-proxy render [flags]          print the rules for a folder of manifests; needs no root rights (extension)`;
+${COMMANDS.map(({ name, summary }) => `  kube-proxy ${`${name} …`.padEnd(24)}${summary}`).join("\n")}
+
+Commands are extensions of kube-proxy-ts and need no root rights; each has a --help of its own.`;
 
 /** How the program is called, and every flag. */
 function usageText(): string {

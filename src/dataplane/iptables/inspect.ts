@@ -7,10 +7,12 @@ import { LARGE_CLUSTER_ENDPOINTS } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
 
 const RULES_OF: Readonly<Record<string, string>> = {
-  [CHAINS.services]: "finds the service by its address",
-  [CHAINS.nodePorts]: "finds the service by its node port",
-  [CHAINS.externalServices]: "refuses or drops at external addresses",
-  [CHAINS.proxyFirewall]: "drops clients outside of loadBalancerSourceRanges",
+  [`nat ${CHAINS.services}`]: "finds the service by its address",
+  [`filter ${CHAINS.services}`]: "refuses or drops at the cluster IP",
+  [`nat ${CHAINS.nodePorts}`]: "finds the service by its node port",
+  [`filter ${CHAINS.nodePorts}`]: "lets the load balancer's health check through",
+  [`filter ${CHAINS.externalServices}`]: "refuses or drops at external addresses",
+  [`filter ${CHAINS.proxyFirewall}`]: "drops clients outside of loadBalancerSourceRanges",
 };
 
 const SHARED: ReadonlyMap<string, string> = new Map([
@@ -59,7 +61,7 @@ export const inspectIptables: ModeInspection = {
           kind: "rule",
           name: `-A ${ruleSpec(rule)}`,
           where: table,
-          purpose: RULES_OF[rule.chain] ?? "",
+          purpose: RULES_OF[`${table} ${rule.chain}`] ?? "",
         }),
       ),
       ...plan.ownChains.map((name): KernelPart => {

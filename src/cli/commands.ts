@@ -1,0 +1,36 @@
+/**
+ * The commands beside kube-proxy's own command line: `main.ts` runs them, `--help`, the shell completion and docs/commands.md list
+ * them. Each is loaded only when it is asked for.
+ */
+import type { Output } from "./render.ts";
+
+/** One command. */
+export interface Command {
+  readonly name: string;
+  /** One line for lists of commands. */
+  readonly summary: string;
+  /** @param argv the arguments after its name. @returns the exit status. @throws UsageError */
+  run(argv: readonly string[], output: Output): Promise<number>;
+  /** The text of its `--help`. */
+  usage(): Promise<string>;
+}
+
+export const COMMANDS: readonly Command[] = [
+  {
+    name: "render",
+    summary: "prints what would be programmed",
+    run: async (argv, output) => await (await import("./render.ts")).render(argv, output),
+    usage: async () => (await import("./render.ts")).RENDER_USAGE,
+  },
+  {
+    name: "explain",
+    summary: "says what a Service, an address, a port or a name in the kernel is on a node, and why",
+    run: async (argv, output) => await (await import("./explain.ts")).explain(argv, output),
+    usage: async () => (await import("./explain.ts")).EXPLAIN_USAGE,
+  },
+];
+
+/** The command of a name; undefined for other words. */
+export function findCommand(name: string): Command | undefined {
+  return COMMANDS.find((command) => command.name === name);
+}

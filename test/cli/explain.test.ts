@@ -1,0 +1,171 @@
+/** `explain`: what it says of the examples, how a target is found, its forms, and what it says of bad input. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { explain } from "../../src/cli/explain.ts";
+import { MODES } from "../../src/dataplane/registry.ts";
+import { examplesAsJson, type Ran, runCommand } from "./run-command.ts";
+
+const EXAMPLES = examplesAsJson();
+const NODE_A = ["-f", "-", "--node", "node-a", "--family", "ipv4"];
+
+const run = (...args: string[]): Promise<Ran> => runCommand(explain, args, EXAMPLES);
+const explained = (what: string, ...args: string[]): Promise<Ran> => run(what, ...NODE_A, ...args);
+
+async function textOf(what: string, ...args: string[]): Promise<string> {
+  const { status, out, err } = await explained(what, ...args);
+  assert.deepEqual({ status, err }, { status: 0, err: "" });
+  return out;
+}
+
+async function refusalOf(what: string, ...args: string[]): Promise<string> {
+  const { status, out, err } = await explained(what, ...args);
+  assert.deepEqual({ status, out }, { status: 2, out: "" });
+  return err;
+}
+
+test("a Service: what each client meets, and why each endpoint is used or left out", async () => {
+  const text = await textOf("shop/storefront", "--mode", "nftables");
+  assert.match(text, /^shop\/storefront:https TCP, LoadBalancer, on node-a \(zone-1\), nftables mode, IPv4\n/);
+  assert.match(text, /10\.180\.1\.11:8443 +node-b +ready +used, 33\.3 % +left out: it is on node-b, not on node-a\n/);
+  assert.match(
+    text,
+    /load balancer 203\.0\.113\.30:443, policy Local\n(?: .*\n)* +this node: +answered by any used endpoint/,
+  );
+  assert.match(text, /health check at node port 31234 gets 200: 2 ready endpoints here/);
+  assert.match(text, /chain in table ip kube-proxy\n +external-XUFH7HGN-shop\/storefront\/tcp\/https\n/);
+});
+
+for (const { name } of MODES) {
+  test(`every service port of the examples can be explained in ${name} mode, and owns something`, async () => {
+    for (const what of ["shop/web", "kube-system/kube-dns", "office/node-cache", "office/legacy", "shop/admin"]) {
+      const { servicePorts } = JSON.parse(await textOf(what, "--mode", name, "--family", "both", "-o", "json"));
+      assert.ok(servicePorts.length > 0);
+      for (const port of servicePorts) {
+        assert.equal(port.mode, name);
+        assert.ok(port.kernel.length > 0, port.servicePort);
+        for (const part of port.kernel) assert.ok(part.purpose !== "" && part.name !== "", JSON.stringify(part));
+      }
+    }
+  });
+}
+
+test("addresses, node ports and names in the kernel lead to their Service", async () => {
+  const because = async (what: string, ...args: string[]) => (await textOf(what, ...args)).split("\n")[0];
+  assert.equal(await because("203.0.113.30:443"), "203.0.113.30:443 is an address of shop/storefront:https.");
+  assert.equal(await because("10.200.0.2:30443/tcp"), "30443 is the node port of shop/storefront:https.");
+  assert.equal(await because("30443"), "30443 is the node port of shop/storefront:https.");
+  assert.equal(
+    await because("31234"),
+    "31234 is the health-check node port of shop/storefront:https: an HTTP server, no service port.",
+  );
+  assert.match((await because("10.180.0.25")) ?? "", /^10\.180\.0\.25 is an endpoint of .*office\/mail:smtp/);
+  assert.equal(
+    await because("KUBE-SEP-HT6O3L6CJ2HMQTAI"),
+    "KUBE-SEP-HT6O3L6CJ2HMQTAI belongs to shop/admin:http: it leads to the endpoint 10.180.0.12:8080.",
+  );
+  assert.match(
+    (await because("service-XUFH7HGN-shop/storefront/tcp/https", "--mode", "nftables")) ?? "",
+    /belongs to shop\/storefront:https/,
+  );
+  assert.match(await textOf("KUBE-MARK-MASQ"), /once for all Services.*masqueraded/);
+  assert.match(await textOf("KUBE-CLUSTER-IP", "--mode", "ipvs"), /cluster ip \+ port for masquerade/);
+  assert.match(await textOf("svc/web", "-n", "shop"), /^shop\/web:http TCP/);
+  assert.match(await textOf("[fd00:10:96::10]:80", "--family", "both"), /is an address of shop\/web:http/);
+});
+
+test("what would change", async () => {
+  const text = await textOf("shop/web", "--what-if", "internalTrafficPolicy=Local");
+  assert.match(text, /^With internalTrafficPolicy=Local:\n/);
+  assert.match(
+    text,
+    /shop\/web:http TCP on node-a, IPv4: cluster IP 10\.96\.0\.10:80: a pod here, .* now answered by an endpoint of this node/,
+  );
+  assert.match(text, /endpoint 10\.180\.1\.11:8080 is now left out: it is on node-b, not on node-a/);
+  assert.equal(
+    await textOf("shop/web", "--what-if", "spec.externalTrafficPolicy=Local"),
+    "With spec.externalTrafficPolicy=Local, nothing would be different for clients.\n",
+  );
+  assert.match(
+    await textOf("shop/web", "--what-if", "mode=userspace"),
+    /now answered by any used endpoint, which sees this node's address/,
+  );
+});
+
+test("every form", async () => {
+  const json = JSON.parse(await textOf("shop/web", "-o", "json"));
+  assert.deepEqual([json.what, json.servicePorts[0].frontends[0].clients.length], ["shop/web", 4]);
+  assert.match(await textOf("shop/web", "-o", "yaml"), /^what: shop\/web\n/);
+  const mermaid = await textOf("shop/web", "-o", "mermaid");
+  assert.match(mermaid, /^flowchart LR\n/);
+  assert.match(mermaid, /p0cluster -->\|"33.3 %"\| p0e0/);
+  const svg = await textOf("shop/web", "-o", "svg");
+  assert.match(svg, /^<svg [^>]*>\n<title>shop\/web:http TCP on node-a, iptables mode, IPv4<\/title>/);
+  assert.equal(svg.match(/<rect/g)?.length, 5);
+});
+
+test("bad input: status 2, and words that help", async () => {
+  assert.match(await refusalOf("shop/wbe"), /no Service "shop\/wbe" is known.*\nDid you mean shop\/web\?/);
+  assert.match(await refusalOf("shop/web:htp"), /has no port "htp", but http, 80\nDid you mean http\?/);
+  assert.match(await refusalOf("shop/db"), /no Service "shop\/db" is known, or it is headless/);
+  assert.match(await refusalOf("192.0.2.1:80"), /192\.0\.2\.1:80 is no address of a Service, and no endpoint of one/);
+  assert.match(
+    await refusalOf("10.96.0.10:81"),
+    /no service port answers at 10\.96\.0\.10:81; 10\.96\.0\.10 has 80\/TCP \(shop\/web:http\)/,
+  );
+  assert.match(await refusalOf("30099"), /no Service has the node port 30099/);
+  assert.match(
+    await refusalOf("KUBE-SVC-AAAAAAAAAAAAAAAA"),
+    /no chain or set that this program makes in iptables mode/,
+  );
+  assert.match(
+    await refusalOf("shop/web", "--what-if", "externalTrafficPolcy=Local"),
+    /Did you mean externalTrafficPolicy\?/,
+  );
+  assert.match(await refusalOf("shop/web", "--what-if", "externalTrafficPolicy=local-ish"), /must be Cluster or Local/);
+  assert.match(await refusalOf("shop/web", "shop/admin"), /one thing at a time/);
+  assert.match(await refusalOf("99999"), /"99999" is no Service, address, port or name/);
+  assert.match(await refusalOf("shop/web", "--mode", "iptable"), /configuration cannot be used/);
+  for (const args of [[], ["shop/web"], ["shop/web", "-f", "/nonexistent"], ["shop/web", "--no-such-flag"]]) {
+    const { status, out, err } = await run(...args);
+    assert.deepEqual({ status, out }, { status: 2, out: "" });
+    assert.match(err, /^Error: /);
+  }
+});
+
+test("nothing hostile reaches the terminal", async () => {
+  const evil = "\u001b[31m\u202e";
+  const objects = {
+    kind: "List",
+    apiVersion: "v1",
+    items: [
+      {
+        apiVersion: "v1",
+        kind: "Service",
+        metadata: { namespace: "a", name: "b" },
+        spec: { clusterIP: "10.0.0.1", ports: [{ port: 80 }] },
+      },
+      {
+        apiVersion: "discovery.k8s.io/v1",
+        kind: "EndpointSlice",
+        metadata: { namespace: "a", name: "b-1", labels: { "kubernetes.io/service-name": "b" } },
+        addressType: "IPv4",
+        ports: [{ port: 80 }],
+        endpoints: [
+          { addresses: ["10.1.0.1"], nodeName: `x${evil}`, hints: { forZones: [{ name: `z${evil}` }] } },
+          { addresses: [`1${evil}`] },
+        ],
+      },
+    ],
+  };
+  for (const form of ["text", "json", "yaml", "mermaid", "svg"]) {
+    const { out, err } = await runCommand(
+      explain,
+      ["a/b", "-f", "-", "--node", "n", "-o", form],
+      JSON.stringify(objects),
+    );
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what must not be there
+    assert.doesNotMatch(out + err, /[\u0000-\u0009\u000b-\u001f\u202e]/, form);
+  }
+  const { err } = await run(`shop/we${evil}`, ...NODE_A);
+  assert.match(err, /\\x1b/);
+});
