@@ -1,6 +1,6 @@
 /**
- * What a client meets at a frontend of a service port, by where it is: reference iptables.md §15 for modes that translate
- * addresses, legacy-modes.md §1.3 and §2.3 to §2.7 for the others. What is served is decided by the model (`frontendsOf`,
+ * What a client meets at a frontend of a service port, by where it is: reference iptables-operation.md §15 for modes that
+ * translate addresses, userspace.md §1.3 and ipvs.md §3, §4, §7 for the others. What is served is decided by the model (`frontendsOf`,
  * `routeServicePort`), and what a mode does differently is said by its traits. Pure.
  */
 import type { ModeTraits } from "../dataplane/traits.ts";
@@ -96,7 +96,7 @@ function encounterOf(question: Question): Encounter {
   };
 }
 
-/** Without a detector, nothing is masqueraded there: iptables.md §15, "no local detector". */
+/** Without a detector, nothing is masqueraded there: iptables-operation.md §15, "no local detector". */
 function keepsAtClusterIP({ facts, position }: Question): boolean {
   return !facts.masqueradeAll && (position === "pod" || !facts.detectsPods);
 }
@@ -110,7 +110,7 @@ function isInside({ position, facts }: Question): boolean {
   return position === "node" || (position === "pod" && facts.detectsPods);
 }
 
-/** Legacy-modes.md §2.3, §2.4, §2.7, §5.15. */
+/** Ipvs.md §3, §4, §7. */
 function virtualServerEncounter(question: Question, admitted: Admission): Encounter {
   const { frontend, routing, facts, position } = question;
   const { local, cluster } = routing;

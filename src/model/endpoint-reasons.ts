@@ -5,7 +5,7 @@
 import type { Endpoint } from "./endpoint.ts";
 import { type EndpointCategories, type NodeTopology, type TopologyMode, topologyMode } from "./endpoint-categories.ts";
 
-/** Why an endpoint is in the set of a policy, or not (reference core.md §7). */
+/** Why an endpoint is in the set of a policy, or not (reference endpoints.md §7). */
 export type EndpointReason =
   /** Used: ready, and near enough. */
   | "ready"
@@ -88,7 +88,7 @@ function hintedFor(mode: TopologyMode): EndpointReason {
   return mode.kind === "same-node" ? "other-node" : "other-zone";
 }
 
-/** Which hints count here, and why others do not (reference core.md §7.3). */
+/** Which hints count here, and why others do not (reference endpoints.md §7.3). */
 export function topologyReason(all: readonly Endpoint[], node: NodeTopology): TopologyReason {
   const mode = topologyMode(all, node);
   const ready = all.filter(({ isReady }) => isReady);

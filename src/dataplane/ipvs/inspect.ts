@@ -1,4 +1,4 @@
-/** What a service port owns in ipvs mode, and what the shared sets and chains are for: reference legacy-modes.md §2. */
+/** What a service port owns in ipvs mode, and what the shared sets and chains are for: reference ipvs.md §2, §3, §6. */
 import { ipsetEntryText } from "../../kernel/ipset/ipset.ts";
 import { virtualServerText } from "../../kernel/ipvs/ipvs.ts";
 import type { KernelPart, ModeInspection } from "../inspection.ts";

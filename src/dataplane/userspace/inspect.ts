@@ -1,4 +1,4 @@
-/** What a service port owns in userspace mode: rules that lead to the proxy's sockets, or the sockets. Legacy-modes.md §1. */
+/** What a service port owns in userspace mode: rules that lead to the proxy's sockets, or the sockets. Reference userspace.md §1.3. */
 import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
 import type { KernelPart, ModeInspection } from "../inspection.ts";
 import { listenersOf, planOfService, planUserspace } from "./cluster-plan.ts";
