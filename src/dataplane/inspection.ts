@@ -33,7 +33,7 @@ export interface ModeInspection {
   choice(config: KubeProxyConfig): string;
   /** All that is in the kernel for one service port, in a fixed order; nothing for an unknown key. */
   partsOf(node: OfflineNode, config: KubeProxyConfig, key: string): readonly KernelPart[];
-  /** Names that a service port has or may get, whatever its policies are now. Cheap: it is asked of every service port. */
+  /** Names that a service port has or may get, under any policy. Cheap: it is asked of every service port. */
   namesOf(port: ServicePort, endpoints: readonly Endpoint[]): Iterable<OwnName>;
   /** Names that exist once for all service ports, and what they are for. */
   sharedNames(node: OfflineNode): ReadonlyMap<string, string>;

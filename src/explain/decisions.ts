@@ -79,7 +79,7 @@ function choiceSentences({ policies, choice, routing, traits, clients }: Decided
     );
   }
   if (traits.carriesTraffic) {
-    words.push("The proxy carries the bytes itself, so endpoints see this node's address, whatever the policies say.");
+    words.push("The proxy carries the bytes itself, so endpoints always see this node's address.");
     return words;
   }
   if (clients.masqueradeAll) words.push("masqueradeAll is set: endpoints never see who asks at the cluster IP.");
