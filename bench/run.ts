@@ -24,6 +24,7 @@ const BENCHES: ReadonlyMap<string, () => Promise<(argv: readonly string[]) => Pr
   ["apiserver", async () => (await import("./apiserver.ts")).benchApiServer],
   ["nftables", async () => (await import("./nftables.ts")).benchNftables],
   ["ipvs", async () => (await import("./ipvs.ts")).benchIpvs],
+  ["cost", async () => (await import("./change-cost.ts")).benchChangeCost],
   ["connection", async () => (await import("./connection.ts")).benchConnection],
   ["userspace", async () => (await import("./userspace.ts")).benchUserspace],
 ]);

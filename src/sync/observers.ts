@@ -14,12 +14,16 @@ export interface HealthReporter {
 
 /** Health-check node ports of one family (reference health.md §14). */
 export interface ServiceHealthPorts {
-  /** `namespace/name` → port; opens, keeps and closes listeners. */
-  syncServices(ports: ReadonlyMap<string, number>): Promise<void>;
+  /**
+   * `namespace/name` → port, live; opens, keeps and closes listeners, and tries again what could not be opened.
+   *
+   * @param changed the Services to look at. @default all
+   */
+  syncServices(ports: ReadonlyMap<string, number>, changed?: ReadonlySet<string>): Promise<void>;
   /** From now on listens on these addresses alone, and tries again what could not be opened. */
   setAddresses(addresses: readonly IpAddress[]): Promise<void>;
-  /** `namespace/name` → number of local ready endpoint IPs; absent means 0. */
-  syncEndpoints(counts: ReadonlyMap<string, number>): void;
+  /** `namespace/name` → number of local ready endpoint IPs; absent means 0. @param changed as above */
+  syncEndpoints(counts: ReadonlyMap<string, number>, changed?: ReadonlySet<string>): void;
   close(): Promise<void>;
 }
 

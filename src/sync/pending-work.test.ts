@@ -2,11 +2,12 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { FULL_SYNC, merged, NO_WORK, type PendingWork } from "./pending-work.ts";
 
-const failed: PendingWork = { isFull: false, ports: new Set(["a", "b"]), staleFlows: true };
+const failed: PendingWork = { isFull: false, ports: new Set(["a", "b"]), services: new Set(["s"]), staleFlows: true };
 
 it("hands a failed sync's work on together with what was asked for meanwhile", () => {
   const next = merged(failed, { isFull: true, ports: new Set(["b", "c"]) });
-  assert.deepEqual(next, { isFull: true, ports: new Set(["a", "b", "c"]), staleFlows: true });
+  const services = new Set(["s"]);
+  assert.deepEqual(next, { isFull: true, ports: new Set(["a", "b", "c"]), services, staleFlows: true });
   assert.deepEqual([...next.ports], ["a", "b", "c"], "the older work comes first");
 });
 

@@ -8,11 +8,13 @@ export interface PendingWork {
   readonly isFull: boolean;
   /** Keys of service ports whose rules must be written. */
   readonly ports: ReadonlySet<string>;
+  /** `namespace/name` of the Services whose health-check ports must be looked at. */
+  readonly services: ReadonlySet<string>;
   /** UDP flows may lead to endpoints that no longer serve. */
   readonly staleFlows: boolean;
 }
 
-export const NO_WORK: PendingWork = { isFull: false, ports: new Set(), staleFlows: false };
+export const NO_WORK: PendingWork = { isFull: false, ports: new Set(), services: new Set(), staleFlows: false };
 
 export const FULL_SYNC: PendingWork = { ...NO_WORK, isFull: true };
 
@@ -21,6 +23,7 @@ export function merged(first: PendingWork, second: Partial<PendingWork>): Pendin
   return {
     isFull: first.isFull || second.isFull === true,
     ports: union(first.ports, second.ports ?? NO_WORK.ports),
+    services: union(first.services, second.services ?? NO_WORK.services),
     staleFlows: first.staleFlows || second.staleFlows === true,
   };
 }

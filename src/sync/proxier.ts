@@ -238,8 +238,8 @@ export class Proxier {
     this.#wasQueuedWhileSyncing = false;
     try {
       const applied = this.#applyChanges();
-      const { changedPorts: ports, conntrackCleanupRequired } = applied;
-      work = merged(work, { ports, staleFlows: conntrackCleanupRequired && backend.endsUdpFlows !== true });
+      const { changedPorts: ports, updatedServices: services, conntrackCleanupRequired } = applied;
+      work = merged(work, { ports, services, staleFlows: conntrackCleanupRequired && backend.endsUdpFlows !== true });
       this.#log.v(2, `Syncing ${backend.mode} rules`, { fullSync: isFullSync });
       const outcome = await backend.sync(this.#inputOf(work), signal);
       await this.#finish(outcome, applied, work);
@@ -310,7 +310,7 @@ export class Proxier {
     const hadFailures = this.#failures.length > 0;
     this.#failures = failures;
     if (!isComplete || hadFailures) onFailures?.(failures);
-    await this.#syncServiceHealth();
+    await this.#syncServiceHealth(work.services);
     if (work.staleFlows) await this.#cleanStaleFlows();
     if (!isComplete) throw new IncompleteSyncError(failures);
   }
@@ -331,11 +331,11 @@ export class Proxier {
     }
   }
 
-  async #syncServiceHealth(): Promise<void> {
+  async #syncServiceHealth(changed: ReadonlySet<string>): Promise<void> {
     const { serviceHealth } = this.#options;
     try {
-      await serviceHealth.syncServices(this.state.healthCheckNodePorts);
-      serviceHealth.syncEndpoints(this.state.localReadyCounts);
+      await serviceHealth.syncServices(this.state.healthCheckNodePorts, changed);
+      serviceHealth.syncEndpoints(this.state.localReadyCounts, changed);
     } catch (error) {
       this.#log.error("Error syncing healthcheck services", error);
     }

@@ -176,6 +176,44 @@ test("when one address cannot be had the service has none, it is told, and the n
   assert.deepEqual(standing.at(-1), []);
 });
 
+test("of changed services alone the ports are opened and closed, and what failed is tried again; nothing else is looked at", async () => {
+  const [first, second] = [await freePort(), await freePort()];
+  const live = new Map([["ns/a", first]]);
+  const counts = new Map([
+    ["ns/a", 1],
+    ["ns/b", 1],
+  ]);
+  const blocker = createServer();
+  const standing: number[] = [];
+  const health = manager({ onFailures: (now) => standing.push(now.length), onListenFailure() {} });
+  const sync = async (...changed: string[]): Promise<void> => {
+    await health.syncServices(live, new Set(changed));
+    health.syncEndpoints(counts, new Set(changed));
+  };
+  await sync("ns/a");
+  assert.equal((await ask(first, "/")).status, 200);
+  await new Promise<void>((resolve) => blocker.listen({ host: "0.0.0.0", port: second }, resolve));
+  live.set("ns/b", second);
+  await sync("ns/b");
+  await sync("ns/none");
+  assert.deepEqual(standing, [0, 1, 1]);
+  await new Promise<void>((resolve) => blocker.close(() => resolve()));
+  counts.set("ns/a", 0);
+  await sync("ns/none");
+  assert.equal((await ask(second, "/")).status, 200, "with the count of its endpoints");
+  assert.equal((await ask(first, "/")).status, 200, "its endpoints were not said to have changed");
+  live.delete("ns/b");
+  for (const map of [live, counts]) {
+    for (const walk of ["keys", "entries", "values", Symbol.iterator] as const) {
+      map[walk] = () => assert.fail("walked over all services");
+    }
+  }
+  await sync("ns/a", "ns/b");
+  assert.equal(await isRefused(second), true);
+  assert.equal((await ask(first, "/")).status, 503);
+  assert.deepEqual(standing, [0, 1, 1, 0, 0]);
+});
+
 test("overlapping syncs end in the state of the last one", async () => {
   const candidates = [await freePort(), await freePort(), await freePort()];
   const health = manager();

@@ -33,7 +33,7 @@ export interface ServiceHealthOptions {
   readonly log: Logger;
   /** Told of each service whose port could not be opened, to log it; it is tried again at the next sync. */
   onListenFailure(service: string, port: number, error: Error): void;
-  /** Told after each sync which ports are not open; an empty list when all are. */
+  /** Told after each attempt to open ports which are not open; an empty list when all are again. */
   onFailures?(failures: readonly SyncFailure[]): void;
 }
 
@@ -81,9 +81,14 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
     options.addresses === "all" ? [family === "IPv4" ? "0.0.0.0" : "::"] : options.addresses;
   let wanted: ReadonlyMap<string, number> = new Map();
   const entries = new Map<string, Entry>();
+  /** By service: what could not be opened. */
+  const failed = new Map<string, SyncFailure>();
+  /** Opened since the last counts came. */
+  let opened: Entry[] = [];
   const draining = new Set<Entry>();
   /** One reconciliation at a time, in the order asked for. */
   const mutex = new Mutex();
+  let reconciling = 0;
   let isClosed = false;
 
   const http = createGuardedHttp({
@@ -156,50 +161,89 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
     }, DRAIN_MS).unref();
   }
 
-  async function reconcile(ports: ReadonlyMap<string, number>): Promise<void> {
-    for (const [service, entry] of entries) {
-      if (ports.get(service) === entry.port) continue;
-      log.v(2, "Closing healthcheck", { service, port: entry.port });
-      entries.delete(service);
-      drain(entry);
-    }
-    const failures: SyncFailure[] = [];
-    for (const [service, port] of ports) {
-      // Closed while we waited for another listener: open nothing more.
-      if (isClosed) return;
-      try {
-        const known = entries.get(service);
-        if (known !== undefined) {
-          await moveListeners(known);
-          continue;
-        }
+  function closeIfGone(service: string, port: number | undefined): void {
+    const entry = entries.get(service);
+    if (entry === undefined || entry.port === port) return;
+    log.v(2, "Closing healthcheck", { service, port: entry.port });
+    entries.delete(service);
+    drain(entry);
+  }
+
+  /** Opens what is missing of one service. */
+  async function bringUp(service: string, port: number): Promise<void> {
+    try {
+      const known = entries.get(service);
+      if (known === undefined) {
         const entry = await openEntry(service, port);
         log.v(2, "Opened healthcheck", { service, port });
         entries.set(service, entry);
-      } catch (error) {
-        const failure = error instanceof Error ? error : new Error(String(error));
-        options.onListenFailure(service, port, failure);
-        failures.push({ subject: `health-check port ${port} of ${service}`, reason: failure.message });
-      }
+        opened.push(entry);
+      } else await moveListeners(known);
+      failed.delete(service);
+    } catch (error) {
+      const failure = error instanceof Error ? error : new Error(String(error));
+      options.onListenFailure(service, port, failure);
+      failed.set(service, { subject: `health-check port ${port} of ${service}`, reason: failure.message });
     }
-    options.onFailures?.(failures);
+  }
+
+  function inTurn(work: () => Promise<void>): Promise<void> {
+    reconciling += 1;
+    return mutex.run(work).finally(() => {
+      reconciling -= 1;
+    });
+  }
+
+  /** Everything is closed before anything is opened: services may have exchanged their ports. */
+  async function reconcile(ports: ReadonlyMap<string, number>, services: Iterable<string>): Promise<void> {
+    const affected = [...services].filter((service) => ports.has(service) || entries.has(service));
+    for (const service of failed.keys()) if (!ports.has(service)) failed.delete(service);
+    for (const service of affected) closeIfGone(service, ports.get(service));
+    for (const service of affected) {
+      // Closed while we waited for another listener: open nothing more.
+      if (isClosed) return;
+      const port = ports.get(service);
+      if (port !== undefined) await bringUp(service, port);
+    }
+    options.onFailures?.([...failed.values()]);
+  }
+
+  /** Whether none of these services has a port, open or wanted, and none of any service has failed: nearly always. */
+  function areWithoutPorts(services: ReadonlySet<string>, ports: ReadonlyMap<string, number>): boolean {
+    // What is being opened is not among the entries yet.
+    if (failed.size > 0 || reconciling > 0) return false;
+    if (entries.size === 0 && ports.size === 0) return true;
+    for (const service of services) if (ports.has(service) || entries.has(service)) return false;
+    return true;
   }
 
   return {
-    syncServices(ports) {
-      return mutex.run(async () => {
+    async syncServices(ports, changed) {
+      if (changed !== undefined && wanted === ports && areWithoutPorts(changed, ports)) return;
+      await inTurn(async () => {
         wanted = ports;
-        if (!isClosed) await reconcile(ports);
+        if (isClosed) return;
+        await reconcile(ports, new Set([...(changed ?? [...entries.keys(), ...ports.keys()]), ...failed.keys()]));
       });
     },
     setAddresses(addresses) {
-      return mutex.run(async () => {
+      return inTurn(async () => {
         hosts = addresses;
-        if (!isClosed) await reconcile(wanted);
+        if (!isClosed) await reconcile(wanted, new Set([...entries.keys(), ...wanted.keys()]));
       });
     },
-    syncEndpoints(counts) {
-      for (const entry of entries.values()) entry.count = counts.get(entry.service) ?? 0;
+    syncEndpoints(counts, changed) {
+      const note = (entry: Entry): void => {
+        entry.count = counts.get(entry.service) ?? 0;
+      };
+      if (changed === undefined) for (const entry of entries.values()) note(entry);
+      for (const entry of opened) note(entry);
+      opened = [];
+      if (changed === undefined || entries.size === 0) return;
+      for (const service of changed) {
+        const entry = entries.get(service);
+        if (entry !== undefined) note(entry);
+      }
     },
     close() {
       isClosed = true;

@@ -15,7 +15,7 @@ const INITIAL_EVENTS_END = "k8s.io/initial-events-end";
 
 export interface WatchOptions<K extends ObjectKind> {
   readonly resource: WatchedResource<K>;
-  readonly transport: Transport;
+  readonly transport: Pick<Transport, "host" | "send">;
   readonly cache: ObjectCache<K>;
   readonly query: Readonly<Record<string, string>>;
   /** The longest time until the server accepts the watch. */

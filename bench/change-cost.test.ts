@@ -1,0 +1,49 @@
+/** One change visits as much in a large cluster as in a small one, from the line of the watch to the bytes of the batch. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { countVisits } from "../testkit/support/operation-counter.ts";
+import { ChangeCostSubject } from "./change-cost-subject.ts";
+
+const SIZES = { small: 20, large: 1_500 } as const;
+
+async function visitsOf(services: number) {
+  const subject = new ChangeCostSubject(3, false);
+  await subject.load(services);
+  const slice = subject.replacedEndpoint(7, 1);
+  const added = subject.service(services, "ADDED");
+  const deleted = subject.service(services, "DELETED");
+  const inOneSync = (push: () => void): Promise<number> =>
+    countVisits(async () => {
+      const { synced } = subject;
+      push();
+      await synced;
+    });
+  try {
+    // The engine's own first-time work, and caches of shared texts, are left out.
+    await inOneSync(() => subject.pushSlice(subject.replacedEndpoint(5, 1)));
+    const endpoint = await inOneSync(() => subject.pushSlice(slice));
+    const addition = await inOneSync(() => {
+      subject.pushSlice(added.slice);
+      subject.pushService(added.service);
+    });
+    const removal = await inOneSync(() => {
+      subject.pushSlice(deleted.slice);
+      subject.pushService(deleted.service);
+    });
+    const scrape = await countVisits(async () => void (await subject.scrape()));
+    return { endpoint, addition, removal, scrape };
+  } finally {
+    await subject.close();
+  }
+}
+
+test("nothing walks over the cluster for an endpoint, a new or a removed service, or a scrape", async () => {
+  const small = await visitsOf(SIZES.small);
+  const large = await visitsOf(SIZES.large);
+  const allowance = 50; // turns of the event loop differ
+  for (const [what, visits] of Object.entries(small)) {
+    const inLarge = large[what as keyof typeof large];
+    assert.ok(visits > 0, what);
+    assert.ok(inLarge <= visits + allowance, `${what}: ${visits} visits in a small cluster, ${inLarge} in a large one`);
+  }
+});
