@@ -9,7 +9,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { signalChild } from "../src/kernel/child-process.ts";
-import { NetworkNamespace } from "../testkit/net/network-namespace.ts";
+import { NetworkNamespace, removeNamespacesNow } from "../testkit/net/network-namespace.ts";
 import { newRunName } from "../testkit/net/run-name.ts";
 import { ProxyDaemon } from "../testkit/support/proxy-daemon.ts";
 import { atExit } from "./at-exit.ts";
@@ -145,10 +145,7 @@ async function withApiServer(node: NetworkNamespace, task: ConnectionTask, clien
 
 export async function measureConnection(task: ConnectionTask): Promise<ConnectionFigures> {
   const { node, server } = await network();
-  const remove = atExit(() => {
-    node.removeNow();
-    server.removeNow();
-  });
+  const remove = atExit(() => removeNamespacesNow([node.name, server.name]));
   const stopServer = startServer(server);
   const client = partner(node, CLIENT);
   try {

@@ -18,6 +18,6 @@ export async function conformanceNode(name: string): Promise<NetworkNamespace> {
     "route add default via 10.200.0.1",
     "route add ::/0 via fd00:200::1",
   ]);
-  await node.sysctl({ "net.ipv4.ip_forward": 1, "net.ipv6.conf.all.forwarding": 1 });
+  node.sysctl({ "net.ipv4.ip_forward": 1, "net.ipv6.conf.all.forwarding": 1 });
   return node;
 }

@@ -1,33 +1,60 @@
-/** One network namespace: create, run programs in it, remove it with everything that runs in it. */
-import {
-  type ChildProcess,
-  type ExecFileSyncOptionsWithStringEncoding,
-  execFileSync,
-  type SpawnOptions,
-  spawn,
-} from "node:child_process";
-import { readdirSync } from "node:fs";
+/** Network namespaces: create, run programs in them, remove them with everything that runs in them. */
+import { type ChildProcess, execFileSync, type SpawnOptions, spawn } from "node:child_process";
+import { readdirSync, readlinkSync, statSync, writeFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
+import { inNamespace } from "./enter-namespace.ts";
 import { type CommandOptions, type CommandResult, runCommand } from "./run-command.ts";
 import { isLeftover } from "./run-name.ts";
 
 const NAMESPACE_FOLDER = "/run/netns";
 const CREATION_LIMIT_MS = 120_000;
 
+const pathOf = (name: string) => `${NAMESPACE_FOLDER}/${name}`;
+const batchOf = (lines: readonly string[]) => `${lines.join("\n")}\n`;
+
 /** A handle; the kernel's namespace exists from {@link NetworkNamespace.create} to {@link NetworkNamespace.remove}. */
 export class NetworkNamespace {
   /** As `ip netns list` shows it. */
   readonly name: string;
-  /** What must end before the namespace goes: no process, so `ip netns pids` does not know it. */
+  /** What must end before the namespace goes: threads, which no list of processes shows. */
   readonly #inhabitants = new Set<() => Promise<void>>();
 
   private constructor(name: string) {
     this.name = name;
   }
 
+  /** Creates the namespace with its loopback up. Rejects with CommandError. */
+  static async create(name: string): Promise<NetworkNamespace> {
+    const [namespace] = await NetworkNamespace.createAll([name]);
+    if (namespace === undefined) throw new TypeError(`no namespace ${name}`);
+    await namespace.configure(["link set lo up"]);
+    return namespace;
+  }
+
+  /** Creates several, in the order of the names, with nothing up yet. Rejects with CommandError. */
+  static async createAll(names: readonly string[]): Promise<NetworkNamespace[]> {
+    const input = batchOf(names.map((name) => `netns add ${name}`));
+    // The kernel makes no namespace while it takes down a large one, on this machine perhaps another program's.
+    await runCommand(["ip", "-batch", "-"], { input, timeoutMs: CREATION_LIMIT_MS });
+    return names.map((name) => new NetworkNamespace(name));
+  }
+
+  /** Ends every thread and process in them and removes them; never rejects for what is gone already. */
+  static async removeAll(namespaces: readonly NetworkNamespace[]): Promise<void> {
+    await Promise.all(namespaces.map((namespace) => namespace.#endInhabitants()));
+    const names = namespaces.map(({ name }) => name);
+    for (let round = 0; round < 3; round++) {
+      const pids = processesIn(names);
+      if (pids.length === 0) break;
+      killAll(pids);
+      await sleep(10);
+    }
+    await runCommand(["ip", "-force", "-batch", "-"], { input: deletionOf(names), allowFailure: true });
+  }
+
   /** The file that stands for the namespace. */
   get path(): string {
-    return `${NAMESPACE_FOLDER}/${this.name}`;
+    return pathOf(this.name);
   }
 
   /** Notes what ends a thread that lives inside; called before the namespace is removed. @returns forgets it. */
@@ -36,24 +63,16 @@ export class NetworkNamespace {
     return () => void this.#inhabitants.delete(end);
   }
 
-  /** Creates the namespace with its loopback up. Rejects with CommandError. */
-  static async create(name: string): Promise<NetworkNamespace> {
-    // The kernel makes no namespace while it takes down a large one, on this machine perhaps another program's.
-    await runCommand(["ip", "netns", "add", name], { timeoutMs: CREATION_LIMIT_MS });
-    const namespace = new NetworkNamespace(name);
-    await namespace.configure(["link set lo up"]);
-    return namespace;
-  }
-
   /** Runs `ip` lines inside, in order, as one batch; stops at the first that fails and rejects with its text. */
   async configure(lines: readonly string[]): Promise<void> {
-    await runCommand(["ip", "-n", this.name, "-batch", "-"], { input: `${lines.join("\n")}\n` });
+    await runCommand(["ip", "-n", this.name, "-batch", "-"], { input: batchOf(lines) });
   }
 
   /** Sets sysctls inside; keys in dotted form. A key that the kernel does not have is passed over. */
-  async sysctl(settings: Readonly<Record<string, string | number>>): Promise<void> {
-    const words = Object.entries(settings).map(([key, value]) => `${key}=${value}`);
-    await this.exec(["sysctl", "-e", "-q", "-w", ...words]);
+  sysctl(settings: Readonly<Record<string, string | number>>): void {
+    inNamespace(this.path, () => {
+      for (const [key, value] of Object.entries(settings)) writeSysctl(key, String(value));
+    });
   }
 
   /** Runs a program inside to its end. */
@@ -66,31 +85,48 @@ export class NetworkNamespace {
     return spawn("ip", ["netns", "exec", this.name, ...argv], options);
   }
 
-  /** Ends every thread and process inside and removes the namespace. Safe to call twice; never rejects for what is gone already. */
-  async remove(): Promise<void> {
-    await Promise.all([...this.#inhabitants].map((end) => end()));
-    this.#inhabitants.clear();
-    for (let round = 0; round < 3; round++) {
-      const { stdout } = await runCommand(["ip", "netns", "pids", this.name], { allowFailure: true });
-      const pids = parsePids(stdout);
-      if (pids.length === 0) break;
-      killAll(pids);
-      await sleep(10);
-    }
-    await runCommand(["ip", "netns", "del", this.name], { allowFailure: true });
+  /** {@link NetworkNamespace.removeAll} of this one. Safe to call twice. */
+  remove(): Promise<void> {
+    return NetworkNamespace.removeAll([this]);
   }
 
-  /** The same as {@link NetworkNamespace.remove} for an `exit` handler, where nothing asynchronous runs any more. */
-  removeNow(): void {
-    removeNamespaceNow(this.name);
+  async #endInhabitants(): Promise<void> {
+    await Promise.all([...this.#inhabitants].map((end) => end()));
+    this.#inhabitants.clear();
   }
 }
 
-function parsePids(text: string): number[] {
-  return text
-    .split(/\s+/)
-    .map(Number)
-    .filter((pid) => Number.isInteger(pid) && pid > 1 && pid !== process.pid);
+function writeSysctl(key: string, value: string): void {
+  try {
+    writeFileSync(`/proc/sys/${key.replaceAll(".", "/")}`, value);
+  } catch (error) {
+    const isUnknown = error instanceof Error && "code" in error && error.code === "ENOENT";
+    if (!isUnknown) throw error;
+  }
+}
+
+const deletionOf = (names: readonly string[]) => batchOf(names.map((name) => `netns del ${name}`));
+
+/** What a link like `/proc/1/ns/net` says of the namespace with this name; undefined when there is none. */
+function identityOf(name: string): string | undefined {
+  const status = statSync(pathOf(name), { throwIfNoEntry: false });
+  return status && `net:[${status.ino}]`;
+}
+
+/** The processes in these namespaces, this one left out. */
+function processesIn(names: readonly string[]): number[] {
+  const identities = new Set(names.map(identityOf));
+  const pids = readdirSync("/proc").map(Number);
+  return pids.filter((pid) => pid > 1 && pid !== process.pid && identities.has(namespaceOf(pid)));
+}
+
+function namespaceOf(pid: number): string {
+  try {
+    return readlinkSync(`/proc/${pid}/ns/net`);
+  } catch {
+    // It has ended, or is a thread of the kernel.
+    return "";
+  }
 }
 
 function killAll(pids: readonly number[]): void {
@@ -103,11 +139,12 @@ function killAll(pids: readonly number[]): void {
   }
 }
 
-function removeNamespaceNow(name: string): void {
-  const quiet: ExecFileSyncOptionsWithStringEncoding = { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] };
+/** The same as {@link NetworkNamespace.removeAll} for an `exit` handler, where nothing asynchronous runs any more. */
+export function removeNamespacesNow(names: readonly string[]): void {
+  if (names.length === 0) return;
   try {
-    killAll(parsePids(execFileSync("ip", ["netns", "pids", name], quiet)));
-    execFileSync("ip", ["netns", "del", name], quiet);
+    killAll(processesIn(names));
+    execFileSync("ip", ["-force", "-batch", "-"], { input: deletionOf(names), stdio: ["pipe", "ignore", "ignore"] });
   } catch {
     // Gone already; an exit handler has no one to tell.
   }
@@ -122,6 +159,6 @@ export function removeLeftoverNamespaces(): string[] {
     return [];
   }
   const leftovers = names.filter((name) => isLeftover(name));
-  leftovers.forEach(removeNamespaceNow);
+  removeNamespacesNow(leftovers);
   return leftovers;
 }

@@ -13,7 +13,7 @@
  * Pods have host prefixes (/32, /128), so traffic between two pods of one node is routed by the node and passes its
  * connection tracking both ways, as with most CNI plugins (a shared subnet would need bridge-nf-call-iptables).
  */
-import { NetworkNamespace, removeLeftoverNamespaces } from "./network-namespace.ts";
+import { NetworkNamespace, removeLeftoverNamespaces, removeNamespacesNow } from "./network-namespace.ts";
 import { newRunName } from "./run-name.ts";
 import {
   bareAddress,
@@ -61,7 +61,7 @@ export class Topology {
   readonly #pods = new Map<string, PodSpec>();
   #linkCount = 0;
   readonly #removeNow = (): void => {
-    for (const namespace of this.#namespaces.values()) namespace.removeNow();
+    removeNamespacesNow([...this.#namespaces.values()].map(({ name }) => name));
   };
 
   private constructor(name: string, spec: TopologySpec) {
@@ -108,63 +108,60 @@ export class Topology {
   async addPod(pod: PodSpec): Promise<NetworkNamespace> {
     const node = this.spec.nodes.find((candidate) => candidate.name === pod.node);
     if (node === undefined) throw new TypeError(`pod ${pod.name}: the topology has no node ${pod.node}`);
-    const namespace = await this.#addNamespace(pod.name);
+    const [namespace] = await this.#addNamespaces([pod.name]);
+    if (namespace === undefined) throw new TypeError(`pod ${pod.name}: no namespace`);
+    await this.namespace(node.name).configure(this.#podLinkLines(pod, namespace));
+    await namespace.configure(podLines(pod, node));
     this.#pods.set(pod.name, pod);
-    await namespace.sysctl(HOST_SYSCTLS);
-    const nodeNamespace = this.namespace(node.name);
-    const link = `veth${this.#nextLink()}`;
-    const addresses = [pod.ipv4 && `${pod.ipv4}/32`, pod.ipv6 && `${pod.ipv6}/128`].filter((a) => a !== undefined);
-    await nodeNamespace.configure([
-      `link add ${link} type veth peer name eth0 netns ${namespace.name}`,
-      `link set ${link} master cni0 up`,
-      // With br_netfilter, what a pod sends to its own service is bridged back to it. CNI plugins do the same.
-      `link set ${link} type bridge_slave hairpin on`,
-    ]);
-    await namespace.configure([
-      "link set eth0 up",
-      ...addresses.map((address) => addressLine(address, "eth0")),
-      ...(pod.ipv4 === undefined ? [] : defaultRoutes({ ipv4: node.bridge.ipv4 })),
-      ...(pod.ipv6 === undefined ? [] : defaultRoutes({ ipv6: node.bridge.ipv6 })),
-    ]);
-    await nodeNamespace.configure([
-      ...(pod.ipv4 === undefined ? [] : [`route replace ${pod.ipv4}/32 dev cni0`]),
-      ...(pod.ipv6 === undefined ? [] : [`route replace ${pod.ipv6}/128 dev cni0`]),
-    ]);
     return namespace;
   }
 
   /** Ends every process in the namespaces and removes them. Safe to call twice. */
   async destroy(): Promise<void> {
-    const namespaces = [...this.#namespaces.values()];
-    await Promise.all(namespaces.map((namespace) => namespace.remove()));
+    await NetworkNamespace.removeAll([...this.#namespaces.values()]);
     this.#namespaces.clear();
     this.#pods.clear();
     process.removeListener("exit", this.#removeNow);
   }
 
+  /** One batch for each namespace: a process of the `ip` tool costs more than what it does. */
   async #build(): Promise<void> {
     const { nodes, hosts, pods, lan } = this.spec;
-    const fabric = await this.#addNamespace("fabric");
-    await fabric.sysctl(HOST_SYSCTLS);
-    await fabric.configure([
+    for (const host of hosts) this.#gatewayOf(host);
+    await this.#addNamespaces(["fabric", ...[...nodes, ...hosts, ...pods].map(({ name }) => name)]);
+    for (const { name } of nodes) this.namespace(name).sysctl(NODE_SYSCTLS);
+    await this.namespace("fabric").configure([
+      "link set lo up",
       "link add br0 type bridge",
       "link set br0 up",
       addressLine(lan.ipv4, "br0"),
       addressLine(lan.ipv6, "br0"),
+      ...[...nodes, ...hosts].flatMap(({ name }) => this.#lanLinkLines(this.namespace(name))),
     ]);
     await Promise.all([
-      ...nodes.map((node) => this.#addNode(fabric, node)),
-      ...hosts.map((host) => this.#addHost(fabric, host)),
+      ...nodes.map((node) => this.namespace(node.name).configure(this.#nodeLines(node))),
+      ...hosts.map((host) => this.namespace(host.name).configure(hostLines(host, this.#gatewayOf(host)))),
     ]);
-    await Promise.all(pods.map((pod) => this.addPod(pod)));
+    await Promise.all(
+      nodes.flatMap((node) => this.#podsOf(node).map((pod) => this.namespace(pod.name).configure(podLines(pod, node)))),
+    );
+    for (const pod of pods) this.#pods.set(pod.name, pod);
   }
 
-  async #addNode(fabric: NetworkNamespace, node: NodeSpec): Promise<void> {
-    const namespace = await this.#addNamespace(node.name);
-    await namespace.sysctl(NODE_SYSCTLS);
-    await this.#attachToLan(fabric, namespace);
+  #podsOf(node: NodeSpec): readonly PodSpec[] {
+    return this.spec.pods.filter((pod) => pod.node === node.name);
+  }
+
+  #gatewayOf(host: HostSpec): NodeSpec {
+    const gateway = this.spec.nodes.find((node) => node.name === host.gateway);
+    if (gateway === undefined) throw new TypeError(`host ${host.name}: the topology has no node ${host.gateway}`);
+    return gateway;
+  }
+
+  #nodeLines(node: NodeSpec): string[] {
     const others = this.spec.nodes.filter((other) => other !== node);
-    await namespace.configure([
+    return [
+      ...UP,
       `link add cni0 address ${GATEWAY_MAC} type bridge`,
       "link set cni0 up",
       addressLine(node.bridge.ipv4, "cni0"),
@@ -176,42 +173,59 @@ export class Topology {
         `route add ${networkOf(other.bridge.ipv4)} via ${bareAddress(other.lan.ipv4)}`,
         `route add ${networkOf(other.bridge.ipv6)} via ${bareAddress(other.lan.ipv6)}`,
       ]),
-    ]);
+      ...this.#podsOf(node).flatMap((pod) => this.#podLinkLines(pod, this.namespace(pod.name))),
+    ];
   }
 
-  async #addHost(fabric: NetworkNamespace, host: HostSpec): Promise<void> {
-    const namespace = await this.#addNamespace(host.name);
-    await namespace.sysctl(HOST_SYSCTLS);
-    await this.#attachToLan(fabric, namespace);
-    const gateway = this.spec.nodes.find((node) => node.name === host.gateway);
-    if (gateway === undefined) throw new TypeError(`host ${host.name}: the topology has no node ${host.gateway}`);
-    await namespace.configure([
-      addressLine(host.lan.ipv4, "eth0"),
-      addressLine(host.lan.ipv6, "eth0"),
-      ...defaultRoutes(gateway.lan),
-    ]);
+  /** On the node: the pod's end of a link, and the way to it. */
+  #podLinkLines(pod: PodSpec, namespace: NetworkNamespace): string[] {
+    const link = `veth${this.#nextLink()}`;
+    return [
+      `link add ${link} type veth peer name eth0 netns ${namespace.name}`,
+      `link set ${link} master cni0 up`,
+      // With br_netfilter, what a pod sends to its own service is bridged back to it. CNI plugins do the same.
+      `link set ${link} type bridge_slave hairpin on`,
+      ...(pod.ipv4 === undefined ? [] : [`route replace ${pod.ipv4}/32 dev cni0`]),
+      ...(pod.ipv6 === undefined ? [] : [`route replace ${pod.ipv6}/128 dev cni0`]),
+    ];
   }
 
-  async #attachToLan(fabric: NetworkNamespace, namespace: NetworkNamespace): Promise<void> {
+  #lanLinkLines(namespace: NetworkNamespace): string[] {
     const port = `port${this.#nextLink()}`;
-    await fabric.configure([
-      `link add ${port} type veth peer name eth0 netns ${namespace.name}`,
-      `link set ${port} master br0 up`,
-    ]);
-    await namespace.configure(["link set eth0 up"]);
+    return [`link add ${port} type veth peer name eth0 netns ${namespace.name}`, `link set ${port} master br0 up`];
   }
 
-  async #addNamespace(name: string): Promise<NetworkNamespace> {
-    if (this.#namespaces.has(name)) throw new TypeError(`topology ${this.name} already has a namespace ${name}`);
-    const namespace = await NetworkNamespace.create(`${this.name}-${name}`);
-    this.#namespaces.set(name, namespace);
-    return namespace;
+  async #addNamespaces(names: readonly string[]): Promise<NetworkNamespace[]> {
+    const taken = names.find((name) => this.#namespaces.has(name));
+    if (taken !== undefined) throw new TypeError(`topology ${this.name} already has a namespace ${taken}`);
+    const added = await NetworkNamespace.createAll(names.map((name) => `${this.name}-${name}`));
+    for (const [index, namespace] of added.entries()) {
+      namespace.sysctl(HOST_SYSCTLS);
+      this.#namespaces.set(names[index] ?? namespace.name, namespace);
+    }
+    return added;
   }
 
   #nextLink(): number {
     this.#linkCount += 1;
     return this.#linkCount;
   }
+}
+
+const UP = ["link set lo up", "link set eth0 up"];
+
+function hostLines(host: HostSpec, gateway: NodeSpec): string[] {
+  return [...UP, addressLine(host.lan.ipv4, "eth0"), addressLine(host.lan.ipv6, "eth0"), ...defaultRoutes(gateway.lan)];
+}
+
+function podLines(pod: PodSpec, node: NodeSpec): string[] {
+  const addresses = [pod.ipv4 && `${pod.ipv4}/32`, pod.ipv6 && `${pod.ipv6}/128`].filter((a) => a !== undefined);
+  return [
+    ...UP,
+    ...addresses.map((address) => addressLine(address, "eth0")),
+    ...(pod.ipv4 === undefined ? [] : defaultRoutes({ ipv4: node.bridge.ipv4 })),
+    ...(pod.ipv6 === undefined ? [] : defaultRoutes({ ipv6: node.bridge.ipv6 })),
+  ];
 }
 
 function addressLine(address: string, device: string): string {

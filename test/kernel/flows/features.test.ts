@@ -223,7 +223,7 @@ async function healthCheck({ probers }: FlowNetwork, name: ServiceName, status: 
 /** The client's packets to 127.0.0.1 go to the node, which routes them for the sake of its localhost node ports. */
 async function localhostFromOutside({ topology, probers }: FlowNetwork): Promise<void> {
   const client = topology.namespace("client");
-  await client.sysctl({ "net.ipv4.conf.all.route_localnet": 1 });
+  client.sysctl({ "net.ipv4.conf.all.route_localnet": 1 });
   await client.configure(["addr del 127.0.0.1/8 dev lo", "route add 127.0.0.0/8 via 10.200.0.2 dev eth0"]);
   const address = { protocol: "TCP", address: "127.0.0.1", port: 10249 } as const;
   assert.equal(await differenceFrom({ kind: "silence" }, probers["off-node client"], address), undefined);
