@@ -33,7 +33,7 @@ export function enterNamespace(path: string): void {
   }
 }
 
-/** Does something inside and comes back. It must be synchronous: whatever is awaited would happen outside. */
+/** Does something inside and comes back. It must be synchronous: after an await it would be outside. */
 export function inNamespace<T>(path: string, work: () => T): T {
   const own = openSync(OWN, "r");
   try {
