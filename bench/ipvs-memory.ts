@@ -5,6 +5,7 @@
 import { BackendRig } from "../src/dataplane/ipvs/testing/backend-rig.ts";
 import { silentLogger } from "../src/logging/logger.ts";
 import { ProxyState } from "../src/model/proxy-state.ts";
+import { SyncDriver } from "../testkit/dataplane/sync-driver.ts";
 import { benchService, benchSlice } from "./cluster.ts";
 
 export interface IpvsMemoryTask {
@@ -37,7 +38,7 @@ function start({ services, endpointsEach }: IpvsMemoryTask) {
     state.onService({ kind: "add", object: benchService(index) });
     state.onEndpointSlice({ kind: "add", object: benchSlice(index, endpointsEach) });
   }
-  return { state, rig: new BackendRig(state) };
+  return { state, rig: new BackendRig(new SyncDriver(state)) };
 }
 
 /** Measures every kind of sync. */
@@ -50,7 +51,7 @@ export async function measureInMemory(task: IpvsMemoryTask): Promise<IpvsMemoryS
     let costs = rig.node.takeCosts();
     for (let round = 0; round < times; round += 1) {
       await change(round);
-      rig.touch(state.applyChanges().changedPorts);
+      rig.driver.touch(state.applyChanges().changedPorts);
       rig.node.takeCosts();
       const startMs = performance.now();
       const { failures } = await rig.sync();

@@ -12,6 +12,7 @@ import type { ServicePortName } from "../../src/model/service-port-name.ts";
 import { ip } from "../../src/model/testing/records.ts";
 import type { Cidr, IpFamily } from "../../src/net/ip.ts";
 import type { SyncOutcome } from "../../src/sync/backend.ts";
+import { SyncDriver } from "../../testkit/dataplane/sync-driver.ts";
 import { MemoryIptables } from "../../testkit/fakes/iptables/memory-iptables.ts";
 import { NODE_NAME, type Step } from "./cluster-arbitrary.ts";
 
@@ -89,21 +90,18 @@ export class ClusterHistory {
   readonly #slices = new Objects<EndpointSliceRecord>();
   readonly #state: ProxyState;
   readonly #backend: IptablesBackend;
-  #zone: string | undefined;
+  readonly #driver: SyncDriver;
   #addresses = 0;
-  #needsFullSync = true;
-  /** As the proxier does: what a sync that rejected was given is given again. */
-  #unfinishedPorts: ReadonlySet<string> = new Set();
   /** Latest of the gauges `…_iptables_total`. */
   readonly totals: RuleTotals = { filter: 0, nat: 0 };
   /** What the backend reported as refused, of all syncs. */
   restoreFailures = 0;
-  readonly #signal = new AbortController().signal;
 
   constructor(options: HistoryOptions, iptables: Iptables) {
     this.#options = options;
     this.#iptables = iptables;
     this.#state = this.#newState();
+    this.#driver = new SyncDriver(this.#state);
     this.#backend = this.#newBackend(iptables, this.totals, options.portsPerTransaction);
   }
 
@@ -127,8 +125,8 @@ export class ClusterHistory {
         return;
       }
       case "zone":
-        this.#needsFullSync ||= step.zone !== this.#zone;
-        this.#zone = step.zone;
+        if (step.zone !== this.#driver.zone) this.#driver.requireFullSync();
+        this.#driver.zone = step.zone;
         return;
       case "addresses":
         this.#addresses = step.index;
@@ -137,19 +135,13 @@ export class ClusterHistory {
 
   /** The tables were flushed: the monitor would say so. */
   loseRules(): void {
-    this.#needsFullSync = true;
+    this.#driver.lose();
   }
 
   /** One turn of the proxier. Rejects when nothing could be programmed. */
-  async sync(isFullSync: boolean): Promise<SyncOutcome> {
-    const { changedPorts } = this.#state.applyChanges();
-    this.#unfinishedPorts = new Set([...this.#unfinishedPorts, ...changedPorts]);
-    const isFull = isFullSync || this.#needsFullSync;
-    this.#needsFullSync = true;
-    const outcome = await this.#backend.sync(this.#input(this.#state, isFull, this.#unfinishedPorts), this.#signal);
-    this.#needsFullSync = false;
-    this.#unfinishedPorts = new Set();
-    return outcome;
+  sync(full: boolean): Promise<SyncOutcome> {
+    this.#driver.touch(this.#state.applyChanges().changedPorts);
+    return this.#driver.sync(this.#backend, { full });
   }
 
   /** What one full sync of the same objects leaves in an empty kernel; with the counts that it reports. */
@@ -157,13 +149,12 @@ export class ClusterHistory {
     const state = this.#newState();
     for (const object of this.#services.byKey.values()) state.onService({ kind: "add", object });
     for (const object of this.#slices.byKey.values()) state.onEndpointSlice({ kind: "add", object });
-    const { changedPorts } = state.applyChanges();
+    state.applyChanges();
+    const driver = new SyncDriver(state);
+    driver.zone = this.#driver.zone;
     const kernel = this.newKernel();
     const totals: RuleTotals = { filter: 0, nat: 0 };
-    const outcome = await this.#newBackend(kernel, totals, undefined).sync(
-      this.#input(state, true, changedPorts),
-      this.#signal,
-    );
+    const outcome = await driver.sync(this.#newBackend(kernel, totals, undefined));
     if (outcome.failures.length > 0) throw new Error(`refused from scratch: ${JSON.stringify(outcome.failures)}`);
     return { kernel, totals };
   }
@@ -177,11 +168,6 @@ export class ClusterHistory {
   /** The service ports that must be served now. */
   get servicePorts(): readonly ServicePortName[] {
     return [...this.#state.services.values()].map(({ name }) => name);
-  }
-
-  #input(state: ProxyState, isFullSync: boolean, changedPorts: ReadonlySet<string>) {
-    const { services, endpoints, endpointCount } = state;
-    return { isFullSync, services, endpoints, endpointCount, changedPorts, zone: this.#zone, serviceCIDRs: [] };
   }
 
   #newState(): ProxyState {

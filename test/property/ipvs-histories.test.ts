@@ -160,7 +160,7 @@ class FaultyNode {
 
   async damage({ what, which }: Damage): Promise<void> {
     const { ipvs, ipset, links, iptables, family } = this.#history.node;
-    this.#history.rig.requireFullSync();
+    this.#history.rig.driver.requireFullSync();
     switch (what) {
       case "virtual-servers":
         if (!this.#isUnloaded) await ipvs.flush();

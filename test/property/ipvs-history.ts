@@ -10,6 +10,7 @@ import { ProxyState } from "../../src/model/proxy-state.ts";
 import { ip } from "../../src/model/testing/records.ts";
 import { type IpAddress, type IpFamily, joinHostPort } from "../../src/net/ip.ts";
 import type { SyncOutcome } from "../../src/sync/backend.ts";
+import { SyncDriver } from "../../testkit/dataplane/sync-driver.ts";
 import { NODE_NAME, type Step } from "./cluster-arbitrary.ts";
 import { Objects } from "./cluster-history.ts";
 
@@ -38,7 +39,7 @@ export class IpvsHistory {
     this.node = new MemoryNode(family);
     const now = () => 0;
     this.state = new ProxyState({ family, nodeName: NODE_NAME, allowExternalIPs: true, now, log: silentLogger });
-    this.rig = new BackendRig(this.state, { family, node: this.node, ...options });
+    this.rig = new BackendRig(new SyncDriver(this.state), { family, node: this.node, ...options });
   }
 
   /** Does everything but syncs. */
@@ -62,8 +63,8 @@ export class IpvsHistory {
         return;
       }
       case "zone":
-        rig.zone = step.zone;
-        rig.requireFullSync();
+        rig.driver.zone = step.zone;
+        rig.driver.requireFullSync();
         return;
       case "addresses":
         this.#setSharedAddress(step.index === 1);
@@ -71,7 +72,7 @@ export class IpvsHistory {
   }
 
   sync(full: boolean): Promise<SyncOutcome> {
-    this.rig.touch(this.state.applyChanges().changedPorts);
+    this.rig.driver.touch(this.state.applyChanges().changedPorts);
     return this.rig.sync({ full });
   }
 
@@ -114,7 +115,7 @@ export class IpvsHistory {
     if (isThere) this.node.links.addForeignAddress("eth0", address, 128);
     else this.node.links.removeForeignAddress("eth0", address);
     this.#onAddress(address, isThere);
-    this.rig.requireFullSync();
+    this.rig.driver.requireFullSync();
   }
 }
 

@@ -45,9 +45,10 @@ inNetns(import.meta.url, { name: "nfthist", timeoutMs: 300_000 }, () => {
       async function assertAsFromNothing(history: NftablesHistory): Promise<void> {
         execFileSync("nft", [`add table ${nft} ${FRESH}; delete table ${nft} ${FRESH}`]);
         const connect = () => ruleset.open({ family: nft, table: FRESH });
-        const fresh = new BackendRig(history.state, { family, connect });
-        Object.assign(fresh.node, history.rig.node);
-        assert.deepEqual((await fresh.sync()).failures, []);
+        const { driver, node } = history.rig;
+        const fresh = new BackendRig(driver, { family, connect });
+        Object.assign(fresh.node, node);
+        assert.deepEqual((await driver.syncOther(fresh.backend)).failures, []);
         fresh.close();
         assert.equal(listed(nft, TABLE), listed(nft, FRESH));
       }

@@ -139,7 +139,7 @@ for (const releasesLate of [false, true]) {
             rig.passTime(700);
             let { failures } = await history.sync(step.isFullSync);
             // Who changes the table after it was read is noticed, but not in that sync.
-            if (rig.isSyncDue) ({ failures } = await history.sync(false));
+            if (rig.driver.isSyncDue) ({ failures } = await history.sync(false));
             const failed = new Set(failures.map(({ subject }) => subject.split(":", 1)[0] ?? subject));
             for (const service of failed) {
               // Whoever gives up an address hands it to the next in line, and is stopped when that one's element is refused.

@@ -7,6 +7,7 @@ import { ProxyState } from "../../src/model/proxy-state.ts";
 import { ip } from "../../src/model/testing/records.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
 import type { SyncOutcome } from "../../src/sync/backend.ts";
+import { SyncDriver } from "../../testkit/dataplane/sync-driver.ts";
 import { NODE_NAME, type Step } from "./cluster-arbitrary.ts";
 import { Objects } from "./cluster-history.ts";
 
@@ -26,7 +27,7 @@ export class NftablesHistory {
     this.#family = family;
     const now = () => 0;
     this.state = new ProxyState({ family, nodeName: NODE_NAME, allowExternalIPs: true, now, log: silentLogger });
-    this.rig = new BackendRig(this.state, { family, ...options });
+    this.rig = new BackendRig(new SyncDriver(this.state), { family, ...options });
   }
 
   /** Does everything but syncs. */
@@ -50,21 +51,21 @@ export class NftablesHistory {
         return;
       }
       case "zone":
-        rig.node.zone = step.zone;
-        rig.requireFullSync();
+        rig.driver.zone = step.zone;
+        rig.driver.requireFullSync();
         return;
       case "addresses": {
         const { address, serviceCIDRs } = NODES[this.#family];
         rig.node.nodePortIPs = step.index === 0 ? { kind: "all" } : { kind: "ips", ips: [address] };
-        rig.node.serviceCIDRs = step.index === 0 ? [] : serviceCIDRs;
+        rig.driver.serviceCIDRs = step.index === 0 ? [] : serviceCIDRs;
         // Addresses are looked at in full syncs only.
-        rig.requireFullSync();
+        rig.driver.requireFullSync();
       }
     }
   }
 
   sync(full: boolean): Promise<SyncOutcome> {
-    this.rig.touch(this.state.applyChanges().changedPorts);
+    this.rig.driver.touch(this.state.applyChanges().changedPorts);
     return this.rig.sync({ full });
   }
 }

@@ -1,13 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
 import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
 import { testYielder } from "../../async/testing/test-yielder.ts";
 import { IptablesRestoreError } from "../../kernel/iptables/iptables.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
-import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { servicePortName } from "../../model/service-port-name.ts";
-import { DeclaredServices } from "../../model/testing/declared-services.ts";
 import { ip, makeEndpoint, makeServicePort } from "../../model/testing/records.ts";
 import type { LostRules } from "../../sync/backend.ts";
 import { IptablesBackend, type IptablesBackendOptions } from "./backend.ts";
@@ -24,9 +23,7 @@ class Bench {
   readonly last = { filter: 0, nat: 0 };
   readonly payloads: string[] = [];
   isIntact: (() => Promise<string>) | undefined;
-  readonly #declared = new DeclaredServices();
-  readonly #endpoints = new Map<string, readonly Endpoint[]>();
-  #changed = new Set<string>();
+  readonly #cluster = new TestCluster();
 
   constructor(options: Partial<IptablesBackendOptions> = {}, kernel = new MemoryIptables("IPv4")) {
     this.kernel = kernel;
@@ -80,39 +77,24 @@ class Bench {
   /** Sets a service port with this many endpoints; `undefined` removes it. */
   set(name: string, port: Partial<ServicePort> | undefined, endpoints = 1): void {
     const portName = servicePortName("ns", name, "", "TCP");
+    const declared = makeServicePort({ name: portName, ...port });
     if (port === undefined) {
-      this.touch(this.#declared.delete(portName.key));
-      this.#endpoints.delete(portName.key);
+      this.#cluster.delete(declared);
       return;
     }
-    this.touch(this.#declared.set(makeServicePort({ name: portName, ...port })));
-    this.#endpoints.set(
-      portName.key,
-      Array.from({ length: endpoints }, (_, index) => makeEndpoint(`10.0.${name.length}.${index + 1}`)),
+    const addresses = Array.from({ length: endpoints }, (_, index) => `10.0.${name.length}.${index + 1}`);
+    this.#cluster.set(
+      declared,
+      addresses.map((address) => makeEndpoint(address)),
     );
   }
 
   touch(keys: Iterable<string>): void {
-    for (const key of keys) this.#changed.add(key);
+    this.#cluster.driver.touch(keys);
   }
 
-  async sync(isFullSync = false) {
-    const changedPorts = this.#changed;
-    const endpointCount = [...this.#endpoints.values()].reduce((sum, list) => sum + list.length, 0);
-    const outcome = await this.backend.sync(
-      {
-        isFullSync,
-        services: this.#declared.services,
-        endpoints: this.#endpoints,
-        endpointCount,
-        changedPorts,
-        zone: undefined,
-        serviceCIDRs: [],
-      },
-      new AbortController().signal,
-    );
-    this.#changed = new Set();
-    return outcome;
+  sync(full = false) {
+    return this.#cluster.driver.sync(this.backend, { full });
   }
 
   #count(name: keyof Bench["counts"]): void {

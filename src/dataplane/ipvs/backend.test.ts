@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 import { readTable } from "../../kernel/iptables/parser/ruleset.ts";
 import { ip } from "../../model/testing/records.ts";
 import type { Cidr } from "../../net/ip.ts";
@@ -7,13 +8,13 @@ import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
 import { JUMP_RULES as IPTABLES_JUMPS } from "../shared/iptables-rules/top-level-rules.ts";
 import { JUMP_RULES } from "./plan-rules.ts";
 import type { BackendRig } from "./testing/backend-rig.ts";
-import { local, port, remote, TestModel } from "./testing/model.ts";
+import { newModel, type TestModel } from "./testing/backend-rig.ts";
 
 const NOTHING_REFUSED = { failures: [], noLocalEndpoints: { internal: 0, external: 0 } };
 
 /** Two services, one of them with everything. */
 function smallCluster(): TestModel {
-  const model = new TestModel();
+  const model = newModel();
   model.set(port("plain", "10.96.0.1"), [local("10.1.0.5"), remote("10.1.1.5")]);
   const everything = port("rich", "10.96.0.2", {
     externalIPs: [ip("198.51.100.1")],
@@ -101,7 +102,7 @@ test("a sync without changes says nothing to anybody", async () => {
 });
 
 test("one added endpoint costs one message", async () => {
-  const model = new TestModel();
+  const model = newModel();
   const service = port("a", "10.96.0.1");
   model.set(service, [remote("10.1.1.5")]);
   await model.rig.sync();
@@ -122,7 +123,7 @@ for (const [protocol, messages] of [
   ["TCP", 2],
 ] as const) {
   test(`one removed ${protocol} endpoint costs ${messages} message(s)`, async () => {
-    const model = new TestModel();
+    const model = newModel();
     const service = port("a", "10.96.0.1", { protocol });
     model.set(service, [remote("10.1.1.5"), remote("10.1.1.6")]);
     await model.rig.sync();
@@ -135,7 +136,7 @@ for (const [protocol, messages] of [
 }
 
 test("a local endpoint has an entry of its own", async () => {
-  const model = new TestModel();
+  const model = newModel();
   const service = port("a", "10.96.0.1");
   model.set(service, [local("10.1.0.5")]);
   await model.rig.sync();
@@ -178,7 +179,7 @@ test("the rules are written when a set gets its first entry, and not again", asy
 });
 
 test("another affinity timeout changes virtual servers in place", async () => {
-  const model = new TestModel();
+  const model = newModel();
   const sticky = { sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 600 } as const;
   model.set(port("a", "10.96.0.1", sticky), [remote("10.1.1.5")]);
   await model.rig.sync();
@@ -188,7 +189,7 @@ test("another affinity timeout changes virtual servers in place", async () => {
 });
 
 test("services that lack local endpoints are counted once, however many ports they have", async () => {
-  const model = new TestModel();
+  const model = newModel();
   for (const protocol of ["TCP", "UDP"] as const) {
     model.set(port("a", "10.96.0.1", { protocol, internalPolicyLocal: true }), [remote("10.1.1.5")]);
   }
@@ -201,7 +202,7 @@ test("services that lack local endpoints are counted once, however many ports th
 });
 
 test("of two services with one external address the first by name answers, whichever came first", async () => {
-  const model = new TestModel();
+  const model = newModel();
   const shared = { externalIPs: [ip("198.51.100.1")] };
   const [first, second] = [port("a", "10.96.0.1", shared), port("b", "10.96.0.2", shared)];
   model.set(second, [remote("10.1.1.6")]);
@@ -216,7 +217,7 @@ test("of two services with one external address the first by name answers, which
 });
 
 test("an external IP does not take another service's cluster IP, nor its source ranges the load balancer's clients", async () => {
-  const model = new TestModel();
+  const model = newModel();
   const taker = port("a", "10.96.0.1", {
     externalIPs: [ip("10.96.0.2")],
     loadBalancerVIPs: [ip("10.96.0.2")],
@@ -238,7 +239,7 @@ test("an external IP does not take another service's cluster IP, nor its source 
 });
 
 test("at an address of the node an external IP goes before a node port, whatever the names", async () => {
-  const model = new TestModel();
+  const model = newModel();
   const address = ip("192.168.0.2");
   model.set(port("a", "10.96.0.1", { nodePort: 30080 }), [remote("10.1.1.5")]);
   model.set(port("b", "10.96.0.2", { port: 30080, externalIPs: [address] }), [remote("10.1.1.6")]);
@@ -247,7 +248,7 @@ test("at an address of the node an external IP goes before a node port, whatever
 });
 
 test("an address for two ports of one service stays while one of them is left", async () => {
-  const model = new TestModel();
+  const model = newModel();
   const [tcp, udp] = [port("a", "10.96.0.1"), port("a", "10.96.0.1", { protocol: "UDP" })];
   model.set(tcp);
   model.set(udp);
@@ -261,19 +262,19 @@ test("an address for two ports of one service stays while one of them is left", 
 });
 
 test("a change of zone is a matter of a full sync, which changes what differs", async () => {
-  const model = new TestModel();
+  const model = newModel();
   const [near, far] = [remote("10.1.1.5", { zoneHints: ["zone-1"] }), remote("10.1.1.6", { zoneHints: ["zone-2"] })];
   model.set(port("a", "10.96.0.1", { protocol: "UDP" }), [near, far]);
-  model.rig.zone = "zone-1";
+  model.rig.driver.zone = "zone-1";
   await model.rig.sync();
   assert.deepEqual(await model.rig.node.realServers("10.96.0.1:80/UDP"), ["10.1.1.5:8080 weight 1"]);
-  model.rig.zone = "zone-2";
+  model.rig.driver.zone = "zone-2";
   const effect = await effectOf(model.rig, () => model.rig.sync({ full: true }));
   assert.deepEqual(effect, { ipvs: ["add-real-server", "delete-real-server"], ipset: [], restores: 0 });
 });
 
 test("IPv6 has sets, rules and virtual servers of its own", async () => {
-  const model = new TestModel({ family: "IPv6" });
+  const model = newModel({ family: "IPv6" });
   model.set(port("a", "fd00:96::1", { nodePort: 30080, protocol: "SCTP" }), [local("fd00:1::5")]);
   await model.rig.sync();
   const { virtualServers, addresses, sets } = await model.rig.node.state();

@@ -1,17 +1,18 @@
 /** What the mode cannot do as asked: each is said in words, and all else goes on. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 import { MemoryIpvs } from "../../../testkit/fakes/ipvs/memory-ipvs.ts";
 import { ip } from "../../model/testing/records.ts";
 import type { Cidr } from "../../net/ip.ts";
 import { probeScheduler } from "./scheduler-probe.ts";
-import { port, remote, TestModel } from "./testing/model.ts";
+import { type BackendRigOptions, newModel, type TestModel } from "./testing/backend-rig.ts";
 
 const PLAIN = port("plain", "10.96.0.1");
 const OTHER = port("other", "10.96.0.2");
 
-function twoServices(options: ConstructorParameters<typeof TestModel>[0] = {}): TestModel {
-  const model = new TestModel(options);
+function twoServices(options: BackendRigOptions = {}): TestModel {
+  const model = newModel(options);
   model.set(PLAIN, [remote("10.1.1.5")]);
   model.set(OTHER, [remote("10.1.1.6")]);
   return model;
@@ -64,7 +65,7 @@ test("excludeCIDRs that have a live service: it is served, its virtual servers s
 });
 
 test("an external address of another device is served there and not bound; a cluster IP is bound, with a warning", async () => {
-  const model = new TestModel();
+  const model = newModel();
   const { links } = model.rig.node;
   links.addForeignLink("nodelocaldns", "dummy");
   links.addForeignAddress("nodelocaldns", ip("10.96.0.1"), 32);
@@ -93,7 +94,7 @@ test("an external address of another device is served there and not bound; a clu
 });
 
 test("an address that another device gets later is taken off kube-ipvs0", async (t) => {
-  const model = new TestModel();
+  const model = newModel();
   t.after(() => model.rig.close());
   model.set(port("a", "10.96.0.1", { externalIPs: [ip("198.51.100.1")], nodePort: 30080 }), [remote("10.1.1.5")]);
   await model.rig.sync();
@@ -221,7 +222,7 @@ test("the kernel has no dummy devices", async () => {
 });
 
 test("an external address that is the cluster IP of the same service is one virtual server", async () => {
-  const model = new TestModel();
+  const model = newModel();
   const shared = { externalIPs: [ip("10.96.0.1")], externalPolicyLocal: true };
   model.set(port("a", "10.96.0.1", shared), [remote("10.1.1.5")]);
   assert.deepEqual((await model.rig.sync()).failures, []);

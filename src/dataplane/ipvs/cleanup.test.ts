@@ -1,18 +1,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import { ip } from "../../model/testing/records.ts";
 import { cleanUpIptables } from "../shared/iptables-rules/remove-rules.ts";
 import { type CleanUpOptions, cleanUpIpvs } from "./cleanup.ts";
+import { newModel } from "./testing/backend-rig.ts";
 import { MemoryHost, MemoryNode } from "./testing/memory-node.ts";
-import { local, port, remote, TestModel } from "./testing/model.ts";
 
 /** A node that both families have been synced to. */
 async function dualStackNode() {
   const host = new MemoryHost();
-  const ipv4 = new TestModel({ node: new MemoryNode("IPv4", host) });
-  const ipv6 = new TestModel({ node: new MemoryNode("IPv6", host), family: "IPv6" });
+  const ipv4 = newModel({ node: new MemoryNode("IPv4", host) });
+  const ipv6 = newModel({ node: new MemoryNode("IPv6", host), family: "IPv6" });
   ipv4.set(port("a", "10.96.0.1", { nodePort: 30080 }), [local("10.1.0.5")]);
   ipv4.set(port("b", "10.96.0.2", { nodePort: 30081, protocol: "SCTP", externalIPs: [ip("192.168.0.2")] }));
   ipv6.set(port("a", "fd00:96::1", { nodePort: 30080, protocol: "UDP" }), [remote("fd00:1::5")]);

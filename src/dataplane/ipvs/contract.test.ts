@@ -1,7 +1,8 @@
 import { runDataplaneContract } from "../../../testkit/dataplane/dataplane-contract.ts";
+import { SyncDriver } from "../../../testkit/dataplane/sync-driver.ts";
 import { BackendRig } from "./testing/backend-rig.ts";
 
-const NO_MODEL = { services: new Map(), endpoints: new Map() };
+const NO_MODEL = new SyncDriver({ services: new Map(), endpoints: new Map() });
 
 runDataplaneContract({
   name: "ipvs",

@@ -1,17 +1,23 @@
 /** What others do to the kernel: left alone, taken over, or noticed and mended. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 import { IptablesError } from "../../kernel/iptables/iptables.ts";
 import { ip } from "../../model/testing/records.ts";
-import { type BackendRig, VERIFY_PERIOD_MS } from "./testing/backend-rig.ts";
+import {
+  type BackendRig,
+  type BackendRigOptions,
+  newModel,
+  type TestModel,
+  VERIFY_PERIOD_MS,
+} from "./testing/backend-rig.ts";
 import type { MemoryNode } from "./testing/memory-node.ts";
-import { port, remote, TestModel } from "./testing/model.ts";
 
 const PLAIN = port("plain", "10.96.0.1");
 const OTHER = port("other", "10.96.0.2");
 
-function twoServices(options: ConstructorParameters<typeof TestModel>[0] = {}): TestModel {
-  const model = new TestModel(options);
+function twoServices(options: BackendRigOptions = {}): TestModel {
+  const model = newModel(options);
   model.set(PLAIN, [remote("10.1.1.5")]);
   model.set(OTHER, [remote("10.1.1.6")]);
   return model;

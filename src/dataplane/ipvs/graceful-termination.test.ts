@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 import { ip } from "../../model/testing/records.ts";
 import type { Protocol } from "../../net/protocol.ts";
-import { port, remote, TestModel } from "./testing/model.ts";
+import { newModel } from "./testing/backend-rig.ts";
 
 const MINUTE_MS = 60_000;
 const FIRST = remote("10.1.1.5");
@@ -11,7 +12,7 @@ const AFFINE = { address: ip("10.1.1.6"), port: 8080 };
 
 /** A service with two endpoints, one of which has connections; watched. */
 async function withConnections(protocol: Protocol = "TCP", active = 1, inactive = 0) {
-  const model = new TestModel();
+  const model = newModel();
   const service = port("a", "10.96.0.1", { protocol });
   const virtualServer = { address: ip("10.96.0.1"), protocol, port: 80 };
   model.set(service, [FIRST, SECOND]);

@@ -1,6 +1,7 @@
 /** The tables of reference ipvs.md §3, §4 and §6, row by row. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { local, port, remote, sortedEndpoints } from "../../../testkit/dataplane/test-cluster.ts";
 import { ipsetEntryText } from "../../kernel/ipset/ipset.ts";
 import { virtualServerText } from "../../kernel/ipvs/ipvs.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
@@ -10,7 +11,6 @@ import type { Cidr } from "../../net/ip.ts";
 import { setDefinition } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { planServicePort, type ServicePortPlan } from "./plan-service-port.ts";
-import { local, port, remote, sortedEndpoints } from "./testing/model.ts";
 
 const CONFIG: PlanConfig = {
   family: "IPv4",

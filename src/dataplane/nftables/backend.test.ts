@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 import { NftError } from "../../kernel/nftables/nftables.ts";
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
 import { foreignInMemory } from "../../kernel/nftables/testing/foreign-hand.ts";
 import { ip } from "../../model/testing/records.ts";
 import { endpointNames, servicePortChains } from "./names.ts";
 import { SHARED_SETS } from "./plan-static.ts";
-import { type BackendRig, operationText } from "./testing/backend-rig.ts";
-import { clusterChain, local, port, remote, TestModel } from "./testing/model.ts";
+import { type BackendRig, clusterChain, newModel, operationText, type TestModel } from "./testing/backend-rig.ts";
 
 async function texts(rig: BackendRig, options?: { readonly full?: boolean }): Promise<string[]> {
   return (await rig.operationsOf(options)).map(operationText);
@@ -33,14 +33,14 @@ const CHAIN = clusterChain(A);
 
 /** A synced model with one service `ns/a:p` and one local endpoint. */
 async function modelWithA(): Promise<TestModel> {
-  const model = new TestModel();
+  const model = newModel();
   model.set(A, [local("10.180.0.1")]);
   await model.rig.sync();
   return model;
 }
 
 test("the first sync makes everything in one transaction", async () => {
-  const model = new TestModel();
+  const model = newModel();
   model.set(A, [local("10.180.0.1")]);
   await model.rig.sync();
   assert.equal(model.rig.kernel.transactions.length, 1);
@@ -51,21 +51,21 @@ test("the first sync makes everything in one transaction", async () => {
 });
 
 test("many new services are made in portions, and come into force in one transaction", async () => {
-  const model = new TestModel({ portsAtOnce: 2 });
+  const model = newModel({ portsAtOnce: 2 });
   const { rig } = model;
   for (let n = 1; n <= 5; n += 1) model.set(port(`s${n}`, `10.96.0.${n}`), [remote(`10.180.0.${n}`)]);
   await rig.sync();
   const kinds = rig.kernel.transactions.map((operations) => [...new Set(operations.map(({ kind }) => kind))]);
   const portion = ["add-table", "add-set", "add-chain", "add-rule"];
   assert.deepEqual(kinds, [portion, portion, portion, ["add-chain", "add-rule", "add-elements"]]);
-  const whole = new TestModel();
+  const whole = newModel();
   for (let n = 1; n <= 5; n += 1) whole.set(port(`s${n}`, `10.96.0.${n}`), [remote(`10.180.0.${n}`)]);
   await whole.rig.sync();
   assert.deepEqual(sorted(rig.list()), sorted(whole.rig.list()));
 });
 
 test("what is refused while services are made in portions is left out, and the others are there", async () => {
-  const model = new TestModel({ portsAtOnce: 2 });
+  const model = newModel({ portsAtOnce: 2 });
   const { rig } = model;
   const ports = [1, 2, 3, 4, 5].map((n) => port(`s${n}`, `10.96.0.${n}`));
   const bad = clusterChain(ports[2] ?? assert.fail());
@@ -95,7 +95,7 @@ test("adding a service with a local endpoint costs 5 operations", async () => {
   assert.deepEqual(await texts(model.rig), [
     `add-chain ${clusterChain(b)}`,
     `add-rule ${clusterChain(b)}`,
-    "add-elements hairpin-connections 10.180.0.2 . 10.180.0.2 . tcp . 80",
+    "add-elements hairpin-connections 10.180.0.2 . 10.180.0.2 . tcp . 8080",
     "add-elements cluster-ips 10.96.0.2",
     "add-elements service-ips 10.96.0.2 . tcp . 80",
   ]);
@@ -103,9 +103,9 @@ test("adding a service with a local endpoint costs 5 operations", async () => {
 
 test("deleting a service costs 5 operations, chain included", async () => {
   const model = await modelWithA();
-  model.delete(A.name.key);
+  model.delete(A);
   assert.deepEqual(await texts(model.rig), [
-    "delete-elements hairpin-connections 10.180.0.1 . 10.180.0.1 . tcp . 80",
+    "delete-elements hairpin-connections 10.180.0.1 . 10.180.0.1 . tcp . 8080",
     "delete-elements cluster-ips 10.96.0.1",
     "delete-elements service-ips 10.96.0.1 . tcp . 80",
     `flush-chain ${CHAIN}`,
@@ -114,25 +114,25 @@ test("deleting a service costs 5 operations, chain included", async () => {
 });
 
 test("each change of endpoints costs what it changes", async () => {
-  const model = new TestModel();
+  const model = newModel();
   const { rig } = model;
   await rig.sync();
   model.set(A);
   const count = async () => (await rig.operationsOf()).length;
   assert.equal(await count(), 2, "a service without endpoints: cluster-ips, no-endpoint-services");
-  model.setEndpoints(A.name.key, [local("10.180.0.1")]);
+  model.setEndpoints(A, [local("10.180.0.1")]);
   assert.equal(await count(), 5, "its first: chain, rule, hairpin, no-endpoint → service-ips");
-  model.setEndpoints(A.name.key, [local("10.180.0.2")]);
+  model.setEndpoints(A, [local("10.180.0.2")]);
   assert.equal(await count(), 4, "replaced: flush, rule, hairpin twice");
-  model.setEndpoints(A.name.key, [local("10.180.0.2"), local("10.180.0.3")]);
+  model.setEndpoints(A, [local("10.180.0.2"), local("10.180.0.3")]);
   assert.equal(await count(), 3, "added: flush, rule, hairpin");
-  model.setEndpoints(A.name.key, [local("10.180.0.2"), remote("10.180.0.4")]);
+  model.setEndpoints(A, [local("10.180.0.2"), remote("10.180.0.4")]);
   assert.equal(await count(), 3, "one replaced by a remote one: flush, rule, hairpin");
-  model.setEndpoints(A.name.key, []);
+  model.setEndpoints(A, []);
   assert.equal(await count(), 5, "emptied: hairpin, service-ips → no-endpoint, flush, delete");
-  model.setEndpoints(A.name.key, [local("10.180.0.2")]);
+  model.setEndpoints(A, [local("10.180.0.2")]);
   assert.equal(await count(), 5, "restored");
-  model.rig.touch([A.name.key]);
+  model.rig.driver.touch([A.name.key]);
   assert.equal(await count(), 0, "touched, but the same");
 });
 
@@ -151,13 +151,13 @@ test("a restart writes what changed meanwhile", async () => {
   model.set(b, [local("10.180.0.2")]);
   await model.rig.sync();
   model.rig.restart();
-  model.delete(A.name.key);
-  model.setEndpoints(b.name.key, [local("10.180.0.2"), remote("10.180.0.4")]);
+  model.delete(A);
+  model.setEndpoints(b, [local("10.180.0.2"), remote("10.180.0.4")]);
   model.set(c);
   assert.deepEqual(await texts(model.rig), [
     `flush-chain ${clusterChain(b)}`,
     `add-rule ${clusterChain(b)}`,
-    "delete-elements hairpin-connections 10.180.0.1 . 10.180.0.1 . tcp . 80",
+    "delete-elements hairpin-connections 10.180.0.1 . 10.180.0.1 . tcp . 8080",
     "delete-elements cluster-ips 10.96.0.1",
     "delete-elements service-ips 10.96.0.1 . tcp . 80",
     "add-elements cluster-ips 10.96.0.3",
@@ -428,17 +428,17 @@ test("node-port addresses that cannot be read leave the set empty", async () => 
 
 test("ServiceCIDRs of the family are taken over, whatever their order", async () => {
   const { rig } = await modelWithA();
-  rig.node.serviceCIDRs = ["10.96.0.0/16", "fd00:96::/108", "10.112.0.0/16"];
+  rig.driver.serviceCIDRs = ["10.96.0.0/16", "fd00:96::/108", "10.112.0.0/16"];
   const rewritten = ["flush-chain cluster-ips-check", "add-rule cluster-ips-check"];
   assert.deepEqual(await texts(rig, { full: true }), [...rewritten, "add-rule cluster-ips-check"]);
-  rig.node.serviceCIDRs = ["10.112.0.0/16", "10.96.0.0/16"];
+  rig.driver.serviceCIDRs = ["10.112.0.0/16", "10.96.0.0/16"];
   assert.deepEqual(await texts(rig, { full: true }), []);
-  rig.node.serviceCIDRs = [];
+  rig.driver.serviceCIDRs = [];
   assert.deepEqual(await texts(rig, { full: true }), rewritten);
 });
 
 test("clients keep their endpoints through full syncs, restarts and another timeout", async () => {
-  const model = new TestModel();
+  const model = newModel();
   const { rig } = model;
   const sticky = (stickyMaxAgeSeconds: number) =>
     port("a", "10.96.0.1", { sessionAffinity: "ClientIP", stickyMaxAgeSeconds });
@@ -459,7 +459,7 @@ test("clients keep their endpoints through full syncs, restarts and another time
   const content = await rig.kernel.connect().read();
   assert.equal(content?.sets.get(affinitySet)?.timeoutSeconds, 200);
   assert.deepEqual(rig.kernel.packetEntries(affinitySet), ["192.0.2.1"]);
-  model.setEndpoints(A.name.key, [remote("10.180.0.2")]);
+  model.setEndpoints(A, [remote("10.180.0.2")]);
   assert.deepEqual((await texts(rig)).slice(-3), [
     `flush-chain ${chain}`,
     `delete-chain ${chain}`,
@@ -478,7 +478,7 @@ test("of services with one external IP the first by name answers, whatever the o
     [1, 2, 0],
   ];
   for (const order of orders) {
-    const model = new TestModel();
+    const model = newModel();
     await model.rig.sync();
     const winner = async () => (await elementsOf(model.rig, "service-ips")).get(key)?.verdict;
     for (const index of order) {
@@ -488,7 +488,7 @@ test("of services with one external IP the first by name answers, whatever the o
     }
     for (const one of ports) {
       assert.deepEqual(await winner(), { kind: "goto", chain: servicePortChains(one.name).external });
-      model.delete(one.name.key);
+      model.delete(one);
       await model.rig.sync();
     }
     assert.equal(await winner(), undefined);
@@ -496,7 +496,7 @@ test("of services with one external IP the first by name answers, whatever the o
 });
 
 test("an external IP does not take another service's cluster IP, even where that has no endpoints", async () => {
-  const model = new TestModel();
+  const model = newModel();
   const key = "10.96.0.2 . tcp . 80";
   const taker = port("a", "10.96.0.1", { externalIPs: [ip("10.96.0.2")], isExternallyAccessible: true });
   const victim = port("b", "10.96.0.2");
@@ -508,7 +508,7 @@ test("an external IP does not take another service's cluster IP, even where that
   await model.rig.sync();
   assert.equal(await verdict("service-ips"), undefined);
   assert.deepEqual(await verdict("no-endpoint-services"), { kind: "goto", chain: "reject-chain" });
-  model.setEndpoints(victim.name.key, [remote("10.180.0.2")]);
+  model.setEndpoints(victim, [remote("10.180.0.2")]);
   await model.rig.sync();
   assert.deepEqual(await verdict("service-ips"), { kind: "goto", chain: clusterChain(victim) });
 });
@@ -516,7 +516,7 @@ test("an external IP does not take another service's cluster IP, even where that
 test("an address changes hands within one transaction", async () => {
   const model = await modelWithA();
   const b = port("b", "10.96.0.1");
-  model.delete(A.name.key);
+  model.delete(A);
   model.set(b, [local("10.180.0.1")]);
   assert.deepEqual(await texts(model.rig), [
     `add-chain ${clusterChain(b)}`,
@@ -530,12 +530,12 @@ test("an address changes hands within one transaction", async () => {
 });
 
 test("services with a Local policy and no local endpoint are counted", async () => {
-  const model = new TestModel();
+  const model = newModel();
   model.set(port("a", "10.96.0.1", { internalPolicyLocal: true }), [remote("10.180.0.1")]);
   model.set(port("b", "10.96.0.2", { externalPolicyLocal: true, isExternallyAccessible: true, nodePort: 30000 }), [
     remote("10.180.0.1"),
   ]);
   assert.deepEqual((await model.rig.sync()).noLocalEndpoints, { internal: 1, external: 1 });
-  model.setEndpoints(A.name.key, [local("10.180.0.2")]);
+  model.setEndpoints(A, [local("10.180.0.2")]);
   assert.deepEqual((await model.rig.sync()).noLocalEndpoints, { internal: 0, external: 1 });
 });

@@ -1,9 +1,9 @@
 import { canonicalNftables } from "../../../test/conformance/canonical-nftables.ts";
 import { runDataplaneContract } from "../../../testkit/dataplane/dataplane-contract.ts";
-import { BackendRig } from "./testing/backend-rig.ts";
-import { clusterChain } from "./testing/model.ts";
+import { SyncDriver } from "../../../testkit/dataplane/sync-driver.ts";
+import { BackendRig, clusterChain } from "./testing/backend-rig.ts";
 
-const NO_MODEL = { services: new Map(), endpoints: new Map() };
+const NO_MODEL = new SyncDriver({ services: new Map(), endpoints: new Map() });
 
 runDataplaneContract({
   name: "nftables",

@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { canonicalNftables } from "../../../test/conformance/canonical-nftables.ts";
+import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 import type { NftOperation } from "../../kernel/nftables/nftables.ts";
 import { foreignInMemory } from "../../kernel/nftables/testing/foreign-hand.ts";
 import { ip } from "../../model/testing/records.ts";
 import { endpointNames } from "./names.ts";
-import { operationText } from "./testing/backend-rig.ts";
-import { clusterChain, local, port, remote, TestModel } from "./testing/model.ts";
+import { clusterChain, newModel, operationText, type TestModel } from "./testing/backend-rig.ts";
 
 const PORTS = Array.from({ length: 40 }, (_, index) =>
   port(`s${String(index).padStart(2, "0")}`, `10.96.0.${index + 1}`),
@@ -45,7 +45,7 @@ async function assertAsFromNothing(model: TestModel): Promise<void> {
 for (const isNamed of [true, false]) {
   const how = isNamed ? "that the kernel names" : "that must be searched for";
   test(`ports ${how} are left out of the first sync, all others are programmed`, async () => {
-    const model = new TestModel();
+    const model = newModel();
     const bad = [3, 4, 21].map((index) => PORTS[index] ?? assert.fail());
     for (const [index, one] of PORTS.entries()) model.set(one, [remote(`10.180.0.${index}`)]);
     const allow = refuseRules(model, bad.map(clusterChain), isNamed);
@@ -68,13 +68,13 @@ for (const isNamed of [true, false]) {
 
 test("a refused port keeps its last good rules, in the partial sync and in full ones", async () => {
   const { a, b } = first();
-  const model = new TestModel();
+  const model = newModel();
   model.set(a, [local("10.180.0.1")]);
   model.set(b, [local("10.180.0.2")]);
   await model.rig.sync();
   const [before, rules] = [sorted(model), listingOf(model, a.name.name)];
   const allow = refuseRules(model, [clusterChain(a)]);
-  model.setEndpoints(a.name.key, [local("10.180.0.9")]);
+  model.setEndpoints(a, [local("10.180.0.9")]);
   assert.deepEqual((await model.rig.sync()).failures, [
     { subject: "ns/s00:p", reason: "add-rule: refused on purpose" },
   ]);
@@ -82,7 +82,7 @@ test("a refused port keeps its last good rules, in the partial sync and in full 
   await model.rig.sync({ full: true });
   assert.deepEqual(sorted(model), before);
 
-  model.setEndpoints(b.name.key, []);
+  model.setEndpoints(b, []);
   assert.equal((await model.rig.sync()).failures.length, 1);
   assert.deepEqual(listingOf(model, a.name.name), rules, "still there while others change");
   allow();
@@ -92,7 +92,7 @@ test("a refused port keeps its last good rules, in the partial sync and in full 
 
 test("a restarted process leaves a refused port the rules that it has", async () => {
   const { a, b } = first();
-  const model = new TestModel();
+  const model = newModel();
   const external = { isExternallyAccessible: true, externalIPs: [ip("198.51.100.1")], nodePort: 30000 };
   const sticky = { sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 100 } as const;
   model.set({ ...a, ...external, ...sticky }, [local("10.180.0.1"), remote("10.180.0.2")]);
@@ -100,7 +100,7 @@ test("a restarted process leaves a refused port the rules that it has", async ()
   await model.rig.sync();
   const before = sorted(model);
   refuseRules(model, [clusterChain(a)]);
-  model.setEndpoints(a.name.key, [local("10.180.0.1"), remote("10.180.0.3")]);
+  model.setEndpoints(a, [local("10.180.0.1"), remote("10.180.0.3")]);
   model.rig.restart();
   const { failures } = await model.rig.sync();
   assert.deepEqual(
@@ -113,12 +113,12 @@ test("a restarted process leaves a refused port the rules that it has", async ()
 
 test("a restarted process leaves a refused port the refusals of traffic that it has", async () => {
   const { a } = first();
-  const model = new TestModel();
+  const model = newModel();
   model.set(a);
   await model.rig.sync();
   const before = sorted(model);
   refuseRules(model, [clusterChain(a)]);
-  model.setEndpoints(a.name.key, [remote("10.180.0.1")]);
+  model.setEndpoints(a, [remote("10.180.0.1")]);
   model.rig.restart();
   await model.rig.sync();
   assert.deepEqual(sorted(model), before);
@@ -126,14 +126,14 @@ test("a restarted process leaves a refused port the refusals of traffic that it 
 
 test("a refused port costs the others one small transaction of its own", async () => {
   const { a, b } = first();
-  const model = new TestModel();
+  const model = newModel();
   for (const one of [a, b]) model.set(one, [remote("10.180.0.1")]);
   refuseRules(model, [clusterChain(a)]);
   await model.rig.sync();
   const { kernel, log, metrics } = model.rig;
   kernel.takeOperations();
   const [refusals, lines] = [kernel.refusals, log.length];
-  model.setEndpoints(b.name.key, [remote("10.180.0.2")]);
+  model.setEndpoints(b, [remote("10.180.0.2")]);
   assert.equal((await model.rig.sync()).failures.length, 1);
   assert.deepEqual(kernel.takeOperations().map(operationText), [
     `flush-chain ${clusterChain(b)}`,
@@ -146,26 +146,26 @@ test("a refused port costs the others one small transaction of its own", async (
 
 test("a refused port that is deleted is a failure no more", async () => {
   const { a } = first();
-  const model = new TestModel();
+  const model = newModel();
   model.set(a, [remote("10.180.0.1")]);
   await model.rig.sync();
   refuseRules(model, [clusterChain(a)]);
-  model.setEndpoints(a.name.key, [remote("10.180.0.2")]);
+  model.setEndpoints(a, [remote("10.180.0.2")]);
   await model.rig.sync();
-  model.delete(a.name.key);
+  model.delete(a);
   assert.deepEqual((await model.rig.sync()).failures, []);
   await assertAsFromNothing(model);
 });
 
 test("a partial sync that is refused because of damage ends as a full one", async () => {
   const { a, b } = first();
-  const model = new TestModel();
+  const model = newModel();
   for (const one of [a, b]) model.set(one, [remote("10.180.0.1")]);
   await model.rig.sync();
   // As long as the notice is under way.
   model.rig.stopWatching();
   await foreignInMemory(model.rig.kernel.connectAnother(), { kind: "delete-table" });
-  model.setEndpoints(b.name.key, [remote("10.180.0.2")]);
+  model.setEndpoints(b, [remote("10.180.0.2")]);
   assert.deepEqual((await model.rig.sync()).failures, []);
   await assertAsFromNothing(model);
   assert.equal(model.rig.metrics.syncFailures, 1);
@@ -173,7 +173,7 @@ test("a partial sync that is refused because of damage ends as a full one", asyn
 
 test("what belongs to no service and is refused fails the sync", async () => {
   const { a } = first();
-  const model = new TestModel();
+  const model = newModel();
   model.set(a, [remote("10.180.0.1")]);
   model.rig.kernel.refuse((operation) =>
     operation.kind === "add-rule" && operation.chain === "masquerading" ? { code: "unsupported" } : undefined,
@@ -183,7 +183,7 @@ test("what belongs to no service and is refused fails the sync", async () => {
 });
 
 test("when every service is refused, the search ends", async () => {
-  const model = new TestModel();
+  const model = newModel();
   for (let index = 0; index < 200; index++) model.set(port(`n${index}`, `10.97.0.${index}`));
   model.rig.kernel.refuse((operation) =>
     operation.kind === "add-elements" ? { code: "unsupported", isNamed: false } : undefined,
@@ -194,11 +194,11 @@ test("when every service is refused, the search ends", async () => {
 
 test("before kernel 6.2 a chain is emptied at once and deleted a second later", async () => {
   const { a, b } = first();
-  const model = new TestModel({ releasesLate: true });
+  const model = newModel({ releasesLate: true });
   const { rig } = model;
   for (const one of [a, b]) model.set(one, [local("10.180.0.1")]);
   await rig.sync();
-  model.delete(a.name.key);
+  model.delete(a);
   const chain = clusterChain(a);
   assert.deepEqual((await rig.operationsOf()).map(operationText), [
     "delete-elements cluster-ips 10.96.0.1",
@@ -215,13 +215,13 @@ test("before kernel 6.2 a chain is emptied at once and deleted a second later", 
 
 test("a chain that is wanted again before it could be deleted is written again and stays", async () => {
   const { a } = first();
-  const model = new TestModel({ releasesLate: true });
+  const model = newModel({ releasesLate: true });
   const { rig } = model;
   model.set(a, [local("10.180.0.1")]);
   await rig.sync();
-  model.setEndpoints(a.name.key, []);
+  model.setEndpoints(a, []);
   await rig.sync();
-  model.setEndpoints(a.name.key, [local("10.180.0.1")]);
+  model.setEndpoints(a, [local("10.180.0.1")]);
   await rig.sync();
   rig.passTime(5000);
   assert.deepEqual(await rig.operationsOf(), []);
@@ -231,13 +231,13 @@ test("a chain that is wanted again before it could be deleted is written again a
 
 test("a chain that others jump to is emptied, and deleted when they let go", async () => {
   const { a, b } = first();
-  const model = new TestModel();
+  const model = newModel();
   const { rig } = model;
   for (const one of [a, b]) model.set(one, [local("10.180.0.1")]);
   await rig.sync();
   const foreign = rig.kernel.connectAnother();
   await foreignInMemory(foreign, { kind: "add-jump", chain: "theirs", to: clusterChain(a) });
-  for (const one of [a, b]) model.delete(one.name.key);
+  for (const one of [a, b]) model.delete(one);
   assert.deepEqual((await rig.sync()).failures, []);
   rig.passTime(1000);
   assert.deepEqual((await rig.operationsOf()).map(operationText), [`delete-chain ${clusterChain(b)}`]);
@@ -250,11 +250,11 @@ test("a chain that others jump to is emptied, and deleted when they let go", asy
 
 test("a postponed deletion of what somebody else has deleted is forgotten", async () => {
   const { a } = first();
-  const model = new TestModel({ releasesLate: true });
+  const model = newModel({ releasesLate: true });
   const { rig } = model;
   model.set(a, [local("10.180.0.1")]);
   await rig.sync();
-  model.delete(a.name.key);
+  model.delete(a);
   await rig.sync();
   rig.passTime(1000);
   await foreignInMemory(rig.kernel.connectAnother(), { kind: "delete-chain", chain: clusterChain(a) });
@@ -266,7 +266,7 @@ test("a postponed deletion of what somebody else has deleted is forgotten", asyn
 
 test("a refused port's chain that only waits for its deletion is not kept", async () => {
   const { a } = first();
-  const model = new TestModel();
+  const model = newModel();
   const { rig } = model;
   const sticky = { ...a, sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 10 } as const;
   const [one, two] = [remote("10.180.0.1"), remote("10.180.0.2")];
@@ -275,10 +275,10 @@ test("a refused port's chain that only waits for its deletion is not kept", asyn
   const held = endpointNames(a.name, two).chain;
   const foreign = rig.kernel.connectAnother();
   await foreignInMemory(foreign, { kind: "add-jump", chain: "theirs", to: held });
-  model.setEndpoints(a.name.key, [one]);
+  model.setEndpoints(a, [one]);
   await rig.sync();
   const allow = refuseRules(model, [clusterChain(a)]);
-  model.setEndpoints(a.name.key, [one, remote("10.180.0.3")]);
+  model.setEndpoints(a, [one, remote("10.180.0.3")]);
   await rig.sync();
   await rig.sync({ full: true });
   await foreignInMemory(foreign, { kind: "flush-chain", chain: "theirs" });

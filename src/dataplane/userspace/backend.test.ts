@@ -151,10 +151,15 @@ test("a service that comes back finds its endpoints, though they never changed (
   const rig = new BackendRig();
   const key = rig.set("web");
   await rig.sync();
-  const port = rig.services.get(key);
-  rig.services.delete(key);
+  const { cluster } = rig;
+  const port = cluster.declared.get(key);
+  assert.ok(port !== undefined);
+  const endpoints = cluster.endpoints.get(key) ?? [];
+  cluster.delete(port);
+  cluster.setEndpoints(port, endpoints);
   await rig.sync({ full: true });
-  if (port !== undefined) rig.services.set(key, port);
+  assert.equal(proxyPortOf(rig, "172.16.0.1", 80), undefined);
+  cluster.set(port);
   await rig.sync({ full: true });
   assert.equal(rig.connect("TCP", "0.0.0.0", proxyPortOf(rig, "172.16.0.1", 80) ?? 0), "10.0.0.1");
 });

@@ -83,8 +83,7 @@ for (const rules of ["iptables", "none"] as const) {
         await rig.sync();
         const fresh = new BackendRig(options);
         fresh.hostAddresses = rig.hostAddresses;
-        for (const [key, value] of rig.services) fresh.services.set(key, value);
-        for (const [key, value] of rig.endpoints) fresh.endpoints.set(key, value);
+        for (const [key, value] of rig.cluster.declared) fresh.cluster.set(value, rig.cluster.endpoints.get(key));
         if (rules === "iptables") await fresh.rules.start();
         await fresh.sync({ full: true });
         assert.deepEqual(rigState(rig), rigState(fresh));

@@ -11,6 +11,11 @@ export class DeclaredServices {
     return this.#owned.services;
   }
 
+  /** As they were declared; live. */
+  get declared(): ReadonlyMap<string, ServicePort> {
+    return this.#declared;
+  }
+
   /** @returns the keys of service ports that a mode must be told of. */
   set(port: ServicePort): ReadonlySet<string> {
     this.#declared.set(port.name.key, port);

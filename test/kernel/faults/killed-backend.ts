@@ -2,9 +2,11 @@
  * A process that is killed when a batch has been built and is about to be sent: syncs a service with this many endpoints
  * (first argument) and dies with the last operation, or, with `whole`, lives to the end.
  */
-import { port, remote, TestModel } from "../../../src/dataplane/nftables/testing/model.ts";
+
+import { newModel } from "../../../src/dataplane/nftables/testing/backend-rig.ts";
 import { openNetlinkRuleset } from "../../../src/kernel/nftables/netlink-nftables.ts";
 import type { Nftables, NftOperation } from "../../../src/kernel/nftables/nftables.ts";
+import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 
 const [count, end] = process.argv.slice(2);
 const ruleset = openNetlinkRuleset();
@@ -24,7 +26,7 @@ function connect(): Nftables {
   return { ...nft, transact: (operations, options) => nft.transact(counted(operations), options) };
 }
 
-const model = new TestModel({ connect });
+const model = newModel({ connect });
 const endpoints = Array.from({ length: Number(count) }, (_, index) => remote(`10.180.0.${index + 1}`));
 model.set(port("a", "10.96.0.1"), endpoints);
 await model.rig.sync();

@@ -4,9 +4,10 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { beforeEach, type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { clusterChain, local, port, remote, TestModel } from "../../../src/dataplane/nftables/testing/model.ts";
+import { clusterChain, newModel } from "../../../src/dataplane/nftables/testing/backend-rig.ts";
 import { openNetlinkRuleset } from "../../../src/kernel/nftables/netlink-nftables.ts";
 import type { Nftables } from "../../../src/kernel/nftables/nftables.ts";
+import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { canonicalNftables } from "../../conformance/canonical-nftables.ts";
 
@@ -54,7 +55,7 @@ async function syncedModel(t: TestContext, options?: Parameters<typeof openNetli
       },
     };
   };
-  const model = new TestModel({ connect });
+  const model = newModel({ connect });
   t.after(async () => {
     model.rig.close();
     await ruleset.close();
@@ -77,7 +78,7 @@ inNetns(import.meta.url, { name: "nftmid" }, () => {
 
   test("the table is deleted while a change is on its way: everything is made again by the same sync", async (t) => {
     const { model, hooks, a } = await syncedModel(t);
-    model.setEndpoints(a.name.key, [remote("10.180.0.9")]);
+    model.setEndpoints(a, [remote("10.180.0.9")]);
     hooks.beforeTransaction = () => nft(`delete table ip ${TABLE}`);
     assert.deepEqual((await model.rig.sync()).failures, []);
     const found = listed();

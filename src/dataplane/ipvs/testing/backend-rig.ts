@@ -1,13 +1,11 @@
 /**
- * The ipvs backend on a kernel in memory, driven as the proxier drives it: what a sync could not finish is given to the next
- * one again.
+ * The ipvs backend on a kernel in memory, driven as the proxier drives it.
  */
+import { type LogLine, recordingLogger } from "../../../../testkit/dataplane/recording-logger.ts";
+import type { SyncDriver } from "../../../../testkit/dataplane/sync-driver.ts";
+import { TestCluster } from "../../../../testkit/dataplane/test-cluster.ts";
 import { testYielder } from "../../../async/testing/test-yielder.ts";
-import type { Facts, Logger } from "../../../logging/logger.ts";
-import { silentLogger } from "../../../logging/logger.ts";
-import type { Endpoint } from "../../../model/endpoint.ts";
 import { nodePortAddresses } from "../../../model/node-port-addresses.ts";
-import type { ServicePort } from "../../../model/service-port.ts";
 import { ip } from "../../../model/testing/records.ts";
 import type { Cidr, IpFamily } from "../../../net/ip.ts";
 import type { SyncOutcome } from "../../../sync/backend.ts";
@@ -16,19 +14,6 @@ import { IpvsBackend } from "../backend.ts";
 import type { PlanConfig } from "../plan-options.ts";
 import { MemoryNode, NODE_IPS } from "./memory-node.ts";
 import type { IpvsKernel, NodeState } from "./node-state.ts";
-
-/** What the model says; live. */
-export interface ModelView {
-  readonly services: ReadonlyMap<string, ServicePort>;
-  readonly endpoints: ReadonlyMap<string, readonly Endpoint[]>;
-}
-
-export interface LogLine {
-  readonly level: "info" | "warn" | "error";
-  readonly message: string;
-  readonly error?: unknown;
-  readonly facts: Facts;
-}
 
 export interface BackendRigOptions {
   readonly family?: IpFamily;
@@ -50,20 +35,17 @@ export class BackendRig {
   readonly metrics = { restoreFailures: 0 };
   /** How often the node's parameters were set again. */
   settingsRestored = 0;
-  zone: string | undefined;
   /** How often the backend said that something was lost, and that the node has changed. */
   readonly asked = { repairs: 0, syncs: 0 };
   backend: IpvsBackend;
-  readonly #model: ModelView;
+  readonly driver: SyncDriver;
   readonly #options: BackendRigOptions;
   readonly #family: IpFamily;
   #stop = new AbortController();
   #monitoring: Promise<void> | undefined;
-  #pending = new Set<string>();
-  #needsFullSync = true;
 
-  constructor(model: ModelView, options: BackendRigOptions = {}) {
-    this.#model = model;
+  constructor(driver: SyncDriver, options: BackendRigOptions = {}) {
+    this.driver = driver;
     this.#options = options;
     this.#family = options.family ?? "IPv4";
     this.node = options.node ?? new MemoryNode(this.#family);
@@ -100,33 +82,15 @@ export class BackendRig {
       verifyPeriodMs: VERIFY_PERIOD_MS,
       clock: this.clock,
       yielder: testYielder,
-      log: this.#recorder(),
+      log: recordingLogger(this.log),
     });
-  }
-
-  #recorder(): Logger {
-    const record =
-      (level: LogLine["level"]) =>
-      (message: string, ...rest: readonly unknown[]): void => {
-        const facts = (level === "error" ? rest[1] : rest[0]) as Facts | undefined; // the logger's signatures
-        const line = { level, message, facts: facts ?? {} };
-        this.log.push(level === "error" ? { ...line, error: rest[0] } : line);
-      };
-    const log: Logger = {
-      ...silentLogger,
-      info: record("info"),
-      warn: record("warn"),
-      error: record("error"),
-      with: () => log,
-    };
-    return log;
   }
 
   /** Starts what goes on between syncs; time is {@link BackendRig.clock}'s. */
   watch(): void {
     const onLost = (): void => {
       this.asked.repairs++;
-      this.#needsFullSync = true;
+      this.driver.lose();
     };
     const requestSync = (): void => {
       this.asked.syncs++;
@@ -138,43 +102,12 @@ export class BackendRig {
   async restart(): Promise<void> {
     await this.close();
     this.#stop = new AbortController();
-    this.#needsFullSync = true;
-    this.#pending = new Set();
+    this.driver.forget();
     this.backend = this.#newBackend();
   }
 
-  /** These ports, or their endpoints, are not what they were. */
-  touch(keys: Iterable<string>): void {
-    for (const key of keys) this.#pending.add(key);
-  }
-
-  /** Something that concerns everything is not what it was. */
-  requireFullSync(): void {
-    this.#needsFullSync = true;
-  }
-
-  async sync(options: { readonly full?: boolean } = {}): Promise<SyncOutcome> {
-    const isFullSync = this.#needsFullSync || options.full === true;
-    const changedPorts = new Set(this.#pending);
-    this.#needsFullSync = false;
-    this.#pending = new Set();
-    const { services, endpoints } = this.#model;
-    const input = {
-      isFullSync,
-      services,
-      endpoints,
-      endpointCount: 0,
-      changedPorts,
-      zone: this.zone,
-      serviceCIDRs: [],
-    };
-    try {
-      return await this.backend.sync(input, this.#stop.signal);
-    } catch (error) {
-      this.touch(changedPorts);
-      this.#needsFullSync = true;
-      throw error;
-    }
+  sync(options: { readonly full?: boolean } = {}): Promise<SyncOutcome> {
+    return this.driver.sync(this.backend, { ...options, signal: this.#stop.signal });
   }
 
   /** What one full sync leaves on a node of the same addresses. */
@@ -182,9 +115,7 @@ export class BackendRig {
     const node = new MemoryNode(this.#family);
     prepare(node);
     const { kernel: _, ...options } = this.#options;
-    const rig = new BackendRig(this.#model, { ...options, node });
-    rig.zone = this.zone;
-    await rig.sync();
+    await this.driver.syncOther(new BackendRig(this.driver, { ...options, node }).backend);
     return await node.state();
   }
 
@@ -199,4 +130,12 @@ export class BackendRig {
     await this.#monitoring;
     this.#monitoring = undefined;
   }
+}
+
+/** A cluster of the test's own, and the rig that syncs it. */
+export type TestModel = TestCluster & { readonly rig: BackendRig };
+
+export function newModel(options?: BackendRigOptions): TestModel {
+  const cluster = new TestCluster();
+  return Object.assign(cluster, { rig: new BackendRig(cluster.driver, options) });
 }

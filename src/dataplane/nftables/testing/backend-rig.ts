@@ -1,21 +1,22 @@
 /**
- * The nftables backend on a kernel in memory, or on a real one, driven as the proxier drives it: what a sync could not
- * finish is given to the next one again.
+ * The nftables backend on a kernel in memory, or on a real one, driven as the proxier drives it.
  */
 
+import { type LogLine, recordingLogger } from "../../../../testkit/dataplane/recording-logger.ts";
+import type { SyncDriver } from "../../../../testkit/dataplane/sync-driver.ts";
+import { TestCluster } from "../../../../testkit/dataplane/test-cluster.ts";
 import type { MemoryNftKernelOptions } from "../../../../testkit/fakes/nftables/memory-nftables.ts";
 import { MemoryNftKernel } from "../../../../testkit/fakes/nftables/memory-nftables.ts";
 import { testYielder } from "../../../async/testing/test-yielder.ts";
 import type { Nftables, NftOperation } from "../../../kernel/nftables/nftables.ts";
 import type { Json } from "../../../kernel/nftables/ruleset-json.ts";
-import { type Facts, type Logger, silentLogger } from "../../../logging/logger.ts";
-import type { Endpoint } from "../../../model/endpoint.ts";
 import type { NodePortIPs } from "../../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../../model/service-port.ts";
 import { ip } from "../../../model/testing/records.ts";
 import type { IpFamily } from "../../../net/ip.ts";
 import type { LostRules, SyncOutcome } from "../../../sync/backend.ts";
 import { NftablesBackend } from "../backend.ts";
+import { servicePortChains } from "../names.ts";
 import type { PlanConfig } from "../plan-options.ts";
 
 const CONFIGS: Readonly<Record<IpFamily, PlanConfig>> = {
@@ -37,24 +38,9 @@ const CONFIGS: Readonly<Record<IpFamily, PlanConfig>> = {
   },
 };
 
-/** What the model says; live. */
-export interface ModelView {
-  readonly services: ReadonlyMap<string, ServicePort>;
-  readonly endpoints: ReadonlyMap<string, readonly Endpoint[]>;
-}
-
 /** What belongs to the node; may be changed between syncs, a full one takes it over. */
 export interface NodeView {
   nodePortIPs: NodePortIPs | undefined;
-  serviceCIDRs: readonly string[];
-  zone: string | undefined;
-}
-
-export interface LogLine {
-  readonly level: "warn" | "error";
-  readonly message: string;
-  readonly error?: unknown;
-  readonly facts: Facts;
 }
 
 export interface BackendRigOptions extends MemoryNftKernelOptions {
@@ -67,10 +53,10 @@ export interface BackendRigOptions extends MemoryNftKernelOptions {
 
 export class BackendRig {
   readonly kernel: MemoryNftKernel;
-  readonly node: NodeView = { nodePortIPs: { kind: "ips", ips: [] }, serviceCIDRs: [], zone: undefined };
+  readonly node: NodeView = { nodePortIPs: { kind: "ips", ips: [] } };
   readonly log: LogLine[] = [];
   readonly metrics = { syncFailures: 0, cleanupFailures: 0 };
-  readonly #model: ModelView;
+  readonly driver: SyncDriver;
   readonly #config: PlanConfig;
   readonly #connect: () => Nftables;
   readonly #portsAtOnce: number | undefined;
@@ -81,12 +67,9 @@ export class BackendRig {
   backend: NftablesBackend;
   #stop = new AbortController();
   #stopWatching = new AbortController();
-  #pending = new Set<string>();
-  #needsFullSync = true;
-  #hasLost = false;
 
-  constructor(model: ModelView, { family = "IPv4", connect, portsAtOnce, ...options }: BackendRigOptions = {}) {
-    this.#model = model;
+  constructor(driver: SyncDriver, { family = "IPv4", connect, portsAtOnce, ...options }: BackendRigOptions = {}) {
+    this.driver = driver;
     this.#config = CONFIGS[family];
     this.kernel = new MemoryNftKernel(family === "IPv4" ? "ip" : "ip6", options);
     this.#portsAtOnce = portsAtOnce;
@@ -95,14 +78,7 @@ export class BackendRig {
   }
 
   #start(): NftablesBackend {
-    const record =
-      (level: LogLine["level"]) =>
-      (message: string, ...rest: readonly unknown[]): void => {
-        const facts = (level === "error" ? rest[1] : rest[0]) as Facts | undefined; // the logger's signatures
-        const line = { level, message, facts: facts ?? {} };
-        this.log.push(level === "error" ? { ...line, error: rest[0] } : line);
-      };
-    const log: Logger = { ...silentLogger, warn: record("warn"), error: record("error"), with: () => log };
+    const log = recordingLogger(this.log);
     const backend = new NftablesBackend({
       config: this.#config,
       nft: this.#connect(),
@@ -118,9 +94,7 @@ export class BackendRig {
     });
     const onLost = (lost?: LostRules): void => {
       this.lost.push(lost);
-      this.#hasLost = true;
-      if (lost === undefined) this.#needsFullSync = true;
-      else for (const port of lost.ports) this.#pending.add(port);
+      this.driver.lose(lost);
     };
     // Watching in memory cannot fail unless a test says so; that test looks at the log itself.
     backend
@@ -134,42 +108,12 @@ export class BackendRig {
     this.#stop.abort();
     this.#stop = new AbortController();
     this.#stopWatching = new AbortController();
-    this.#needsFullSync = true;
-    this.#pending = new Set();
+    this.driver.forget();
     this.backend = this.#start();
   }
 
-  /** Whether a failed sync, or damage, calls for another one. */
-  get isSyncDue(): boolean {
-    return this.#needsFullSync || this.#hasLost || this.#pending.size > 0;
-  }
-
-  /** These ports, or their endpoints, are not what they were. */
-  touch(keys: Iterable<string>): void {
-    for (const key of keys) this.#pending.add(key);
-  }
-
-  /** Something that concerns everything is not what it was. */
-  requireFullSync(): void {
-    this.#needsFullSync = true;
-  }
-
-  async sync(options: { readonly full?: boolean } = {}): Promise<SyncOutcome> {
-    const isFullSync = this.#needsFullSync || options.full === true;
-    const changedPorts = new Set(this.#pending);
-    this.#needsFullSync = false;
-    this.#hasLost = false;
-    this.#pending = new Set();
-    const { services, endpoints } = this.#model;
-    const { zone, serviceCIDRs } = this.node;
-    const input = { isFullSync, services, endpoints, endpointCount: 0, changedPorts, zone, serviceCIDRs };
-    try {
-      return await this.backend.sync(input, this.#stop.signal);
-    } catch (error) {
-      this.touch(changedPorts);
-      this.#needsFullSync = true;
-      throw error;
-    }
+  sync(options: { readonly full?: boolean } = {}): Promise<SyncOutcome> {
+    return this.driver.sync(this.backend, { ...options, signal: this.#stop.signal });
   }
 
   /** Syncs, and gives the operations that reached the kernel. */
@@ -185,9 +129,9 @@ export class BackendRig {
 
   /** A kernel as one full sync from nothing leaves it. */
   async fromNothing(): Promise<MemoryNftKernel> {
-    const rig = new BackendRig(this.#model, { family: this.#config.family });
+    const rig = new BackendRig(this.driver, { family: this.#config.family });
     Object.assign(rig.node, this.node);
-    await rig.sync();
+    await this.driver.syncOther(rig.backend);
     rig.close();
     return rig.kernel;
   }
@@ -207,6 +151,19 @@ export class BackendRig {
   close(): void {
     this.#stop.abort();
   }
+}
+
+/** A cluster of the test's own, and the rig that syncs it. */
+export type TestModel = TestCluster & { readonly rig: BackendRig };
+
+export function newModel(options?: BackendRigOptions): TestModel {
+  const cluster = new TestCluster();
+  return Object.assign(cluster, { rig: new BackendRig(cluster.driver, options) });
+}
+
+/** The chain of the Cluster policy. */
+export function clusterChain({ name }: ServicePort): string {
+  return servicePortChains(name).cluster;
 }
 
 /** An operation in one word and its object, for comparing: `add-rule service-…`. Pure. */

@@ -1,5 +1,6 @@
 /** A userspace backend over sockets, rules and connection tracking in memory, and a cluster that tests change. */
 
+import { TestCluster } from "../../../../testkit/dataplane/test-cluster.ts";
 import { memoryConntrack } from "../../../../testkit/fakes/conntrack/memory-conntrack.ts";
 import { MemoryIptables } from "../../../../testkit/fakes/iptables/memory-iptables.ts";
 import { MemoryRelays } from "../../../../testkit/fakes/relay/memory-relays.ts";
@@ -7,7 +8,6 @@ import { testYielder } from "../../../async/testing/test-yielder.ts";
 import { type Logger, silentLogger } from "../../../logging/logger.ts";
 import type { Endpoint } from "../../../model/endpoint.ts";
 import { nodePortAddresses } from "../../../model/node-port-addresses.ts";
-import { OwnedServices } from "../../../model/owned-services.ts";
 import type { ServicePort } from "../../../model/service-port.ts";
 import { servicePortName } from "../../../model/service-port-name.ts";
 import { ip, makeEndpoint, makeServicePort } from "../../../model/testing/records.ts";
@@ -49,18 +49,14 @@ export class BackendRig {
   readonly rules: PortalRules;
   readonly fronts: Fronts;
   readonly backend: UserspaceBackend;
-  /** As declared; the backend gets what each owns of it. */
-  readonly services = new Map<string, ServicePort>();
-  readonly #owned = new OwnedServices();
-  readonly endpoints = new Map<string, readonly Endpoint[]>();
+  /** What the backend serves. */
+  readonly cluster = new TestCluster();
   readonly errors: string[] = [];
   readonly counts: Record<string, number> = {};
   readonly totals = { filter: 0, nat: 0 };
   hostAddresses: readonly string[] = HOST;
   /** Called by the test when the host's addresses changed. */
   tellHostChanged: () => void = () => {};
-  readonly #changed = new Set<string>();
-  #isFirst = true;
 
   constructor(options: RigOptions = {}) {
     this.iptables = options.iptables ?? new MemoryIptables("IPv4");
@@ -153,41 +149,18 @@ export class BackendRig {
   set(name: string, port: Partial<ServicePort> = {}, endpoints: readonly (string | Endpoint)[] = ["10.0.0.1"]): string {
     const protocol = port.protocol ?? "TCP";
     const portName = servicePortName("ns1", name, "p", protocol);
-    this.services.set(portName.key, makeServicePort({ ...port, name: portName }));
-    this.endpoints.set(
-      portName.key,
-      endpoints.map((one) => (typeof one === "string" ? makeEndpoint(one, 8080) : one)),
-    );
-    this.#changed.add(portName.key);
+    const list = endpoints.map((one) => (typeof one === "string" ? makeEndpoint(one, 8080) : one));
+    this.cluster.set(makeServicePort({ ...port, name: portName }), list);
     return portName.key;
   }
 
   remove(key: string): void {
-    this.services.delete(key);
-    this.endpoints.delete(key);
-    this.#changed.add(key);
+    const port = this.cluster.declared.get(key);
+    if (port !== undefined) this.cluster.delete(port);
   }
 
-  async sync(options: { readonly full?: boolean } = {}): Promise<SyncOutcome> {
-    const declared = new Set([...this.services.keys(), ...this.#owned.services.keys()]);
-    const owned = this.#owned.update(declared, this.services);
-    for (const key of owned.changedPorts) this.#changed.add(key);
-    const changedPorts = new Set(this.#changed);
-    const outcome = await this.backend.sync(
-      {
-        isFullSync: options.full ?? this.#isFirst,
-        services: this.#owned.services,
-        endpoints: this.endpoints,
-        endpointCount: this.endpoints.size,
-        changedPorts,
-        zone: undefined,
-        serviceCIDRs: [],
-      },
-      new AbortController().signal,
-    );
-    this.#isFirst = false;
-    this.#changed.clear();
-    return outcome;
+  sync(options: { readonly full?: boolean } = {}): Promise<SyncOutcome> {
+    return this.cluster.driver.sync(this.backend, options);
   }
 
   /** The sockets as text: `listening TCP 0.0.0.0:40001`. */

@@ -1,39 +1,40 @@
-/** A model of service ports for tests of the backend, and the rig that syncs it. */
-import type { Endpoint } from "../../../model/endpoint.ts";
-import type { ServicePort } from "../../../model/service-port.ts";
-import { servicePortName } from "../../../model/service-port-name.ts";
-import { DeclaredServices } from "../../../model/testing/declared-services.ts";
-import { makeEndpoint, makeServicePort } from "../../../model/testing/records.ts";
-import { BackendRig, type BackendRigOptions } from "./backend-rig.ts";
+/** A model of service ports that a test declares one by one, and the driver that hands its changes to a backend. */
+import type { Endpoint } from "../../src/model/endpoint.ts";
+import type { ServicePort } from "../../src/model/service-port.ts";
+import { servicePortName } from "../../src/model/service-port-name.ts";
+import { DeclaredServices } from "../../src/model/testing/declared-services.ts";
+import { makeEndpoint, makeServicePort } from "../../src/model/testing/records.ts";
+import { type ModelView, SyncDriver } from "./sync-driver.ts";
 
-export class TestModel {
+export class TestCluster implements ModelView {
   readonly #declared = new DeclaredServices();
   readonly endpoints = new Map<string, readonly Endpoint[]>();
-  readonly rig: BackendRig;
-
-  constructor(options?: BackendRigOptions) {
-    this.rig = new BackendRig(this, options);
-  }
+  readonly driver = new SyncDriver(this);
 
   get services(): ReadonlyMap<string, ServicePort> {
     return this.#declared.services;
   }
 
+  /** As declared; {@link TestCluster.services} has what each owns of it. */
+  get declared(): ReadonlyMap<string, ServicePort> {
+    return this.#declared.declared;
+  }
+
   /** Adds or replaces; without endpoints given, those that it has stay. */
   set(port: ServicePort, endpoints?: readonly Endpoint[]): void {
     if (endpoints !== undefined) this.setEndpoints(port, endpoints);
-    this.rig.touch(this.#declared.set(port));
+    this.driver.touch(this.#declared.set(port));
   }
 
   setEndpoints({ name: { key } }: ServicePort, endpoints: readonly Endpoint[]): void {
     if (endpoints.length === 0) this.endpoints.delete(key);
     else this.endpoints.set(key, sortedEndpoints(endpoints));
-    this.rig.touch([key]);
+    this.driver.touch([key]);
   }
 
-  delete({ name: { key } }: ServicePort): void {
+  delete({ name: { key } }: Pick<ServicePort, "name">): void {
     this.endpoints.delete(key);
-    this.rig.touch(this.#declared.delete(key));
+    this.driver.touch(this.#declared.delete(key));
   }
 }
 
@@ -54,10 +55,12 @@ export function port(name: string, clusterIP: string, overrides: Partial<Service
   return { ...made, isExternallyAccessible };
 }
 
+/** An endpoint on this node, port 8080. */
 export function local(address: string, overrides: Partial<Endpoint> = {}): Endpoint {
   return makeEndpoint(address, 8080, { isLocal: true, ...overrides });
 }
 
+/** An endpoint on another node, port 8080. */
 export function remote(address: string, overrides: Partial<Endpoint> = {}): Endpoint {
   return makeEndpoint(address, 8080, overrides);
 }
