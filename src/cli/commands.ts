@@ -28,6 +28,12 @@ export const COMMANDS: readonly Command[] = [
     run: async (argv, output) => await (await import("./explain.ts")).explain(argv, output),
     usage: async () => (await import("./explain.ts")).EXPLAIN_USAGE,
   },
+  {
+    name: "trace",
+    summary: "leads a packet through the rules of a node, and says what becomes of it",
+    run: async (argv, output) => await (await import("./trace.ts")).trace(argv, output),
+    usage: async () => (await import("./trace.ts")).TRACE_USAGE,
+  },
 ];
 
 /** The command of a name; undefined for other words. */

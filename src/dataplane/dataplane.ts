@@ -154,6 +154,8 @@ export interface ModeDescriptor<Name extends string, Config extends ModeConfig<S
   readonly traits: ModeTraits;
   /** Forms of `render --output`, the default first. */
   readonly renderForms: readonly string[];
+  /** Those that together hold everything a packet meets: what `trace` walks. @default the mode cannot be traced */
+  readonly traceForms?: readonly string[];
   loadRenderer(): Promise<ModeRenderer>;
   /** For `explain` and `diff`. */
   loadInspection(): Promise<ModeInspection>;

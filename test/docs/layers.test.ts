@@ -38,7 +38,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...["async", "cluster", "config", "dataplane", "dataplane/shared", "inspect", "kernel", "logging", "model", "net"],
     ...["relay", "server", "sync"],
   ],
-  trace: ["kernel", "net"],
+  trace: ["kernel", "logging", "net"],
   program: ["config", "server"],
   daemon: [
     ...["async", "cluster", "config", "dataplane", "kernel", "logging", "model", "net", "program", "server", "sync"],

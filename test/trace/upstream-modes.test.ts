@@ -5,14 +5,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type IpAddress, type IpFamily, parseIpAddress } from "../../src/net/ip.ts";
+import { programOfDumps } from "../../src/trace/dump/program.ts";
 import { nodeFacts } from "../../src/trace/facts.ts";
-import { EMPTY_LISTS } from "../../src/trace/iptables/surroundings.ts";
 import type { Program } from "../../src/trace/netfilter/program.ts";
 import { type Outcome, outcomesOf } from "../../src/trace/netfilter/tree.ts";
 import { walk } from "../../src/trace/netfilter/walk.ts";
 import { isObject, listOf, textOf } from "../../src/trace/nftables/json.ts";
 import { endText, newPacket, type PacketQuestion } from "../../src/trace/packet.ts";
-import { programOfDumps } from "../../src/trace/program-of-dumps.ts";
 import { caseFile, caseNames, caseState } from "../conformance/conformance-case.ts";
 
 const PLACES = {
@@ -108,9 +107,12 @@ for (const name of caseNames()) {
         listOf(at(node, "status", "addresses")).map((one) => at(one, "address")),
       );
       const facts = nodeFacts({ addresses: nodeIPs });
-      const common = { family, facts, recent: EMPTY_LISTS, knowsDynamicSets: true };
+      const common = { family, facts, knowsClients: true, knowsDynamicSets: true };
       const saved = caseFile(name, family === "IPv4" ? "iptables/iptables.txt" : "iptables/ip6tables.txt");
-      const programs = [programOfDumps({ iptables: saved }, common), programOfDumps({ nftables }, common)] as const;
+      const programs = [
+        programOfDumps([{ kind: "iptables", family, text: saved }], common),
+        programOfDumps([{ kind: "nftables", objects: nftables }], common),
+      ] as const;
       const endpoints = addressesOf(
         family,
         slices.flatMap((slice) => listOf(at(slice, "endpoints")).flatMap((one) => listOf(at(one, "addresses")))),

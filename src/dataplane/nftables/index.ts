@@ -11,6 +11,7 @@ export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig> = {
   unavailableText: "nftables is not available on this host ",
   traits: { ...TRANSLATES_IN_KERNEL, checksSourcesFirst: true },
   renderForms: ["text", "json", "netlink"],
+  traceForms: ["json"],
   loadRenderer: async () => (await import("./render.ts")).renderNftables,
   loadInspection: async () => (await import("./inspect.ts")).inspectNftables,
   loadRuntime: async () => (await import("./runtime.ts")).nftablesRuntime,

@@ -23,6 +23,7 @@ export const userspace: ModeDescriptor<"userspace", typeof userspaceConfig> = {
     checksSourcesFirst: false,
   },
   renderForms: ["text", "json", "iptables-save"],
+  traceForms: ["iptables-save"],
   loadRenderer: async () => (await import("./render.ts")).renderUserspace,
   loadInspection: async () => (await import("./inspect.ts")).inspectUserspace,
   loadRuntime: async () => (await import("./runtime.ts")).userspaceRuntime,

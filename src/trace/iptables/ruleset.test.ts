@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { readRuleset } from "../../kernel/iptables/parser/ruleset.ts";
 import { ip } from "../../model/testing/records.ts";
 import { nodeFacts } from "../facts.ts";
+import { programOf } from "../netfilter/program.ts";
 import { type Outcome, outcomesOf } from "../netfilter/tree.ts";
 import { walk } from "../netfilter/walk.ts";
 import { endText, newPacket, type PacketQuestion } from "../packet.ts";
-import { programOfDumps } from "../program-of-dumps.ts";
-import { EMPTY_LISTS, type RecentLists, UNKNOWN_LISTS } from "./surroundings.ts";
+import { iptablesChains } from "./ruleset.ts";
+import { EMPTY_LISTS, NO_SETS, type RecentLists, UNKNOWN_LISTS } from "./surroundings.ts";
 
 const facts = nodeFacts({ addresses: [ip("192.0.2.10")] });
 
@@ -20,7 +22,7 @@ function saved(nat: readonly string[], filter: readonly string[] = []): string {
 }
 
 function ask(text: string, rest: Partial<PacketQuestion> = {}, recent: RecentLists = EMPTY_LISTS): Outcome[] {
-  const program = programOfDumps({ iptables: text }, { family: "IPv4", facts, recent, knowsDynamicSets: true });
+  const program = programOf(iptablesChains(readRuleset(text), "IPv4", { facts, sets: NO_SETS, recent }));
   const packet = newPacket({
     family: "IPv4",
     protocol: "tcp",

@@ -1,0 +1,128 @@
+/** The packet that `kube-proxy trace` is asked about, out of its flags. Pure. */
+import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
+import { CONNECTION_STATES, type PacketQuestion } from "../trace/packet.ts";
+import { UsageError } from "./exit.ts";
+import { nearestWord } from "./suggestion.ts";
+
+/** Clients that have a name instead of an address. */
+export const POSITIONS = ["pod", "node", "outside"] as const;
+export type Position = (typeof POSITIONS)[number];
+
+/** What a name of a client stands for on the node at hand. */
+export interface ClientPlace {
+  readonly address: IpAddress;
+  /** Undefined: not known. */
+  readonly inInterface: string | undefined;
+}
+
+export interface PacketFlags {
+  readonly from: string;
+  readonly to: string;
+  readonly in: string | undefined;
+  readonly mark: string | undefined;
+  readonly state: string;
+}
+
+export interface ParsedTarget {
+  readonly family: IpFamily;
+  readonly address: IpAddress;
+  readonly port: number | undefined;
+  readonly protocol: string;
+}
+
+const PROTOCOLS = ["tcp", "udp", "sctp", "icmp", "icmpv6"];
+const TARGET = /^(?<end>.+?)(?:\/(?<protocol>[a-z0-9]+))?$/i;
+const END = /^(?:\[(?<bracketed>[^\]]*)\]|(?<bare>[^:]*))(?::(?<port>\d+))?$/;
+
+/** @throws UsageError */
+export function parseTarget(text: string): ParsedTarget {
+  const { end = "", protocol: word = "tcp" } = TARGET.exec(text)?.groups ?? {};
+  const protocol = word.toLowerCase();
+  if (!PROTOCOLS.includes(protocol)) {
+    const nearest = nearestWord(protocol, PROTOCOLS);
+    throw new UsageError(
+      `--to: the protocol must be ${PROTOCOLS.join(", ")}, got "${word}"`,
+      nearest === undefined ? undefined : `Did you mean ${nearest}?`,
+    );
+  }
+  const { address, port } = parseEnd("--to", end);
+  const hasPort = !protocol.startsWith("icmp");
+  if (hasPort && port === undefined) {
+    const example = address.includes(":") ? `[${address}]:80` : `${address}:80`;
+    throw new UsageError(`--to needs a port, as in ${example}/${protocol}`);
+  }
+  return { family: familyOf(address), address, port, protocol };
+}
+
+function parseEnd(flag: string, text: string): { readonly address: IpAddress; readonly port: number | undefined } {
+  const whole = parseIpAddress(text);
+  if (whole !== undefined) return { address: whole, port: undefined };
+  const { bracketed, bare, port: digits } = END.exec(text)?.groups ?? {};
+  const address = parseIpAddress(bracketed ?? bare ?? "");
+  if (address === undefined) {
+    throw new UsageError(`${flag} must be ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT, got "${text}"`);
+  }
+  return { address, port: digits === undefined ? undefined : portOf(flag, digits) };
+}
+
+function portOf(flag: string, digits: string): number {
+  const port = Number(digits);
+  if (port >= 1 && port <= 65_535) return port;
+  throw new UsageError(`${flag}: a port is a number from 1 to 65535, got "${digits}"`);
+}
+
+/** @param placeOf where a named client is; throws UsageError where that is not known. @throws UsageError */
+export function packetQuestion(
+  flags: PacketFlags,
+  target: ParsedTarget,
+  placeOf: (position: Position) => ClientPlace,
+  isLocal: (address: IpAddress) => boolean,
+): PacketQuestion {
+  const { address, port, inInterface } = clientOf(flags, placeOf, isLocal);
+  if (familyOf(address) !== target.family) {
+    throw new UsageError(`--from ${flags.from} and --to ${flags.to} are of different families`);
+  }
+  const state = CONNECTION_STATES.find((known) => known === flags.state.toLowerCase());
+  if (state === undefined) {
+    throw new UsageError(`--state must be ${CONNECTION_STATES.join(", ")}, got "${flags.state}"`);
+  }
+  return {
+    family: target.family,
+    protocol: target.protocol,
+    source: address,
+    sourcePort: port,
+    destination: target.address,
+    destinationPort: target.port,
+    inInterface: flags.in ?? inInterface,
+    mark: markOf(flags.mark),
+    state,
+  };
+}
+
+function clientOf(
+  { from }: PacketFlags,
+  placeOf: (position: Position) => ClientPlace,
+  isLocal: (address: IpAddress) => boolean,
+): ClientPlace & { readonly port: number | undefined } {
+  const [word = "", digits] = from.split(":", 2);
+  const position = POSITIONS.find((name) => name === word.toLowerCase());
+  if (position !== undefined) {
+    return { ...placeOf(position), port: digits === undefined ? undefined : portOf("--from", digits) };
+  }
+  if (/^[a-z]+$/i.test(word) && parseIpAddress(from) === undefined) {
+    const nearest = nearestWord(word, POSITIONS);
+    throw new UsageError(
+      `--from must be an address, or ${POSITIONS.join(", ")}; got "${from}"`,
+      nearest === undefined ? undefined : `Did you mean ${nearest}?`,
+    );
+  }
+  const { address, port } = parseEnd("--from", from);
+  return { address, port, inInterface: isLocal(address) ? "" : undefined };
+}
+
+function markOf(text: string | undefined): number {
+  if (text === undefined) return 0;
+  const mark = /^(?:0x[0-9a-f]+|\d+)$/i.test(text) ? Number(text) : Number.NaN;
+  if (mark <= 0xffff_ffff) return mark;
+  throw new UsageError(`--mark must be a number up to 0xffffffff, got "${text}"`);
+}

@@ -1,0 +1,169 @@
+/** Where `kube-proxy trace` has its rules from: a plan for manifests, dumps, or this node's kernel. */
+import { readFile } from "node:fs/promises";
+import { text as textOfStream } from "node:stream/consumers";
+import type { KubeProxyConfig } from "../config/config.ts";
+import { modeNamed } from "../dataplane/registry.ts";
+import type { Rendered } from "../dataplane/rendering.ts";
+import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
+import { familyOf, type IpAddress, type IpFamily, parseCidr, splitCidr } from "../net/ip.ts";
+import { type Dump, DumpError, recogniseDump } from "../trace/dump/recognise.ts";
+import { UsageError } from "./exit.ts";
+import { readInput } from "./render-input.ts";
+import type { ClientPlace, Position } from "./trace-packet.ts";
+
+/** Rules, and what their source says of the node. */
+export interface TracedRules {
+  /** In words. */
+  readonly name: string;
+  readonly notes: readonly string[];
+  readonly dumps: readonly Dump[];
+  /** The node's addresses. */
+  readonly addresses: readonly IpAddress[];
+  /** Whether these are all. */
+  readonly knowsAddresses: boolean;
+  /** Whether what packets have left in sets and lists is in the dumps. */
+  readonly knowsClients: boolean;
+  placeOf(position: Position): ClientPlace;
+}
+
+/** Clients outside are at an address for documentation (RFC 5737, RFC 3849). */
+const OUTSIDE = { IPv4: "203.0.113.77", IPv6: "2001:db8::77" } as const satisfies Record<IpFamily, string>;
+
+/** The rules that a mode plans for manifests. @param paths as of `-f`. @throws UsageError */
+export async function plannedRules(
+  paths: readonly string[],
+  config: KubeProxyConfig,
+  family: IpFamily,
+  input: NodeJS.ReadableStream,
+  warn: (message: string) => void,
+): Promise<TracedRules> {
+  const cluster = await readInput(paths, input, warn);
+  const node = offlineNode(cluster, config, family, warn);
+  const { traceForms = [], loadRenderer } = modeNamed(config.mode);
+  if (traceForms.length === 0) throw new UsageError(`mode ${config.mode} has no rules that could be walked`);
+  const renderer = await loadRenderer();
+  const dumps: Dump[] = [];
+  for (const form of traceForms) {
+    const rendered = await renderer(node, { config, form, service: undefined, missing: new Set() }).catch(refuse);
+    const dump = dumpOf(rendered, form);
+    if (dump !== undefined) dumps.push(dump);
+  }
+  const addresses = [...node.hostAddresses];
+  return {
+    name: `the plan of mode ${config.mode} for ${node.name}`,
+    notes: [`addresses of the node are taken to be ${addresses.join(", ") || "none but loopback"}`],
+    dumps,
+    addresses,
+    knowsAddresses: true,
+    knowsClients: false,
+    placeOf: (position) => placeInManifests(position, node, podCIDRsOf(cluster.nodes, node)),
+  };
+}
+
+function refuse(error: unknown): never {
+  throw new UsageError(error instanceof Error ? error.message : String(error));
+}
+
+function dumpOf(rendered: Rendered, form: string): Dump | undefined {
+  switch (rendered.kind) {
+    case "items":
+      return { kind: "nftables", objects: rendered.items };
+    case "text":
+      return rendered.text === "" ? undefined : recogniseDump(rendered.text, form);
+    case "data":
+      return undefined;
+  }
+}
+
+function podCIDRsOf(
+  nodes: readonly { readonly name: string; readonly podCIDRs: readonly string[] }[],
+  node: OfflineNode,
+) {
+  return nodes.find(({ name }) => name === node.name)?.podCIDRs ?? [];
+}
+
+function placeInManifests(position: Position, node: OfflineNode, podCIDRs: readonly string[]): ClientPlace {
+  const { family, detector } = node;
+  switch (position) {
+    case "node":
+      return { address: node.nodeIP, inInterface: "" };
+    case "outside":
+      return { address: OUTSIDE[family] as IpAddress, inInterface: "eth0" }; // canonical literals
+    case "pod": {
+      const cidrs = [
+        ...podCIDRs.flatMap((text) => parseCidr(text) ?? []),
+        ...(detector.kind === "cidr" ? [detector.cidr] : []),
+      ];
+      const cidr = cidrs.find((one) => familyOf(one) === family);
+      if (cidr === undefined) {
+        throw new UsageError(
+          "--from pod: the Node has no podCIDR of this family; give a pod's address, and --in INTERFACE",
+        );
+      }
+      return { address: aPodIn(splitCidr(cidr).address), inInterface: podInterface(node) };
+    }
+  }
+}
+
+/** An address that a pod may have: the network's with 250 at its end. */
+function aPodIn(network: IpAddress): IpAddress {
+  const text = network.includes(":") ? network.replace(/[0-9a-f]*$/, "fa") : network.replace(/\d+$/, "250");
+  return text as IpAddress; // a canonical address with another last part
+}
+
+function podInterface({ detector }: OfflineNode): string | undefined {
+  switch (detector.kind) {
+    case "interface":
+      return detector.name;
+    case "interface-prefix":
+      return `${detector.prefix}0`;
+    default:
+      return undefined;
+  }
+}
+
+/** Rules as files have them. @throws UsageError */
+export async function dumpedRules(
+  paths: readonly string[],
+  local: readonly IpAddress[],
+  family: IpFamily,
+  input: NodeJS.ReadableStream,
+): Promise<TracedRules> {
+  const notes: string[] = [];
+  const dumps: Dump[] = [];
+  for (const path of paths) {
+    const dump = await readDump(path, input);
+    if (dump.kind === "iptables" && dump.family !== undefined && dump.family !== family) {
+      notes.push(`${path} is of ${dump.family}: it is left out`);
+    } else dumps.push(dump);
+  }
+  if (dumps.length === 0) throw new UsageError(`no dump is of ${family}, which --to asks about`);
+  if (local.length === 0) notes.push("the node's addresses are not known but for loopback: give them with --local");
+  return {
+    name: paths.map((path) => (path === "-" ? "standard input" : path)).join(", "),
+    notes,
+    dumps,
+    addresses: local,
+    knowsAddresses: local.length > 0,
+    knowsClients: true,
+    placeOf: (position) => placeInDump(position, local, family),
+  };
+}
+
+async function readDump(path: string, input: NodeJS.ReadableStream): Promise<Dump> {
+  const name = path === "-" ? "standard input" : path;
+  try {
+    return recogniseDump(path === "-" ? await textOfStream(input) : await readFile(path, "utf8"), name);
+  } catch (error) {
+    if (error instanceof DumpError) throw new UsageError(error.message);
+    throw new UsageError(`cannot read the dump ${name}: ${error instanceof Error ? error.message : error}`);
+  }
+}
+
+function placeInDump(position: Position, local: readonly IpAddress[], family: IpFamily): ClientPlace {
+  if (position === "outside") return { address: OUTSIDE[family] as IpAddress, inInterface: undefined }; // canonical literals
+  const own = local.find((address) => familyOf(address) === family);
+  if (position === "node" && own !== undefined) return { address: own, inInterface: "" };
+  if (position === "node") throw new UsageError("--from node: give an address of the node with --local");
+  throw new UsageError("--from pod: a dump does not say where pods are; give a pod's address, and --in INTERFACE");
+}

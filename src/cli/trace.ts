@@ -1,0 +1,193 @@
+/**
+ * `kube-proxy trace`: what becomes of a packet on a node, rule by rule. Over the plan for manifests, or over dumps of any node;
+ * nothing is sent, and no kernel is asked.
+ */
+
+import { MODES } from "../dataplane/registry.ts";
+import { escapeJson } from "../logging/escape.ts";
+import { type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
+import { programOfDumps } from "../trace/dump/program.ts";
+import { nodeFacts } from "../trace/facts.ts";
+import { TooManyWaysError, walk } from "../trace/netfilter/walk.ts";
+import { newPacket } from "../trace/packet.ts";
+import { traceData } from "../trace/report/json.ts";
+import { type TraceReport, traceText } from "../trace/report/text.ts";
+import { seededRandom } from "../trace/seeded-random.ts";
+import { EXIT_SUCCESS, UsageError } from "./exit.ts";
+import { inspecting, readSettings, warner } from "./inspect-options.ts";
+import type { Output } from "./render.ts";
+import { parseOptions } from "./subcommand-options.ts";
+import { packetQuestion, parseTarget } from "./trace-packet.ts";
+import { dumpedRules, plannedRules, type TracedRules } from "./trace-rules.ts";
+
+const FORMS = ["text", "json"];
+
+export const TRACE_USAGE = `Usage: kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] -f DIR|FILE|- [options]
+       kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] --dump FILE|- [options]
+
+Leads a packet through every hook and rule of a node, and says what matched and why, and what becomes of it: which
+endpoint with which source, refused or dropped by which rule. Where chance decides, every way is shown with its odds;
+where something is not known, both. Nothing is sent; needs neither root nor a kernel.
+
+      --from CLIENT            ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT; or pod, node, outside, with :PORT behind it
+      --to ADDRESS:PORT/PROTO  where the packet goes; tcp (default), udp, sctp
+      --in INTERFACE           where it comes in (default: not known, for packets of the node itself none)
+      --mark NUMBER            the packet's mark (default 0)
+      --state STATE            of its connection: new (default), established, related, invalid, untracked
+      --seed NUMBER            takes one way at each random choice, the same for the same number
+      --new-client             takes for granted that no session affinity holds for the client
+
+Rules, of either:
+  -f, --filename DIR|FILE|-    manifests, as in render: the plan for them is walked (repeatable)
+      --mode MODE              ${MODES.map(({ name }) => name).join(", ")} (default: the configuration's mode)
+      --node NAME              the node to plan for (default: the only Node in the manifests, else this host)
+      --config FILE            the node's KubeProxyConfiguration
+      --dump FILE|-            what iptables-save, ip6tables-save, nft -j list ruleset, ipset save or ipvsadm -S -n print
+                               on a node (repeatable); of other programs' rules what is not understood is shown as such
+      --local ADDRESS          an address of the node; with --dump all of them should be given (repeatable)
+
+  -v, --verbose                rules that do not match, too, and why
+  -o, --output FORM            ${FORMS.join(", ")} (default text)
+  -h, --help                   this text
+
+Examples:
+  kube-proxy trace --from pod --to 10.96.0.10:80 -f examples --node node-a
+  kube-proxy trace --from 198.51.100.7 --in eth0 --to 192.168.0.2:30080 --dump iptables.txt --local 192.168.0.2
+  nft -j list ruleset | kube-proxy trace --from 10.0.0.9 --to 10.96.0.10:53/udp --dump - --local 192.168.0.2
+
+Exit status: 0; 2 when the packet cannot be understood or the rules cannot be used.
+`;
+
+/**
+ * Runs the command.
+ *
+ * @param argv without the word `trace`.
+ * @param input what `-f -` or `--dump -` reads.
+ * @returns the exit status.
+ */
+export async function trace(
+  argv: readonly string[],
+  output: Output,
+  input: NodeJS.ReadableStream = process.stdin,
+): Promise<number> {
+  return await inspecting(output, async () => {
+    const options = readOptions(argv);
+    if (options === "help") {
+      output.out(TRACE_USAGE);
+      return EXIT_SUCCESS;
+    }
+    const report = await traced(options, input, warner(output));
+    output.out(options.form === "json" ? jsonText(report) : traceText(report));
+    return EXIT_SUCCESS;
+  });
+}
+
+/** JSON keeps a line for each value, and no character of a name that a terminal would obey. */
+function jsonText(report: TraceReport): string {
+  const lines = JSON.stringify(traceData(report), undefined, 2).split("\n");
+  return `${lines.map(escapeJson).join("\n")}\n`;
+}
+
+type TraceOptions = Exclude<ReturnType<typeof readOptions>, "help">;
+
+async function traced(
+  options: TraceOptions,
+  input: NodeJS.ReadableStream,
+  warn: (message: string) => void,
+): Promise<TraceReport> {
+  const { target } = options;
+  const rules = await rulesFor(options, target.family, input, warn);
+  const addresses = [...rules.addresses, ...options.local, ...deviceAddresses(rules)];
+  const facts = nodeFacts({ addresses, isComplete: rules.knowsAddresses || options.local.length > 0 });
+  const question = packetQuestion(options.packet, target, rules.placeOf, (ip) => facts.addressType(ip) === "local");
+  const knowsClients = options.isNewClient || rules.knowsClients;
+  const program = programOfDumps(rules.dumps, {
+    family: target.family,
+    facts,
+    knowsClients: options.isNewClient,
+    knowsDynamicSets: knowsClients,
+  });
+  const packet = newPacket(question);
+  const { seed, isVerbose } = options;
+  try {
+    const root = walk(program, packet, facts, {
+      record: isVerbose ? "all" : "matches",
+      ...(seed === undefined ? {} : { random: seededRandom(seed) }),
+    });
+    return { packet, rules: rules.name, notes: rules.notes, root };
+  } catch (error) {
+    if (error instanceof TooManyWaysError) throw new UsageError(error.message);
+    throw error;
+  }
+}
+
+async function rulesFor(
+  { paths, dumps, local, config, mode, node }: TraceOptions,
+  family: IpFamily,
+  input: NodeJS.ReadableStream,
+  warn: (message: string) => void,
+): Promise<TracedRules> {
+  if (dumps !== undefined) return await dumpedRules(dumps, local, family, input);
+  return await plannedRules(paths, await readSettings(config, mode, node), family, input, warn);
+}
+
+/** Those that the rules' own program gives to a device: virtual servers need them. */
+function deviceAddresses({ dumps }: TracedRules): IpAddress[] {
+  return dumps.flatMap((dump) => {
+    if (dump.kind !== "addresses") return [];
+    return [...dump.text.matchAll(/^addr add ([^\s/]+)/gm)].flatMap(([, text = ""]) => parseIpAddress(text) ?? []);
+  });
+}
+
+function readOptions(argv: readonly string[]) {
+  const values = parseOptions("kube-proxy trace", argv, {
+    from: { type: "string" },
+    to: { type: "string" },
+    in: { type: "string" },
+    mark: { type: "string" },
+    state: { type: "string", default: "new" },
+    seed: { type: "string" },
+    "new-client": { type: "boolean", default: false },
+    filename: { type: "string", short: "f", multiple: true },
+    mode: { type: "string" },
+    node: { type: "string" },
+    "hostname-override": { type: "string" },
+    config: { type: "string" },
+    dump: { type: "string", multiple: true },
+    local: { type: "string", multiple: true, default: [] },
+    verbose: { type: "boolean", short: "v", default: false },
+    output: { type: "string", short: "o", default: "text" },
+    help: { type: "boolean", short: "h" },
+  });
+  if (values.help === true) return "help";
+  const { from, to, filename, dump, seed } = values;
+  if (from === undefined || to === undefined)
+    throw new UsageError("trace needs a packet: --from CLIENT --to ADDRESS:PORT");
+  if ((filename === undefined) === (dump === undefined)) {
+    throw new UsageError("trace needs rules: either manifests with -f, or dumps with --dump");
+  }
+  if (!FORMS.includes(values.output)) {
+    throw new UsageError(`--output must be ${FORMS.join(" or ")}, got "${values.output}"`);
+  }
+  if (seed !== undefined && !/^\d{1,15}$/.test(seed)) throw new UsageError(`--seed must be a number, got "${seed}"`);
+  return {
+    target: parseTarget(to),
+    packet: { from, to, in: values.in, mark: values.mark, state: values.state },
+    seed: seed === undefined ? undefined : Number(seed),
+    isNewClient: values["new-client"],
+    paths: filename ?? [],
+    dumps: dump,
+    local: values.local.map(localAddress),
+    mode: values.mode,
+    node: values.node ?? values["hostname-override"],
+    config: values.config,
+    isVerbose: values.verbose,
+    form: values.output,
+  } as const;
+}
+
+function localAddress(text: string): IpAddress {
+  const address = parseIpAddress(text);
+  if (address === undefined) throw new UsageError(`--local must be an address, got "${text}"`);
+  return address;
+}

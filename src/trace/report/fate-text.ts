@@ -1,0 +1,68 @@
+/** Ends of a walk in words. Pure. */
+import type { Outcome } from "../netfilter/tree.ts";
+import { endText, type Packet } from "../packet.ts";
+
+type End = Pick<Outcome, "fate" | "packet">;
+
+/** What becomes of the packet, and which source the other end sees. */
+export function fateText({ fate, packet }: End): string {
+  switch (fate.kind) {
+    case "sent":
+      return `sent to ${destinationText(packet)}, ${sourceText(packet)}`;
+    case "delivered":
+      return `delivered to a process of the node at ${destinationText(packet)}, ${sourceText(packet)}`;
+    case "dropped":
+      return `dropped by ${fate.by}`;
+    case "refused":
+      return `refused (${fate.answer}) by ${fate.by}`;
+    case "uncertain":
+      return `not known: ${fate.because}`;
+  }
+}
+
+function destinationText({ destination, destinationPort }: Packet): string {
+  return endText(destination, destinationPort);
+}
+
+function sourceText({ source, isMasqueraded, isSourceTranslated, original }: Packet): string {
+  if (isMasqueraded && source === original.source) return "from the node's address (masqueraded)";
+  if (isMasqueraded) return `from ${source} (masqueraded)`;
+  return isSourceTranslated ? `from ${source} (translated)` : `from ${source} (kept)`;
+}
+
+/** Odds as a percentage: one digit, or as many as it takes not to be nothing. */
+export function oddsText(odds: number): string {
+  const percent = odds * 100;
+  if (percent === 0 || percent >= 0.05) return `${percent.toFixed(1)} %`;
+  return `${percent.toPrecision(1)} %`;
+}
+
+/** The packet as a question: what it is, and where it comes in. */
+export function packetText(packet: Packet): string {
+  const from = endText(packet.source, packet.sourcePort);
+  const way =
+    packet.inInterface === ""
+      ? "from the node itself"
+      : `coming in by ${packet.inInterface ?? "an interface that is not known"}`;
+  const mark = packet.mark === 0 ? "" : `, mark 0x${packet.mark.toString(16)}`;
+  return `${packet.protocol} ${from} to ${destinationText(packet)}, ${way}, connection ${packet.state}${mark}`;
+}
+
+/** Ends that are the same, together; the likeliest first within each set of assumptions. */
+export interface FateShare {
+  readonly text: string;
+  readonly odds: number;
+  readonly assumptions: readonly string[];
+}
+
+export function fateShares(outcomes: Iterable<Outcome>): FateShare[] {
+  const shares = new Map<string, { text: string; odds: number; assumptions: readonly string[] }>();
+  for (const outcome of outcomes) {
+    const text = fateText(outcome);
+    const key = JSON.stringify([outcome.assumptions, text]);
+    const known = shares.get(key);
+    if (known === undefined) shares.set(key, { text, odds: outcome.odds, assumptions: outcome.assumptions });
+    else known.odds += outcome.odds;
+  }
+  return [...shares.values()];
+}

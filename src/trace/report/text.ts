@@ -1,0 +1,124 @@
+/** A trace for people: the way step by step, indented where it forks, and what comes of it. Pure. */
+import { escapeLine } from "../../logging/escape.ts";
+import { type Branch, outcomesOf, type TraceEvent, type TraceNode } from "../netfilter/tree.ts";
+import type { Packet } from "../packet.ts";
+import { fateShares, fateText, oddsText, packetText } from "./fate-text.ts";
+import { flatBranches } from "./flat-fork.ts";
+
+export interface TraceReport {
+  readonly packet: Packet;
+  /** What was walked, in words: `the plan of mode nftables`. */
+  readonly rules: string;
+  /** What is taken for granted of the node, and what was left out. */
+  readonly notes: readonly string[];
+  readonly root: TraceNode;
+}
+
+/** Ends beyond these are counted only. */
+const SHOWN_FATES = 40;
+const SHOWN_BRANCHES = 12;
+
+/** The whole text, with a line break at its end. What came from rules and names is escaped. */
+export function traceText({ packet, rules, notes, root }: TraceReport): string {
+  const lines = [`Packet: ${packetText(packet)}`, `Rules:  ${rules}`, ...notes.map((note) => `Note:   ${note}`), ""];
+  nodeLines(root, "", lines);
+  lines.push("", "What becomes of it:", ...fateLines(root));
+  return `${lines.map(escapeLine).join("\n")}\n`;
+}
+
+function fateLines(root: TraceNode): string[] {
+  const shares = fateShares(outcomesOf(root));
+  const lines: string[] = [];
+  let assumed = "";
+  for (const { text, odds, assumptions } of shares.slice(0, SHOWN_FATES)) {
+    const condition = assumptions.join(", and ");
+    if (condition !== assumed) lines.push(`  if ${condition}:`);
+    assumed = condition;
+    lines.push(`  ${oddsText(odds).padStart(7)}  ${text}`);
+  }
+  const hidden = shares.length - SHOWN_FATES;
+  if (hidden > 0) lines.push(`  … and ${hidden} more: --output json has all`);
+  return lines;
+}
+
+function nodeLines(node: TraceNode, indent: string, lines: string[]): void {
+  for (const [index, event] of node.events.entries()) {
+    lines.push(...eventLines(event, indent, isIdle(node, index) ? ": nothing matches" : ""));
+  }
+  const { end } = node;
+  if (end.kind === "end") {
+    lines.push(`${indent}= ${fateText(end)}`);
+    return;
+  }
+  const isRandom = end.branches.every(({ odds }) => odds !== undefined);
+  const branches = isRandom ? flatBranches(end) : end.branches;
+  lines.push(`${indent}? ${isRandom ? "at random" : `it depends on ${end.question ?? "what is not known"}`}`);
+  branchLines(branches, indent, lines);
+}
+
+function branchLines(branches: readonly Branch[], indent: string, lines: string[]): void {
+  const shown = branches.length > SHOWN_BRANCHES ? branches.slice(0, SHOWN_BRANCHES) : branches;
+  const ways = new Map<string, string>();
+  for (const [index, { odds, label, node }] of shown.entries()) {
+    const isLast = index === branches.length - 1;
+    const name = odds === undefined ? label : `${oddsText(odds)}  ${label}`;
+    const way = wayOf(node);
+    const earlier = ways.get(way);
+    if (earlier === undefined) {
+      ways.set(way, label);
+      lines.push(`${indent}${isLast ? "└" : "├"}─ ${name}`);
+      nodeLines(node, `${indent}${isLast ? "   " : "│  "}`, lines);
+    } else {
+      lines.push(`${indent}${isLast ? "└" : "├"}─ ${name}: the same way as ${earlier}`);
+    }
+  }
+  const hidden = branches.length - shown.length;
+  if (hidden > 0) lines.push(`${indent}└─ … and ${hidden} more branches: --output json has all`);
+}
+
+/** Equal for branches on which the same is done, at the same places; chains have other names for each endpoint. */
+function wayOf({ events, end }: TraceNode): string {
+  const steps = events.flatMap((event) => {
+    if (event.kind === "match") return [event.said.split(" ")[0]];
+    if (event.kind === "stage") return [event.stage];
+    return event.kind === "no-match" || event.kind === "skipped" ? [] : [event.kind];
+  });
+  const last =
+    end.kind === "end" ? [end.fate.kind, end.packet.isMasqueraded] : end.branches.map(({ node }) => wayOf(node));
+  return JSON.stringify([steps, last]);
+}
+
+/** Whether a chain was walked in vain. */
+function isIdle({ events, end }: TraceNode, index: number): boolean {
+  const next = events[index + 1];
+  return next === undefined
+    ? end.kind === "end"
+    : next.kind === "base-chain" || next.kind === "stage" || next.kind === "routed";
+}
+
+function eventLines(event: TraceEvent, indent: string, remark: string): string[] {
+  switch (event.kind) {
+    case "stage":
+      return [`${indent}${event.stage}`];
+    case "base-chain":
+      return [`${indent}  ${event.chain.table}, ${event.chain.chain.name}${remark}`];
+    case "not-asked":
+      return [`${indent}  ${event.chain.table}, ${event.chain.chain.name}: not asked, ${event.because}`];
+    case "skipped":
+      return [`${indent}    · ${event.chain}: ${event.count} rules are for other addresses and ports`];
+    case "no-match":
+      return [
+        `${indent}    · ${event.chain} ${event.index + 1}: ${event.rule.text}`,
+        `${indent}        no: ${event.condition}${event.observed === undefined ? "" : `, and ${event.observed}`}`,
+      ];
+    case "match":
+      return [
+        `${indent}    ✓ ${event.chain} ${event.index + 1}: ${event.rule.text}`,
+        `${indent}        → ${event.said}`,
+      ];
+    case "policy":
+      return [`${indent}    the policy of ${event.chain.chain.name} is ${event.chain.policy}`];
+    case "routed":
+      return [`${indent}routed to ${event.to}: ${event.because}`];
+  }
+}

@@ -1,0 +1,202 @@
+/** `kube-proxy trace`: over the plan of every mode, over dumps, and with input that cannot be used. */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, test } from "node:test";
+import { trace } from "../../src/cli/trace.ts";
+import { MODES } from "../../src/dataplane/registry.ts";
+import { caseFile } from "../conformance/conformance-case.ts";
+import { examplesAsJson, type Ran, runCommand } from "./run-command.ts";
+
+const EXAMPLES = examplesAsJson();
+const directory = mkdtempSync(join(tmpdir(), "kpts-trace-"));
+after(() => rmSync(directory, { recursive: true }));
+
+const run = (argv: readonly string[], stdin = "") => runCommand(trace, argv, stdin);
+
+/** The lines below "What becomes of it:". */
+function fates({ out }: Ran): string[] {
+  const text = out.slice(out.indexOf("What becomes of it:"));
+  return text
+    .split("\n")
+    .slice(1, -1)
+    .map((line) => line.trim());
+}
+
+const inExamples = (mode: string, ...rest: string[]) =>
+  run(["-f", "-", "--node", "node-a", "--mode", mode, ...rest], EXAMPLES);
+
+function file(name: string, content: string): string {
+  const path = join(directory, name);
+  writeFileSync(path, content);
+  return path;
+}
+
+describe("over the plan", () => {
+  const endpoints = ["10.180.0.11", "10.180.0.12", "10.180.1.11"];
+  for (const { name, traits } of MODES) {
+    test(`a pod at a cluster IP, in mode ${name}`, async () => {
+      const result = await inExamples(name, "--from", "pod:40000", "--to", "10.96.0.10:80");
+      assert.equal(result.status, 0, result.err);
+      if (traits.carriesTraffic) assert.match(result.out, /100\.0 % {2}delivered to a process of the node at /);
+      else
+        assert.deepEqual(
+          fates(result),
+          endpoints.map((ip) => `33.3 %  sent to ${ip}:8080, from 10.180.0.250 (kept)`),
+        );
+    });
+
+    test(`IPv6, from outside to a node port, in mode ${name}`, async () => {
+      const result = await inExamples(name, "--from", "outside", "--to", "[fd00:200::2]:30080");
+      assert.equal(result.status, 0, result.err);
+      assert.match(
+        result.out,
+        /^Packet: tcp 2001:db8::77 to \[fd00:200::2\]:30080, coming in by eth0, connection new$/m,
+      );
+    });
+  }
+
+  test("what is refused names the rule", async () => {
+    const { out } = await inExamples("nftables", "--from", "node", "--to", "10.96.0.10:81");
+    assert.match(
+      out,
+      /= refused \(icmp port-unreachable\) by ip kube-proxy cluster-ips-check rule 1: ip daddr @cluster-ips reject/,
+    );
+  });
+
+  test("affinity makes both ways visible, unless the client is new", async () => {
+    const ask = ["--from", "pod", "--to", "10.96.0.50:80"];
+    const unknown = await inExamples("nftables", ...ask);
+    assert.match(unknown.out, /\? it depends on whether 10\.180\.0\.250 is in @affinity-/);
+    const known = await inExamples("nftables", ...ask, "--new-client");
+    assert.equal(known.out.includes("it depends on"), false, known.out);
+  });
+
+  test("a seed takes one way, the same each time", async () => {
+    const ask = ["--from", "pod", "--to", "10.96.0.10:80", "--seed"];
+    const [one, again] = [await inExamples("iptables", ...ask, "7"), await inExamples("iptables", ...ask, "7")];
+    assert.equal(one.out, again.out);
+    assert.equal(fates(one).length, 1);
+    const many = await Promise.all(
+      Array.from({ length: 12 }, (_, seed) => inExamples("iptables", ...ask, String(seed))),
+    );
+    assert.ok(new Set(many.flatMap(fates)).size > 1);
+  });
+
+  test("verbose shows what does not match, and why", async () => {
+    const { out } = await inExamples("iptables", "--from", "pod", "--to", "10.96.0.10:80", "-v");
+    assert.match(out, /no: -m mark ! --mark 0x4000\/0x4000|KUBE-SERVICES: \d+ rules are for other addresses and ports/);
+    assert.match(out, /no: -m conntrack --ctstate INVALID, and the connection is NEW/);
+  });
+
+  test("as JSON, with every branch and its odds", async () => {
+    const { out } = await inExamples("iptables", "--from", "pod", "--to", "10.96.0.10:80", "-o", "json");
+    const { outcomes, trace: root, packet } = JSON.parse(out);
+    assert.equal(packet.destination, "10.96.0.10");
+    assert.equal(outcomes.length, 3);
+    const total = outcomes.reduce((sum: number, { odds }: { odds: number }) => sum + odds, 0);
+    assert.ok(Math.abs(total - 1) < 1e-9);
+    assert.equal(root.branches.length, 2);
+  });
+});
+
+describe("over dumps", () => {
+  test("of iptables and of nft, by name and from standard input", async () => {
+    const saved = file("iptables.txt", caseFile("cluster-ip", "iptables/iptables.txt"));
+    const question = ["--from", "10.180.0.9", "--in", "cni0", "--to", "10.96.1.1:80", "--local", "10.200.0.2"];
+    const one = await run([...question, "--dump", saved]);
+    const other = await run([...question, "--dump", "-"], caseFile("cluster-ip", "nftables/nft.json"));
+    assert.deepEqual([one.status, other.status, one.err, other.err], [0, 0, "", ""]);
+    assert.deepEqual(fates(one), fates(other));
+    assert.equal(fates(one).length, 3);
+  });
+
+  test("of the other family are left out, and nothing else is an error", async () => {
+    const saved = file("ip6tables.txt", caseFile("cluster-ip", "iptables/ip6tables.txt"));
+    const alone = await run(["--from", "10.0.0.1", "--to", "10.96.1.1:80", "--dump", saved]);
+    assert.deepEqual(alone, { status: 2, out: "", err: "Error: no dump is of IPv4, which --to asks about\n" });
+    const both = await run([
+      "--from",
+      "10.0.0.1",
+      "--to",
+      "10.96.1.1:80",
+      "--dump",
+      saved,
+      "--dump",
+      file("nft.json", caseFile("cluster-ip", "nftables/nft.json")),
+    ]);
+    assert.match(both.out, /^Note: {3}\S+ip6tables\.txt is of IPv6: it is left out$/m);
+  });
+
+  test("names in a dump cannot reach the terminal as they are", async () => {
+    const hostile = caseFile("cluster-ip", "iptables/iptables.txt").replaceAll("cluster IP", "\x1b[2J\u202eIP");
+    const { out } = await run(
+      ["--from", "10.0.0.1", "--to", "10.96.1.1:80", "--dump", "-", "--local", "10.200.0.2"],
+      hostile,
+    );
+    assert.match(out, /\\x1b\[2J\\u202eIP/);
+    assert.equal(out.includes("\x1b") || out.includes("\u202e"), false);
+    const json = await run(["--from", "10.0.0.1", "--to", "10.96.1.1:80", "--dump", "-", "-o", "json"], hostile);
+    assert.equal(json.out.includes("\x1b") || json.out.includes("\u202e"), false);
+  });
+});
+
+describe("input that cannot be used ends with status 2", () => {
+  const PACKET = ["--from", "10.0.0.1", "--to", "10.96.1.1:80"];
+  const whole = caseFile("cluster-ip", "iptables/iptables.txt");
+  const json = caseFile("cluster-ip", "nftables/nft.json");
+  const cases: readonly (readonly [string, readonly string[], string, RegExp])[] = [
+    ["no packet", ["--dump", "-"], whole, /trace needs a packet: --from CLIENT --to ADDRESS:PORT/],
+    ["no rules", PACKET, "", /trace needs rules: either manifests with -f, or dumps with --dump/],
+    [
+      "a port that is none",
+      ["--from", "10.0.0.1", "--to", "10.96.1.1:80000", "--dump", "-"],
+      whole,
+      /a port is a number from 1 to 65535/,
+    ],
+    [
+      "no port",
+      ["--from", "10.0.0.1", "--to", "fd00::1", "--dump", "-"],
+      whole,
+      /--to needs a port, as in \[fd00::1\]:80\/tcp/,
+    ],
+    [
+      "an unknown protocol",
+      ["--from", "10.0.0.1", "--to", "10.96.1.1:80/tcpp", "--dump", "-"],
+      whole,
+      /Did you mean tcp\?/,
+    ],
+    ["an unknown client", ["--from", "nodde", "--to", "10.96.1.1:80", "--dump", "-"], whole, /Did you mean node\?/],
+    [
+      "families mixed",
+      ["--from", "fd00::9", "--to", "10.96.1.1:80", "--dump", "-"],
+      whole,
+      /are of different families/,
+    ],
+    [
+      "iptables cut",
+      [...PACKET, "--dump", "-"],
+      whole.slice(0, whole.lastIndexOf("COMMIT")),
+      /is cut: the table nat does not end with COMMIT/,
+    ],
+    ["nft cut", [...PACKET, "--dump", "-"], json.slice(0, 2000), /standard input is cut, or no JSON/],
+    ["nft's text", [...PACKET, "--dump", "-"], "table ip kube-proxy {\n}\n", /give what nft -j list ruleset prints/],
+    [
+      "of another tool",
+      [...PACKET, "--dump", "-"],
+      "Chain INPUT (policy ACCEPT)\n",
+      /is not what iptables-save, .* prints: it begins with "Chain INPUT/,
+    ],
+    ["an unknown flag", [...PACKET, "--dmp", "-"], whole, /Did you mean --dump\?/],
+    ["a state that is none", [...PACKET, "--dump", "-", "--state", "fresh"], whole, /--state must be new, established/],
+  ];
+  for (const [name, argv, stdin, expected] of cases) {
+    test(name, async () => {
+      const { status, out, err } = await run(argv, stdin);
+      assert.equal(status, 2);
+      assert.equal(out, "");
+      assert.match(err, expected);
+    });
+  }
+});
