@@ -183,7 +183,7 @@ interface ProxierContext extends RunOptions {
   readonly metrics: ProxyMetrics;
   /** Of all health-check node ports. */
   readonly healthGate: ConnectionGate;
-  /** One subscription for all families. */
+  /** One subscription for all families, and for the mode. */
   readonly addressWatch: AddressWatch;
   readonly clock: Clock;
   readonly events: EventRecorder;
@@ -201,7 +201,7 @@ function conntrackFor(mode: RegisteredMode, config: KubeProxyConfig): ConntrackT
 
 /** Says which mode it is, and takes what its families share. */
 async function openModeOn(context: ProxierContext, runtime: ModeRuntime): Promise<OpenMode> {
-  const { mode, log, config, nodeName, conntrack, clock } = context;
+  const { mode, log, config, nodeName, conntrack, addressWatch, clock } = context;
   log.info(mode.startMessage);
   if (mode.deprecation !== undefined) {
     const { message, reason } = mode.deprecation;
@@ -209,7 +209,8 @@ async function openModeOn(context: ProxierContext, runtime: ModeRuntime): Promis
     context.events.record(nodeEvent(nodeName, "Warning", reason, message));
   }
   const { families } = context.setup;
-  return await runtime.open({ config, nodeName, families, metrics: context.metrics.families, conntrack, clock, log });
+  const metrics = context.metrics.families;
+  return await runtime.open({ config, nodeName, families, metrics, conntrack, addressWatch, clock, log });
 }
 
 interface FamilyProxier {

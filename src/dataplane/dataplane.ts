@@ -13,6 +13,7 @@ import type { AnyFlag } from "../config/flag.ts";
 import type { SectionFields } from "../config/section-fields.ts";
 import type { ConfigurationDocument } from "../config/v1alpha1-document.ts";
 import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
+import type { AddressWatch } from "../kernel/route/address-watch.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { LocalTrafficDetector } from "../model/local-traffic-detector.ts";
 import type { NodePortAddresses } from "../model/node-port-addresses.ts";
@@ -84,6 +85,8 @@ export interface NodeContext {
   /** Where the mode defines its measurements. */
   readonly metrics: MetricFamilies;
   readonly conntrack: ConntrackTable;
+  /** Tells when an address of the host comes or goes; one subscription for the whole program. */
+  readonly addressWatch: Pick<AddressWatch, "watch">;
   readonly clock: Clock;
   readonly log: Logger;
 }

@@ -7,7 +7,6 @@ import type { Clock } from "../../async/clock.ts";
 import { raiseFileLimit, shareOfServers } from "../../kernel/file-limit.ts";
 import { createIptables } from "../../kernel/iptables/exec-iptables.ts";
 import { execProcess } from "../../kernel/process.ts";
-import { AddressWatch } from "../../kernel/route/address-watch.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { type IpAddress, isLinkLocalV6, isLoopback, parseIpAddress } from "../../net/ip.ts";
@@ -38,17 +37,12 @@ import { RuleFronts } from "./rule-fronts.ts";
 import { ServiceRelays } from "./service-relays.ts";
 import { staleFlowsOf } from "./stale-flows.ts";
 
-/** Both families share the process's descriptors and one subscription to address changes. */
-interface Shared {
-  readonly relays: Relays;
-  readonly addresses: AddressWatch;
-}
-
-function openShared(log: Logger): Shared {
+/** Both families share the process's descriptors. */
+function openRelays(log: Logger): Relays {
   const { limit, problem } = raiseFileLimit();
   if (problem !== undefined) log.error("The number of connections is limited", new Error(problem));
   log.v(2, "Raised the limit of open files", { limit });
-  return { relays: new NodeRelays({ log, fileLimit: limit - shareOfServers(limit) }), addresses: new AddressWatch() };
+  return new NodeRelays({ log, fileLimit: limit - shareOfServers(limit) });
 }
 
 /** The node's address, or any other than loopback that the host has. */
@@ -121,7 +115,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
   const clientMetricsOf = defineUserspaceMetrics(node.metrics);
   const restoreMetricsOf = defineRestoreMetrics(node.metrics);
   const ruleCountMetricsOf = defineRuleCountMetrics(node.metrics);
-  const { relays, addresses } = openShared(node.log);
+  const relays = openRelays(node.log);
   const isWindows = process.platform === "win32";
   const hasRules = config.userspace.rules === "iptables" && !isWindows;
   return {
@@ -153,7 +147,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
         nodePortAddresses,
         hostAddresses: () => (isWindows ? Promise.resolve(windowsAddresses()) : localAddresses(family)),
         watchHostAddresses: async (onChange, signal) => {
-          if (!isWindows) await addresses.watch(onChange, signal);
+          if (!isWindows) await node.addressWatch.watch(onChange, signal);
         },
         checkIntervalMs: config.syncPeriodMs,
         drainTimeoutMs: config.userspace.drainTimeoutMs,
