@@ -120,7 +120,7 @@ async function floorOnce(url: string, folder: string): Promise<FloorFigures> {
 async function run(task: StartTask, folder: string): Promise<StartResult> {
   const { services, endpointsEach, hasWatchList, mode, checkouts, rounds, settleSeconds } = task;
   for (const checkout of checkouts) {
-    if (!existsSync(join(checkout, "dist/cli/main.js"))) throw new Error(`${checkout}/dist is missing: npm run build`);
+    if (!existsSync(join(checkout, "dist"))) throw new Error(`${checkout}/dist is missing: npm run build`);
   }
   const server = await startApiServer({ services, endpointsEach, hasWatchList });
   const { url, ca, listBytes } = server.ready;

@@ -52,7 +52,7 @@ try {
   // Tests that are named, or all of them, may need what the usual ones do without: qemu, and what builds an image.
   const isUsual = rest.every((word) => word.startsWith("-") && word !== "--tier=all");
   ensureSystemTools(command === "test" && !isUsual ? "test all" : command);
-  if (!build(node) && entry.mustBuild) throw new Error("the build failed: see the errors above");
+  if (!(await build(node)) && entry.mustBuild) throw new Error("the build failed: see the errors above");
   process.chdir(root);
   runCommand(node, ["--disable-sigusr1", join(root, entry.script), ...entry.args, ...rest]);
 } catch (error) {

@@ -1,22 +1,25 @@
 /**
- * `node scripts/build.mjs [--anew]`: compiles src/ to dist/ and notes there which commit it was made from, for what has no
- * .git beside it: the image and the npm package. `--anew` empties dist/ first, so that nothing of an older build is packed.
+ * `node scripts/build.mjs [--anew]`: compiles src/ to dist/, bundles the program (`bundle.mjs`), and notes there which commit
+ * it was made from, for what has no .git beside it: the image and the npm package. `--anew` empties dist/ first, so that
+ * nothing of an older build is packed.
  */
 import { spawnSync } from "node:child_process";
 import { rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { bundle } from "./bundle.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 
 /** Compiles with the given Node.js. @returns whether it worked; what is wrong has been printed on standard error. */
-export function build(node = process.execPath) {
+export async function build(node = process.execPath) {
   const compiler = join(root, "node_modules/typescript/bin/tsc");
   const { status } = spawnSync(node, [compiler, "-p", "tsconfig.build.json"], {
     cwd: root,
     stdio: ["ignore", 2, "inherit"],
   });
   if (status !== 0) return false;
+  if (!(await bundle())) console.error("not bundled, for esbuild is not installed (npm ci): starts take longer");
   writeFileSync(join(root, "dist/build-info.json"), `${JSON.stringify({ commit: commit() })}\n`);
   return true;
 }
@@ -41,5 +44,5 @@ function git(...args) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   if (process.argv.includes("--anew")) rmSync(join(root, "dist"), { recursive: true, force: true });
-  process.exitCode = build() ? 0 : 1;
+  process.exitCode = (await build()) ? 0 : 1;
 }

@@ -13,7 +13,7 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const needed = ["typescript/bin/tsc", "@types/node/package.json"].map((path) => join(root, "node_modules", path));
 
 if (needed.every(existsSync)) {
-  process.exitCode = build() ? 0 : 1;
+  process.exitCode = (await build()) ? 0 : 1;
 } else {
   console.error("not built, for the development packages are not installed: bin/kube-proxy runs the sources");
 }

@@ -3,6 +3,8 @@
  * site, with no stack text made or parsed.
  */
 
+import { bundledPlace } from "./bundled-places.ts";
+
 /** A place in a source file. */
 export interface SourceLocation {
   /** As the runtime names it: path or URL. */
@@ -39,5 +41,6 @@ export function callerOf(callee: (...args: never[]) => unknown): SourceLocation 
   topFrame = undefined;
   const file = frame?.getFileName();
   if (frame === undefined || file === null || file === undefined) return undefined;
-  return { file, line: frame.getLineNumber() ?? 0, column: frame.getColumnNumber() ?? 0 };
+  const line = frame.getLineNumber() ?? 0;
+  return { ...(bundledPlace(file, line) ?? { file, line }), column: frame.getColumnNumber() ?? 0 };
 }
