@@ -1,6 +1,7 @@
 /** How long damage lasts: from another program's commit to the commit of the repair. */
+
+import { SHARED_SETS } from "../src/dataplane/nftables/compatible/plan-static.ts";
 import { CHAINS, SETS, servicePortChains, TABLE } from "../src/dataplane/nftables/names.ts";
-import { SHARED_SETS } from "../src/dataplane/nftables/plan-static.ts";
 import { openNetlinkRuleset } from "../src/kernel/nftables/netlink-nftables.ts";
 import type { NftOperation } from "../src/kernel/nftables/nftables.ts";
 import type { ServicePort } from "../src/model/service-port.ts";

@@ -1,9 +1,9 @@
 /** The nftables plan of every case, as libnftables JSON, is what upstream left in the kernel. No kernel needed. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { planServicePort } from "../../src/dataplane/nftables/compatible/plan-service-port.ts";
+import { planStatic } from "../../src/dataplane/nftables/compatible/plan-static.ts";
 import { TABLE } from "../../src/dataplane/nftables/names.ts";
-import { planServicePort } from "../../src/dataplane/nftables/plan-service-port.ts";
-import { planStatic } from "../../src/dataplane/nftables/plan-static.ts";
 import type { NftElement, NftFamily } from "../../src/kernel/nftables/ruleset.ts";
 import { elementKey } from "../../src/kernel/nftables/ruleset.ts";
 import { chainJson, type Json, ruleJson, setJson } from "../../src/kernel/nftables/ruleset-json.ts";

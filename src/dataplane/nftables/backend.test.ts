@@ -5,8 +5,8 @@ import { NftError } from "../../kernel/nftables/nftables.ts";
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
 import { foreignInMemory } from "../../kernel/nftables/testing/foreign-hand.ts";
 import { ip } from "../../model/testing/records.ts";
+import { SHARED_SETS } from "./compatible/plan-static.ts";
 import { endpointNames, servicePortChains } from "./names.ts";
-import { SHARED_SETS } from "./plan-static.ts";
 import { type BackendRig, clusterChain, newModel, operationText, type TestModel } from "./testing/backend-rig.ts";
 
 async function texts(rig: BackendRig, options?: { readonly full?: boolean }): Promise<string[]> {

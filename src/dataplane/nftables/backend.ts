@@ -20,14 +20,14 @@ import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "..
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import { bisectPorts, isAttributable, type PortChange } from "./bisect-ports.ts";
 import { Committer } from "./committer.ts";
+import { planServicePort } from "./compatible/plan-service-port.ts";
+import { planStatic } from "./compatible/plan-static.ts";
 import { TransactionDraft } from "./draft.ts";
 import type { DifferenceOptions } from "./element-difference.ts";
 import { assessDamage, someNames } from "./foreign-damage.ts";
 import { type KeptPortHint, keptPorts } from "./kept-ports.ts";
 import { isAffinitySet, isServiceChain, TABLE, TABLE_COMMENT } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
-import { planServicePort } from "./plan-service-port.ts";
-import { planStatic } from "./plan-static.ts";
 import { type DesiredPort, desiredPort, type InstalledPort } from "./port-objects.ts";
 import { prepareChains } from "./preparation.ts";
 import { type ReconcileOptions, type Reconciliation, reconcile, type WantedTable } from "./reconcile.ts";

@@ -15,8 +15,8 @@ import type { ServicePort } from "../../model/service-port.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { TABLE } from "./names.ts";
 import { offlineOptions, type PlanChoices } from "./offline-options.ts";
-import { planServicePort } from "./plan-service-port.ts";
-import { planStatic } from "./plan-static.ts";
+import { planServicePort } from "./compatible/plan-service-port.ts";
+import { planStatic } from "./compatible/plan-static.ts";
 import { type DesiredPort, desiredPort } from "./port-objects.ts";
 import { reconcile } from "./reconcile.ts";
 

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { NftElement } from "../../kernel/nftables/ruleset.ts";
 import { ip } from "../../model/testing/records.ts";
 import { ElementClaims } from "./element-claims.ts";
-import type { SharedElement } from "./plan-service-port.ts";
+import type { SharedElement } from "./table-plan.ts";
 
 const KEY = [ip("198.51.100.1"), "tcp" as const, 80];
 

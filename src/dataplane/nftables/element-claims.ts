@@ -2,7 +2,7 @@
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
 import { Claims } from "../shared/claims.ts";
 import { type ElementChange, sameElement } from "./element-changes.ts";
-import type { SharedElement } from "./plan-service-port.ts";
+import type { SharedElement } from "./table-plan.ts";
 
 /** An element, and the key of the service port that it is for. */
 export interface Claim {

@@ -1,7 +1,7 @@
 /** What another program's change means for the rules of this one. Pure. */
 import type { NftForeignChange } from "../../kernel/nftables/nftables.ts";
+import { BASE_CHAINS } from "./base-chains.ts";
 import { CHAINS, isAffinitySet, isServiceChain, SETS } from "./names.ts";
-import { BASE_CHAINS } from "./plan-static.ts";
 import type { InstalledPort } from "./port-objects.ts";
 
 /** Confined to chains and sets that are known, or anything. */

@@ -5,8 +5,9 @@ import type { KernelPart, ModeInspection, OwnName } from "../inspection.ts";
 import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
 import { CHAINS, endpointNames, SETS, servicePortChains, TABLE } from "./names.ts";
 import { offlineOptions } from "./offline-options.ts";
-import { planServicePort } from "./plan-service-port.ts";
-import { BASE_CHAINS, SHARED_SETS } from "./plan-static.ts";
+import { planServicePort } from "./compatible/plan-service-port.ts";
+import { BASE_CHAINS } from "./base-chains.ts";
+import { SHARED_SETS } from "./compatible/plan-static.ts";
 
 const ELEMENTS_OF: Readonly<Record<string, string>> = {
   [SETS.hairpinConnections]: "masquerades an endpoint that reaches itself",

@@ -6,10 +6,10 @@
 import type { NftTableContent } from "../../kernel/nftables/nftables.ts";
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
+import { SHARED_SETS } from "./compatible/plan-static.ts";
 import { portText, portTextOf } from "./names.ts";
-import type { SharedElement } from "./plan-service-port.ts";
-import { SHARED_SETS } from "./plan-static.ts";
 import { chainDigest, type InstalledPort, NOTHING_INSTALLED } from "./port-objects.ts";
+import type { SharedElement } from "./table-plan.ts";
 
 /** A service port to look for, with what helps to find its share of the elements. */
 export interface KeptPortHint {

@@ -3,7 +3,7 @@
 import { exactList } from "../../cluster/exact-list.ts";
 import { ruleDigest } from "../../kernel/nftables/rule-digest.ts";
 import type { NftChain, NftSet } from "../../kernel/nftables/ruleset.ts";
-import type { ServicePortPlan, SharedElement } from "./plan-service-port.ts";
+import type { ServicePortPlan, SharedElement } from "./table-plan.ts";
 
 export interface InstalledPort {
   /** Chain name → digest of its rules. */

@@ -4,12 +4,13 @@
  */
 import type { NftTableContent } from "../../kernel/nftables/nftables.ts";
 import type { NftChain } from "../../kernel/nftables/ruleset.ts";
+import { SHARED_SETS } from "./compatible/plan-static.ts";
 import { type ChainPresence, TransactionDraft } from "./draft.ts";
 import { changeElements, type DifferenceOptions } from "./element-difference.ts";
 import { isAffinitySet, isServiceChain, SETS, TABLE_COMMENT } from "./names.ts";
 import type { PlanFacts } from "./plan-options.ts";
-import { SHARED_SETS, type StaticPlan } from "./plan-static.ts";
 import { chainDigest, type DesiredPort, digestOf, type InstalledPort, installedPort } from "./port-objects.ts";
+import type { StaticPlan } from "./table-plan.ts";
 import { hasOurShape } from "./table-shape.ts";
 import { TableState } from "./table-state.ts";
 

@@ -1,8 +1,9 @@
 /** Writing again what others changed of the chains and sets that belong to no service port. */
 import type { Nftables } from "../../kernel/nftables/nftables.ts";
+import { SHARED_SETS } from "./compatible/plan-static.ts";
 import type { TransactionDraft } from "./draft.ts";
 import { changeElements, type DifferenceOptions } from "./element-difference.ts";
-import { SHARED_SETS, type StaticPlan } from "./plan-static.ts";
+import type { StaticPlan } from "./table-plan.ts";
 import type { TableState } from "./table-state.ts";
 
 export interface RepairOptions extends DifferenceOptions {

@@ -1,8 +1,9 @@
 /** Whether a table in the kernel can be changed into ours, or must be made again. Pure. */
 import type { NftChainContent, NftSetContent, NftTableContent } from "../../kernel/nftables/nftables.ts";
 import type { NftHook, NftSet } from "../../kernel/nftables/ruleset.ts";
+import { SHARED_SETS } from "./compatible/plan-static.ts";
 import { isAffinitySet, isServiceChain } from "./names.ts";
-import { SHARED_SETS, type StaticPlan } from "./plan-static.ts";
+import type { StaticPlan } from "./table-plan.ts";
 
 /**
  * False for a table with flags or with chains or sets of another kind (an old version's, or somebody else's) under our

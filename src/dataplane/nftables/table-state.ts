@@ -3,12 +3,12 @@
  * two is a transaction. No I/O.
  */
 import type { NftSet } from "../../kernel/nftables/ruleset.ts";
+import { SHARED_SETS } from "./compatible/plan-static.ts";
 import type { TransactionDraft } from "./draft.ts";
 import type { ElementChange } from "./element-changes.ts";
 import { type Claim, ElementClaims } from "./element-claims.ts";
-import type { SharedElement } from "./plan-service-port.ts";
-import { SHARED_SETS } from "./plan-static.ts";
 import { type DesiredPort, type InstalledPort, installedPort, NOTHING_INSTALLED } from "./port-objects.ts";
+import type { SharedElement } from "./table-plan.ts";
 
 /** Claims the elements that belong to no service port. Sorts before every key of a service port. */
 const NO_OWNER = "";

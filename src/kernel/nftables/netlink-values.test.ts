@@ -65,6 +65,7 @@ test("types have the numbers that nft gives them, and others are not ours", () =
   assert.equal(keyTypeId(["address", "address", "protocol", "port"], LAYOUTS.ip6), 0x20830d);
   assert.deepEqual(keyTypesOf(0x20830d, LAYOUTS.ip6), ["address", "address", "protocol", "port"]);
   assert.equal(keyTypesOf(0x20830d, LAYOUTS.ip), undefined);
-  assert.equal(keyTypesOf(4, LAYOUTS.ip), undefined);
+  assert.deepEqual(keyTypesOf(4, LAYOUTS.ip), ["slot"]);
+  assert.equal(keyTypesOf(9, LAYOUTS.ip), undefined);
   assert.equal(keyTypesOf(0, LAYOUTS.ip), undefined);
 });

@@ -3,30 +3,24 @@
  * Reference nftables.md §3.4, §3.5, §4. Pure: the same input gives the same plan, in the same order.
  */
 
-import type { NftChain, NftElement, NftRule, NftSet, NftStatement, NftVerdict } from "../../kernel/nftables/ruleset.ts";
-import type { Endpoint } from "../../model/endpoint.ts";
-import { frontendsOf } from "../../model/frontend.ts";
-import type { ServicePort } from "../../model/service-port.ts";
-import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
-import { type Cidr, cidrContains, hostCidr } from "../../net/ip.ts";
-import { type ProtocolName, protocolName } from "../../net/protocol.ts";
-import { CHAINS, endpointNames, SETS, type ServicePortChains, servicePortChains } from "./names.ts";
-import type { PlanConfig, PlanFacts } from "./plan-options.ts";
-import { detectorStatement } from "./plan-static.ts";
-
-/** An element of one of the sets and maps that service ports share. */
-export interface SharedElement {
-  readonly set: string;
-  readonly element: NftElement;
-}
-
-/** What one service port needs in the kernel. Chains stand after those that they go to. */
-export interface ServicePortPlan {
-  readonly affinitySets: readonly NftSet[];
-  readonly chains: readonly NftChain[];
-  readonly elements: readonly SharedElement[];
-  readonly lacksLocal: ServicePortRouting["lacksLocal"];
-}
+import type {
+  NftChain,
+  NftElement,
+  NftRule,
+  NftSet,
+  NftStatement,
+  NftVerdict,
+} from "../../../kernel/nftables/ruleset.ts";
+import type { Endpoint } from "../../../model/endpoint.ts";
+import { frontendsOf } from "../../../model/frontend.ts";
+import type { ServicePort } from "../../../model/service-port.ts";
+import { routeServicePort, type ServicePortRouting } from "../../../model/service-port-routing.ts";
+import { type Cidr, cidrContains, hostCidr } from "../../../net/ip.ts";
+import { type ProtocolName, protocolName } from "../../../net/protocol.ts";
+import { detectorStatement } from "../common-rules.ts";
+import { CHAINS, endpointNames, SETS, type ServicePortChains, servicePortChains } from "../names.ts";
+import type { PlanConfig, PlanFacts } from "../plan-options.ts";
+import type { ServicePortPlan, SharedElement } from "../table-plan.ts";
 
 interface Decisions {
   readonly port: ServicePort;

@@ -1,0 +1,104 @@
+/** Rules and sets that every layout has: reference nftables.md §3. Pure. */
+import type { NftKeyType, NftRule, NftSet, NftStatement } from "../../kernel/nftables/ruleset.ts";
+import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
+import type { Cidr } from "../../net/ip.ts";
+import { rule } from "./base-chains.ts";
+import { SETS } from "./names.ts";
+import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+
+const LOCALHOST = { IPv4: "127.0.0.0/8" as Cidr, IPv6: "::1/128" as Cidr } as const;
+
+/** `address . protocol . port` */
+export const FRONT_END: readonly NftKeyType[] = ["address", "protocol", "port"];
+/** `protocol . port` */
+export const NODE_PORT: readonly NftKeyType[] = ["protocol", "port"];
+
+export function set(name: string, key: readonly NftKeyType[], comment: string): NftSet {
+  return { name, key, isMap: false, comment };
+}
+
+export function map(name: string, key: readonly NftKeyType[], comment: string): NftSet {
+  return { name, key, isMap: true, comment };
+}
+
+export const HAIRPIN_CONNECTIONS = set(
+  SETS.hairpinConnections,
+  ["address", "address", "protocol", "port"],
+  "service hairpin connections",
+);
+export const CLUSTER_IPS = set(SETS.clusterIPs, ["address"], "Active ClusterIPs");
+/** Is there only while node ports answer at some of the node's addresses, and not at all of them. */
+export const NODE_PORT_IPS = set(SETS.nodePortIPs, ["address"], "IPs that accept NodePort traffic");
+
+const toAddressIn = (name: string): NftStatement => ({ kind: "lookup", fields: ["daddr"], set: name });
+
+/** The match for addresses that node ports answer at. @param isBeforeRouting whether it is open who gets the packet. */
+export function toNodePort(config: PlanConfig, facts: PlanFacts, isBeforeRouting: boolean): NftStatement[] {
+  if (facts.nodePortIPs.kind !== "all") return [toAddressIn(SETS.nodePortIPs)];
+  const cidrs = [LOCALHOST[config.family]];
+  const notLocalhost: NftStatement = { kind: "address", side: "daddr", negate: true, cidrs };
+  return isBeforeRouting ? [{ kind: "fib-local", side: "daddr" }, notLocalhost] : [notLocalhost];
+}
+
+/** The match for traffic of local pods, or of everybody else; undefined without a detector. Pure. */
+export function detectorStatement(detector: LocalTrafficDetector, negate: boolean): NftStatement | undefined {
+  switch (detector.kind) {
+    case "none":
+      return undefined;
+    case "cidr":
+      return { kind: "address", side: "saddr", negate, cidrs: [detector.cidr] };
+    case "interface":
+      return { kind: "in-interface", name: detector.name, isPrefix: false, negate };
+    case "interface-prefix":
+      return { kind: "in-interface", name: detector.prefix, isPrefix: true, negate };
+  }
+}
+
+/** Marks packets to cluster IPs that the answers must come back for. Pure. */
+export function masqueradeClusterIPs(config: PlanConfig): NftRule[] {
+  const mark: NftStatement = { kind: "mark-set", operation: "or", value: config.masqueradeMark };
+  const toClusterIP = toAddressIn(SETS.clusterIPs);
+  if (config.masqueradeAll) {
+    return [{ statements: [toClusterIP, mark], comment: "masquerade all clusterIP traffic" }];
+  }
+  const notLocal = detectorStatement(config.detector, true);
+  if (notLocal === undefined) return [];
+  return [{ statements: [toClusterIP, notLocal, mark], comment: "masquerade clusterIP traffic from outside cluster" }];
+}
+
+/** After routing. The mark is cleared before masquerading, so that a packet that comes round again is not masqueraded twice. */
+export function masqueradeRules(config: PlanConfig): NftRule[] {
+  const masquerade: NftStatement = { kind: "masquerade" };
+  return [
+    rule(
+      { kind: "mark-test", mask: config.masqueradeMark },
+      { kind: "mark-set", operation: "xor", value: config.masqueradeMark },
+      masquerade,
+    ),
+    rule(
+      { kind: "ct-dnat" },
+      { kind: "lookup", fields: ["saddr", "daddr", "l4proto", "dport"], set: SETS.hairpinConnections },
+      masquerade,
+    ),
+  ];
+}
+
+/** For what was not translated. Pure. */
+export function clusterIPRules(facts: PlanFacts): NftRule[] {
+  const rules: NftRule[] = [
+    {
+      statements: [toAddressIn(SETS.clusterIPs), { kind: "reject" }],
+      comment: "Reject traffic to invalid ports of ClusterIPs",
+    },
+  ];
+  if (facts.serviceCIDRs.length > 0) {
+    rules.push({
+      statements: [
+        { kind: "address", side: "daddr", cidrs: facts.serviceCIDRs },
+        { kind: "verdict", verdict: { kind: "drop" } },
+      ],
+      comment: "Drop traffic to unallocated ClusterIPs",
+    });
+  }
+  return rules;
+}

@@ -1,0 +1,74 @@
+/**
+ * What belongs to no service in upstream's layout: the fixed chains, and the sets and maps that services fill. Reference
+ * nftables.md §2, §3. Pure.
+ */
+import type { NftChain, NftSet, NftStatement } from "../../../kernel/nftables/ruleset.ts";
+import { baseChains, rule } from "../base-chains.ts";
+import {
+  CLUSTER_IPS,
+  clusterIPRules,
+  FRONT_END,
+  HAIRPIN_CONNECTIONS,
+  map,
+  masqueradeClusterIPs,
+  masqueradeRules,
+  NODE_PORT,
+  NODE_PORT_IPS,
+  toNodePort,
+} from "../common-rules.ts";
+import { CHAINS, SETS } from "../names.ts";
+import type { PlanConfig, PlanFacts } from "../plan-options.ts";
+import type { StaticPlan } from "../table-plan.ts";
+
+/** Every set and map that services share, in upstream's order of creation, which is the order of `nft list`. */
+export const SHARED_SETS: readonly NftSet[] = [
+  HAIRPIN_CONNECTIONS,
+  CLUSTER_IPS,
+  NODE_PORT_IPS,
+  map(SETS.noEndpointServices, FRONT_END, "vmap to drop or reject packets to services with no endpoints"),
+  map(SETS.noEndpointNodePorts, NODE_PORT, "vmap to drop or reject packets to service nodeports with no endpoints"),
+  map(SETS.firewallIPs, FRONT_END, "destinations that are subject to LoadBalancerSourceRanges"),
+  map(SETS.serviceIPs, FRONT_END, "ClusterIP, ExternalIP and LoadBalancer IP traffic"),
+  map(SETS.serviceNodePorts, NODE_PORT, "NodePort traffic"),
+];
+
+const frontendMap = (name: string): NftStatement => ({
+  kind: "vmap",
+  fields: ["daddr", "l4proto", "dport"],
+  map: name,
+});
+const nodePortMap = (name: string): NftStatement => ({ kind: "vmap", fields: ["l4proto", "dport"], map: name });
+/** Plans the static part. Pure. */
+export function planStatic(config: PlanConfig, facts: PlanFacts): StaticPlan {
+  const matchesAll = facts.nodePortIPs.kind === "all";
+  return {
+    sets: matchesAll ? SHARED_SETS.filter((shared) => shared !== NODE_PORT_IPS) : SHARED_SETS,
+    chains: [...baseChains(), ...fixedChains(config, facts)],
+  };
+}
+
+function fixedChains(config: PlanConfig, facts: PlanFacts): NftChain[] {
+  return [
+    {
+      name: CHAINS.nodePortEndpointsCheck,
+      rules: [rule(...toNodePort(config, facts, false), nodePortMap(SETS.noEndpointNodePorts))],
+    },
+    { name: CHAINS.serviceEndpointsCheck, rules: [rule(frontendMap(SETS.noEndpointServices))] },
+    { name: CHAINS.firewallCheck, rules: [rule(frontendMap(SETS.firewallIPs))] },
+    {
+      name: CHAINS.services,
+      rules: [
+        ...masqueradeClusterIPs(config),
+        rule(frontendMap(SETS.serviceIPs)),
+        rule(...toNodePort(config, facts, true), nodePortMap(SETS.serviceNodePorts)),
+      ],
+    },
+    { name: CHAINS.masquerading, rules: masqueradeRules(config) },
+    { name: CHAINS.clusterIPsCheck, rules: clusterIPRules(facts) },
+    {
+      name: CHAINS.reject,
+      comment: "helper for @no-endpoint-services / @no-endpoint-nodeports",
+      rules: [rule({ kind: "reject" })],
+    },
+  ];
+}

@@ -1,0 +1,26 @@
+/** What a layout plans: the table without its services, and what each service port puts into it. */
+import type { NftChain, NftElement, NftSet } from "../../kernel/nftables/ruleset.ts";
+
+/** An element of one of the sets and maps that service ports share. */
+export interface SharedElement {
+  readonly set: string;
+  readonly element: NftElement;
+}
+
+/** What one service port needs in the kernel. Chains stand after those that they go to. */
+export interface ServicePortPlan {
+  readonly affinitySets: readonly NftSet[];
+  readonly chains: readonly NftChain[];
+  readonly elements: readonly SharedElement[];
+  /** A Local policy with endpoints somewhere and none here. */
+  readonly lacksLocal: { readonly internal: boolean; readonly external: boolean };
+}
+
+/** Everything but services: sets before the chains that refer to them. */
+export interface StaticPlan {
+  readonly sets: readonly NftSet[];
+  readonly chains: readonly NftChain[];
+}
+
+/** Names of the shared sets that have elements of some service port: some sets and rules exist only while they are needed. */
+export type SetsInUse = ReadonlySet<string>;
