@@ -13,6 +13,13 @@ test("options are read in both spellings", () => {
   assert.deepEqual(parseDemoArguments(["-h"]), { kind: "help" });
 });
 
+test("a layout goes to a mode that has several", () => {
+  const parsed = parseDemoArguments(["--mode", "nftables", "--layout", "flat"]);
+  assert.equal(parsed.kind === "run" && parsed.options.layout, "flat");
+  const refused = parseDemoArguments(["--layout", "flat"]);
+  assert.match(refused.kind === "error" ? refused.message : "", /mode iptables has one layout only/);
+});
+
 test("a mode that cannot be shown is refused with those that can", () => {
   for (const mode of ["ebpf", "kernelspace"]) {
     const parsed = parseDemoArguments(["--mode", mode]);

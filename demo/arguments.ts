@@ -1,12 +1,14 @@
 /** The demo's command line. */
 import { UsageError } from "../src/cli/exit.ts";
 import { parseOptions } from "../src/cli/subcommand-options.ts";
-import { DEFAULT_MODE, isProxyMode, MODES, type ProxyMode } from "../src/dataplane/registry.ts";
+import { DEFAULT_MODE, isProxyMode, MODES, modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
 
 export interface DemoOptions {
   /** Verify once, print, end. */
   readonly once: boolean;
   readonly mode: ProxyMode;
+  /** Of a mode that has several; absent: the mode's default. */
+  readonly layout?: string;
   /** `undefined` means the examples of the checkout. */
   readonly manifests: string | undefined;
   readonly hostnameOverride: string | undefined;
@@ -29,6 +31,7 @@ Usage: npm start -- [options]
   --hostname-override NAME
                      the Node of the manifests to be (default: node-a, else the first that is not of the control plane)
   --mode MODE        proxy mode: ${MODE_NAMES} (default: ${DEFAULT_MODE.name})
+  --layout LAYOUT    how the rules are laid out, in modes that have a choice: nftables-layout of the proxy
   --once             verify once, print the result, exit with status 1 if anything is not as it must be
   -h, --help         this text
 
@@ -52,6 +55,7 @@ function readArguments(argv: readonly string[]): ParsedArguments {
   const values = parseOptions("npm start --", argv, {
     once: { type: "boolean" },
     mode: { type: "string" },
+    layout: { type: "string" },
     manifests: { type: "string" },
     "hostname-override": { type: "string" },
     help: { type: "boolean", short: "h" },
@@ -59,11 +63,16 @@ function readArguments(argv: readonly string[]): ParsedArguments {
   if (values.help === true) return { kind: "help" };
   const { mode = DEFAULT_MODE.name } = values;
   if (!isProxyMode(mode)) throw new UsageError(`--mode ${mode} is no proxy mode; there is: ${MODE_NAMES}`);
+  const { layout } = values;
+  if (layout !== undefined && !Object.hasOwn(modeNamed(mode).config.fields, "layout")) {
+    throw new UsageError(`--layout ${layout}: mode ${mode} has one layout only`);
+  }
   return {
     kind: "run",
     options: {
       once: values.once ?? false,
       mode,
+      ...(layout !== undefined && { layout }),
       manifests: values.manifests,
       hostnameOverride: values["hostname-override"],
     },

@@ -18,7 +18,16 @@ const LOG_LINES = 200;
 
 const program = fileURLToPath(new URL("../bin/kube-proxy", import.meta.url));
 
-function configText(mode: ProxyMode): string {
+/** What the proxy is started with. */
+export interface ProxyStart {
+  readonly mode: ProxyMode;
+  /** Of a mode that has several; absent: the mode's default. */
+  readonly layout?: string;
+  readonly manifests: string;
+  readonly nodeName: string;
+}
+
+function configText({ mode, layout }: ProxyStart): string {
   // Changes of a manifest are to be seen at once, so syncs need not be spread out; the other values are defaults.
   const periods = { minSyncPeriod: "50ms", syncPeriod: "30s" };
   const sections = MODES.filter(({ config }) => Object.hasOwn(config.fields, "minSyncPeriod"));
@@ -30,7 +39,9 @@ function configText(mode: ProxyMode): string {
     healthzBindAddress: "0.0.0.0:10256",
     metricsBindAddress: METRICS_ADDRESS,
     bindAddressHardFail: true,
-    ...Object.fromEntries(sections.map(({ name }) => [name, periods])),
+    ...Object.fromEntries(
+      sections.map(({ name }) => [name, name === mode && layout !== undefined ? { ...periods, layout } : periods]),
+    ),
     // The conntrack sysctls of a namespace other than the first cannot be written.
     conntrack: { maxPerCore: 0, min: 0, tcpEstablishedTimeout: "0s", tcpCloseWaitTimeout: "0s" },
   };
@@ -80,16 +91,12 @@ export class ProxyProcess {
   }
 
   /** @param prober a client in the node's namespace, to read the metrics with. */
-  static async start(
-    namespace: NetworkNamespace,
-    prober: Prober,
-    { mode, manifests, nodeName }: { readonly mode: ProxyMode; readonly manifests: string; readonly nodeName: string },
-  ): Promise<ProxyProcess> {
+  static async start(namespace: NetworkNamespace, prober: Prober, start: ProxyStart): Promise<ProxyProcess> {
     await removeLeftoverFolders();
     const folder = await mkdtemp(join(tmpdir(), `${namespace.name}-`));
     const config = join(folder, "config.yaml");
-    await writeFile(config, configText(mode));
-    const args = ["--config", config, "--manifests", manifests, "--hostname-override", nodeName] as const;
+    await writeFile(config, configText(start));
+    const args = ["--config", config, "--manifests", start.manifests, "--hostname-override", start.nodeName] as const;
     // In a session of its own, so that the terminal's Ctrl-C reaches only the demo, which ends the proxy in order.
     const child = namespace.spawn([program, ...args], { stdio: ["ignore", "pipe", "pipe"], detached: true });
     return new ProxyProcess(child, folder, prober);

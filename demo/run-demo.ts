@@ -82,7 +82,7 @@ async function runIn(options: DemoOptions, manifests: string, stop: AbortControl
   if (output.isTTY) output.write("building a node, pods and a client in network namespaces…");
   let session: Session;
   try {
-    session = await Session.start({ mode: options.mode, manifests, hostnameOverride: options.hostnameOverride });
+    session = await Session.start({ ...options, manifests });
   } finally {
     if (output.isTTY) output.write("\r\x1b[K");
   }

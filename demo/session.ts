@@ -14,6 +14,8 @@ import { blocksOf, runPass } from "./verification.ts";
 
 export interface SessionOptions {
   readonly mode: ProxyMode;
+  /** Of a mode that has several; absent: the mode's default. */
+  readonly layout?: string;
   /** Folder or file. */
   readonly manifests: string;
   /** The Node of the manifests that the proxy runs on; undefined: see {@link playedNode}. */
@@ -54,8 +56,8 @@ export class Session {
     const network = await DemoNetwork.create(node);
     let session: Session | undefined;
     try {
-      const { mode, manifests } = options;
-      const start = { mode, manifests, nodeName: node.name };
+      const { mode, layout, manifests } = options;
+      const start = { mode, manifests, nodeName: node.name, ...(layout !== undefined && { layout }) };
       const proxy = await ProxyProcess.start(network.nodeNamespace, network.probers.node, start);
       session = new Session(options, { node, network, proxy }, folder);
       await session.reload();

@@ -5,6 +5,7 @@
 import { readFile } from "node:fs/promises";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../config/defaults.ts";
+import type { AnyFlag } from "../config/flag.ts";
 import { checkConfig } from "../config/validate.ts";
 import { MODES, modeNamed, type ProxyMode } from "../dataplane/registry.ts";
 import {
@@ -22,6 +23,14 @@ import { readInput } from "./render-input.ts";
 import { parseOptions } from "./subcommand-options.ts";
 import { nearestWord } from "./suggestion.ts";
 
+const MODE_FLAGS: readonly AnyFlag[] = MODES.flatMap((mode): readonly AnyFlag[] =>
+  "renderFlags" in mode ? mode.renderFlags : [],
+);
+
+function modeFlagHelp({ name, defaultText }: AnyFlag): string {
+  return `      --${`${name} ${name.split("-").at(-1)?.toUpperCase()}`.padEnd(22)} as the proxy's own flag (default: the configuration's, or ${defaultText})\n`;
+}
+
 export const RENDER_USAGE = `Usage: kube-proxy render -f DIR|FILE|- [options]
 
 Prints the rules that the node service proxy would program for these manifests. Needs neither root nor a kernel.
@@ -32,7 +41,7 @@ Prints the rules that the node service proxy would program for these manifests. 
       --service NS/NAME        only what is there for this Service
       --config FILE            KubeProxyConfiguration to render with
       --hostname-override NAME the node to render for (default: the only Node in the manifests, else this host)
-      --without LIST           what the node's kernel or tools lack: ${KERNEL_FEATURES.join(", ")}
+${MODE_FLAGS.map(modeFlagHelp).join("")}      --without LIST           what the node's kernel or tools lack: ${KERNEL_FEATURES.join(", ")}
   -o, --output FORM            text: input of iptables-restore or nft; for ipvs of all four tools (default)
                                json: the plan as data, of both families as a list; for nftables in libnftables' schema
                                (in userspace mode the proxy's ports are counted; the daemon takes any that is free)
@@ -68,6 +77,8 @@ interface RenderOptions {
   readonly hostnameOverride: string;
   readonly missing: ReadonlySet<KernelFeature>;
   readonly form: string;
+  /** Values of {@link MODE_FLAGS} that were given, by name. */
+  readonly modeFlags: ReadonlyMap<string, string>;
 }
 
 /** Where a command writes. */
@@ -154,6 +165,7 @@ const FAMILIES: Readonly<Record<string, readonly IpFamily[]>> = {
 
 function readOptions(argv: readonly string[]): RenderOptions | "help" {
   const values = parseOptions("kube-proxy render", argv, {
+    ...Object.fromEntries(MODE_FLAGS.map(({ name }) => [name, { type: "string" }] as const)),
     filename: { type: "string", short: "f", multiple: true },
     mode: { type: "string" },
     family: { type: "string", default: "both" },
@@ -185,6 +197,12 @@ function readOptions(argv: readonly string[]): RenderOptions | "help" {
     hostnameOverride: values["hostname-override"],
     missing: readMissing(values.without),
     form,
+    modeFlags: new Map(
+      MODE_FLAGS.flatMap(({ name }) => {
+        const value: unknown = Object.entries(values).find(([given]) => given === name)?.[1];
+        return typeof value === "string" ? [[name, value]] : [];
+      }),
+    ),
   };
 }
 
@@ -199,10 +217,14 @@ function readMissing(list: string): ReadonlySet<KernelFeature> {
   );
 }
 
-async function readConfig({ configFile, mode, hostnameOverride }: RenderOptions): Promise<KubeProxyConfig> {
+async function readConfig({ configFile, mode, hostnameOverride, modeFlags }: RenderOptions): Promise<KubeProxyConfig> {
   const document = configFile === undefined ? EMPTY_DOCUMENT : await readDocument(configFile);
   const chosen = mode === undefined ? document : { ...document, mode };
-  const draft = applyPlatformDefaults(resolveDocument(chosen));
+  let draft = applyPlatformDefaults(resolveDocument(chosen));
+  for (const modeFlag of MODE_FLAGS) {
+    const text = modeFlags.get(modeFlag.name);
+    if (text !== undefined) draft = modeFlag.overlay(draft, [text]);
+  }
   const checked = checkConfig(hostnameOverride === "" ? draft : { ...draft, hostnameOverride });
   if (!checked.ok) throw new UsageError(`the configuration cannot be used: ${checked.message}`);
   return checked.config;

@@ -242,7 +242,7 @@ const anyConfig: fc.Arbitrary<DraftConfig> = fc.record({
     tcpFinTimeoutMs: fc.integer(),
     udpTimeoutMs: fc.integer(),
   }),
-  nftables: fc.record({ masqueradeBit: bit }),
+  nftables: fc.record({ masqueradeBit: bit, layout: fc.constantFrom("Compatible", "Flat") }),
   userspace: fc.record({
     portRange: words,
     udpIdleTimeoutMs: wholeMs,

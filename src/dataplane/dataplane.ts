@@ -155,6 +155,8 @@ export interface ModeDescriptor<Name extends string, Config extends ModeConfig<S
   readonly cleanUpBefore?: readonly string[];
   /** What users can see of the mode: demo and tests expect it. */
   readonly traits: ModeTraits;
+  /** Flags of the mode that decide what is programmed, so that `render` takes them as well. They take a value. @default none */
+  readonly renderFlags?: readonly AnyFlag[];
   /** Forms of `render --output`, the default first. */
   readonly renderForms: readonly string[];
   /** Those that together hold everything a packet meets: what `trace` walks. @default the mode cannot be traced */

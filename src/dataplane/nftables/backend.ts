@@ -20,18 +20,19 @@ import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "..
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import { bisectPorts, isAttributable, type PortChange } from "./bisect-ports.ts";
 import { Committer } from "./committer.ts";
-import { planServicePort } from "./compatible/plan-service-port.ts";
-import { planStatic } from "./compatible/plan-static.ts";
 import { TransactionDraft } from "./draft.ts";
 import type { DifferenceOptions } from "./element-difference.ts";
 import { assessDamage, someNames } from "./foreign-damage.ts";
 import { type KeptPortHint, keptPorts } from "./kept-ports.ts";
+import type { Layout } from "./layout.ts";
+import type { LayoutName } from "./layout-name.ts";
+import { LAYOUTS } from "./layouts.ts";
 import { isAffinitySet, isServiceChain, TABLE, TABLE_COMMENT } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { type DesiredPort, desiredPort, type InstalledPort } from "./port-objects.ts";
 import { prepareChains } from "./preparation.ts";
 import { type ReconcileOptions, type Reconciliation, reconcile, type WantedTable } from "./reconcile.ts";
-import { repairShared } from "./repair.ts";
+import { repairSets } from "./repair.ts";
 import { hasOurShape } from "./table-shape.ts";
 import { TableState } from "./table-state.ts";
 
@@ -39,6 +40,8 @@ import { TableState } from "./table-state.ts";
 const MAX_CONFLICTS = 5;
 
 const PORTS_AT_ONCE = 500;
+/** Before the first full sync. */
+const NO_FACTS: PlanFacts = { zone: undefined, nodePortIPs: { kind: "ips", ips: [] }, serviceCIDRs: [] };
 
 /** The measurements of this mode (reference nftables.md §12), one family. */
 export interface NftablesMetrics {
@@ -50,6 +53,8 @@ export interface NftablesMetrics {
 
 export interface NftablesBackendOptions {
   readonly config: PlanConfig;
+  /** @default "Compatible" */
+  readonly layout?: LayoutName;
   readonly nft: Nftables;
   /** Asked on every full sync. Resolves to undefined when the host's addresses cannot be read. */
   readonly nodePortIPs: () => Promise<NodePortIPs | undefined>;
@@ -68,9 +73,10 @@ export class NftablesBackend implements Backend {
   readonly family;
   readonly usesServiceCIDRs = true;
   readonly #options: NftablesBackendOptions;
+  readonly #layout: Layout;
   readonly #committer: Committer;
   readonly #yielder: Yielder;
-  #state = new TableState();
+  #state: TableState;
   /** Of the last full sync; undefined when the kernel is not known to match memory. */
   #facts: PlanFacts | undefined;
   /** Service ports whose rules the kernel refused in the last sync: they have their last good ones, or none. */
@@ -80,8 +86,10 @@ export class NftablesBackend implements Backend {
   #wasWatched = false;
 
   constructor(options: NftablesBackendOptions) {
-    const { nft, metrics, log } = options;
+    const { nft, metrics, log, config, layout = "Compatible" } = options;
     this.#options = options;
+    this.#layout = LAYOUTS[layout];
+    this.#state = new TableState({ layout: this.#layout, config, facts: NO_FACTS });
     this.family = options.config.family;
     this.#yielder = options.yielder ?? new SliceYielder();
     this.#refused = new RefusedPorts({
@@ -146,7 +154,7 @@ export class NftablesBackend implements Backend {
 
   #plan(port: ServicePort, input: SyncInput, facts: PlanFacts): DesiredPort {
     const endpoints = input.endpoints.get(port.name.key) ?? [];
-    return desiredPort(planServicePort(port, endpoints, this.#options.config, facts));
+    return desiredPort(this.#layout.planServicePort(port, endpoints, this.#options.config, facts));
   }
 
   #changeOf(owner: string, input: SyncInput, facts: PlanFacts): PortChange {
@@ -167,18 +175,20 @@ export class NftablesBackend implements Backend {
     const draft = new TransactionDraft();
     const before: (readonly [string, InstalledPort | undefined])[] = [];
     const yielder = this.#yielder;
+    let undoStatic: (() => void) | undefined;
     try {
-      const { nft, config } = this.#options;
-      const options = { nft, planStatic: () => planStatic(config, facts), state: this.#state, yielder, signal };
-      if (!(await repairShared(draft, damaged, options))) return false;
+      const options = { nft: this.#options.nft, state: this.#state, yielder, signal };
+      if (!(await repairSets(draft, damaged, options))) return false;
       for (const key of input.changedPorts) {
         if (this.#refused.has(key)) continue;
         before.push([key, this.#state.installed(key)]);
         this.#state.change(draft, key, this.#changeOf(key, input, facts).desired, damaged);
         if (yielder.isDue()) await yielder.turn(signal);
       }
+      undoStatic = this.#state.changeStatic(draft, damaged);
       await this.#committer.commit(draft);
     } catch (error) {
+      undoStatic?.();
       for (const [owner, installed] of before.reverse()) this.#state.put(owner, installed);
       if (!isAttributable(error)) throw error;
       this.#options.metrics.syncFailures.inc();
@@ -202,7 +212,7 @@ export class NftablesBackend implements Backend {
       if (desired !== undefined) ports.set(key, desired);
       if (yielder.isDue()) await yielder.turn(signal);
     }
-    const wanted: WantedTable = { plan: planStatic(this.#options.config, facts), facts, ports, kept: new Map() };
+    const wanted: WantedTable = { layout: this.#layout, config: this.#options.config, facts, ports, kept: new Map() };
     for (let conflicts = 0; ; conflicts += 1) {
       try {
         await this.#commitWhole(wanted, input, signal);
@@ -276,7 +286,7 @@ export class NftablesBackend implements Backend {
     input: SyncInput,
     options: ReconcileOptions,
   ): Promise<{ readonly base: Reconciliation; readonly changes: readonly PortChange[] }> {
-    const isUsable = content !== undefined && hasOurShape(content, wanted.plan);
+    const isUsable = content !== undefined && hasOurShape(content, this.#state.planStatic());
     const ports = new Map(wanted.ports);
     const hints = new Map<string, KeptPortHint>();
     const changes: PortChange[] = [];

@@ -54,14 +54,17 @@ async function attempt(
     owner,
     state.installed(owner),
   ]);
+  let undoStatic: (() => void) | undefined;
   try {
     for (const { owner, desired } of group) {
       state.change(draft, owner, desired, rewrites);
       if (yielder.isDue()) await yielder.turn(signal);
     }
+    undoStatic = state.changeStatic(draft);
     await commit(draft);
     return undefined;
   } catch (error) {
+    undoStatic?.();
     for (const [owner, installed] of before.reverse()) state.put(owner, installed);
     if (!isAttributable(error)) throw error;
     const named = error.operation === undefined ? undefined : draft.ownerOf(error.operation);

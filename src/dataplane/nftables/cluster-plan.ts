@@ -9,14 +9,15 @@ import { messageLines } from "../../kernel/nftables/netlink-dump.ts";
 import { encodeTransaction } from "../../kernel/nftables/netlink-transaction.ts";
 import { LAYOUTS } from "../../kernel/nftables/netlink-values.ts";
 import type { NftOperation } from "../../kernel/nftables/nftables.ts";
-import { elementKey, equalVerdicts, type NftElement, type NftFamily } from "../../kernel/nftables/ruleset.ts";
+import { elementKey, type NftElement, type NftFamily } from "../../kernel/nftables/ruleset.ts";
 import { type NftTable, tableOf } from "../../kernel/nftables/ruleset-table.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { IpFamily } from "../../net/ip.ts";
+import { sameElement } from "./element-changes.ts";
+import type { LayoutName } from "./layout-name.ts";
+import { LAYOUTS as TABLE_LAYOUTS } from "./layouts.ts";
 import { TABLE } from "./names.ts";
-import { offlineOptions, type PlanChoices } from "./offline-options.ts";
-import { planServicePort } from "./compatible/plan-service-port.ts";
-import { planStatic } from "./compatible/plan-static.ts";
+import { type PlanChoices as ConfigChoices, offlineOptions } from "./offline-options.ts";
 import { type DesiredPort, desiredPort } from "./port-objects.ts";
 import { reconcile } from "./reconcile.ts";
 
@@ -27,6 +28,8 @@ export interface NftablesPlan {
   readonly operations: readonly NftOperation[];
   readonly table: NftTable;
 }
+
+type PlanChoices = ConfigChoices & { readonly layout: LayoutName };
 
 /**
  * What of a planned table is one Service's: what its ports alone bring into a table, as far as the table of the whole
@@ -48,7 +51,7 @@ export async function tableOfService(
 }
 
 const isSameElement = (a: NftElement) => (b: NftElement) =>
-  elementKey(a.key) === elementKey(b.key) && a.comment === b.comment && equalVerdicts(a.verdict, b.verdict);
+  elementKey(a.key) === elementKey(b.key) && sameElement(a, b);
 
 function difference(table: NftTable, other: NftTable): NftTable {
   const chains = new Set(other.chains.map(({ name }) => name));
@@ -84,16 +87,18 @@ export async function planNftables(
   isWanted: (port: ServicePort) => boolean = () => true,
 ): Promise<NftablesPlan> {
   const { family, state } = node;
-  const { config, facts } = offlineOptions(node, options);
+  const { layout: layoutName, ...choices } = options;
+  const layout = TABLE_LAYOUTS[layoutName];
+  const { config, facts } = offlineOptions(node, choices);
   const ports = new Map<string, DesiredPort>();
   for (const key of [...state.services.keys()].sort()) {
     const port = state.services.get(key);
     if (port === undefined || !isWanted(port)) continue;
-    ports.set(key, desiredPort(planServicePort(port, state.endpoints.get(key) ?? [], config, facts)));
+    ports.set(key, desiredPort(layout.planServicePort(port, state.endpoints.get(key) ?? [], config, facts)));
   }
   const { draft } = await reconcile(
     undefined,
-    { plan: planStatic(config, facts), facts, ports, kept: new Map() },
+    { layout, config, facts, ports, kept: new Map() },
     { postponed: new Set(), yielder: new SliceYielder(), signal: new AbortController().signal },
   );
   const operations = [...draft.operations()];

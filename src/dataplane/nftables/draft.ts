@@ -14,6 +14,8 @@ const PHASES = [
   "delete-elements",
   "add-elements",
   "flush-chains",
+  // Elements of maps refer to chains.
+  "delete-shared-sets",
   "delete-chains",
   "delete-sets",
 ] as const;
@@ -60,6 +62,11 @@ export class TransactionDraft {
     this.add("delete-sets", { kind: "delete-set", set }, owner);
   }
 
+  /** A set or map that service ports share. */
+  deleteSharedSet(set: string): void {
+    this.add("delete-shared-sets", { kind: "delete-set", set });
+  }
+
   changeElement(set: NftSet, change: ElementChange, owner?: string): void {
     this.#elements.add(set, change, owner);
   }
@@ -89,9 +96,9 @@ export class TransactionDraft {
 
   /** Leaves all deletions of chains and sets out. Chains are emptied nevertheless. @returns the deletions. */
   withholdDeletions(): Deletion[] {
-    const steps = [...(this.#phases.get("delete-chains") ?? []), ...(this.#phases.get("delete-sets") ?? [])];
-    this.#phases.delete("delete-chains");
-    this.#phases.delete("delete-sets");
+    const phases = ["delete-shared-sets", "delete-chains", "delete-sets"] as const;
+    const steps = phases.flatMap((phase) => this.#phases.get(phase) ?? []);
+    for (const phase of phases) this.#phases.delete(phase);
     return steps.flatMap(({ operation }) =>
       operation.kind === "delete-chain" || operation.kind === "delete-set" ? [operation] : [],
     );

@@ -1,6 +1,12 @@
 /** Changes of elements of the shared sets and maps, gathered for one transaction. Pure data. */
 import type { NftOperation } from "../../kernel/nftables/nftables.ts";
-import { elementKey, equalVerdicts, type NftElement, type NftSet } from "../../kernel/nftables/ruleset.ts";
+import {
+  elementKey,
+  equalTargets,
+  equalVerdicts,
+  type NftElement,
+  type NftSet,
+} from "../../kernel/nftables/ruleset.ts";
 
 /** One key whose element must change. Absent `after`: delete; absent `before`: add; both: delete and add. */
 export interface ElementChange {
@@ -9,10 +15,10 @@ export interface ElementChange {
   readonly after: NftElement | undefined;
 }
 
-/** Whether the kernel needs no change from one to the other: same verdict and comment. Pure. */
+/** Whether the kernel needs no change from one to the other: same value and comment. Pure. */
 export function sameElement(a: NftElement | undefined, b: NftElement | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
-  return a.comment === b.comment && equalVerdicts(a.verdict, b.verdict);
+  return a.comment === b.comment && equalVerdicts(a.verdict, b.verdict) && equalTargets(a.target, b.target);
 }
 
 /** An operation and the service port on whose behalf it is done; undefined for what belongs to none. */

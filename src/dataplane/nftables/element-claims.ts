@@ -12,6 +12,18 @@ export interface Claim {
 
 export class ElementClaims {
   readonly #sets = new Map<string, Claims<NftElement>>();
+  readonly #inUse = new Set<string>();
+  #version = 0;
+
+  /** Sets of which any element is wanted; live. */
+  get setsInUse(): ReadonlySet<string> {
+    return this.#inUse;
+  }
+
+  /** Another number whenever {@link setsInUse} changes. */
+  get setsVersion(): number {
+    return this.#version;
+  }
 
   /** All elements that shall be in a set, with whom they are for. */
   *wanted(set: string): Iterable<Claim> {
@@ -34,6 +46,11 @@ export class ElementClaims {
       const claims = this.#claimsOf(set);
       const touched = new Map<string, NftElement | undefined>();
       claims.replace(owner, elementsOf(set, before), elementsOf(set, after), touched);
+      if (claims.size > 0 !== this.#inUse.has(set)) {
+        if (claims.size > 0) this.#inUse.add(set);
+        else this.#inUse.delete(set);
+        this.#version += 1;
+      }
       for (const [key, old] of touched) {
         const now = claims.get(key);
         if (!sameElement(old, now)) changes.push({ set, before: old, after: now });

@@ -1,7 +1,7 @@
 /** What another program's change means for the rules of this one. Pure. */
 import type { NftForeignChange } from "../../kernel/nftables/nftables.ts";
-import { BASE_CHAINS } from "./base-chains.ts";
-import { CHAINS, isAffinitySet, isServiceChain, SETS } from "./names.ts";
+import { isFixedChain, sharedSetOfAny } from "./layouts.ts";
+import { isAffinitySet, isServiceChain } from "./names.ts";
 import type { InstalledPort } from "./port-objects.ts";
 
 /** Confined to chains and sets that are known, or anything. */
@@ -15,9 +15,6 @@ export type ForeignDamage =
     }
   | { readonly kind: "total" };
 
-const FIXED_CHAINS: ReadonlySet<string> = new Set([...Object.values(CHAINS), ...BASE_CHAINS]);
-const SHARED_SETS: ReadonlySet<string> = new Set(Object.values(SETS));
-
 /** Undefined when nothing of ours was touched: others may keep chains and sets of their own in the table. */
 export function assessDamage(
   change: NftForeignChange,
@@ -28,11 +25,11 @@ export function assessDamage(
   const ofServices = new Set<string>();
   for (const chain of change.chains) {
     if (isServiceChain(chain)) ofServices.add(chain);
-    else if (FIXED_CHAINS.has(chain)) names.add(chain);
+    else if (isFixedChain(chain)) names.add(chain);
   }
   for (const set of change.sets) {
     if (isAffinitySet(set)) ofServices.add(set);
-    else if (SHARED_SETS.has(set)) names.add(set);
+    else if (sharedSetOfAny(set) !== undefined) names.add(set);
   }
   if (names.size + ofServices.size === 0) return undefined;
   const ports = new Set<string>();

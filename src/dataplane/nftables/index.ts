@@ -1,7 +1,7 @@
 /** The nftables mode: a table of its own per family, programmed over netlink. Reference nftables.md. */
 import type { ModeDescriptor } from "../dataplane.ts";
 import { TRANSLATES_IN_KERNEL } from "../traits.ts";
-import { nftablesConfig } from "./config.ts";
+import { LAYOUT_FLAG, nftablesConfig } from "./config.ts";
 
 export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig> = {
   name: "nftables",
@@ -10,6 +10,7 @@ export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig> = {
   startMessage: "Using nftables Proxier",
   unavailableText: "nftables is not available on this host ",
   traits: { ...TRANSLATES_IN_KERNEL, checksSourcesFirst: true },
+  renderFlags: [LAYOUT_FLAG],
   renderForms: ["text", "json", "netlink"],
   traceForms: ["json"],
   loadRenderer: async () => (await import("./render.ts")).renderNftables,

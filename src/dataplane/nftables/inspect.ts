@@ -3,11 +3,14 @@ import type { NftSet } from "../../kernel/nftables/ruleset.ts";
 import { elementText } from "../../kernel/nftables/ruleset-text.ts";
 import type { KernelPart, ModeInspection, OwnName } from "../inspection.ts";
 import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
-import { CHAINS, endpointNames, SETS, servicePortChains, TABLE } from "./names.ts";
-import { offlineOptions } from "./offline-options.ts";
-import { planServicePort } from "./compatible/plan-service-port.ts";
 import { BASE_CHAINS } from "./base-chains.ts";
 import { SHARED_SETS } from "./compatible/plan-static.ts";
+import { layoutOf } from "./config.ts";
+import { FLAT_CHAINS, FLAT_SETS } from "./flat/names.ts";
+import { FIXED_SETS } from "./flat/sets.ts";
+import { LAYOUTS, sharedSetOfAny } from "./layouts.ts";
+import { CHAINS, endpointNames, SETS, servicePortChains, TABLE } from "./names.ts";
+import { offlineOptions } from "./offline-options.ts";
 
 const ELEMENTS_OF: Readonly<Record<string, string>> = {
   [SETS.hairpinConnections]: "masquerades an endpoint that reaches itself",
@@ -17,6 +20,17 @@ const ELEMENTS_OF: Readonly<Record<string, string>> = {
   [SETS.firewallIPs]: "asks for loadBalancerSourceRanges first",
   [SETS.serviceIPs]: "finds the service by its address",
   [SETS.serviceNodePorts]: "finds the service by its node port",
+  [FLAT_SETS.frontends]: "finds the service by its address",
+  [FLAT_SETS.nodePorts]: "finds the service by its node port",
+  [FLAT_SETS.masqueradedFrontends]: "masquerades what comes to this address",
+  [FLAT_SETS.localPolicyFrontends]: "keeps other clients than this node's to its own endpoints",
+  [FLAT_SETS.localPolicyNodePorts]: "keeps other clients than this node's to its own endpoints",
+  [FLAT_SETS.rejectedFrontends]: "refuses at this address",
+  [FLAT_SETS.rejectedNodePorts]: "refuses at this node port",
+  [FLAT_SETS.droppedFrontends]: "drops at this address",
+  [FLAT_SETS.droppedNodePorts]: "drops at this node port",
+  [FLAT_SETS.restrictedFrontends]: "asks for loadBalancerSourceRanges first",
+  [FLAT_SETS.allowedSources]: "lets these clients in",
 };
 
 const SHARED: ReadonlyMap<string, string> = new Map([
@@ -28,6 +42,16 @@ const SHARED: ReadonlyMap<string, string> = new Map([
   [CHAINS.clusterIPsCheck, "refuses other ports of cluster IPs, and drops unused addresses of the service networks"],
   [CHAINS.reject, "refuses"],
   ...BASE_CHAINS.map((name) => [name, "takes packets from the kernel's hook of that name"] as const),
+  ...FIXED_SETS.map(({ name, comment = "" }) => [name, comment] as const),
+  [FLAT_CHAINS.frontend, "takes what comes to service addresses (flat layout)"],
+  [FLAT_CHAINS.frontendLocalPolicy, "lets this node and its pods ask any endpoint (flat layout)"],
+  [FLAT_CHAINS.frontendEndpoints, "chooses among endpoints, by the maps endpoints-N (flat layout)"],
+  [FLAT_CHAINS.frontendClusterEndpoints, "chooses among endpoints of the Cluster policy (flat layout)"],
+  [FLAT_CHAINS.nodePort, "takes what comes to node ports (flat layout)"],
+  [FLAT_CHAINS.nodePortLocalPolicy, "lets this node and its pods ask any endpoint (flat layout)"],
+  [FLAT_CHAINS.nodePortEndpoints, "chooses among endpoints, by the maps nodeport-endpoints-N (flat layout)"],
+  [FLAT_CHAINS.nodePortClusterEndpoints, "chooses among endpoints of the Cluster policy (flat layout)"],
+  [FLAT_CHAINS.rememberClients, "remembers which endpoint a client has got (flat layout)"],
   ...SHARED_SETS.map(({ name, comment = "" }) => [name, comment] as const),
 ]);
 
@@ -50,12 +74,13 @@ export const inspectNftables: ModeInspection = {
     }
   },
   partsOf(node, { masqueradeAll, nftables }, key) {
+    const layout = LAYOUTS[layoutOf(nftables)];
     const { state, family } = node;
     const port = state.services.get(key);
     if (port === undefined) return [];
     const endpoints = state.endpoints.get(key) ?? [];
     const { config, facts } = offlineOptions(node, { masqueradeAll, masqueradeMark: masqueradeMarkOf(nftables) });
-    const plan = planServicePort(port, endpoints, config, facts);
+    const plan = layout.planServicePort(port, endpoints, config, facts);
     const table = `table ${family === "IPv4" ? "ip" : "ip6"} ${TABLE}`;
     const names = new Map<string, OwnName>();
     for (const own of inspectNftables.namesOf(port, endpoints)) names.set(own.name, own);
@@ -68,8 +93,8 @@ export const inspectNftables: ModeInspection = {
         ({ set, element }): KernelPart => ({
           kind: "element",
           name: elementText(element, sharedSet(set)),
-          where: `${table} ${sharedSet(set).isMap ? "map" : "set"} ${set}`,
-          purpose: ELEMENTS_OF[set] ?? "",
+          where: `${table} ${isMap(sharedSet(set)) ? "map" : "set"} ${set}`,
+          purpose: purposeOf(set),
         }),
       ),
       ...plan.chains.map(({ name }) => named("chain", name)).reverse(),
@@ -78,6 +103,16 @@ export const inspectNftables: ModeInspection = {
   },
 };
 
+function purposeOf(set: string): string {
+  const known = ELEMENTS_OF[set];
+  if (known !== undefined) return known;
+  return sharedSet(set).hasTargets === true ? "leads to an endpoint" : "gives clients session affinity";
+}
+
+function isMap({ isMap: hasVerdicts, hasTargets }: NftSet): boolean {
+  return hasVerdicts || hasTargets === true;
+}
+
 function sharedSet(name: string): NftSet {
-  return SHARED_SETS.find((shared) => shared.name === name) ?? { name, key: [], isMap: false };
+  return sharedSetOfAny(name) ?? { name, key: [], isMap: false };
 }

@@ -6,7 +6,7 @@
 import type { NftTableContent } from "../../kernel/nftables/nftables.ts";
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
-import { SHARED_SETS } from "./compatible/plan-static.ts";
+import { sharedSetOfAny } from "./layouts.ts";
 import { portText, portTextOf } from "./names.ts";
 import { chainDigest, type InstalledPort, NOTHING_INSTALLED } from "./port-objects.ts";
 import type { SharedElement } from "./table-plan.ts";
@@ -49,9 +49,10 @@ export function keptPorts(
   }
   // Elements of sets do not say whose they are.
   const bare = new Set<string>();
-  for (const { name: set } of SHARED_SETS) {
-    for (const element of content.sets.get(set)?.elements ?? []) {
-      if (element.verdict === undefined) bare.add(idOf(set, element));
+  for (const [set, { elements }] of content.sets) {
+    if (sharedSetOfAny(set) === undefined) continue;
+    for (const element of elements) {
+      if (isBare(element)) bare.add(idOf(set, element));
       const share = shares.get(ownerByComment(element) ?? "") ?? shareByName(targetOf(element) ?? "");
       share?.elements.set(idOf(set, element), { set, element });
     }
@@ -62,7 +63,7 @@ export function keptPorts(
     if (share === undefined) continue;
     for (const { set, element } of [...remembered.elements, ...desired.elements]) {
       const id = idOf(set, element);
-      if (element.verdict === undefined && bare.has(id)) share.elements.set(id, { set, element });
+      if (isBare(element) && bare.has(id)) share.elements.set(id, { set, element });
     }
     const { chains, affinitySets, elements } = share;
     if (chains.size + affinitySets.size + elements.size === 0) continue;
@@ -76,6 +77,11 @@ export function keptPorts(
 function ownerByComment({ comment, key }: NftElement): string | undefined {
   const protocol = key.find((value) => value === "tcp" || value === "udp" || value === "sctp");
   return comment === undefined || protocol === undefined ? undefined : `${comment}/${String(protocol).toUpperCase()}`;
+}
+
+/** Says nothing of whose it is. */
+function isBare({ verdict, comment }: NftElement): boolean {
+  return verdict === undefined && comment === undefined;
 }
 
 function targetOf({ verdict }: NftElement): string | undefined {

@@ -10,6 +10,7 @@ import type { DifferenceOptions } from "./element-difference.ts";
 import { TABLE_COMMENT } from "./names.ts";
 import type { DesiredPort } from "./port-objects.ts";
 import type { WantedTable } from "./reconcile.ts";
+import type { SetsInUse } from "./table-plan.ts";
 import { hasOurShape } from "./table-shape.ts";
 
 /**
@@ -19,6 +20,9 @@ import { hasOurShape } from "./table-shape.ts";
 const PORTION_MS = 25;
 /** The kernel goes through all chains for every commit: with fewer, that would be most of the work in a large table. */
 const LEAST_PORTION = 32;
+
+/** Chains of services need no shared set that is not always there. */
+const NONE_IN_USE: SetsInUse = new Set();
 
 export interface PreparationOptions extends DifferenceOptions {
   readonly commit: (draft: TransactionDraft) => Promise<void>;
@@ -33,9 +37,10 @@ export interface PreparationOptions extends DifferenceOptions {
  */
 export async function prepareChains(
   content: NftTableContent | undefined,
-  { plan, ports }: WantedTable,
+  { layout, config, facts, ports }: WantedTable,
   { commit, portsAtOnce, yielder, signal }: PreparationOptions,
 ): Promise<boolean> {
+  const plan = layout.planStatic(config, facts, NONE_IN_USE);
   // The chains would go with the table.
   if (content !== undefined && !hasOurShape(content, plan)) return false;
   const absent: [string, DesiredPort][] = [];

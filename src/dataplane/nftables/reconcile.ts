@@ -4,19 +4,20 @@
  */
 import type { NftTableContent } from "../../kernel/nftables/nftables.ts";
 import type { NftChain } from "../../kernel/nftables/ruleset.ts";
-import { SHARED_SETS } from "./compatible/plan-static.ts";
 import { type ChainPresence, TransactionDraft } from "./draft.ts";
 import { changeElements, type DifferenceOptions } from "./element-difference.ts";
-import { isAffinitySet, isServiceChain, SETS, TABLE_COMMENT } from "./names.ts";
-import type { PlanFacts } from "./plan-options.ts";
+import type { Layout } from "./layout.ts";
+import { isOurChain, isOurSet } from "./layouts.ts";
+import { isAffinitySet, SETS, TABLE_COMMENT } from "./names.ts";
+import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { chainDigest, type DesiredPort, digestOf, type InstalledPort, installedPort } from "./port-objects.ts";
-import type { StaticPlan } from "./table-plan.ts";
 import { hasOurShape } from "./table-shape.ts";
 import { TableState } from "./table-state.ts";
 
 /** What shall be in the table. A service port is in `ports` or in `kept`. */
 export interface WantedTable {
-  readonly plan: StaticPlan;
+  readonly layout: Layout;
+  readonly config: PlanConfig;
   readonly facts: PlanFacts;
   readonly ports: ReadonlyMap<string, DesiredPort>;
   /** Service ports that stay as they are in the kernel for now. */
@@ -41,7 +42,14 @@ export async function reconcile(
   { postponed, yielder, signal }: ReconcileOptions,
 ): Promise<Reconciliation> {
   const draft = new TransactionDraft();
-  const { plan, ports, kept } = wanted;
+  const { layout, config, facts, ports, kept } = wanted;
+  const state = new TableState({ layout, config, facts, fixed: fixedElements(facts) });
+  for (const [owner, installed] of kept) state.put(owner, installed);
+  for (const [owner, desired] of ports) {
+    state.put(owner, installedPort(desired));
+    if (yielder.isDue()) await yielder.turn(signal);
+  }
+  const plan = state.settleStatic();
   const usable = content !== undefined && hasOurShape(content, plan) ? content : undefined;
   if (content !== undefined && usable === undefined) draft.add("table", { kind: "delete-table" });
   if (usable === undefined) draft.add("table", { kind: "add-table", comment: TABLE_COMMENT });
@@ -59,11 +67,9 @@ export async function reconcile(
     const presence = presenceOf(usable, chain.name, digestOf(chain));
     if (presence !== undefined) draft.writeChain(chain, presence);
   }
-  const state = new TableState(fixedElements(wanted.facts));
-  for (const [owner, installed] of kept) {
+  for (const installed of kept.values()) {
     for (const name of installed.chains.keys()) chains.add(name);
     for (const name of installed.affinitySets.keys()) sets.add(name);
-    state.put(owner, installed);
   }
   for (const [owner, desired] of ports) {
     for (const set of desired.setObjects) {
@@ -77,25 +83,24 @@ export async function reconcile(
       const presence = presenceOf(usable, chain.name, desired.chains.get(chain.name));
       if (presence !== undefined) draft.writeChain(chain, presence, owner);
     }
-    state.put(owner, installedPort(desired));
     if (yielder.isDue()) await yielder.turn(signal);
   }
   for (const set of plan.sets) {
+    if (set.timeoutSeconds !== undefined) continue;
     await changeElements(draft, set, usable?.sets.get(set.name)?.elements ?? [], state, { yielder, signal });
   }
   for (const [name, { ruleDigests }] of usable?.chains ?? []) {
-    if (!isServiceChain(name) || chains.has(name)) continue;
+    if (!isOurChain(name) || chains.has(name)) continue;
     if (ruleDigests.length > 0) draft.emptyChain(name);
     if (!postponed.has(name)) draft.deleteChain(name);
   }
   for (const name of usable?.sets.keys() ?? []) {
-    const isOurs = isAffinitySet(name) || SHARED_NAMES.has(name);
-    if (isOurs && !sets.has(name) && !postponed.has(name)) draft.deleteSet(name);
+    if (!isOurSet(name) || sets.has(name) || postponed.has(name)) continue;
+    if (isAffinitySet(name)) draft.deleteSet(name);
+    else draft.deleteSharedSet(name);
   }
   return { draft, state };
 }
-
-const SHARED_NAMES: ReadonlySet<string> = new Set(SHARED_SETS.map(({ name }) => name));
 
 /** How a chain must be written; undefined when the kernel has it as it shall be. */
 function presenceOf(

@@ -5,9 +5,14 @@ import { tableText } from "../../kernel/nftables/ruleset-text.ts";
 import type { ModeRenderer } from "../rendering.ts";
 import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
 import { messageDump, planNftables, tableOfService } from "./cluster-plan.ts";
+import { layoutOf } from "./config.ts";
 
 export const renderNftables: ModeRenderer = async (node, { config, form, service }) => {
-  const options = { masqueradeAll: config.masqueradeAll, masqueradeMark: masqueradeMarkOf(config.nftables) };
+  const options = {
+    masqueradeAll: config.masqueradeAll,
+    masqueradeMark: masqueradeMarkOf(config.nftables),
+    layout: layoutOf(config.nftables),
+  };
   const plan = await planNftables(node, options);
   if (form === "netlink") {
     if (service !== undefined) throw new Error("--output netlink is a whole sync: leave --service out");

@@ -1,38 +1,38 @@
-/** Writing again what others changed of the chains and sets that belong to no service port. */
+/** Writing again what others changed of the elements that service ports share. */
 import type { Nftables } from "../../kernel/nftables/nftables.ts";
-import { SHARED_SETS } from "./compatible/plan-static.ts";
+import type { NftSet } from "../../kernel/nftables/ruleset.ts";
 import type { TransactionDraft } from "./draft.ts";
 import { changeElements, type DifferenceOptions } from "./element-difference.ts";
-import type { StaticPlan } from "./table-plan.ts";
+import { sharedSetOfAny } from "./layouts.ts";
 import type { TableState } from "./table-state.ts";
 
 export interface RepairOptions extends DifferenceOptions {
   readonly nft: Nftables;
-  /** Asked only when something is damaged: most syncs need no plan of all fixed rules. */
-  readonly planStatic: () => StaticPlan;
   /** As it was committed last. */
   readonly state: TableState;
 }
 
 /**
- * Adds to an empty draft what brings the fixed chains and shared sets among `damaged` back. Chains are rewritten; of sets,
- * the elements are read and those that differ are changed.
+ * Adds to an empty draft what brings the shared sets among `damaged` back: their elements are read, and those that differ are
+ * changed.
  *
- * @param damaged names of chains and sets; others are left alone.
+ * @param damaged names of chains and sets; others than shared sets are left alone.
  * @returns false when a set is not what it should be: only a look at everything can help then.
  */
-export async function repairShared(
+export async function repairSets(
   draft: TransactionDraft,
   damaged: ReadonlySet<string>,
-  { nft, planStatic, state, ...options }: RepairOptions,
+  { nft, state, ...options }: RepairOptions,
 ): Promise<boolean> {
-  if (damaged.size === 0) return true;
-  const plan = planStatic();
-  for (const chain of plan.chains) if (damaged.has(chain.name)) draft.writeChain(chain, "unknown");
-  for (const set of SHARED_SETS) {
-    if (!damaged.has(set.name)) continue;
-    const present = plan.sets.includes(set) ? await nft.readElements(set) : undefined;
-    if (present === undefined) return false;
+  let sets: ReadonlyMap<string, NftSet> | undefined;
+  for (const name of damaged) {
+    if (sharedSetOfAny(name) === undefined) continue;
+    sets ??= new Map(state.planStatic().sets.map((one) => [one.name, one]));
+    const set = sets.get(name);
+    const present = set && (await nft.readElements(set));
+    if (set === undefined || present === undefined) return false;
+    // What packets have put in is theirs.
+    if (set.timeoutSeconds !== undefined) continue;
     await changeElements(draft, set, present, state, options);
   }
   return true;

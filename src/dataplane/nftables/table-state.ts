@@ -2,27 +2,71 @@
  * What this process wants in its table and what it believes to be there for each service port: the difference between the
  * two is a transaction. No I/O.
  */
-import type { NftSet } from "../../kernel/nftables/ruleset.ts";
-import { SHARED_SETS } from "./compatible/plan-static.ts";
 import type { TransactionDraft } from "./draft.ts";
 import type { ElementChange } from "./element-changes.ts";
 import { type Claim, ElementClaims } from "./element-claims.ts";
+import type { Layout } from "./layout.ts";
+import { sharedSetOfAny } from "./layouts.ts";
+import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { type DesiredPort, type InstalledPort, installedPort, NOTHING_INSTALLED } from "./port-objects.ts";
-import type { SharedElement } from "./table-plan.ts";
+import { changeStatic } from "./static-difference.ts";
+import type { SharedElement, StaticPlan } from "./table-plan.ts";
 
 /** Claims the elements that belong to no service port. Sorts before every key of a service port. */
 const NO_OWNER = "";
 
-const SETS_BY_NAME: ReadonlyMap<string, NftSet> = new Map(SHARED_SETS.map((set) => [set.name, set]));
+const NO_NAMES: ReadonlySet<string> = new Set();
+
+/** What the table without its services depends on. */
+export interface TablePremises {
+  readonly layout: Layout;
+  readonly config: PlanConfig;
+  readonly facts: PlanFacts;
+  /** Elements that belong to no service port. */
+  readonly fixed?: readonly SharedElement[];
+}
 
 export class TableState {
   readonly #ports = new Map<string, InstalledPort>();
   readonly #claims = new ElementClaims();
+  readonly #premises: TablePremises;
   #lacking = { internal: 0, external: 0 };
+  /** What is installed for no service port, and the sets that were in use when it was planned. */
+  #static: { readonly plan: StaticPlan; readonly version: number } | undefined;
 
-  /** @param fixed elements that belong to no service port. */
-  constructor(fixed: readonly SharedElement[] = []) {
-    this.#claims.replace(NO_OWNER, [], fixed);
+  constructor(premises: TablePremises) {
+    this.#premises = premises;
+    this.#claims.replace(NO_OWNER, [], premises.fixed ?? []);
+  }
+
+  /** The chains and sets that shall belong to no service port, in view of what the ports have now. */
+  planStatic(): StaticPlan {
+    const { layout, config, facts } = this.#premises;
+    return layout.planStatic(config, facts, this.#claims.setsInUse);
+  }
+
+  /** Notes that the chains and sets of no service port are as {@link planStatic} has them. @returns that plan. */
+  settleStatic(): StaticPlan {
+    const plan = this.planStatic();
+    this.#static = { plan, version: this.#claims.setsVersion };
+    return plan;
+  }
+
+  /**
+   * Adds to a draft what the changes of ports mean for the chains and sets of none. That counts as done: when the
+   * transaction is refused and the ports are put back, the returned function takes it back as well.
+   *
+   * @param rewrites names of chains to write even if they are believed to be right.
+   */
+  changeStatic(draft: TransactionDraft, rewrites: ReadonlySet<string> = NO_NAMES): () => void {
+    const before = this.#static;
+    const isNews = before?.version !== this.#claims.setsVersion;
+    if (before !== undefined && (isNews || rewrites.size > 0)) {
+      changeStatic(draft, before.plan, this.settleStatic(), rewrites);
+    }
+    return () => {
+      this.#static = before;
+    };
   }
 
   /** Ports with a Local policy and no local endpoints. */
@@ -90,7 +134,7 @@ export class TableState {
       if (desired?.affinitySets.has(name) !== true) draft.deleteSet(name, owner);
     }
     for (const change of this.put(owner, desired && installedPort(desired))) {
-      const set = SETS_BY_NAME.get(change.set);
+      const set = sharedSetOfAny(change.set);
       if (set !== undefined) draft.changeElement(set, change, owner);
     }
   }

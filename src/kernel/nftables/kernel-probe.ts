@@ -19,6 +19,26 @@ const PROBE_TABLE = "kube-proxy-probe";
 const ADDRESSES: NftSet = { name: "addresses", key: ["address"], isMap: false, comment: "a comment" };
 const FRONT_ENDS: NftSet = { name: "front-ends", key: ["address", "protocol", "port"], isMap: true };
 const CLIENTS: NftSet = { name: "clients", key: ["address"], isMap: false, timeoutSeconds: 10 };
+const TARGETS: NftSet = {
+  name: "targets",
+  key: ["address", "protocol", "port", "slot"],
+  isMap: false,
+  hasTargets: true,
+  slots: 3,
+};
+const CLIENT_TARGETS: NftSet = {
+  name: "client-targets",
+  key: ["address", "address", "protocol", "port"],
+  isMap: false,
+  hasTargets: true,
+  timeoutSeconds: 10,
+};
+const SOURCES: NftSet = {
+  name: "sources",
+  key: ["address", "protocol", "port", "address"],
+  isMap: false,
+  hasRanges: true,
+};
 const FILTER: NftHook = { type: "filter", hook: "input", priority: 0 };
 const DSTNAT: NftHook = { type: "nat", hook: "prerouting", priority: -100 };
 const SRCNAT: NftHook = { type: "nat", hook: "postrouting", priority: 100 };
@@ -76,9 +96,63 @@ function parts(family: NftFamily): Part[] {
   ];
 }
 
+/** What rules need that look for targets in maps (docs/reference/flat-nftables.md), beyond {@link parts}. */
+function mapParts(family: NftFamily): Part[] {
+  const core = (operation: NftOperation): Part => ({ what: operation.kind, module: "nf_tables", operation });
+  const rule = (what: string, module: string, ...statements: NftStatement[]): Part => ({
+    what,
+    module,
+    operation: { kind: "add-rule", chain: "dstnat", rule: { statements } },
+  });
+  const set = (what: string, probed: NftSet): Part => ({
+    what,
+    module: "nf_tables",
+    operation: { kind: "add-set", set: probed },
+  });
+  const range = family === "ip" ? "192.0.2.0-192.0.2.7" : "2001:db8::-2001:db8::7";
+  return [
+    core({ kind: "add-table", comment: "a comment" }),
+    core({ kind: "add-chain", chain: { name: "dstnat", hook: DSTNAT } }),
+    set("maps to addresses and ports", TARGETS),
+    set("maps that packets fill", CLIENT_TARGETS),
+    set("ranges in concatenated keys", SOURCES),
+    {
+      what: "ranges in concatenated keys",
+      module: "nf_tables",
+      operation: { kind: "add-elements", set: SOURCES, elements: [{ key: [ENDPOINT[family], "tcp", 80, range] }] },
+    },
+    rule("address translation by maps with a random number in the key", "nft_numgen", {
+      kind: "map-dnat",
+      fields: ["daddr", "l4proto", "dport"],
+      slots: TARGETS.slots ?? 1,
+      map: TARGETS.name,
+    }),
+    rule("adding to maps from rules (dynset) what the connection says (ct)", "nft_ct", {
+      kind: "update-map",
+      map: CLIENT_TARGETS.name,
+      key: ["saddr", "original-daddr", "l4proto", "original-dport"],
+      target: ["reply-saddr", "reply-sport"],
+    }),
+    rule("looking up what is not in a set", "nf_tables", {
+      kind: "lookup",
+      fields: ["daddr", "l4proto", "dport", "saddr"],
+      set: SOURCES.name,
+      negate: true,
+    }),
+  ];
+}
+
 /** Rejects with an {@link NftError} that names what is missing when the kernel cannot do what is needed for a family. */
-export async function probeKernel(ruleset: Pick<NetlinkRuleset, "check">, family: NftFamily): Promise<void> {
-  const all = parts(family);
+export function probeKernel(ruleset: Pick<NetlinkRuleset, "check">, family: NftFamily): Promise<void> {
+  return probe(ruleset, family, parts(family));
+}
+
+/** As {@link probeKernel}, for what the flat layout needs beyond that. */
+export function probeFlatLayout(ruleset: Pick<NetlinkRuleset, "check">, family: NftFamily): Promise<void> {
+  return probe(ruleset, family, mapParts(family));
+}
+
+async function probe(ruleset: Pick<NetlinkRuleset, "check">, family: NftFamily, all: readonly Part[]): Promise<void> {
   try {
     await ruleset.check(
       { family, table: PROBE_TABLE },

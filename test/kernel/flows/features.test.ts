@@ -133,9 +133,8 @@ async function podsMet(
 
 /** Groups of addresses at which a client meets the same pod. */
 function stickyAddresses(mode: Mode, from: Position): readonly (readonly Destination[])[] {
-  const { carriesTraffic, hasVirtualServers } = traitsOf[mode];
-  // Each virtual server has a memory of its own.
-  if (hasVirtualServers === true) return DESTINATIONS.map((to) => [to]);
+  const { carriesTraffic, remembersByAddress } = traitsOf[mode];
+  if (remembersByAddress === true) return DESTINATIONS.map((to) => [to]);
   // The node's own address differs by destination, so that it is another client there.
   if (from === "node") return [["cluster IP"]];
   const hasExternalIPs = from === "off-node client" || !carriesTraffic;

@@ -17,10 +17,18 @@ import { PROTOCOLS } from "./cluster-objects.ts";
 interface Observed {
   /** Its kernel is not the host's but that of the virtual machine (testkit/vm). */
   readonly runsInMachine?: boolean;
+  /** Session affinity holds for a client at one address of a service, and not for all of them together. */
+  readonly remembersByAddress?: boolean;
   /** More of the KubeProxyConfiguration. */
   readonly config?: Readonly<Record<string, unknown>>;
   /** Everything that the mode has in the kernel, in a form that is equal for equal rules. */
   rules(daemon: ProxyDaemon): Promise<string>;
+}
+
+async function nftRules({ namespace }: ProxyDaemon): Promise<string> {
+  const { stdout } = await namespace.exec(["nft", "-j", "list", "ruleset"]);
+  // nft prints nothing when a table goes while it lists.
+  return stdout === "" ? "" : canonicalNftables(JSON.parse(stdout).nftables);
 }
 
 const OBSERVED = {
@@ -30,12 +38,11 @@ const OBSERVED = {
       return `${canonicalIptables(ipv4)}${canonicalIptables(ipv6)}`;
     },
   },
-  nftables: {
-    async rules(daemon) {
-      const { stdout } = await daemon.namespace.exec(["nft", "-j", "list", "ruleset"]);
-      // nft prints nothing when a table goes while it lists.
-      return stdout === "" ? "" : canonicalNftables(JSON.parse(stdout).nftables);
-    },
+  nftables: { rules: nftRules },
+  "nftables-flat": {
+    config: { mode: "nftables", nftables: { layout: "Flat" } },
+    remembersByAddress: true,
+    rules: nftRules,
   },
   userspace: {
     // A flow that is silent for longer than the default 250 ms is another one.
@@ -45,8 +52,8 @@ const OBSERVED = {
       return `${withoutProxyPorts(ipv4)}${withoutProxyPorts(ipv6)}`;
     },
   },
-  ipvs: { runsInMachine: true, rules: ipvsState },
-} as const satisfies Partial<Record<ProxyMode, Observed>>;
+  ipvs: { runsInMachine: true, remembersByAddress: true, rules: ipvsState },
+} as const satisfies Partial<Record<ProxyMode | `${ProxyMode}-${string}`, Observed>>;
 
 export type Mode = keyof typeof OBSERVED;
 
@@ -56,12 +63,14 @@ export type ObservedMode = ModeTraits & Observed;
 export const traitsOf: Readonly<Record<Mode, ObservedMode>> = {
   iptables: observed("iptables"),
   nftables: observed("nftables"),
+  "nftables-flat": observed("nftables-flat"),
   userspace: observed("userspace"),
   ipvs: observed("ipvs"),
 };
 
 function observed(mode: Mode): ObservedMode {
-  return { ...modeNamed(mode).traits, ...OBSERVED[mode] };
+  const { traits } = modeNamed(mode === "nftables-flat" ? "nftables" : mode);
+  return { ...traits, ...OBSERVED[mode] };
 }
 
 /** Those named in `KPTS_MODES` (`ipvs,iptables`), or all that the host's kernel is expected to run. */

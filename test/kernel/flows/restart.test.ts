@@ -166,7 +166,7 @@ async function bareDaemon(t: TestContext, mode: Mode): Promise<ProxyDaemon> {
   const daemon = ProxyDaemon.prepare(node, {
     hostnameOverride: nodeA.name,
     objects: clusterOf(home),
-    config: { mode, clusterCIDR: defaultClusterCidr },
+    config: { mode, clusterCIDR: defaultClusterCidr, ...traitsOf[mode].config },
   });
   t.after(() => daemon.dispose());
   return daemon;

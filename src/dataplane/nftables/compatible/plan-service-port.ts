@@ -15,8 +15,8 @@ import type { Endpoint } from "../../../model/endpoint.ts";
 import { frontendsOf } from "../../../model/frontend.ts";
 import type { ServicePort } from "../../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../../model/service-port-routing.ts";
-import { type Cidr, cidrContains, hostCidr } from "../../../net/ip.ts";
 import { type ProtocolName, protocolName } from "../../../net/protocol.ts";
+import { allowedSources } from "../allowed-sources.ts";
 import { detectorStatement } from "../common-rules.ts";
 import { CHAINS, endpointNames, SETS, type ServicePortChains, servicePortChains } from "../names.ts";
 import type { PlanConfig, PlanFacts } from "../plan-options.ts";
@@ -125,12 +125,12 @@ function externalRules(d: Decisions, config: PlanConfig): NftRule[] {
 }
 
 function firewallRule(d: Decisions, config: PlanConfig): NftRule {
-  const allowed: Cidr[] = [...d.port.loadBalancerSourceRanges];
-  // With an admitted node, load balancers that hairpin show up with the VIP as their source.
-  if (allowed.some((range) => cidrContains(range, config.nodeIP))) {
-    allowed.push(...d.port.loadBalancerVIPs.map(hostCidr));
-  }
-  const isForeign: NftStatement = { kind: "address", side: "saddr", negate: true, cidrs: allowed };
+  const isForeign: NftStatement = {
+    kind: "address",
+    side: "saddr",
+    negate: true,
+    cidrs: allowedSources(d.port, config),
+  };
   return { statements: [isForeign, { kind: "verdict", verdict: { kind: "drop" } }] };
 }
 

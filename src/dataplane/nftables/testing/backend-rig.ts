@@ -16,6 +16,7 @@ import { ip } from "../../../model/testing/records.ts";
 import type { IpFamily } from "../../../net/ip.ts";
 import type { LostRules, SyncOutcome } from "../../../sync/backend.ts";
 import { NftablesBackend } from "../backend.ts";
+import type { LayoutName } from "../layout-name.ts";
 import { servicePortChains } from "../names.ts";
 import type { PlanConfig } from "../plan-options.ts";
 
@@ -45,6 +46,8 @@ export interface NodeView {
 
 export interface BackendRigOptions extends MemoryNftKernelOptions {
   readonly family?: IpFamily;
+  /** @default "Compatible" */
+  readonly layout?: LayoutName;
   /** Where the rules go. @default a kernel in memory, {@link BackendRig.kernel} */
   readonly connect?: () => Nftables;
   /** See `NftablesBackendOptions`. */
@@ -58,6 +61,8 @@ export class BackendRig {
   readonly metrics = { syncFailures: 0, cleanupFailures: 0 };
   readonly driver: SyncDriver;
   readonly #config: PlanConfig;
+  /** What the process that is started next is told. */
+  layout: LayoutName;
   readonly #connect: () => Nftables;
   readonly #portsAtOnce: number | undefined;
   /** What the backend asked to have repaired: a full sync, or these ports. */
@@ -68,8 +73,12 @@ export class BackendRig {
   #stop = new AbortController();
   #stopWatching = new AbortController();
 
-  constructor(driver: SyncDriver, { family = "IPv4", connect, portsAtOnce, ...options }: BackendRigOptions = {}) {
+  constructor(
+    driver: SyncDriver,
+    { family = "IPv4", layout = "Compatible", connect, portsAtOnce, ...options }: BackendRigOptions = {},
+  ) {
     this.driver = driver;
+    this.layout = layout;
     this.#config = CONFIGS[family];
     this.kernel = new MemoryNftKernel(family === "IPv4" ? "ip" : "ip6", options);
     this.#portsAtOnce = portsAtOnce;
@@ -81,6 +90,7 @@ export class BackendRig {
     const log = recordingLogger(this.log);
     const backend = new NftablesBackend({
       config: this.#config,
+      layout: this.layout,
       nft: this.#connect(),
       nodePortIPs: async () => this.node.nodePortIPs,
       metrics: {
@@ -129,7 +139,7 @@ export class BackendRig {
 
   /** A kernel as one full sync from nothing leaves it. */
   async fromNothing(): Promise<MemoryNftKernel> {
-    const rig = new BackendRig(this.driver, { family: this.#config.family });
+    const rig = new BackendRig(this.driver, { family: this.#config.family, layout: this.layout });
     Object.assign(rig.node, this.node);
     await this.driver.syncOther(rig.backend);
     rig.close();

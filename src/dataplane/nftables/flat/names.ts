@@ -1,0 +1,84 @@
+/** Names of what only the flat layout has: docs/reference/flat-nftables.md. Those that every layout has are in `../names.ts`. */
+
+/** Sets that are always there. A frontend is `address . protocol . port`, a node port `protocol . port`. */
+export const FLAT_SETS = {
+  frontends: "frontends",
+  nodePorts: "nodeports",
+  masqueradedFrontends: "masqueraded-frontends",
+  localPolicyFrontends: "local-policy-frontends",
+  localPolicyNodePorts: "local-policy-nodeports",
+  rejectedFrontends: "rejected-frontends",
+  rejectedNodePorts: "rejected-nodeports",
+  droppedFrontends: "dropped-frontends",
+  droppedNodePorts: "dropped-nodeports",
+  restrictedFrontends: "restricted-frontends",
+  allowedSources: "allowed-sources",
+} as const;
+
+/** Chains that only this layout has; `services` and the checks are those of every layout. */
+export const FLAT_CHAINS = {
+  frontend: "frontend",
+  frontendLocalPolicy: "frontend-local-policy",
+  frontendEndpoints: "frontend-endpoints",
+  frontendClusterEndpoints: "frontend-cluster-endpoints",
+  nodePort: "nodeport",
+  nodePortLocalPolicy: "nodeport-local-policy",
+  nodePortEndpoints: "nodeport-endpoints",
+  nodePortClusterEndpoints: "nodeport-cluster-endpoints",
+  rememberClients: "remember-clients",
+} as const;
+
+/** What a map with endpoints is asked for; the names of the maps are these and a number of slots. */
+export const ENDPOINT_MAPS = {
+  /** By frontend. */
+  frontend: "endpoints",
+  /** By frontend of the Local policy, for clients of this node. */
+  frontendCluster: "cluster-endpoints",
+  /** By node port. */
+  nodePort: "nodeport-endpoints",
+  /** By node port of the Local policy, for clients of this node. */
+  nodePortCluster: "nodeport-cluster-endpoints",
+} as const;
+
+export type EndpointMap = (typeof ENDPOINT_MAPS)[keyof typeof ENDPOINT_MAPS];
+
+const endpointMaps: ReadonlySet<string> = new Set(Object.values(ENDPOINT_MAPS));
+
+/** The map of the frontends with so many slots: `endpoints-3`. Pure. */
+export function endpointMapName(map: EndpointMap, slots: number): string {
+  return `${map}-${slots}`;
+}
+
+/** What a name that ends in a number is made of: `endpoints-3`. */
+interface NumberedName {
+  readonly base: string;
+  readonly number: number;
+}
+
+function numberedName(name: string): NumberedName | undefined {
+  const at = name.lastIndexOf("-");
+  const digits = name.slice(at + 1);
+  return /^[1-9]\d{0,9}$/.test(digits) ? { base: name.slice(0, at), number: Number(digits) } : undefined;
+}
+
+/** The inverse of {@link endpointMapName}; undefined for other names. Pure. */
+export function endpointMapOf(name: string): { readonly map: EndpointMap; readonly slots: number } | undefined {
+  const { base = "", number: slots = 0 } = numberedName(name) ?? {};
+  return endpointMaps.has(base) ? { map: base as EndpointMap, slots } : undefined; // it is one of them
+}
+
+/** Who has session affinity of so many seconds, by frontend or by node port. */
+export const STICKY_SETS = { frontend: "sticky-frontends", nodePort: "sticky-nodeports" } as const;
+/** Where their clients' endpoints are remembered. */
+export const CLIENTS = "clients";
+
+/** `sticky-frontends-10800`, `clients-10800`. Pure. */
+export function timedName(base: string, timeoutSeconds: number): string {
+  return `${base}-${timeoutSeconds}`;
+}
+
+/** The seconds in a name of this base; undefined for other names. Pure. */
+export function timeoutOf(name: string, base: string): number | undefined {
+  const parts = numberedName(name);
+  return parts?.base === base ? parts.number : undefined;
+}

@@ -1,0 +1,132 @@
+/**
+ * The sets and maps of the flat layout, docs/reference/flat-nftables.md §3: those that are always there, and those that exist
+ * while some service port has elements in them. Pure.
+ */
+import type { NftSet } from "../../../kernel/nftables/ruleset.ts";
+import { CLUSTER_IPS, FRONT_END, HAIRPIN_CONNECTIONS, NODE_PORT, NODE_PORT_IPS, set } from "../common-rules.ts";
+import type { SetsInUse } from "../table-plan.ts";
+import {
+  CLIENTS,
+  ENDPOINT_MAPS,
+  type EndpointMap,
+  endpointMapOf,
+  FLAT_SETS,
+  STICKY_SETS,
+  timedName,
+  timeoutOf,
+} from "./names.ts";
+import { MOST_EXACT } from "./slots.ts";
+
+/** Clients of one timeout that are remembered at most; those beyond are served without affinity. */
+const MOST_CLIENTS = 262_144;
+
+/** In the order of `nft list`. */
+export const FIXED_SETS: readonly NftSet[] = [
+  HAIRPIN_CONNECTIONS,
+  CLUSTER_IPS,
+  NODE_PORT_IPS,
+  set(FLAT_SETS.frontends, FRONT_END, "addresses at which services answer"),
+  set(FLAT_SETS.nodePorts, NODE_PORT, "node ports at which services answer"),
+  set(FLAT_SETS.masqueradedFrontends, FRONT_END, "external addresses of the Cluster policy"),
+  set(FLAT_SETS.localPolicyFrontends, FRONT_END, "external addresses of the Local policy"),
+  set(FLAT_SETS.localPolicyNodePorts, NODE_PORT, "node ports of the Local policy"),
+  set(FLAT_SETS.rejectedFrontends, FRONT_END, "services without endpoints"),
+  set(FLAT_SETS.rejectedNodePorts, NODE_PORT, "node ports of services without endpoints"),
+  set(FLAT_SETS.droppedFrontends, FRONT_END, "services without endpoints on this node"),
+  set(FLAT_SETS.droppedNodePorts, NODE_PORT, "node ports of services without endpoints on this node"),
+  set(FLAT_SETS.restrictedFrontends, FRONT_END, "load balancer addresses with source ranges"),
+  {
+    name: FLAT_SETS.allowedSources,
+    key: [...FRONT_END, "address"],
+    isMap: false,
+    hasRanges: true,
+    comment: "who may ask at restricted frontends",
+  },
+];
+
+const FIXED_BY_NAME: ReadonlyMap<string, NftSet> = new Map(FIXED_SETS.map((fixed) => [fixed.name, fixed]));
+
+/** The set or map of this name; undefined when it is none of this layout's. */
+export function flatSet(name: string): NftSet | undefined {
+  const fixed = FIXED_BY_NAME.get(name);
+  if (fixed !== undefined) return fixed;
+  const endpoints = endpointMapOf(name);
+  if (endpoints !== undefined) return endpointSet(name, endpoints.map, endpoints.slots);
+  const clients = timeoutOf(name, CLIENTS);
+  if (clients !== undefined) return clientSet(clients);
+  const byFrontend = timeoutOf(name, STICKY_SETS.frontend);
+  if (byFrontend !== undefined) return stickySet(name, byFrontend, true);
+  const byNodePort = timeoutOf(name, STICKY_SETS.nodePort);
+  return byNodePort === undefined ? undefined : stickySet(name, byNodePort, false);
+}
+
+function endpointSet(name: string, map: EndpointMap, slots: number): NftSet {
+  const isNodePort = map === ENDPOINT_MAPS.nodePort || map === ENDPOINT_MAPS.nodePortCluster;
+  return {
+    name,
+    key: [...(isNodePort ? NODE_PORT : FRONT_END), "slot"],
+    isMap: false,
+    hasTargets: true,
+    slots,
+    comment: slots <= MOST_EXACT ? `for ${slots} endpoint${slots === 1 ? "" : "s"}` : `for many endpoints`,
+  };
+}
+
+function stickySet(name: string, timeoutSeconds: number, isFrontend: boolean): NftSet {
+  return {
+    name,
+    key: isFrontend ? FRONT_END : NODE_PORT,
+    isMap: false,
+    comment: `session affinity of ${timeoutSeconds} s`,
+  };
+}
+
+function clientSet(timeoutSeconds: number): NftSet {
+  return {
+    name: timedName(CLIENTS, timeoutSeconds),
+    key: ["address", ...FRONT_END],
+    isMap: false,
+    hasTargets: true,
+    timeoutSeconds,
+    size: MOST_CLIENTS,
+    comment: "endpoint of a client at a frontend",
+  };
+}
+
+/** What there is beside {@link FIXED_SETS}: numbers of slots by what is looked up, and timeouts of affinity. */
+export interface SetsOnDemand {
+  readonly slots: ReadonlyMap<EndpointMap, readonly number[]>;
+  readonly timeouts: readonly number[];
+  /** Of the timeouts, those that some frontend has, and those that some node port has. */
+  readonly frontendTimeouts: ReadonlySet<number>;
+  readonly nodePortTimeouts: ReadonlySet<number>;
+}
+
+/** Reads from the names of the sets that have elements which others are there. */
+export function setsOnDemand(inUse: SetsInUse): SetsOnDemand {
+  const slots = new Map<EndpointMap, number[]>();
+  const frontendTimeouts = new Set<number>();
+  const nodePortTimeouts = new Set<number>();
+  for (const name of inUse) {
+    const endpoints = endpointMapOf(name);
+    if (endpoints !== undefined) slots.set(endpoints.map, [...(slots.get(endpoints.map) ?? []), endpoints.slots]);
+    const byFrontend = timeoutOf(name, STICKY_SETS.frontend);
+    if (byFrontend !== undefined) frontendTimeouts.add(byFrontend);
+    const byNodePort = timeoutOf(name, STICKY_SETS.nodePort);
+    if (byNodePort !== undefined) nodePortTimeouts.add(byNodePort);
+  }
+  for (const numbers of slots.values()) numbers.sort((a, b) => a - b);
+  const timeouts = [...new Set([...frontendTimeouts, ...nodePortTimeouts])].sort((a, b) => a - b);
+  return { slots, timeouts, frontendTimeouts, nodePortTimeouts };
+}
+
+/** The definitions of those sets, in the order of `nft list`. */
+export function definitionsOf(inUse: SetsInUse, { timeouts }: SetsOnDemand): NftSet[] {
+  const isOnDemand = (name: string): boolean => !FIXED_BY_NAME.has(name);
+  const byNumber = (a: string, b: string): number => a.localeCompare(b, "en", { numeric: true });
+  const names = [...inUse].filter(isOnDemand).sort(byNumber);
+  return [
+    ...names.map(flatSet).filter((one) => one !== undefined),
+    ...timeouts.map((timeoutSeconds) => clientSet(timeoutSeconds)),
+  ];
+}

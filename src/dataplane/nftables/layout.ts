@@ -1,0 +1,24 @@
+/** How services are laid out in the table: what each layout decides by itself. All else is the same for both. */
+import type { NftSet } from "../../kernel/nftables/ruleset.ts";
+import type { Endpoint } from "../../model/endpoint.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import type { LayoutName } from "./layout-name.ts";
+import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+import type { ServicePortPlan, SetsInUse, StaticPlan } from "./table-plan.ts";
+
+export interface Layout {
+  readonly name: LayoutName;
+  /** Everything but services. @param inUse shared sets that have elements of services. Pure. */
+  planStatic(config: PlanConfig, facts: PlanFacts, inUse: SetsInUse): StaticPlan;
+  /** All that one service port owns. @param endpoints all its endpoints, sorted by text; empty when it has none. Pure. */
+  planServicePort(
+    port: ServicePort,
+    endpoints: readonly Endpoint[],
+    config: PlanConfig,
+    facts: PlanFacts,
+  ): ServicePortPlan;
+  /** The set or map of this name that services share; undefined when it is none of this layout's. Pure. */
+  sharedSet(name: string): NftSet | undefined;
+  /** Names of the chains that belong to no service port, whether or not they are needed. */
+  readonly fixedChains: ReadonlySet<string>;
+}
