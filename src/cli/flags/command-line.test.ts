@@ -210,7 +210,7 @@ describe("parseCommandLine: help and version", () => {
 });
 
 describe("flags", () => {
-  it("are upstream's, --manifests, and those of userspace mode", () => {
+  it("are upstream's, --manifests, --nftables-layout, and those of userspace mode", () => {
     const names = `bind-address bind-address-hard-fail boot-id-file cleanup cluster-cidr config config-sync-period
       conntrack-max-per-core conntrack-min conntrack-tcp-be-liberal conntrack-tcp-timeout-close-wait
       conntrack-tcp-timeout-established conntrack-udp-timeout conntrack-udp-timeout-stream detect-local-mode feature-gates
@@ -219,7 +219,7 @@ describe("flags", () => {
       ipvs-sync-period ipvs-tcp-timeout ipvs-tcpfin-timeout ipvs-udp-timeout kube-api-burst kube-api-content-type
       kube-api-qps kubeconfig log-flush-frequency log-json-info-buffer-size log-json-split-stream log-text-info-buffer-size
       log-text-split-stream logging-format machine-id-file manifests masquerade-all master metrics-bind-address metrics-port
-      nodeport-addresses oom-score-adj pod-bridge-interface pod-interface-name-prefix profiling proxy-mode
+      nftables-layout nodeport-addresses oom-score-adj pod-bridge-interface pod-interface-name-prefix profiling proxy-mode
       proxy-port-range show-hidden-metrics-for-version udp-timeout userspace-drain-timeout userspace-rules v version vmodule
       write-config-to`;
     assert.deepEqual(
@@ -304,6 +304,7 @@ const FIELDS_OF_FLAGS = `
   logging-format logging.format
   masquerade-all masqueradeAll
   metrics-bind-address metricsBindAddress
+  nftables-layout nftables.layout
   nodeport-addresses nodePortAddresses
   oom-score-adj oomScoreAdj
   pod-bridge-interface detectLocal.bridgeInterface
