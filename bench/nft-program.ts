@@ -4,8 +4,8 @@ import type { NftOperation } from "../src/kernel/nftables/nftables.ts";
 import { ruleText, verdictText } from "../src/kernel/nftables/ruleset-text.ts";
 
 /**
- * What upstream would feed to `nft -f -` for the changes that these operations make (reference nftables.md §4.1, §11.4): every
- * chain that is written is added and flushed first, and each element is a command of its own.
+ * What upstream would feed to `nft -f -` for the changes that these operations make (reference nftables.md §4.1,
+ * nftables-operation.md §11.4): every chain that is written is added and flushed first, and each element is a command of its own.
  */
 export function nftScript(table: string, operations: readonly NftOperation[]): string {
   const at = (name: string) => `ip ${table} ${name}`;

@@ -1,7 +1,7 @@
 /**
  * The nftables mode for one address family: plans what changed and commits the difference in one batch. Known state is
  * read back from the kernel at the start and whenever it is in doubt; both take the path of an ordinary full sync, which
- * writes nothing where nothing differs. Reference nftables.md §11.
+ * writes nothing where nothing differs. Reference nftables-operation.md §11.
  */
 
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
@@ -43,7 +43,7 @@ const PORTS_AT_ONCE = 500;
 /** Before the first full sync. */
 const NO_FACTS: PlanFacts = { zone: undefined, nodePortIPs: { kind: "ips", ips: [] }, serviceCIDRs: [] };
 
-/** The measurements of this mode (reference nftables.md §12), one family. */
+/** The measurements of this mode (reference nftables-operation.md §12), one family. */
 export interface NftablesMetrics {
   /** Syncs of which the kernel refused something. */
   readonly syncFailures: { inc(): void };

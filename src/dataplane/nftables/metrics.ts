@@ -1,4 +1,4 @@
-/** The measurements that only the nftables mode makes (reference nftables.md §12). */
+/** The measurements that only the nftables mode makes (reference nftables-operation.md §12). */
 
 import type { IpFamily } from "../../net/ip.ts";
 import type { MetricFamilies } from "../../server/metrics/metric-families.ts";

@@ -1,7 +1,7 @@
 /**
  * Chains and sets that nothing of ours refers to any more, but that the kernel would not delete yet: before 6.2 it gives up
  * the references of deleted elements only some time after the transaction, and rules of others may refer to anything.
- * Reference nftables.md §11.5.
+ * Reference nftables-operation.md §11.5.
  */
 import type { NftOperation } from "../../kernel/nftables/nftables.ts";
 import type { Deletion } from "./draft.ts";

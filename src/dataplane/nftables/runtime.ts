@@ -1,4 +1,7 @@
-/** The nftables mode, put together from the kernel's netlink interface; no `nft` program is needed: reference nftables.md §9, §10. */
+/**
+ * The nftables mode, put together from the kernel's netlink interface; no `nft` program is needed. Reference nftables.md §9,
+ * nftables-operation.md §10.
+ */
 
 import { isAtLeast, kernelRelease, parseKernelVersion } from "../../kernel/kernel-version.ts";
 import { probeFlatLayout, probeKernel } from "../../kernel/nftables/kernel-probe.ts";

@@ -70,7 +70,10 @@ function countDefinitions(families: MetricFamilies): void {
   });
 }
 
-/** Makes the registry with every family of reference health.md §16, iptables-operation.md §14, nftables.md §12 and operation.md §12.3–4 that applies. */
+/**
+ * Makes the registry with every family of reference health.md §16, iptables-operation.md §14, nftables-operation.md §12 and
+ * operation.md §12.3–4 that applies.
+ */
 export function createMetrics(families: MetricFamilies = createFamilies()): ProxyMetrics {
   const syncMetrics = defineSyncMetrics(families);
   const statusCounter = (kind: "healthz" | "livez") => {
