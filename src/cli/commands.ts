@@ -34,6 +34,12 @@ export const COMMANDS: readonly Command[] = [
     run: async (argv, output) => await (await import("./trace.ts")).trace(argv, output),
     usage: async () => (await import("./trace.ts")).TRACE_USAGE,
   },
+  {
+    name: "diff",
+    summary: "says what a change of manifests does, or what in a kernel is not as it is wanted",
+    run: async (argv, output) => await (await import("./diff.ts")).diff(argv, output),
+    usage: async () => (await import("./diff-options.ts")).DIFF_USAGE,
+  },
 ];
 
 /** The command of a name; undefined for other words. */

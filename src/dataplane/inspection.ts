@@ -3,9 +3,12 @@
  * Loaded with {@link ModeDescriptor.loadInspection}, never by the daemon.
  */
 import type { KubeProxyConfig } from "../config/config.ts";
+import type { Ownership } from "../inspect/dumps/compare.ts";
+import type { DumpKind } from "../inspect/dumps/inventory.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePort } from "../model/service-port.ts";
+import type { IpFamily } from "../net/ip.ts";
 
 /** One thing in the kernel that is there for a service port. */
 export interface KernelPart {
@@ -37,4 +40,16 @@ export interface ModeInspection {
   namesOf(port: ServicePort, endpoints: readonly Endpoint[]): Iterable<OwnName>;
   /** Names that exist once for all service ports, and what they are for. */
   sharedNames(node: OfflineNode): ReadonlyMap<string, string>;
+  /** How the mode's part of the kernel is compared; undefined where it cannot be. */
+  readonly comparison?: ModeComparison;
+}
+
+/** How `kube-proxy diff` compares what is wanted with what tools print. */
+export interface ModeComparison {
+  /** What prints the mode's part of the kernel, and the form of `render` that is the same for what is wanted. */
+  readonly dumps: readonly { readonly kind: DumpKind; readonly form: string }[];
+  /** The name of the mode's nftables tables, if it has any. */
+  readonly nftTable?: string;
+  /** @param families that are compared: things of others are not extra. */
+  ownership(families: readonly IpFamily[]): Ownership;
 }

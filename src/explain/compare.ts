@@ -1,5 +1,6 @@
 /** What differs for clients between two explanations of one service port: `--what-if`, and `diff`. Pure. */
 import type { ExplainedEndpoint, ExplainedFrontend, PortExplanation } from "./explanation.ts";
+import type { Encounter } from "./reach.ts";
 import { frontendTitle } from "./text.ts";
 import { encounterWords, POSITION_WORDS } from "./words.ts";
 
@@ -58,17 +59,23 @@ function frontendChange(title: string, before: ExplainedFrontend, after: Explain
   const groups = new Map<string, string[]>();
   for (const [index, encounter] of after.clients.entries()) {
     const old = before.clients[index];
-    if (old === undefined) continue;
-    const [was, is] = [encounterWords(old), encounterWords(encounter)];
-    if (was === is) continue;
-    const words = `${is} (before: ${was})`;
+    const words = old && changeWords(title, old, encounter);
+    if (words === undefined) continue;
     const group = groups.get(words) ?? [];
     group.push(POSITION_WORDS[encounter.position]);
     groups.set(words, group);
   }
-  for (const [words, positions] of groups)
-    changes.push(`${title}: ${positions.join(", ")} ${positions.length > 1 ? "are" : "is"} now ${words}`);
+  for (const [words, positions] of groups) changes.push(`from ${positions.join(", ")}: ${words}`);
   return changes;
+}
+
+function changeWords(title: string, before: Encounter, after: Encounter): string | undefined {
+  const [was, is] = [encounterWords(before), encounterWords(after)];
+  if (was === is) return undefined;
+  const answered = { before: before.outcome === "answered", after: after.outcome === "answered" };
+  if (answered.before && !answered.after) return `no longer answers at ${title}: ${is}`;
+  if (!answered.before && answered.after) return `now answers at ${title}: ${is}`;
+  return `${title} is now ${is} (before: ${was})`;
 }
 
 function endpointChanges(before: readonly ExplainedEndpoint[], after: readonly ExplainedEndpoint[]): string[] {

@@ -78,7 +78,7 @@ test("what would change", async () => {
   assert.match(text, /^With internalTrafficPolicy=Local:\n/);
   assert.match(
     text,
-    /shop\/web:http TCP on node-a, IPv4: cluster IP 10\.96\.0\.10:80: a pod here, .* now answered by an endpoint of this node/,
+    /shop\/web:http TCP on node-a, IPv4: from a pod here, .*: cluster IP 10\.96\.0\.10:80 is now answered by an endpoint of this node/,
   );
   assert.match(text, /endpoint 10\.180\.1\.11:8080 is now left out: it is on node-b, not on node-a/);
   assert.equal(

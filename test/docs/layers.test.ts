@@ -43,7 +43,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   daemon: [
     ...["async", "cluster", "config", "dataplane", "kernel", "logging", "model", "net", "program", "server", "sync"],
   ],
-  explain: ["cluster", "config", "dataplane", "inspect", "logging", "model", "net"],
+  explain: ["cluster", "config", "dataplane", "inspect", "kernel", "logging", "model", "net"],
   // What other programs import: entries of package.json's exports.
   lib: ["cluster", "config", "dataplane", "inspect", "kernel", "model", "net", "sync"],
   cli: [

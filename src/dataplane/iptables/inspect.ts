@@ -1,7 +1,7 @@
 /** What a service port owns in iptables mode, and whose a chain is: reference iptables.md §1, §3, §7. */
 import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
 import type { KernelPart, ModeInspection, OwnName } from "../inspection.ts";
-import { CHAINS, endpointChain, servicePortChains } from "../shared/iptables-rules/chain-names.ts";
+import { CHAINS, endpointChain, isServiceChain, servicePortChains } from "../shared/iptables-rules/chain-names.ts";
 import { offlineOptions } from "./offline-options.ts";
 import { LARGE_CLUSTER_ENDPOINTS } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
@@ -25,6 +25,14 @@ const SHARED: ReadonlyMap<string, string> = new Map([
   [CHAINS.postrouting, "masquerades packets that carry the mark"],
   [CHAINS.markMasquerade, "marks packets that are masqueraded when they leave"],
   [CHAINS.canary, "is there to notice when another program deletes all chains"],
+]);
+
+/** Each rule in these is for another destination. */
+const UNORDERED: ReadonlySet<string> = new Set([
+  CHAINS.services,
+  CHAINS.nodePorts,
+  CHAINS.externalServices,
+  CHAINS.proxyFirewall,
 ]);
 
 /** The iptables mode, seen by people who look at the kernel. */
@@ -69,5 +77,14 @@ export const inspectIptables: ModeInspection = {
         return { kind: "chain", name, where: "nat", purpose, ...(endpoint !== undefined && { endpoint }) };
       }),
     ];
+  },
+  comparison: {
+    dumps: [{ kind: "iptables-save", form: "iptables-save" }],
+    ownership: () => ({
+      isOurs: ({ name }) => isServiceChain(name),
+      isOurRule: (line) => [...SHARED.keys()].some((chain) => line.endsWith(` -j ${chain}`)),
+      isUnordered: (name) => UNORDERED.has(name),
+      isShared: (name) => name === CHAINS.firewall,
+    }),
   },
 };

@@ -71,4 +71,20 @@ export const inspectIpvs: ModeInspection = {
       ),
     ];
   },
+  comparison: {
+    dumps: [
+      { kind: "iptables-save", form: "iptables-save" },
+      { kind: "ipset", form: "ipset" },
+      { kind: "ipvsadm", form: "ipvsadm" },
+    ],
+    ownership: (families) => ({
+      isOurs: ({ kind, name }) => {
+        if (kind === "virtual server") return families.includes(name.startsWith("[") ? "IPv6" : "IPv4");
+        return kind === "set" && families.some((family) => SET_IDS.some((id) => setName(id, family) === name));
+      },
+      isOurRule: (line) => SHARED_CHAINS.some(([chain]) => line.endsWith(` -j ${chain}`)),
+      isUnordered: () => false,
+      isShared: () => false,
+    }),
+  },
 };

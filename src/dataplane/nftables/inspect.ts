@@ -101,6 +101,17 @@ export const inspectNftables: ModeInspection = {
       ...plan.affinitySets.map(({ name }) => named("set", name)),
     ];
   },
+  comparison: {
+    dumps: [{ kind: "nft", form: "text" }],
+    nftTable: TABLE,
+    // The whole table is ours.
+    ownership: () => ({
+      isOurs: () => true,
+      isOurRule: () => true,
+      isUnordered: () => false,
+      isShared: () => false,
+    }),
+  },
 };
 
 function purposeOf(set: string): string {

@@ -1,0 +1,103 @@
+/** The command line of `kube-proxy diff`. */
+import { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
+import { UsageError } from "./exit.ts";
+import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, type InspectChoices, readChoices } from "./inspect-options.ts";
+import { parseWords } from "./subcommand-options.ts";
+
+/** Between two looks of `--watch`, seconds. */
+export const WATCH_SECONDS = 10;
+
+export const DIFF_USAGE = `Usage: kube-proxy diff OLD NEW [options]
+       kube-proxy diff -f DIR|FILE|- --dump FILE [options]
+       kube-proxy diff -f DIR|FILE|- --kernel [options]
+
+Between two folders or files of manifests: what the change does to clients, node by node, and to the rules. With --dump or
+--kernel: what is wanted for the manifests and is not in the kernel, and the other way round, each with its Service.
+
+  -f, --filename DIR|FILE|-    manifests: what is wanted; - reads standard input (repeatable)
+      --dump FILE|-            what iptables-save, ip6tables-save, nft list ruleset, ipset save or ipvsadm -S -n have
+                               printed on the node (repeatable); only what the dumps tell about is compared
+      --kernel                 ask these tools on this host; needs root
+${INSPECT_FLAGS_HELP}
+                               (between manifests without --node: every Node that both have)
+      --without LIST           what the node's kernel or tools lack: ${KERNEL_FEATURES.join(", ")}
+      --rules                  between manifests: every rule that changes
+      --watch                  with --kernel: look again every ${WATCH_SECONDS} seconds, and tell what has changed
+  -o, --output FORM            text, json (default text)
+  -h, --help                   this text
+
+Examples:
+  kube-proxy diff main/manifests branch/manifests
+  ssh node-a iptables-save | kube-proxy diff -f cluster.yaml --node node-a --dump -
+  kube-proxy diff -f /etc/manifests --config /etc/kube-proxy.yaml --kernel --watch
+
+Exit status: 0 without differences, 1 with some, 2 when the input cannot be used.
+`;
+
+export interface DiffOptions {
+  readonly mode: "objects" | "dumps" | "kernel";
+  /** Two of manifests, or one. */
+  readonly sides: readonly (readonly string[])[];
+  readonly dumps: readonly string[];
+  readonly choices: InspectChoices;
+  readonly isNodeGiven: boolean;
+  readonly isFamilyGiven: boolean;
+  readonly missing: ReadonlySet<KernelFeature>;
+  readonly showsRules: boolean;
+  readonly watches: boolean;
+  readonly form: string;
+}
+
+/** @throws UsageError */
+export async function readDiffOptions(argv: readonly string[]): Promise<DiffOptions | "help"> {
+  const { values, positionals } = parseWords("kube-proxy diff", argv, {
+    ...INSPECT_FLAGS,
+    filename: { type: "string", short: "f", multiple: true },
+    dump: { type: "string", multiple: true },
+    kernel: { type: "boolean" },
+    without: { type: "string", default: "" },
+    rules: { type: "boolean" },
+    watch: { type: "boolean" },
+    output: { type: "string", short: "o", default: "text" },
+  });
+  if (values.help === true) return "help";
+  const { filename = [], dump = [], kernel = false, watch: watches = false } = values;
+  if (!["text", "json"].includes(values.output))
+    throw new UsageError(`--output must be text or json, got "${values.output}"`);
+  const mode = kernel ? "kernel" : dump.length > 0 ? "dumps" : "objects";
+  const hint = "See 'kube-proxy diff --help'.";
+  if (kernel && dump.length > 0)
+    throw new UsageError("--kernel and --dump are two things to compare with: give one", hint);
+  if (watches && !kernel) throw new UsageError("--watch needs --kernel: nothing else changes by itself", hint);
+  if (mode === "objects" && (positionals.length !== 2 || filename.length > 0)) {
+    throw new UsageError("diff needs two folders or files, or -f with --dump or --kernel", hint);
+  }
+  if (mode !== "objects" && (positionals.length > 0 || filename.length === 0)) {
+    throw new UsageError("diff against a kernel or a dump takes the manifests with -f", hint);
+  }
+  const readsInput = [...filename, ...dump, ...positionals].filter((path) => path === "-");
+  if (readsInput.length > 1) throw new UsageError("- was given more than once: standard input can be read once");
+  return {
+    mode,
+    sides: mode === "objects" ? positionals.map((path) => [path]) : [filename],
+    dumps: dump,
+    choices: await readChoices(values),
+    isNodeGiven: (values.node ?? values["hostname-override"]) !== undefined,
+    isFamilyGiven: values.family !== "both",
+    missing: readMissing(values.without),
+    showsRules: values.rules ?? false,
+    watches,
+    form: values.output,
+  };
+}
+
+function readMissing(list: string): ReadonlySet<KernelFeature> {
+  const words = list.split(",").filter((word) => word !== "");
+  return new Set(
+    words.map((word) => {
+      const feature = KERNEL_FEATURES.find((name) => name === word);
+      if (feature !== undefined) return feature;
+      throw new UsageError(`--without knows ${KERNEL_FEATURES.join(" and ")}, got "${word}"`);
+    }),
+  );
+}

@@ -1,0 +1,233 @@
+/**
+ * `kube-proxy diff`: what a change of manifests does to clients and rules, or what of that which is wanted a kernel, or a dump of
+ * one, has not got.
+ */
+import { readFile } from "node:fs/promises";
+import { text as textOf } from "node:stream/consumers";
+import { setTimeout as sleep } from "node:timers/promises";
+import {
+  differencesText,
+  diffInventories,
+  KERNEL_WORDS,
+  type OwnedDifference,
+  PLAN_WORDS,
+} from "../explain/diff-dumps.ts";
+import { diffObjects, objectsDiffText } from "../explain/diff-objects.ts";
+import { type ExplainedCluster, explainedCluster, type Objects } from "../explain/explained-cluster.ts";
+import { kernelDumps } from "../explain/kernel-dumps.ts";
+import { safe } from "../explain/text.ts";
+import { merged, wantedInventories } from "../explain/wanted.ts";
+import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inventory.ts";
+import { dumpKind, readDump } from "../inspect/dumps/read-dump.ts";
+import { escapeJson } from "../logging/escape.ts";
+import { DIFF_USAGE, type DiffOptions, readDiffOptions, WATCH_SECONDS } from "./diff-options.ts";
+import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
+import { type InspectChoices, inspecting, warner } from "./inspect-options.ts";
+import type { Output } from "./render.ts";
+import { readInput } from "./render-input.ts";
+
+/**
+ * Runs the command.
+ *
+ * @param argv without the word `diff`.
+ * @param input what `-` reads. @param signal ends `--watch`.
+ * @returns the exit status.
+ */
+export async function diff(
+  argv: readonly string[],
+  output: Output,
+  input: NodeJS.ReadableStream = process.stdin,
+  signal?: AbortSignal,
+): Promise<number> {
+  return await inspecting(output, async () => {
+    const options = await readDiffOptions(argv);
+    if (options === "help") {
+      output.out(DIFF_USAGE);
+      return EXIT_SUCCESS;
+    }
+    const tell = (line: string) => output.err(safe(`${line}\n`));
+    const sides: Objects[] = [];
+    for (const paths of options.sides) sides.push(await readInput(paths, input, tell));
+    const [first, second] = sides;
+    if (first === undefined) throw new UsageError("diff needs manifests");
+    if (second !== undefined) return await betweenObjects(first, second, options, output);
+    return await againstKernel(first, options, output, input, signal);
+  });
+}
+
+async function betweenObjects(before: Objects, after: Objects, options: DiffOptions, output: Output): Promise<number> {
+  const { choices, isNodeGiven, form, showsRules } = options;
+  const nodes = isNodeGiven ? [choices.config.hostnameOverride] : undefined;
+  const result = await diffObjects(before, after, { ...choices, nodes, warn: warner(output) });
+  const isSame = result.nodes.length + result.nodesAdded.length + result.nodesRemoved.length === 0;
+  if (form === "json") output.out(jsonText(result));
+  else {
+    output.out(isSame ? "Nothing changes, for clients and in the rules.\n" : safe(objectsDiffText(result)));
+    if (!showsRules) return isSame ? EXIT_SUCCESS : EXIT_FAILURE;
+    for (const { node, rules } of result.nodes) {
+      output.out(`${node}:\n${differencesText(rules, PLAN_WORDS)}`);
+    }
+  }
+  return isSame ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+async function againstKernel(
+  objects: Objects,
+  options: DiffOptions,
+  output: Output,
+  input: NodeJS.ReadableStream,
+  signal: AbortSignal | undefined,
+): Promise<number> {
+  const { choices, missing, watches } = options;
+  const cluster = await explainedCluster(objects, choices.config, choices.families, warner(output));
+  const comparison = cluster.families[0]?.inspection.comparison;
+  if (comparison === undefined) {
+    throw new UsageError(
+      `mode ${choices.config.mode} cannot be compared: its rules lead to ports that differ from start to start`,
+    );
+  }
+  const wanted = await wantedInventories(cluster, missing);
+  const kinds = comparison.dumps.map(({ kind }) => kind);
+  const look = async () => {
+    const found =
+      options.mode === "kernel"
+        ? await inventoriesOfKernel(kinds, cluster, comparison.nftTable ?? "")
+        : await inventoriesOfDumps(options, kinds, comparison.nftTable ?? "", input);
+    return diffInventories(wanted, found, cluster);
+  };
+  const first = await look();
+  output.out(kernelText(first, options.form));
+  const differences = watches ? await watch(first, look, options, output, signal) : first;
+  return differences.length === 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+/** Looks again and again, and prints when something is different from the last look; ends with the signal. */
+async function watch(
+  first: readonly OwnedDifference[],
+  look: () => Promise<readonly OwnedDifference[]>,
+  { form }: DiffOptions,
+  output: Output,
+  signal: AbortSignal | undefined,
+): Promise<readonly OwnedDifference[]> {
+  let last = first;
+  while (signal?.aborted !== true) {
+    try {
+      await sleep(WATCH_SECONDS * 1_000, undefined, signal === undefined ? {} : { signal });
+    } catch {
+      break;
+    }
+    const differences = await look();
+    const isSame = JSON.stringify(differences) === JSON.stringify(last);
+    if (!isSame) output.out(`${new Date().toISOString()}\n${kernelText(differences, form)}`);
+    last = differences;
+  }
+  return last;
+}
+
+function kernelText(differences: readonly OwnedDifference[], form: string): string {
+  if (form === "json") return jsonText(differences);
+  if (differences.length === 0) return "No differences.\n";
+  const services = new Set(differences.flatMap(({ servicePorts }) => servicePorts));
+  const whose = services.size === 0 ? "" : `, in ${[...services].sort().join(", ")}`;
+  const count = `${differences.length} ${differences.length === 1 ? "difference" : "differences"}`;
+  return `${differencesText(differences, KERNEL_WORDS)}${safe(`${count}${whose}.\n`)}`;
+}
+
+function jsonText(data: unknown): string {
+  return `${JSON.stringify(data, undefined, 2).split("\n").map(escapeJson).join("\n")}\n`;
+}
+
+async function inventoriesOfKernel(
+  kinds: readonly DumpKind[],
+  { families }: ExplainedCluster,
+  table: string,
+): Promise<ReadonlyMap<DumpKind, Inventory>> {
+  try {
+    const dumps = await kernelDumps(
+      kinds,
+      families.map(({ node }) => node.family),
+      table,
+    );
+    return new Map(
+      kinds.map((kind) => [
+        kind,
+        merged(
+          kind,
+          dumps
+            .filter((dump) => dump.kind === kind)
+            .map((dump) => inventoryOf(dump.name, dump.text, { ...dump, table })),
+        ),
+      ]),
+    );
+  } catch (error) {
+    if (error instanceof DumpError) throw new UsageError(error.message);
+    throw error;
+  }
+}
+
+async function inventoriesOfDumps(
+  { dumps, choices, isFamilyGiven }: DiffOptions,
+  kinds: readonly DumpKind[],
+  table: string,
+  input: NodeJS.ReadableStream,
+): Promise<ReadonlyMap<DumpKind, Inventory>> {
+  const found = new Map<DumpKind, Inventory>();
+  const family = isFamilyGiven && choices.families.length === 1 ? choices.families[0] : undefined;
+  for (const file of dumps) {
+    const text = await readText(file, input);
+    const inventory = inventoryOf(file === "-" ? "standard input" : file, text, {
+      kind: dumpKind(text),
+      family,
+      table,
+    });
+    if (!kinds.includes(inventory.kind)) {
+      throw new UsageError(
+        `${file} is of ${inventory.kind}, and mode ${choices.config.mode} has ${kinds.join(", ")}: is --mode right?`,
+      );
+    }
+    const known = found.get(inventory.kind);
+    found.set(inventory.kind, known === undefined ? inventory : merged(inventory.kind, [known, inventory]));
+  }
+  return found;
+}
+
+function inventoryOf(
+  name: string,
+  text: string,
+  {
+    kind,
+    family,
+    table,
+  }: {
+    readonly kind: DumpKind | undefined;
+    readonly family: InspectChoices["families"][number] | undefined;
+    readonly table: string;
+  },
+): Inventory {
+  // Nothing at all is an answer of a tool that was asked, and none in a file.
+  if (text.trim() === "" && kind !== undefined) return emptyInventory(kind, family, table);
+  try {
+    return readDump(text, { family, table });
+  } catch (error) {
+    if (error instanceof DumpError) throw new UsageError(`cannot read the dump in ${name}: ${error.message}`);
+    throw error;
+  }
+}
+
+function emptyInventory(kind: DumpKind, family: string | undefined, table: string): Inventory {
+  const places: Readonly<Record<DumpKind, readonly string[]>> = {
+    "iptables-save": [`${family} nat`, `${family} filter`],
+    nft: [`${family === "IPv6" ? "ip6" : "ip"} ${table}`],
+    ipset: ["ipset"],
+    ipvsadm: ["ipvs"],
+  };
+  return { kind, places: new Set(places[kind]), holders: new Map() };
+}
+
+async function readText(file: string, input: NodeJS.ReadableStream): Promise<string> {
+  try {
+    return file === "-" ? await textOf(input) : await readFile(file, "utf8");
+  } catch (error) {
+    throw new UsageError(`cannot read the dump in ${file}: ${error instanceof Error ? error.message : error}`);
+  }
+}

@@ -1,0 +1,172 @@
+/**
+ * What a change of manifests does, node by node: to clients in words, and to the rules. Only Services that differ are looked at,
+ * and those that share an address with them, so that the cost follows the change.
+ */
+import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
+import type { KubeProxyConfig } from "../config/config.ts";
+import type { IpFamily } from "../net/ip.ts";
+import { type ClientChange, clientChanges } from "./compare.ts";
+import { diffInventories, type OwnedDifference } from "./diff-dumps.ts";
+import {
+  allPortKeys,
+  type ExplainedCluster,
+  explainedCluster,
+  explainPorts,
+  type Objects,
+} from "./explained-cluster.ts";
+import { wantedInventories } from "./wanted.ts";
+
+export interface DiffRequest {
+  readonly config: KubeProxyConfig;
+  readonly families: readonly IpFamily[];
+  /** Names; undefined: every Node that both sides have. */
+  readonly nodes: readonly string[] | undefined;
+  readonly warn: (message: string) => void;
+}
+
+/** What changes on one node. */
+export interface NodeDiff {
+  readonly node: string;
+  readonly clients: readonly ClientChange[];
+  readonly rules: readonly OwnedDifference[];
+}
+
+export interface ObjectsDiff {
+  readonly nodes: readonly NodeDiff[];
+  /** Nodes that only one side has. */
+  readonly nodesAdded: readonly string[];
+  readonly nodesRemoved: readonly string[];
+}
+
+export async function diffObjects(before: Objects, after: Objects, request: DiffRequest): Promise<ObjectsDiff> {
+  const [old, current] = [namesOf(before), namesOf(after)];
+  const common = [...old].filter((name) => current.has(name)).sort();
+  // Without any Node, the host itself is looked from, as `render` does.
+  const chosen: readonly (string | undefined)[] = request.nodes ?? (common.length > 0 ? common : [undefined]);
+  const changed = changedServices(before, after);
+  const nodes: NodeDiff[] = [];
+  for (const node of chosen) {
+    const affected = isNodeChanged(before, after, node) ? undefined : changed;
+    if (affected?.size === 0) continue;
+    nodes.push(await diffNode(restricted(before, affected), restricted(after, affected), node, request));
+  }
+  return {
+    nodes: nodes.filter(({ clients, rules }) => clients.length + rules.length > 0),
+    nodesAdded: [...current].filter((name) => !old.has(name)).sort(),
+    nodesRemoved: [...old].filter((name) => !current.has(name)).sort(),
+  };
+}
+
+async function diffNode(
+  before: Objects,
+  after: Objects,
+  node: string | undefined,
+  { config, families, warn }: DiffRequest,
+): Promise<NodeDiff> {
+  const here = node === undefined ? config : { ...config, hostnameOverride: node };
+  const [old, current] = await Promise.all([
+    explainedCluster(before, here, families, warn),
+    explainedCluster(after, here, families, warn),
+  ]);
+  const [wasWanted, isWanted] = await Promise.all([wantedInventories(old), wantedInventories(current)]);
+  return {
+    node: current.families[0]?.node.name ?? "",
+    clients: clientsOf(old, current),
+    rules: [...diffInventories(isWanted, wasWanted, current)],
+  };
+}
+
+function clientsOf(before: ExplainedCluster, after: ExplainedCluster): ClientChange[] {
+  const keys = [...new Set([...allPortKeys(before), ...allPortKeys(after)])].sort();
+  return keys.flatMap((key) => {
+    const [old, current] = [explainPorts(before, [key]), explainPorts(after, [key])];
+    const families = new Set([...old, ...current].map(({ family }) => family));
+    return [...families].flatMap((family) =>
+      clientChanges(
+        old.find((one) => one.family === family),
+        current.find((one) => one.family === family),
+      ),
+    );
+  });
+}
+
+function namesOf({ nodes }: Objects): ReadonlySet<string> {
+  return new Set(nodes.map(({ name }) => name));
+}
+
+function isNodeChanged(before: Objects, after: Objects, name: string | undefined): boolean {
+  const [old, current] = [before, after].map(({ nodes, serviceCIDRs }) =>
+    JSON.stringify([nodes.find((node) => name === undefined || node.name === name), serviceCIDRs]),
+  );
+  return old !== current;
+}
+
+/** `namespace/name` of Services that are not the same, or whose slices are not, and of those that share an address with them. */
+function changedServices(before: Objects, after: Objects): ReadonlySet<string> {
+  const [old, current] = [contents(before), contents(after)];
+  const changed = new Set<string>();
+  for (const [service, content] of current) if (old.get(service) !== content) changed.add(service);
+  for (const service of old.keys()) if (!current.has(service)) changed.add(service);
+  const all = [...before.services, ...after.services];
+  const touched = new Set(all.filter((service) => changed.has(objectKeyText(service))).flatMap(placesOf));
+  for (const service of all) {
+    if (placesOf(service).some((place) => touched.has(place))) changed.add(objectKeyText(service));
+  }
+  return changed;
+}
+
+function contents({ services, endpointSlices }: Objects): ReadonlyMap<string, string> {
+  const texts = new Map<string, string>();
+  const add = (service: string, text: string) => texts.set(service, `${texts.get(service) ?? ""}\n${text}`);
+  for (const service of services) add(objectKeyText(service), JSON.stringify(service));
+  const sorted = [...endpointSlices].sort((a, b) => (objectKeyText(a) < objectKeyText(b) ? -1 : 1));
+  for (const slice of sorted) {
+    add(
+      `${slice.namespace}/${slice.serviceName}`,
+      JSON.stringify({ ...slice, resourceVersion: "", lastChangeTriggerTime: "" }),
+    );
+  }
+  return texts;
+}
+
+function placesOf({ clusterIPs, externalIPs, loadBalancerIngress, ports }: ServiceRecord): string[] {
+  const addresses = [...clusterIPs, ...externalIPs, ...loadBalancerIngress.map(({ ip }) => ip)];
+  const nodePorts = ports.flatMap(({ nodePort, protocol }) => (nodePort === 0 ? [] : [`${protocol} ${nodePort}`]));
+  return [...addresses.filter((address) => address !== "None"), ...nodePorts];
+}
+
+function restricted(objects: Objects, services: ReadonlySet<string> | undefined): Objects {
+  if (services === undefined) return objects;
+  const isOf = (slice: EndpointSliceRecord) => services.has(`${slice.namespace}/${slice.serviceName}`);
+  return {
+    ...objects,
+    services: objects.services.filter((service) => services.has(objectKeyText(service))),
+    endpointSlices: objects.endpointSlices.filter(isOf),
+  };
+}
+
+/** For people: clients first, then what happens to the rules. Pure. */
+export function objectsDiffText({ nodes, nodesAdded, nodesRemoved }: ObjectsDiff): string {
+  const lines: string[] = [];
+  if (nodesAdded.length > 0) lines.push(`new nodes: ${nodesAdded.join(", ")}`);
+  if (nodesRemoved.length > 0) lines.push(`nodes that are gone: ${nodesRemoved.join(", ")}`);
+  const changes = nodes.flatMap(({ clients }) => clients);
+  for (const [servicePort, own] of Map.groupBy(changes, (change) => change.servicePort)) {
+    lines.push(servicePort);
+    for (const [what, same] of Map.groupBy(own, (change) => change.what)) {
+      const names = [...new Set(same.map(({ node }) => node))];
+      const families = [...new Set(same.map(({ family }) => family))];
+      lines.push(`  on ${names.join(", ")}, ${families.join(" and ")}: ${what}`);
+    }
+  }
+  for (const { node, rules } of nodes) {
+    const [added, removed] = [count(rules, "missing"), count(rules, "extra")];
+    if (rules.length > 0)
+      lines.push(`rules of ${node}: ${added} lines more, ${removed} fewer, in ${rules.length} chains, sets or servers`);
+  }
+  return lines.map((line) => `${line}\n`).join("");
+}
+
+function count(rules: readonly OwnedDifference[], side: "missing" | "extra"): number {
+  return rules.reduce((sum, difference) => sum + difference[side].length, 0);
+}

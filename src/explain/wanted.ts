@@ -1,0 +1,41 @@
+/** What is wanted in the kernel of a node, as an inventory for each tool that prints it. */
+import { modeNamed } from "../dataplane/registry.ts";
+import type { KernelFeature } from "../dataplane/rendering.ts";
+import type { DumpKind, Holder, Inventory } from "../inspect/dumps/inventory.ts";
+import { readIptablesSave } from "../inspect/dumps/iptables-save.ts";
+import { readDump } from "../inspect/dumps/read-dump.ts";
+import type { OfflineNode } from "../inspect/offline-node.ts";
+import type { ExplainedCluster } from "./explained-cluster.ts";
+
+/** @param missing what the node's kernel and tools lack. @returns nothing for a mode that cannot be compared. */
+export async function wantedInventories(
+  { families, config }: ExplainedCluster,
+  missing: ReadonlySet<KernelFeature> = new Set(),
+): Promise<ReadonlyMap<DumpKind, Inventory>> {
+  const comparison = families[0]?.inspection.comparison;
+  const inventories = new Map<DumpKind, Inventory>();
+  if (comparison === undefined) return inventories;
+  const render = await modeNamed(config.mode).loadRenderer();
+  for (const { kind, form } of comparison.dumps) {
+    const parts: Inventory[] = [];
+    for (const { node } of families) {
+      const rendered = await render(node, { config, form, service: undefined, missing });
+      if (rendered.kind === "text") parts.push(readRendered(rendered.text, kind, node, comparison.nftTable ?? ""));
+    }
+    inventories.set(kind, merged(kind, parts));
+  }
+  return inventories;
+}
+
+function readRendered(text: string, kind: DumpKind, { family }: OfflineNode, table: string): Inventory {
+  if (text.trim() === "") return { kind, places: new Set(), holders: new Map() };
+  // The family is known here, and nothing in an empty cluster tells it.
+  return kind === "iptables-save" ? readIptablesSave(text, family) : readDump(text, { family, table });
+}
+
+/** Parts of the same kind as one. Pure. */
+export function merged(kind: DumpKind, parts: readonly Inventory[]): Inventory {
+  const holders = new Map<string, Holder>();
+  for (const part of parts) for (const [key, holder] of part.holders) holders.set(key, holder);
+  return { kind, places: new Set(parts.flatMap(({ places }) => [...places])), holders };
+}

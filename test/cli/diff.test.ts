@@ -1,0 +1,164 @@
+/** `diff`: what a change of manifests does, and dumps against what is wanted, ours and upstream's. */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { diff } from "../../src/cli/diff.ts";
+import { render } from "../../src/cli/render.ts";
+import { caseFile, caseNames, caseState, SERVICE_CIDR_OBJECT } from "../conformance/conformance-case.ts";
+import { examplesAsJson, type Ran, runCommand } from "./run-command.ts";
+
+const EXAMPLES = examplesAsJson();
+const NODE_A = ["--node", "node-a", "--family", "ipv4"];
+
+const run = (args: readonly string[], input = EXAMPLES): Promise<Ran> => runCommand(diff, args, input);
+
+/** A folder with files of these contents; gone after the test. */
+function filesOf(t: TestContext, ...contents: readonly string[]): string[] {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-diff-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  return contents.map((content, index) => {
+    const file = join(folder, `${index}.json`);
+    writeFileSync(file, content);
+    return file;
+  });
+}
+
+async function rendered(mode: string, form: string): Promise<string> {
+  const args = ["-f", "-", "--hostname-override", "node-a", "--family", "ipv4", "--mode", mode, "-o", form];
+  const { status, out } = await runCommand(render, args, EXAMPLES);
+  assert.equal(status, 0);
+  return out.replaceAll(/^#.*\n/gm, "");
+}
+
+test("a change of manifests, in words: who is no longer answered, on which nodes", async (t) => {
+  const changed = EXAMPLES.replaceAll(
+    /(\{"addresses":\["10\.180\.1\.11"\],"nodeName":"node-b","conditions":\{"ready":)true/g,
+    "$1false",
+  );
+  const [old = "", current = ""] = filesOf(t, EXAMPLES, changed);
+  const { status, out, err } = await run([old, current, "--mode", "nftables"]);
+  assert.deepEqual({ status, err }, { status: 1, err: "" });
+  assert.match(
+    out,
+    /shop\/storefront:https TCP\n(?: .*\n)* {2}on node-b, IPv4: from a pod here, another node, outside: no longer answers at load balancer 203\.0\.113\.30:443: dropped, without an answer: the policy is Local/,
+  );
+  assert.match(out, / {2}on node-a, node-b, IPv4: endpoint 10\.180\.1\.11:8443 is now left out: not ready\n/);
+  assert.match(out, /rules of node-b: \d+ lines more, \d+ fewer/);
+  const { out: rules } = await run([old, current, "--mode", "nftables", "--rules", ...NODE_A]);
+  assert.match(
+    rules,
+    /chain service-XUFH7HGN-\S+ in ip kube-proxy \(shop\/storefront:https\) changes\n {2}- .*\n {2}\+ /,
+  );
+  const data = JSON.parse((await run([old, current, "-o", "json", ...NODE_A])).out);
+  assert.deepEqual(
+    data.nodes.map(({ node }: { node: string }) => node),
+    ["node-a"],
+  );
+});
+
+test("a Service that comes, goes, or takes another's address; and nothing at all", async (t) => {
+  const without = JSON.parse(EXAMPLES);
+  without.items = without.items.filter(({ metadata }: { metadata: { name: string } }) => metadata.name !== "admin");
+  const [old = "", current = ""] = filesOf(t, EXAMPLES, JSON.stringify(without));
+  assert.match(
+    (await run([old, current, ...NODE_A])).out,
+    /shop\/admin:http TCP\n {2}on node-a, IPv4: is gone from cluster IP 10\.96\.0\.31:80/,
+  );
+  assert.match((await run([current, old, ...NODE_A])).out, /is new, at cluster IP 10\.96\.0\.31:80/);
+  const same = await run([old, old]);
+  assert.deepEqual(same, { status: 0, out: "Nothing changes, for clients and in the rules.\n", err: "" });
+});
+
+const DUMPS = [
+  { mode: "iptables", form: "iptables-save" },
+  { mode: "nftables", form: "text" },
+  { mode: "ipvs", form: "ipset" },
+  { mode: "ipvs", form: "ipvsadm" },
+] as const;
+
+for (const { mode, form } of DUMPS) {
+  test(`what render prints is no difference, and each line of a service that is missing is named with it: ${mode} ${form}`, async (t) => {
+    const dump = await rendered(mode, form);
+    const compare = async (text: string) => {
+      const [file = ""] = filesOf(t, text);
+      return await run(["-f", "-", ...NODE_A, "--mode", mode, "--dump", file]);
+    };
+    assert.deepEqual(await compare(dump), { status: 0, out: "No differences.\n", err: "" });
+    const lines = dump.split("\n");
+    const ofCart = lines.filter((line) =>
+      /^-[Aa] .*(?:shop\/cart|:30050 -[sr])|^add .*10\.96\.0\.50|^\s.*(?:goto|tcp \. 30050).*shop\/cart/.test(line),
+    );
+    assert.ok(ofCart.length > 0, "lines of the Service are found");
+    for (const line of ofCart.slice(0, 4)) {
+      if (line.startsWith("-A ") && mode === "ipvs") continue;
+      const { status, out } = await compare(lines.filter((other) => other !== line).join("\n"));
+      assert.equal(status, 1, line);
+      assert.match(out, /\(shop\/cart:http\)/, line);
+    }
+  });
+}
+
+test("upstream's own dumps have no difference to what is wanted", async (t) => {
+  for (const name of caseNames()) {
+    const { node, services, slices } = caseState(name);
+    const items = [node, ...services, ...slices, SERVICE_CIDR_OBJECT];
+    const manifests = JSON.stringify({ apiVersion: "v1", kind: "List", items });
+    for (const [mode, dumps] of [
+      ["iptables", ["iptables.txt", "ip6tables.txt"]],
+      ["nftables", ["nft.txt"]],
+    ] as const) {
+      for (const [index, file] of dumps.entries()) {
+        const [config = "", dump = ""] = filesOf(
+          t,
+          caseFile(name, `${mode}/config.yaml`),
+          caseFile(name, `${mode}/${file}`),
+        );
+        const family = mode === "nftables" ? "both" : index === 0 ? "ipv4" : "ipv6";
+        const args = ["-f", "-", "--config", config, "--node", "node-a", "--family", family, "--dump", dump];
+        const { status, out } = await run(args, manifests);
+        assert.deepEqual({ status, out }, { status: 0, out: "No differences.\n" }, `${name} ${file}`);
+      }
+    }
+  }
+});
+
+test("what should not be there, what is moved, and another program's rules", async (t) => {
+  const dump = await rendered("iptables", "iptables-save");
+  const compare = async (text: string) =>
+    await run(["-f", "-", ...NODE_A, "--mode", "iptables", "--dump", filesOf(t, text)[0] ?? ""]);
+  const extra = dump.replace(/(\*nat\n)/, "$1:KUBE-SVC-AAAAAAAAAAAAAAAA - [0:0]\n:OTHER - [0:0]\n");
+  assert.match(
+    (await compare(extra)).out,
+    /^chain KUBE-SVC-AAAAAAAAAAAAAAAA in IPv4 nat is there, and should not be\n1 difference\.\n$/,
+  );
+  const others = dump.replace(/(\*nat\n(?::.*\n)+)/, "$1-A PREROUTING -p tcp -j ACCEPT\n");
+  assert.equal((await compare(others)).status, 0);
+  const moved = dump.replace(/(-A KUBE-SVC-\S+ .*\n)(-A KUBE-SVC-\S+ .*--probability.*\n)/, "$2$1");
+  assert.match((await compare(moved)).out, /in IPv4 nat \(\S+\) has the right lines in a wrong order\n/);
+});
+
+test("bad input: status 2, and words that help", async (t) => {
+  const dump = await rendered("iptables", "iptables-save");
+  const refusal = async (args: readonly string[], input?: string) => {
+    const { status, out, err } = await run(args, input);
+    assert.deepEqual({ status, out }, { status: 2, out: "" });
+    return err;
+  };
+  const against = (text: string, ...args: string[]) =>
+    refusal(["-f", "-", ...NODE_A, "--dump", filesOf(t, text)[0] ?? "", ...args]);
+  assert.match(await against(dump.slice(0, dump.length / 2)), /it is cut|is no rule|is not declared/);
+  assert.match(await against("hello"), /not what iptables-save, nft list, ipset save or ipvsadm -S -n print/);
+  assert.match(await against('{"nftables": []}', "--mode", "nftables"), /without -j/);
+  assert.match(await against("table ip kube-proxy {\n\tchain x {\n", "--mode", "nftables"), /it is cut/);
+  assert.match(
+    await against(dump, "--mode", "nftables"),
+    /is of iptables-save, and mode nftables has nft: is --mode right\?/,
+  );
+  assert.match(await against(dump, "--mode", "userspace"), /mode userspace cannot be compared/);
+  assert.match(await refusal(["-f", "-"]), /two folders or files/);
+  assert.match(await refusal(["a", "b", "--watch"]), /--watch needs --kernel/);
+  assert.match(await refusal(["-f", "-", "--dump", "-"]), /standard input can be read once/);
+  assert.match(await refusal(["/nonexistent", "/nonexistent"]), /cannot read the manifests/);
+});
