@@ -5,7 +5,7 @@
 import { writeSync } from "node:fs";
 import { type ChangeCostFigures, type ChangeCostTask, RATES } from "./change-cost-figures.ts";
 import { ChangeCostSubject } from "./change-cost-subject.ts";
-import { memoryNow, settledMemory } from "./memory.ts";
+import { idleMemory, memoryNow } from "./memory.ts";
 
 /** The engine compiles what is hot in this time. */
 const WARM_UP = 1_500;
@@ -29,13 +29,13 @@ async function oneByOne(count: number, change: (n: number) => Promise<void>): Pr
 
 async function measureAlone(task: ChangeCostTask) {
   const { services, changes } = task;
-  const { rssMb: emptyMb, heapMb: emptyHeapMb } = await settledMemory();
+  const { rssMb: emptyMb, heapMb: emptyHeapMb } = idleMemory();
   const subject = new ChangeCostSubject(task.endpointsEach, false);
   const startMs = performance.now();
   const cpu = process.cpuUsage();
   await subject.load(services);
   const load = { loadMs: performance.now() - startMs, loadCpuMs: cpuUs(cpu) / 1000 };
-  const { rssMb, heapMb } = await settledMemory();
+  const { rssMb, heapMb } = idleMemory();
   const lines = Array.from({ length: WARM_UP + changes }, (_, n) =>
     subject.replacedEndpoint((n * SCATTER) % services, 1 + Math.floor(n / services)),
   );

@@ -23,6 +23,12 @@ export function resetPeak(): void {
   writeFileSync("/proc/self/clear_refs", "5");
 }
 
+/** What stays when the daemon has collected what it can (`daemon/idle-memory.ts`). */
+export function idleMemory(): Memory {
+  globalThis.gc?.({ type: "major", execution: "sync", flavor: "last-resort" });
+  return memoryNow();
+}
+
 /** What stays when nothing is happening: collected twice, for weak references and what they held. */
 export async function settledMemory(): Promise<Memory> {
   for (let round = 0; round < 2; round += 1) {

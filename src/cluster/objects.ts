@@ -6,6 +6,7 @@
  * the model parses per family.
  */
 
+import { flatText } from "../net/flat-text.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 import type { Protocol } from "../net/protocol.ts";
 
@@ -116,5 +117,5 @@ export interface ServiceCidrRecord {
 
 /** `namespace/name`, the key of services everywhere. Pure. */
 export function objectKeyText(key: ObjectKey): string {
-  return `${key.namespace}/${key.name}`;
+  return flatText(key.namespace, "/", key.name);
 }

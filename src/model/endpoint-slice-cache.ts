@@ -4,6 +4,7 @@
  */
 import { exactList } from "../cluster/exact-list.ts";
 import type { EndpointSliceRecord } from "../cluster/objects.ts";
+import { flatText } from "../net/flat-text.ts";
 import { equalSlices } from "./endpoint-slice-equality.ts";
 import { type ReadSlice, readSlice, type SliceReader } from "./slice-endpoints.ts";
 
@@ -97,5 +98,5 @@ export class EndpointSliceCache {
 
 /** `namespace/name` of the service that a slice belongs to. Pure. */
 export function owningService(slice: EndpointSliceRecord): string {
-  return `${slice.namespace}/${slice.serviceName}`;
+  return flatText(slice.namespace, "/", slice.serviceName);
 }

@@ -3,6 +3,7 @@
  * plans from this list (reference services.md §3.3, iptables.md §6, nftables.md §3.5).
  */
 
+import { flatText } from "../net/flat-text.ts";
 import { type Cidr, type IpAddress, joinHostPort } from "../net/ip.ts";
 import { type Protocol, protocolName } from "../net/protocol.ts";
 import type { ServicePort } from "./service-port.ts";
@@ -30,7 +31,7 @@ export interface Frontend extends FrontendAddress {
 
 /** Two frontends with one key are one destination: `tcp 10.96.0.1:443`, or `tcp *:30080` for a node port. Pure. */
 export function frontendKey(protocol: Protocol, { address, port }: Pick<FrontendAddress, "address" | "port">): string {
-  return `${protocolName(protocol)} ${address === undefined ? `*:${port}` : joinHostPort(address, port)}`;
+  return flatText(protocolName(protocol), " ", address === undefined ? `*:${port}` : joinHostPort(address, port));
 }
 
 /** All that a service port declares, owned or not, in the order in which modes open them. Pure. */

@@ -1,4 +1,5 @@
 /** The identity of a service port: reference services.md §4. */
+import { flatText } from "../net/flat-text.ts";
 import type { Protocol } from "../net/protocol.ts";
 
 export interface ServicePortName {
@@ -17,7 +18,14 @@ export interface ServicePortName {
 
 /** Builds a name from its four parts. Pure. */
 export function servicePortName(namespace: string, name: string, port: string, protocol: Protocol): ServicePortName {
-  const service = `${namespace}/${name}`;
-  const text = port === "" ? service : `${service}:${port}`;
-  return { namespace, name, port, protocol, service, text, key: `${text}/${protocol}` };
+  const service = flatText(namespace, "/", name);
+  const text = port === "" ? service : flatText(service, ":", port);
+  return { namespace, name, port, protocol, service, text, key: flatText(text, "/", protocol) };
+}
+
+/** {@link ServicePortName.key} of the name with these four parts. Pure. */
+export function servicePortKey(namespace: string, name: string, port: string, protocol: Protocol): string {
+  return port === ""
+    ? flatText(namespace, "/", name, "/", protocol)
+    : flatText(namespace, "/", name, ":", port, "/", protocol);
 }

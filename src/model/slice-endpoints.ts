@@ -7,7 +7,7 @@ import { type EndpointRecord, type EndpointSliceRecord, objectKeyText } from "..
 import { joinHostPort } from "../net/ip.ts";
 import type { Endpoint } from "./endpoint.ts";
 import type { OnProblem } from "./problem.ts";
-import { servicePortName } from "./service-port-name.ts";
+import { servicePortKey } from "./service-port-name.ts";
 
 /** The endpoints that one slice has for one service port. */
 export interface SlicePort {
@@ -40,7 +40,7 @@ export function readSlice(record: EndpointSliceRecord, reader: SliceReader): Rea
       reader.onProblem?.("skipped an endpoint slice port without a usable number; expected 1 to 65535", facts);
       continue;
     }
-    const { key } = servicePortName(record.namespace, record.serviceName, name, protocol);
+    const key = servicePortKey(record.namespace, record.serviceName, name, protocol);
     let target = found.get(key);
     if (target === undefined) {
       target = { isUdp: protocol === "UDP", endpoints: [] };

@@ -4,6 +4,7 @@ import { hash } from "node:crypto";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import { base32 } from "../../net/base32.ts";
+import { flatText } from "../../net/flat-text.ts";
 import { protocolName } from "../../net/protocol.ts";
 
 export const TABLE = "kube-proxy";
@@ -61,10 +62,10 @@ export interface ServicePortChains {
 export function servicePortChains(name: ServicePortName): ServicePortChains {
   const base = hashedBase(portText(name));
   return {
-    cluster: `service-${base}`,
-    local: `local-${base}`,
-    external: `external-${base}`,
-    firewall: `firewall-${base}`,
+    cluster: flatText("service-", base),
+    local: flatText("local-", base),
+    external: flatText("external-", base),
+    firewall: flatText("firewall-", base),
   };
 }
 

@@ -3,6 +3,7 @@
 import { exactList } from "../../cluster/exact-list.ts";
 import { ruleDigest } from "../../kernel/nftables/rule-digest.ts";
 import type { NftChain, NftSet } from "../../kernel/nftables/ruleset.ts";
+import { smallMap } from "../shared/small-map.ts";
 import type { ServicePortPlan, SharedElement } from "./table-plan.ts";
 
 export interface InstalledPort {
@@ -41,7 +42,7 @@ function timeoutsOf(sets: readonly NftSet[]): ReadonlyMap<string, number> {
 /** Pure. */
 export function desiredPort(plan: ServicePortPlan): DesiredPort {
   return {
-    chains: new Map(plan.chains.map((chain) => [chain.name, digestOf(chain)])),
+    chains: smallMap(plan.chains.map((chain) => [chain.name, digestOf(chain)] as const)),
     affinitySets: timeoutsOf(plan.affinitySets),
     elements: plan.elements,
     lacksInternal: plan.lacksLocal.internal,

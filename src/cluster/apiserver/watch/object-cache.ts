@@ -4,6 +4,7 @@
  */
 import { isDeepStrictEqual } from "node:util";
 import type { Logger } from "../../../logging/logger.ts";
+import { flatText } from "../../../net/flat-text.ts";
 import type { ObjectKind, ObjectKinds, ObjectSink } from "../../object-source.ts";
 import { isJsonObject } from "../../projection/fields.ts";
 import { type FieldProblem, formatProblem } from "../../projection/findings.ts";
@@ -174,7 +175,7 @@ export function identityOf(raw: unknown, isNamespaced: boolean): ObjectIdentity 
   const version = typeof resourceVersion === "string" ? resourceVersion : "";
   if (!isNamespaced) return { key: name, resourceVersion: version };
   if (typeof namespace !== "string" || !isDnsLabel(namespace)) return undefined;
-  return { key: `${namespace}/${name}`, resourceVersion: version };
+  return { key: flatText(namespace, "/", name), resourceVersion: version };
 }
 
 // `metadata` begins with the names in what the API server writes, so the head of an object that is too large has them.
