@@ -23,6 +23,7 @@ import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
 import type { DifferenceOptions } from "./element-difference.ts";
 import { assessDamage, someNames } from "./foreign-damage.ts";
+import { forgetClients } from "./forget-clients.ts";
 import { type KeptPortHint, keptPorts } from "./kept-ports.ts";
 import type { Layout } from "./layout.ts";
 import type { LayoutName } from "./layout-name.ts";
@@ -116,6 +117,7 @@ export class NftablesBackend implements Backend {
       const facts = input.isFullSync ? undefined : this.#facts;
       const isDone = facts !== undefined && (await this.#partialSync(input, facts, damaged, signal));
       if (!isDone) await this.#fullSync(input, signal);
+      await this.#forgetClients(isDone ? this.#state.takeDoubtfulMaps() : this.#clientMaps());
     } catch (error) {
       this.#facts = undefined;
       syncFailures.inc();
@@ -123,6 +125,17 @@ export class NftablesBackend implements Backend {
     }
     if (this.#refused.size > 0) syncFailures.inc();
     return { failures: this.#refused.failures, noLocalEndpoints: this.#state.lacking };
+  }
+
+  #clientMaps(): readonly string[] {
+    this.#state.takeDoubtfulMaps();
+    return this.#layout.clientMaps?.(this.#state.planStatic()) ?? [];
+  }
+
+  /** After rules that lead to no endpoint that is gone any more, what is remembered must not either. */
+  async #forgetClients(names: Iterable<string>): Promise<void> {
+    const clients = await forgetClients(this.#options.nft, names, this.#state);
+    if (clients > 0) this.#options.log.v(4, "Forgot clients whose endpoints are gone", { clients });
   }
 
   /** Sees what other programs do to the table, as it happens. */

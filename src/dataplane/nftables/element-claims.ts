@@ -30,6 +30,11 @@ export class ElementClaims {
     for (const { owner, value: element } of this.#sets.get(set)?.winners() ?? []) yield { owner, element };
   }
 
+  /** For whom there is an element at a key of a set. */
+  ownerAt(set: string, key: string): string | undefined {
+    return this.#sets.get(set)?.winner(key)?.owner;
+  }
+
   /** What shall be at a key of a set. */
   wantedAt(set: string, key: string): NftElement | undefined {
     return this.#sets.get(set)?.get(key);

@@ -4,6 +4,7 @@ import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { LayoutName } from "./layout-name.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+import type { InstalledPort } from "./port-objects.ts";
 import type { ServicePortPlan, SetsInUse, StaticPlan } from "./table-plan.ts";
 
 export interface Layout {
@@ -19,6 +20,10 @@ export interface Layout {
   ): ServicePortPlan;
   /** The set or map of this name that services share; undefined when it is none of this layout's. Pure. */
   sharedSet(name: string): NftSet | undefined;
+  /** Maps filled by packets that may lead to what a service port has no longer, when it changes so. @default none */
+  clientMapsInDoubt?(before: InstalledPort, after: InstalledPort): readonly string[];
+  /** All maps of that kind that a table has. @default none */
+  clientMaps?(plan: StaticPlan): readonly string[];
   /** Names of the chains that belong to no service port, whether or not they are needed. */
   readonly fixedChains: ReadonlySet<string>;
 }

@@ -6,6 +6,7 @@ import type { NftSet } from "../../kernel/nftables/ruleset.ts";
 import { BASE_CHAINS } from "./base-chains.ts";
 import { planServicePort as planCompatiblePort } from "./compatible/plan-service-port.ts";
 import { planStatic as planCompatibleStatic, SHARED_SETS } from "./compatible/plan-static.ts";
+import { clientMaps, clientMapsInDoubt } from "./flat/clients.ts";
 import { FLAT_CHAINS } from "./flat/names.ts";
 import { planServicePort as planFlatPort } from "./flat/plan-service-port.ts";
 import { planStatic as planFlatStatic } from "./flat/plan-static.ts";
@@ -29,6 +30,8 @@ export const LAYOUTS: Readonly<Record<LayoutName, Layout>> = {
     planStatic: planFlatStatic,
     planServicePort: planFlatPort,
     sharedSet: flatSet,
+    clientMapsInDoubt,
+    clientMaps,
     fixedChains: new Set([...Object.values(CHAINS), ...Object.values(FLAT_CHAINS), ...BASE_CHAINS]),
   },
 };

@@ -31,6 +31,7 @@ export class TableState {
   readonly #claims = new ElementClaims();
   readonly #premises: TablePremises;
   #lacking = { internal: 0, external: 0 };
+  #doubtful = new Set<string>();
   /** What is installed for no service port, and the sets that were in use when it was planned. */
   #static: { readonly plan: StaticPlan; readonly version: number } | undefined;
 
@@ -84,6 +85,22 @@ export class TableState {
     return this.#ports;
   }
 
+  /** What the service port has that an element of a shared set is for. */
+  portWith(set: string, key: string): InstalledPort | undefined {
+    const owner = this.#claims.ownerAt(set, key);
+    return owner === undefined ? undefined : this.#ports.get(owner);
+  }
+
+  /**
+   * Names of maps that may lead clients to endpoints that are gone, once what was changed is in the kernel; from now on
+   * there are none.
+   */
+  takeDoubtfulMaps(): ReadonlySet<string> {
+    const names = this.#doubtful;
+    this.#doubtful = new Set();
+    return names;
+  }
+
   /** Elements that shall be in a shared set, with whom they are for. */
   wantedElements(set: string): Iterable<Claim> {
     return this.#claims.wanted(set);
@@ -132,6 +149,9 @@ export class TableState {
     }
     for (const name of before.affinitySets.keys()) {
       if (desired?.affinitySets.has(name) !== true) draft.deleteSet(name, owner);
+    }
+    for (const name of this.#premises.layout.clientMapsInDoubt?.(before, desired ?? NOTHING_INSTALLED) ?? []) {
+      this.#doubtful.add(name);
     }
     for (const change of this.put(owner, desired && installedPort(desired))) {
       const set = sharedSetOfAny(change.set);

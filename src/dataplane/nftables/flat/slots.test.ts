@@ -1,0 +1,53 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { makeEndpoint } from "../../../model/testing/records.ts";
+import { LEAST_SLOTS_EACH, MOST_EXACT, slotCount, slotTargets } from "./slots.ts";
+
+const endpoint = (n: number) => makeEndpoint(`10.180.${n >> 8}.${n & 255}`, 8080);
+const endpoints = (count: number) => Array.from({ length: count }, (_, n) => endpoint(n + 1));
+
+function shares(count: number): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const { ip, port } of slotTargets(endpoints(count))) {
+    const text = `${ip}:${port}`;
+    counts.set(text, (counts.get(text) ?? 0) + 1);
+  }
+  return counts;
+}
+
+test("up to a number of endpoints each has one slot, in their order", () => {
+  for (const count of [0, 1, 2, 63, MOST_EXACT]) {
+    const all = endpoints(count);
+    assert.equal(slotCount(count), count);
+    assert.deepEqual(
+      slotTargets(all).map(({ ip }) => ip),
+      all.map(({ ip }) => ip),
+    );
+  }
+});
+
+test("with more endpoints no share differs from an equal one by more than an eighth", () => {
+  for (let count = MOST_EXACT + 1; count <= 200; count += 1) {
+    const slots = slotCount(count);
+    assert.ok(slots >= count * LEAST_SLOTS_EACH && slots < count * LEAST_SLOTS_EACH * 2, `${count}: ${slots}`);
+    const counts = shares(count);
+    assert.equal(counts.size, count);
+    const equal = slots / count;
+    for (const [text, share] of counts) {
+      assert.ok(
+        Math.abs(share - equal) < 1 && Math.abs(share / equal - 1) <= 1 / LEAST_SLOTS_EACH,
+        `${text} of ${count}: ${share}`,
+      );
+    }
+  }
+});
+
+test("of a thousand endpoints, one more or one less moves few slots of the others", () => {
+  const all = endpoints(1000);
+  const before = slotTargets(all);
+  const after = slotTargets(all.toSpliced(500, 1));
+  assert.equal(before.length, after.length);
+  const gone = all[500] ?? assert.fail();
+  const moved = before.filter((target, slot) => target.ip !== gone.ip && target.ip !== after[slot]?.ip).length;
+  assert.ok(moved < before.length / 50, `${moved} of ${before.length} slots moved`);
+});
