@@ -1,8 +1,8 @@
 /** Faults for histories of the nftables mode: refused rules, foreign hands, and a ruleset that changes while it is read. */
 
 import { isServiceChain, portTextOf } from "../../src/dataplane/nftables/names.ts";
-import type { NftErrorCode, NftOperation } from "../../src/kernel/nftables/nftables.ts";
-import type { NftElement } from "../../src/kernel/nftables/ruleset.ts";
+import type { NftErrorCode, NftOperation, NftSetContent } from "../../src/kernel/nftables/nftables.ts";
+import type { NftElement, NftSet } from "../../src/kernel/nftables/ruleset.ts";
 import { type ForeignCommand, foreignInMemory } from "../../src/kernel/nftables/testing/foreign-hand.ts";
 import fc from "../../testkit/support/fast-check.ts";
 import type { NftablesHistory } from "./nftables-history.ts";
@@ -86,6 +86,10 @@ function mentions(operation: NftOperation, service: string): boolean {
 /** A chain of another program's, which jumps into ours. */
 export const FOREIGN = "theirs";
 
+function kindOf({ isMap, hasTargets, hasRanges }: NftSetContent): Pick<NftSet, "isMap" | "hasTargets" | "hasRanges"> {
+  return { isMap, ...(hasTargets && { hasTargets }), ...(hasRanges && { hasRanges }) };
+}
+
 export class FaultyNode {
   readonly refusals: Refusal[] = [];
   readonly #history: NftablesHistory;
@@ -165,7 +169,7 @@ export class FaultyNode {
         const [name, set] = pick([...content.sets]) ?? [];
         if (name === undefined || set?.key === undefined) return;
         // Most are in use.
-        await this.#do({ kind: "delete-set", set: { name, key: set.key, isMap: set.isMap } }).catch(() => {});
+        await this.#do({ kind: "delete-set", set: { ...kindOf(set), name, key: set.key } }).catch(() => {});
         return;
       }
       case "delete-element":
@@ -173,7 +177,7 @@ export class FaultyNode {
         const all = [...content.sets].flatMap(([name, set]) => set.elements.map((element) => ({ name, set, element })));
         const { name, set, element } = pick(all) ?? {};
         if (name === undefined || set?.key === undefined || element === undefined) return;
-        const target = { name, key: set.key, isMap: set.isMap };
+        const target = { ...kindOf(set), name, key: set.key };
         await this.#do({ kind: "delete-element", set: target, key: element.key });
         if (damage.kind === "change-element") await this.#do({ kind: "add-element", set: target, key: element.key });
       }

@@ -6,6 +6,7 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { LAYOUT_NAMES } from "../../src/dataplane/nftables/layout-name.ts";
 import { portTextOf } from "../../src/dataplane/nftables/names.ts";
 import { operationText } from "../../src/dataplane/nftables/testing/backend-rig.ts";
 import type { NftTableContent } from "../../src/kernel/nftables/nftables.ts";
@@ -46,12 +47,14 @@ function happeningArbitrary(family: "IPv4" | "IPv6"): fc.Arbitrary<Happening> {
   );
 }
 
-for (const family of ["IPv4", "IPv6"] as const) {
-  test(`${family}: after every sync the table is that of a full sync from nothing`, async () => {
+const KINDS = LAYOUT_NAMES.flatMap((layout) => (["IPv4", "IPv6"] as const).map((family) => ({ layout, family })));
+
+for (const { layout, family } of KINDS) {
+  test(`${layout}, ${family}: after every sync the table is that of a full sync from nothing`, async () => {
     const steps = fc.array(happeningArbitrary(family), { maxLength: 30, size: "max" });
     await fc.assert(
       fc.asyncProperty(steps, async (happenings) => {
-        const history = new NftablesHistory(family, family === "IPv4" ? { portsAtOnce: 2 } : {});
+        const history = new NftablesHistory(family, { layout, ...(family === "IPv4" && { portsAtOnce: 2 }) });
         for (const step of [...happenings, { kind: "sync", isFullSync: false } as const]) {
           if (step.kind === "restart") history.rig.restart();
           else if (step.kind !== "sync") history.apply(step);
@@ -89,8 +92,8 @@ function byService(content: NftTableContent | undefined): Map<string, Map<string
   for (const [name, { timeoutSeconds, elements }] of content?.sets ?? []) {
     note(ownerOf(name), `set ${name}`, timeoutSeconds);
     for (const element of elements) {
-      const { key, verdict, comment } = element;
-      note(serviceOfElement(element), `${name} ${elementKey(key)}`, [verdict, comment]);
+      const { key, verdict, target, comment } = element;
+      note(serviceOfElement(element), `${name} ${elementKey(key)}`, [verdict, target, comment]);
     }
   }
   return services;
@@ -117,8 +120,10 @@ async function assertOthersAreRight({ rig }: NftablesHistory, failed: ReadonlySe
   }
 }
 
-for (const releasesLate of [false, true]) {
-  const kernelName = releasesLate ? "kernel before 6.2" : "kernel 6.2 and later";
+const KERNELS = LAYOUT_NAMES.flatMap((layout) => [false, true].map((releasesLate) => ({ layout, releasesLate })));
+
+for (const { layout, releasesLate } of KERNELS) {
+  const kernelName = `${layout}, kernel ${releasesLate ? "before 6.2" : "6.2 and later"}`;
   test(`faults (${kernelName}): the others are right at once, and all are when it ends`, async () => {
     const steps = fc.array(
       fc.oneof(
@@ -129,7 +134,7 @@ for (const releasesLate of [false, true]) {
     );
     await fc.assert(
       fc.asyncProperty(steps, async (happenings) => {
-        const history = new NftablesHistory("IPv4", { releasesLate, portsAtOnce: 2 });
+        const history = new NftablesHistory("IPv4", { layout, releasesLate, portsAtOnce: 2 });
         const { rig } = history;
         const node = new FaultyNode(history);
         for (const step of happenings) {

@@ -1,4 +1,6 @@
 /** What another program does to the table in tests: on a kernel in memory, or on a real one with the `nft` program. */
+
+import type { IpAddress } from "../../../net/ip.ts";
 import type { Nftables, NftOperation } from "../nftables.ts";
 import type { NftFamily, NftHook, NftRule, NftSet, NftValue } from "../ruleset.ts";
 
@@ -16,8 +18,11 @@ export type ForeignCommand =
   | { readonly kind: "drop-policy"; readonly chain: string; readonly hook: NftHook }
   | { readonly kind: "delete-set"; readonly set: NftSet }
   | { readonly kind: "delete-element"; readonly set: NftSet; readonly key: readonly NftValue[] }
-  /** An empty key: the element that catches all. */
+  /** That drops, or leads to a target of its own. An empty key: the element that catches all. */
   | { readonly kind: "add-element"; readonly set: NftSet; readonly key: readonly NftValue[] };
+
+/** Where an element that another program made leads to. */
+const THEIRS = { ip: "192.0.2.99" as IpAddress, port: 99 }; // canonical
 
 /** Does it with a handle of another program's on a kernel in memory. */
 export async function foreignInMemory(nft: Nftables, command: ForeignCommand): Promise<void> {
@@ -43,10 +48,13 @@ function operationsOf(command: ForeignCommand): NftOperation[] {
     case "delete-element":
       return [{ kind: "delete-elements", set: command.set, keys: [command.key] }];
     case "add-element": {
-      const element = command.set.isMap
-        ? { key: command.key, verdict: { kind: "drop" } as const }
-        : { key: command.key };
-      return [{ kind: "add-elements", set: command.set, elements: [element] }];
+      const { set, key } = command;
+      const value = set.isMap
+        ? { verdict: { kind: "drop" } as const }
+        : set.hasTargets === true
+          ? { target: THEIRS }
+          : {};
+      return [{ kind: "add-elements", set, elements: [{ key, ...value }] }];
     }
   }
 }
@@ -84,8 +92,9 @@ export function foreignNftText(family: NftFamily, table: string, command: Foreig
     case "delete-element":
       return `delete element ${at(command.set.name)} { ${command.key.join(" . ")} }\n`;
     case "add-element": {
-      const verdict = command.set.isMap ? " : drop" : "";
-      return `add element ${at(command.set.name)} { ${command.key.join(" . ") || "*"}${verdict} }\n`;
+      const { isMap, hasTargets } = command.set;
+      const value = isMap ? " : drop" : hasTargets === true ? ` : ${THEIRS.ip} . ${THEIRS.port}` : "";
+      return `add element ${at(command.set.name)} { ${command.key.join(" . ") || "*"}${value} }\n`;
     }
   }
 }
