@@ -2,7 +2,7 @@
  * What the commands that look at a node have in common: flags, reading of manifests and configuration, and how they end when
  * their input is bad. Their exit status 1 is an answer, so bad input is 2.
  */
-import type { KubeProxyConfig } from "../config/config.ts";
+import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
 import { MODES } from "../dataplane/registry.ts";
 import { PlanError } from "../lib/plan-error.ts";
 import { checkedSettings } from "../lib/plan-settings.ts";
@@ -30,6 +30,8 @@ export const INSPECT_FLAGS_HELP = `      --node NAME              the node to lo
       --family ipv4|ipv6|both  address family (default both)
       --config FILE            the node's KubeProxyConfiguration`;
 
+type Adjust = (draft: DraftConfig) => DraftConfig;
+
 export interface InspectChoices {
   readonly families: readonly IpFamily[];
   readonly config: KubeProxyConfig;
@@ -49,14 +51,14 @@ interface InspectValues {
   readonly "hostname-override"?: string | undefined;
 }
 
-/** @throws UsageError */
-export async function readChoices(values: InspectValues): Promise<InspectChoices> {
+/** @param adjust what further flags change in the configuration. @throws UsageError */
+export async function readChoices(values: InspectValues, adjust?: Adjust): Promise<InspectChoices> {
   const word = values.family.toLowerCase();
   const families = Object.hasOwn(FAMILIES, word) ? FAMILIES[word] : undefined;
   if (families === undefined) throw new UsageError(`--family must be ipv4, ipv6 or both, got "${values.family}"`);
   const { config: file, mode } = values;
   const node = values.node ?? values["hostname-override"];
-  return { families, config: await readSettings(file, mode, node) };
+  return { families, config: await readSettings(file, mode, node, adjust) };
 }
 
 /** The configuration in a file, with mode and node of the command line over it. @throws UsageError */
@@ -64,17 +66,20 @@ export async function readSettings(
   file: string | undefined,
   mode: string | undefined,
   node: string | undefined,
+  adjust?: Adjust,
 ): Promise<KubeProxyConfig> {
   try {
     const { config } = await checkedSettings({
       config: file === undefined ? undefined : await readConfig(file),
       mode,
       node,
+      adjust,
     });
     return config;
   } catch (error) {
-    if (error instanceof PlanError) throw new UsageError(error.message);
-    throw error;
+    if (!(error instanceof PlanError)) throw error;
+    const isOfFile = error.code === "config-decode";
+    throw new UsageError(isOfFile ? `cannot use the configuration ${file}: ${error.message}` : error.message);
   }
 }
 
@@ -83,7 +88,7 @@ async function readConfig(file: string): Promise<Uint8Array> {
   try {
     return await readFile(file);
   } catch (error) {
-    throw new UsageError(`cannot read the configuration ${file}: ${error instanceof Error ? error.message : error}`);
+    throw new UsageError(`cannot use the configuration ${file}: ${error instanceof Error ? error.message : error}`);
   }
 }
 

@@ -2,23 +2,16 @@
  * `kube-proxy render`: prints what would be programmed for a folder of manifests, without root and without a kernel. The
  * output depends on the input alone, so it can be compared in CI.
  */
-import { readFile } from "node:fs/promises";
-import type { KubeProxyConfig } from "../config/config.ts";
-import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../config/defaults.ts";
+import type { ClusterRecords } from "../cluster/manifests/index.ts";
+import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
 import type { AnyFlag } from "../config/flag.ts";
-import { checkConfig } from "../config/validate.ts";
-import { MODES, modeNamed, type ProxyMode } from "../dataplane/registry.ts";
-import {
-  joinFamilies,
-  KERNEL_FEATURES,
-  type KernelFeature,
-  type ModeRenderer,
-  type Rendered,
-  type RenderRequest,
-} from "../dataplane/rendering.ts";
-import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
+import { MODES, modeNamed } from "../dataplane/registry.ts";
+import { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
+import { makePlan } from "../lib/make-plan.ts";
+import { PlanError } from "../lib/plan-error.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
+import { readChoices, warner } from "./inspect-options.ts";
 import { readInput } from "./render-input.ts";
 import { parseOptions } from "./subcommand-options.ts";
 import { nearestWord } from "./suggestion.ts";
@@ -70,15 +63,11 @@ const OUTPUT_FORMS: readonly string[] = [...new Set(MODES.flatMap(({ renderForms
 
 interface RenderOptions {
   readonly paths: readonly string[];
-  readonly mode: string | undefined;
+  readonly config: KubeProxyConfig;
   readonly families: readonly IpFamily[];
   readonly service: string | undefined;
-  readonly configFile: string | undefined;
-  readonly hostnameOverride: string;
   readonly missing: ReadonlySet<KernelFeature>;
   readonly form: string;
-  /** Values of {@link MODE_FLAGS} that were given, by name. */
-  readonly modeFlags: ReadonlyMap<string, string>;
 }
 
 /** Where a command writes. */
@@ -99,49 +88,48 @@ export async function render(
   output: Output,
   input: NodeJS.ReadableStream = process.stdin,
 ): Promise<number> {
-  const options = readOptions(argv);
+  const options = await readOptions(argv);
   if (options === "help") {
     output.out(RENDER_USAGE);
     return EXIT_SUCCESS;
   }
-  const { service, families, form, missing } = options;
-  const config = await readConfig(options);
-  const renderer = await rendererOf(config.mode, form);
-  const cluster = await readInput(options.paths, input, (line) => output.err(`${line}\n`));
+  const { paths, service } = options;
+  const cluster = await readInput(paths, input, (line) => output.err(`${line}\n`));
   if (service !== undefined) {
     requireService(
       service,
       cluster.services.map(({ namespace, name }) => `${namespace}/${name}`),
     );
   }
-  const warned = new Set<string>();
-  const warn = (message: string): void => {
-    if (!warned.has(message)) output.err(`warning: ${message}\n`);
-    warned.add(message);
-  };
-  const nodes = families.map((family) => offlineNode(cluster, config, family, warn));
-  if (service !== undefined && !nodes.some((node) => hasPorts(node, service))) {
-    warn(`Service ${service} has no cluster IP of this family: a proxy does nothing for it`);
-  }
-  output.out(joinFamilies(await renderAll(nodes, { config, form, service, missing }, renderer)));
+  output.out(await rendered(cluster, options, warner(output)));
   return cluster.problems.some(({ severity }) => severity === "error") ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-async function renderAll(
-  nodes: readonly OfflineNode[],
-  request: RenderRequest,
-  renderer: ModeRenderer,
-): Promise<readonly Rendered[]> {
+async function rendered(
+  cluster: ClusterRecords,
+  { config, families, missing, service, form }: RenderOptions,
+  warn: (message: string) => void,
+): Promise<string> {
+  const plan = await makePlan(config, { cluster, families, missing }, warn);
+  const isServed = plan.nodes.some(({ state }) =>
+    [...state.services.values()].some(({ name }) => name.service === service),
+  );
+  if (service !== undefined && !isServed) {
+    warn(`Service ${service} has no cluster IP of this family: a proxy does nothing for it`);
+  }
   try {
-    return await Promise.all(nodes.map((node) => renderer(node, request)));
+    return await plan.render(form, { service });
   } catch (error) {
     // What a configuration does not allow is the user's to mend.
-    throw new UsageError(messageOf(error));
+    if (error instanceof PlanError) throw new UsageError(error.message);
+    throw error;
   }
 }
 
-function hasPorts({ state }: OfflineNode, service: string): boolean {
-  return [...state.services.values()].some(({ name }) => name.service === service);
+function requireForm({ mode }: KubeProxyConfig, form: string): void {
+  const { renderForms } = modeNamed(mode);
+  if (renderForms.includes(form)) return;
+  throw new UsageError(`mode ${mode} has no output "${form}": use --output ${renderForms.join(", ")}`);
 }
 
 function requireService(service: string, known: readonly string[]): void {
@@ -153,17 +141,7 @@ function requireService(service: string, known: readonly string[]): void {
   );
 }
 
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
-}
-
-const FAMILIES: Readonly<Record<string, readonly IpFamily[]>> = {
-  ipv4: ["IPv4"],
-  ipv6: ["IPv6"],
-  both: ["IPv4", "IPv6"],
-};
-
-function readOptions(argv: readonly string[]): RenderOptions | "help" {
+async function readOptions(argv: readonly string[]): Promise<RenderOptions | "help"> {
   const values = parseOptions("kube-proxy render", argv, {
     ...Object.fromEntries(MODE_FLAGS.map(({ name }) => [name, { type: "string" }] as const)),
     filename: { type: "string", short: "f", multiple: true },
@@ -171,14 +149,12 @@ function readOptions(argv: readonly string[]): RenderOptions | "help" {
     family: { type: "string", default: "both" },
     service: { type: "string" },
     config: { type: "string" },
-    "hostname-override": { type: "string", default: "" },
+    "hostname-override": { type: "string" },
     without: { type: "string", default: "" },
     output: { type: "string", short: "o", default: "text" },
     help: { type: "boolean", short: "h" },
   });
   if (values.help === true) return "help";
-  const families = Object.hasOwn(FAMILIES, values.family.toLowerCase()) && FAMILIES[values.family.toLowerCase()];
-  if (!families) throw new UsageError(`--family must be ipv4, ipv6 or both, got "${values.family}"`);
   const form = values.output;
   if (!OUTPUT_FORMS.includes(form)) {
     throw new UsageError(`--output must be ${OUTPUT_FORMS.join(", ")}, got "${form}"`);
@@ -188,22 +164,21 @@ function readOptions(argv: readonly string[]): RenderOptions | "help" {
   if (service !== undefined && !/^[^/]+\/[^/]+$/.test(service)) {
     throw new UsageError(`--service must be NAMESPACE/NAME, got "${service}"`);
   }
-  return {
-    paths: values.filename,
-    mode: values.mode,
-    families,
-    service,
-    configFile: values.config,
-    hostnameOverride: values["hostname-override"],
-    missing: readMissing(values.without),
-    form,
-    modeFlags: new Map(
-      MODE_FLAGS.flatMap(({ name }) => {
-        const value: unknown = Object.entries(values).find(([given]) => given === name)?.[1];
-        return typeof value === "string" ? [[name, value]] : [];
-      }),
-    ),
-  };
+  const missing = readMissing(values.without);
+  const given = new Map<string, unknown>(Object.entries(values));
+  const { config, families } = await readChoices(values, (draft) => withModeFlags(draft, given));
+  requireForm(config, form);
+  return { paths: values.filename, config, families, service, missing, form };
+}
+
+/** Flags of modes that were given, over the configuration. */
+function withModeFlags(draft: DraftConfig, given: ReadonlyMap<string, unknown>): DraftConfig {
+  let changed = draft;
+  for (const { name, overlay } of MODE_FLAGS) {
+    const text = given.get(name);
+    if (typeof text === "string") changed = overlay(changed, [text]);
+  }
+  return changed;
 }
 
 function readMissing(list: string): ReadonlySet<KernelFeature> {
@@ -215,33 +190,4 @@ function readMissing(list: string): ReadonlySet<KernelFeature> {
       throw new UsageError(`--without knows ${KERNEL_FEATURES.join(" and ")}, got "${word}"`);
     }),
   );
-}
-
-async function readConfig({ configFile, mode, hostnameOverride, modeFlags }: RenderOptions): Promise<KubeProxyConfig> {
-  const document = configFile === undefined ? EMPTY_DOCUMENT : await readDocument(configFile);
-  const chosen = mode === undefined ? document : { ...document, mode };
-  let draft = applyPlatformDefaults(resolveDocument(chosen));
-  for (const modeFlag of MODE_FLAGS) {
-    const text = modeFlags.get(modeFlag.name);
-    if (text !== undefined) draft = modeFlag.overlay(draft, [text]);
-  }
-  const checked = checkConfig(hostnameOverride === "" ? draft : { ...draft, hostnameOverride });
-  if (!checked.ok) throw new UsageError(`the configuration cannot be used: ${checked.message}`);
-  return checked.config;
-}
-
-async function readDocument(file: string): Promise<typeof EMPTY_DOCUMENT> {
-  const { decodeConfiguration } = await import("../config/v1alpha1-decode.ts");
-  try {
-    return decodeConfiguration(await readFile(file)).document;
-  } catch (error) {
-    throw new UsageError(`cannot use the configuration ${file}: ${messageOf(error)}`);
-  }
-}
-
-/** Loads the mode's renderer. @throws UsageError for a form that the mode does not have. */
-async function rendererOf(name: ProxyMode, form: string): Promise<ModeRenderer> {
-  const mode = modeNamed(name);
-  if (mode.renderForms.includes(form)) return await mode.loadRenderer();
-  throw new UsageError(`mode ${name} has no output "${form}": use --output ${mode.renderForms.join(", ")}`);
 }

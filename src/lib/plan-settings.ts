@@ -1,5 +1,5 @@
 /** How a plan is made: a checked configuration, out of a file's content and what goes over it. */
-import type { KubeProxyConfig } from "../config/config.ts";
+import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
 import { API_VERSION, KIND } from "../config/config.ts";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../config/defaults.ts";
 import { checkConfig } from "../config/validate.ts";
@@ -13,6 +13,8 @@ export interface PlanSettings {
   readonly mode?: string | undefined;
   /** Goes over the configuration's `hostnameOverride`. */
   readonly node?: string | undefined;
+  /** What a command's flags change, before the configuration is checked. */
+  readonly adjust?: ((draft: DraftConfig) => DraftConfig) | undefined;
 }
 
 export interface CheckedSettings {
@@ -22,10 +24,15 @@ export interface CheckedSettings {
 }
 
 /** @throws PlanError `config-decode`, `config-invalid` */
-export async function checkedSettings({ config, mode, node }: PlanSettings): Promise<CheckedSettings> {
+export async function checkedSettings({
+  config,
+  mode,
+  node,
+  adjust = (draft) => draft,
+}: PlanSettings): Promise<CheckedSettings> {
   const { document, strictError } =
     config === undefined ? { document: EMPTY_DOCUMENT, strictError: undefined } : await decoded(config);
-  const draft = applyPlatformDefaults(resolveDocument(mode === undefined ? document : { ...document, mode }));
+  const draft = adjust(applyPlatformDefaults(resolveDocument(mode === undefined ? document : { ...document, mode })));
   const checked = checkConfig(node === undefined || node === "" ? draft : { ...draft, hostnameOverride: node });
   if (!checked.ok) throw new PlanError("config-invalid", `the configuration cannot be used: ${checked.message}`);
   const { hostnameOverride } = checked.config;

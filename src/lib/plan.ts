@@ -21,11 +21,10 @@
  * ```
  */
 import { modeNamed, type ProxyMode } from "../dataplane/registry.ts";
-import { joinFamilies, type KernelFeature, type Rendered } from "../dataplane/rendering.ts";
-import { offlineNode } from "../inspect/offline-node.ts";
+import type { KernelFeature } from "../dataplane/rendering.ts";
 import type { IpFamily } from "../net/ip.ts";
-import { type Cluster, messageOf } from "./cluster.ts";
-import { PlanError } from "./plan-error.ts";
+import type { Cluster } from "./cluster.ts";
+import { makePlan, type RenderOptions } from "./make-plan.ts";
 import { checkedSettings } from "./plan-settings.ts";
 
 export type { ProxyMode } from "../dataplane/registry.ts";
@@ -39,6 +38,7 @@ export {
   type ObjectProblem,
   readCluster,
 } from "./cluster.ts";
+export type { RenderOptions } from "./make-plan.ts";
 export { PlanError, type PlanErrorCode } from "./plan-error.ts";
 
 /** What is planned, for whom, and how. */
@@ -54,11 +54,6 @@ export interface PlanRequest {
   readonly families?: readonly IpFamily[];
   /** What the node's kernel and tools lack. @default nothing */
   readonly without?: readonly KernelFeature[];
-}
-
-export interface RenderOptions {
-  /** `namespace/name`: only what is there for this Service. */
-  readonly service?: string;
 }
 
 /** What would be programmed. */
@@ -88,40 +83,16 @@ const BOTH: readonly IpFamily[] = ["IPv4", "IPv6"];
 export async function plan(request: PlanRequest): Promise<Plan> {
   const { cluster, families = BOTH, without = [] } = request;
   const { config, warnings: configWarnings } = await checkedSettings(request);
-  const { renderForms: forms, loadRenderer } = modeNamed(config.mode);
-  const renderer = await loadRenderer();
   const warnings = new Set(configWarnings);
-  const nodes = families.map((family) => offlineNode(cluster, config, family, (text) => warnings.add(text)));
   const missing = new Set(without);
+  const made = await makePlan(config, { cluster, families, missing }, (message) => warnings.add(message));
+  const forms = modeNamed(config.mode).renderForms;
   return {
     mode: config.mode,
-    node: nodes[0]?.name ?? config.hostnameOverride,
+    node: made.nodes[0]?.name ?? config.hostnameOverride,
     families,
     forms,
     warnings: [...warnings],
-    async render(form = forms[0] ?? "", { service } = {}) {
-      if (!forms.includes(form)) {
-        const known = forms.map((name) => `"${name}"`).join(", ");
-        throw new PlanError("form-unavailable", `mode ${config.mode} has no form "${form}": use ${known}`);
-      }
-      if (service !== undefined) requireService(cluster, service);
-      return joinFamilies(
-        await rendered(() => nodes.map((node) => renderer(node, { config, form, service, missing }))),
-      );
-    },
+    render: (form = forms[0] ?? "", options = {}) => made.render(form, options),
   };
-}
-
-/** What a configuration does not allow is the caller's to mend. */
-async function rendered(render: () => readonly Promise<Rendered>[]): Promise<readonly Rendered[]> {
-  try {
-    return await Promise.all(render());
-  } catch (error) {
-    throw new PlanError("form-unavailable", messageOf(error), { cause: error });
-  }
-}
-
-function requireService({ services }: Cluster, wanted: string): void {
-  if (services.some(({ namespace, name }) => `${namespace}/${name}` === wanted)) return;
-  throw new PlanError("service-unknown", `no Service "${wanted}" in the cluster, or it is headless or another proxy's`);
 }
