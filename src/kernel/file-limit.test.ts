@@ -26,7 +26,7 @@ test("the limit is raised, the hard one with it", () => {
   assert.deepEqual(calls.limits, { soft: 64_000, hard: 64_000 });
 });
 
-test("a higher limit is never lowered (trap 11)", () => {
+test("a higher limit is never lowered (userspace.md §1.1)", () => {
   for (const soft of [64_000, 500_000, Number.POSITIVE_INFINITY]) {
     const calls = fakeCalls({ soft, hard: Number.POSITIVE_INFINITY });
     assert.deepEqual(raiseFileLimit(64_000, calls), { limit: soft, problem: undefined });

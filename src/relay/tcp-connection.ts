@@ -1,6 +1,6 @@
 /**
  * One client's TCP connection: dials destinations until one answers (reference userspace.md §1.8), then carries bytes both
- * ways. Each direction ends by itself (trap 4); a reset of one side becomes a reset of the other.
+ * ways. Each direction ends by itself (userspace.md §1.8); a reset of one side becomes a reset of the other.
  */
 import type { Socket } from "node:net";
 import type { Logger } from "../logging/logger.ts";

@@ -38,12 +38,16 @@ interface Citation {
   readonly section: string;
 }
 
-function citations(): readonly Citation[] {
+/** Names and texts of the files that may cite. */
+function sources(): ReadonlyMap<string, string> {
   const listed = execFileSync("git", ["ls-files", "-co", "--exclude-standard"], { cwd: ROOT, encoding: "utf8" });
   const files = listed.split("\n").filter((name) => /\.(ts|mjs|md)$/.test(name) && existsSync(join(ROOT, name)));
+  return new Map(files.map((name) => [name, readFileSync(join(ROOT, name), "utf8")]));
+}
+
+function citations(): readonly Citation[] {
   const found: Citation[] = [];
-  for (const file of files) {
-    const text = readFileSync(join(ROOT, file), "utf8");
+  for (const [file, text] of sources()) {
     for (const [, page = "", sections = ""] of text.matchAll(CITATION)) {
       for (const [, first = "", last] of sections.matchAll(SECTION)) {
         found.push({ file, page, section: first });
@@ -79,6 +83,13 @@ test("every cited section of the reference exists", () => {
     dangling.map(({ file, page, section }) => `${file}: ${page} §${section}`),
     [],
   );
+});
+
+test("facts are cited by page and section", () => {
+  const numbered = [...sources()].flatMap(([file, text]) =>
+    [...text.matchAll(/\b(?:traps? \d+|[Rr]eference §\d[\d.]*)/g)].map(([found]) => `${file}: ${found}`),
+  );
+  assert.deepEqual(numbered, []);
 });
 
 test("every cited page of the reference is in the repository", () => {

@@ -31,7 +31,7 @@ const MAX_OWNERS = 100;
 const SMALL_CHAIN = 64;
 /** A look may take one part in twenty of the time: after one that took long, the next ones are left out. */
 const REST_FACTOR = 19;
-/** It may take one in five, so that there is one in each period: on a busy host even a short one takes long. */
+/** It may take one in five where each period needs a look: on a busy host even a short one takes long. */
 const LEAST_REST_FACTOR = 4;
 
 export class ChainCheck {

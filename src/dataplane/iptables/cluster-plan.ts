@@ -51,7 +51,7 @@ const NOTHING_FIXED: StaticPlan = {
   natTail: [],
 };
 
-/** What of a plan is one Service's. @param service `namespace/name` */
+/** The part of a plan that belongs to one Service. @param service `namespace/name` */
 export function planOfService({ ports }: IptablesPlan, service: string): IptablesPlan {
   const own = ports.filter(({ port }) => port.name.service === service);
   return { extent: "part", jumps: [], fixed: NOTHING_FIXED, ports: own };

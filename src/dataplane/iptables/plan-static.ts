@@ -1,5 +1,5 @@
 /**
- * The rules that belong to no service, but for the jumps from the built-in chains: masquerading, forwarding and the way to the node
+ * The rules that belong to no service, except the jumps from the built-in chains: masquerading, forwarding and the way to the node
  * ports. Reference iptables.md §2, §4, §5. Pure.
  */
 import type { Rule, RuleMatch } from "../../kernel/iptables/rule.ts";

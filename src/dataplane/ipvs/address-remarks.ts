@@ -35,7 +35,7 @@ export class AddressRemarks {
   #look(key: string, port: ServicePort): void {
     const { clusterIP, externalIPs, loadBalancerVIPs } = port;
     const hasExternal = externalIPs.length + loadBalancerVIPs.length > 0;
-    // Of most ports there is nothing to be said, and there are many of them.
+    // Most ports have nothing to report, and there are many of them.
     if (!hasExternal && this.#excludeCIDRs.length === 0 && !this.#devices.has(clusterIP)) return;
     const external = [...externalIPs, ...loadBalancerVIPs];
     const excluded = [clusterIP, ...external].filter((ip) => this.#excludeCIDRs.some((cidr) => cidrContains(cidr, ip)));

@@ -58,7 +58,7 @@ export interface IpvsMetrics {
   readonly restoreFailures: { inc(): void };
 }
 
-/** Where the kernel is not as wanted, but for the rules. */
+/** Where the kernel differs from what is wanted, rules excepted. */
 interface Difference {
   readonly sets: SetDifference;
   readonly virtualServers: VirtualServerDifference;
@@ -92,7 +92,7 @@ export class IpvsBackend implements Backend {
   #wanted = new WantedState();
   /** Of the last full sync; undefined when the kernel is not known to match memory. */
   #facts: PlanFacts | undefined;
-  /** By subject: what the last sync left undone. What of it to try again is the parts' to know. */
+  /** By subject: what the last sync left undone. Each part knows what of it to try again. */
   readonly #refused: RefusedPorts;
   #hasReplacedIptables = false;
 

@@ -1,6 +1,6 @@
 /**
  * Removes what the ipvs mode leaves in the kernel: reference ipvs.md §10. Unlike upstream it takes only virtual
- * servers that the mode's own sets or kube-ipvs0 show to be the mode's; those of others stay (§5.18), and the IPv6 sets go.
+ * servers that the mode's own sets or kube-ipvs0 show to be the mode's; those of others stay, and the IPv6 sets go.
  */
 import type { Ipset, IpsetDefinition, IpsetEntry } from "../../kernel/ipset/ipset.ts";
 import { type Iptables, IptablesError } from "../../kernel/iptables/iptables.ts";

@@ -33,7 +33,7 @@ export interface IpvsPlan {
   readonly extent: "whole" | "part";
 }
 
-/** Plans a whole cluster, and shows all of it or what of it is one Service's (`namespace/name`). */
+/** Plans a whole cluster, and shows all of it, or the part of one Service (`namespace/name`). */
 export function planIpvs(node: OfflineNode, options: PlanChoices, service?: string): IpvsPlan {
   const { family, state } = node;
   const { config, facts } = offlineOptions(node, options);
@@ -56,7 +56,7 @@ export function planIpvs(node: OfflineNode, options: PlanChoices, service?: stri
       entries: [...shown.entries(id).keys()].sort(),
     })).filter(({ entries }) => shown === wanted || entries.length > 0),
     virtualServers: [...shown.virtualServers.keys()].sort().flatMap((key) => {
-      // What another Service has by right is not this one's.
+      // A frontend that another Service owns is not this one's.
       const winner = wanted.virtualServers.winner(key);
       if (winner === undefined || winner.owner !== shown.virtualServers.winner(key)?.owner) return [];
       return [{ ...winner.value, servicePort: state.services.get(winner.owner)?.name.text ?? winner.owner }];
@@ -136,7 +136,7 @@ export function savedInput({ rules, extent }: IpvsPlan, family: IpFamily): strin
   return savedText({ filter: content("filter"), nat: content("nat") }, family, extent);
 }
 
-/** All four, one after the other, in the order in which they could be used. */
+/** All four, in the order in which they would be used. */
 export function allInputs(plan: IpvsPlan, iptablesRestore: string): string {
   return [
     ["ip -batch -", ipInput(plan)],

@@ -1,4 +1,4 @@
-/** The addresses of one family on kube-ipvs0: where they differ from what is wanted, and how that is ended. */
+/** The addresses of one family on kube-ipvs0: where they differ from what is wanted, and the changes that end it. */
 import type { LinkAddress, Links } from "../../kernel/route/links.ts";
 import { familyOf, type IpAddress } from "../../net/ip.ts";
 import type { Claims, Touched } from "../shared/claims.ts";

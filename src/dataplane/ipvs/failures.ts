@@ -1,4 +1,4 @@
-/** What of a sync the kernel refused, by whom it is for: names for health and log. */
+/** What the kernel refused in a sync, by service port: names for health and log. */
 import type { SyncFailure, SyncInput } from "../../sync/backend.ts";
 
 /** Gathers the failures of one sync: the first of each subject counts. */

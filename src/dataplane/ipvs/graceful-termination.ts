@@ -1,5 +1,5 @@
 /**
- * Real servers that are not wanted any more but still have connections: they take no new ones (weight 0) and go when the
+ * Real servers that are no longer wanted but still have connections: they take no new ones (weight 0) and go when the
  * last has ended. Kept in memory only: after a restart they are found again as unwanted real servers. Reference
  * ipvs.md §5.
  */
@@ -25,7 +25,7 @@ interface Draining {
 export class GracefulTermination {
   readonly #draining = new Map<string, Draining>();
 
-  /** Number of real servers that are waited for. */
+  /** Number of real servers that are draining. */
   get size(): number {
     let size = 0;
     for (const { realServers } of this.#draining.values()) size += realServers.size;

@@ -1,4 +1,4 @@
-/** The IP sets of one family in the kernel: where they differ from what is wanted, and how that is ended. */
+/** The IP sets of one family in the kernel: where they differ from what is wanted, and the changes that end it. */
 
 import type { Yielder } from "../../async/yielder.ts";
 import {
@@ -33,7 +33,7 @@ export class IpSets {
   readonly #yielder: Yielder;
   readonly #ids: ReadonlyMap<string, SetId>;
   #unusable: ReadonlyMap<SetId, string> = new Map();
-  /** The kernel is not known to have their members as they were last wanted. */
+  /** Unverified: the kernel may not have the members that were last wanted. */
   #doubtful: ReadonlySet<SetId> = new Set();
 
   constructor(ipset: Ipset, family: IpFamily, yielder: Yielder) {

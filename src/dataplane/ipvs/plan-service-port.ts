@@ -19,7 +19,7 @@ import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 /** A virtual server, and the endpoints that are its real servers: masquerading, weight 1. */
 export interface PlannedVirtualServer {
   readonly virtualServer: VirtualServer;
-  /** As what the service port has the address: decides when a node port is at the same one. */
+  /** The kind of frontend: decides when a node port has the same address and port. */
   readonly kind: FrontendKind;
   /** Sorted by text, which is also how a real server is named: `ip:port`. */
   readonly endpoints: readonly Endpoint[];
@@ -89,7 +89,7 @@ class Draft implements ServicePortPlan {
   readonly #categories: EndpointCategories;
   readonly #config: PlanConfig;
   readonly #facts: PlanFacts;
-  /** Some frontend that should have local endpoints only has none of them. */
+  /** A frontend with a Local policy has no local endpoint. */
   #hasFallenBack = false;
 
   constructor(port: ServicePort, categories: EndpointCategories, config: PlanConfig, facts: PlanFacts) {

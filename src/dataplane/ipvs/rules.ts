@@ -12,7 +12,7 @@ type Table = (typeof TABLES)[number];
 
 type Saved = Readonly<Record<Table, SavedTable>>;
 
-/** What of the rules is not as wanted. */
+/** Where the rules differ from what is wanted. */
 export interface RulesDifference {
   readonly saved: Saved;
   readonly lacksJumps: boolean;

@@ -36,7 +36,7 @@ interface Shared {
   readonly restoreSettings: () => Promise<void>;
 }
 
-/** Finds out whether the kernel can, and prepares the node. Throws an Error that says what is missing. */
+/** Checks that the kernel can do it, and prepares the node. Throws an Error that says what is missing. */
 async function prepareNode({ config, log }: NodeContext): Promise<Shared> {
   const { scheduler, strictARP, tcpTimeoutMs, tcpFinTimeoutMs, udpTimeoutMs } = config.ipvs;
   if (scheduler === "") log.info("IPVS scheduler not specified, use rr by default");
@@ -123,7 +123,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
   };
 }
 
-/** Validation has refused what is none. */
+/** Validation has refused all others. */
 function prefixes(texts: readonly string[]): Cidr[] {
   return texts.map((text) => parseCidr(text)).filter((cidr) => cidr !== undefined);
 }

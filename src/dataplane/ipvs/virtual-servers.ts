@@ -1,4 +1,4 @@
-/** The virtual servers of one family in the kernel: where they differ from what is wanted, and how that is ended. */
+/** The virtual servers of one family in the kernel: where they differ from what is wanted, and the changes that end it. */
 
 import type { Yielder } from "../../async/yielder.ts";
 import type { Ipvs, IpvsFailure, IpvsOperation, RealServerState, VirtualServer } from "../../kernel/ipvs/ipvs.ts";
@@ -33,7 +33,7 @@ type Wanted = Claims<PlannedVirtualServer>;
 
 export class VirtualServers {
   readonly #options: VirtualServersOptions;
-  /** The kernel is not known to have them as they were last wanted. */
+  /** Unverified: the kernel may not have what was last wanted. */
   #doubtful: ReadonlyMap<string, VirtualServer> = new Map();
 
   constructor(options: VirtualServersOptions) {

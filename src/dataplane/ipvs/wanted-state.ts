@@ -10,7 +10,7 @@ import { Claims, type Touched } from "../shared/claims.ts";
 import { SET_IDS, type SetId } from "./names.ts";
 import type { DeniedVip, PlannedVirtualServer, ServicePortPlan } from "./plan-service-port.ts";
 
-/** What was wanted, before a sync, of everything that it may have changed. Keys are the texts of the things. */
+/** Everything that a sync may have changed, as it was wanted before. Keys are the texts of the things. */
 export interface WantedChanges {
   readonly virtualServers: Touched<PlannedVirtualServer>;
   readonly entries: ReadonlyMap<SetId, Touched<IpsetEntry>>;

@@ -143,7 +143,7 @@ export class Watch {
       watched.onLost();
     } catch (error) {
       if (signal.aborted || error instanceof GaveWay) return;
-      // What cannot be compared cannot be vouched for: a sync will succeed, or say what is wrong.
+      // What cannot be compared is unverified: a sync will succeed, or say what is wrong.
       watched.onLost();
       throw error;
     } finally {

@@ -147,7 +147,7 @@ test("a removed service loses rules and sockets, and its connections go on", asy
   assert.equal(rig.sockets.connections, 1);
 });
 
-test("a service that comes back finds its endpoints, though they never changed (trap 3)", async () => {
+test("a service that comes back finds its endpoints, though they never changed (userspace.md §1.7)", async () => {
   const rig = new BackendRig();
   const key = rig.set("web");
   await rig.sync();
@@ -277,7 +277,7 @@ test("without descriptors the services that have their sockets go on, and the ot
   assert.notEqual(proxyPortOf(rig, "172.16.0.2", 80), undefined);
 });
 
-test("rules of an earlier run go before anything else is known (trap 14)", async () => {
+test("rules of an earlier run go before anything else is known (userspace.md §1.6)", async () => {
   const iptables = new MemoryIptables("IPv4");
   const before = new BackendRig({ iptables });
   before.set("web");

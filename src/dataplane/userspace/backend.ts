@@ -115,7 +115,7 @@ export class UserspaceBackend implements Backend {
     }
   }
 
-  /** Another try is worth making before the next is due. */
+  /** It is worth trying again before the next sync is due. */
   retry(): void {
     this.#requestSync();
   }
@@ -233,7 +233,7 @@ function accessOf(
   return [internalPolicyLocal, externalPolicyLocal, categories.hasAny, hasInternal, hasExternal].join(" ");
 }
 
-/** What does not show in an address is the balancer's alone. */
+/** Everything else concerns the balancer only. */
 function haveSamePortals(a: ServicePort, b: ServicePort): boolean {
   return (
     a.clusterIP === b.clusterIP &&

@@ -100,7 +100,7 @@ describe("ClientIP affinity", () => {
     assert.equal(balancer.stickyClients, 0);
   });
 
-  it("has the Service's own timeout also when the endpoints were there first (trap 2)", () => {
+  it("has the Service's own timeout also when the endpoints were there first (userspace.md §1.7)", () => {
     const { balancer, pick, time } = setUp();
     balancer.setEndpoints("web", endpoints(1, 2));
     balancer.setService("web", { timeoutSeconds: 10 });
@@ -109,7 +109,7 @@ describe("ClientIP affinity", () => {
     assert.notEqual(pick(), first);
   });
 
-  it("follows a change of nothing but the timeout (trap 2)", () => {
+  it("follows a change of nothing but the timeout (userspace.md §1.7)", () => {
     const { balancer, pick, time } = setUp();
     balancer.setService("web", { timeoutSeconds: 10 });
     balancer.setEndpoints("web", endpoints(1, 2));
@@ -128,7 +128,7 @@ describe("ClientIP affinity", () => {
     assert.equal(pick(), first);
   });
 
-  it("is forgotten with the Service, whose endpoints are not (trap 3)", () => {
+  it("is forgotten with the Service, whose endpoints are not (userspace.md §1.7)", () => {
     const { balancer, pick } = setUp();
     balancer.setService("web", { timeoutSeconds: 10 });
     balancer.setEndpoints("web", endpoints(1, 2));

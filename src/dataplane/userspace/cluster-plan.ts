@@ -44,7 +44,7 @@ export interface UserspacePlan {
   readonly node: OfflineNode;
   readonly hasRules: boolean;
   readonly ports: readonly PlannedPort[];
-  /** Names of service ports without a part in it, and why. */
+  /** Names of service ports that are left out, and why. */
   readonly leftOut: ReadonlyMap<string, string>;
   readonly extent: "whole" | "part";
 }
@@ -83,7 +83,7 @@ export function planUserspace(node: OfflineNode, config: KubeProxyConfig): Users
   return { node, hasRules, ports, leftOut, extent: "whole" };
 }
 
-/** What of a plan is one Service's. @param service `namespace/name` */
+/** The part of a plan that belongs to one Service. @param service `namespace/name` */
 export function planOfService(plan: UserspacePlan, service: string): UserspacePlan {
   const ports = plan.ports.filter(({ port }) => port.name.service === service);
   const names = new Set(

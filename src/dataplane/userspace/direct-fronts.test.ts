@@ -105,7 +105,7 @@ class FakeAssigner implements AddressAssigner {
   }
 }
 
-test("with an assigner the host gets the addresses, and loses one only when no port of any service wants it (trap 35)", async () => {
+test("with an assigner the host gets the addresses, and loses one only when no port of any service wants it (userspace.md §2)", async () => {
   const assigner = new FakeAssigner();
   const rig = new BackendRig({ rules: "none", assigner });
   const http = rig.set("http", { port: 80 });
@@ -125,7 +125,7 @@ test("with an assigner the host gets the addresses, and loses one only when no p
   assert.deepEqual([assigner.assigned, rig.openSockets], [[], []]);
 });
 
-test("an address that cannot be had is named, and the node port works (trap 37)", async () => {
+test("an address that cannot be had is named, and the node port works (userspace.md §2)", async () => {
   const assigner = new FakeAssigner();
   assigner.refused.add("172.16.0.1");
   const rig = new BackendRig({ rules: "none", assigner });

@@ -1,7 +1,7 @@
 /**
  * The `netsh` commands that give a Windows host service addresses: reference userspace.md §2. Pure.
  *
- * Not upstream's: an address is given back only when no portal of any service port wants it (trap 35), and never one that the
+ * Not upstream's: an address is given back only when no portal of any service port wants it (userspace.md §2), and never one that the
  * host had before.
  */
 import { familyOf, type IpAddress, parseIpAddress } from "../../net/ip.ts";

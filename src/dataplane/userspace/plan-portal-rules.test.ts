@@ -95,7 +95,7 @@ test("IPv6 has the same rules in its own spelling", () => {
   ]);
 });
 
-test("where bridge ports are unknown to the kernel no rule asks for them (trap 8)", () => {
+test("where bridge ports are unknown to the kernel no rule asks for them (userspace.md §1.3)", () => {
   const port = makeServicePort({ externalIPs: [ip("203.0.113.5")] });
   const rules = rulesOf(port, { knowsBridgePorts: false });
   assert.equal(rules[2], "nat KUBE-PORTALS-CONTAINER --dport 80 -d 203.0.113.5/32 -j REDIRECT --to-ports 40001");

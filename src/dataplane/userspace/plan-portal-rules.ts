@@ -231,7 +231,7 @@ class PortPlanner {
         table: "filter",
         rule: {
           chain: PORTAL_CHAINS.nodePortNonLocal,
-          // The proxy's port and not the node port: INPUT comes after the redirection (trap 7).
+          // The proxy's port and not the node port: INPUT comes after the redirection (userspace.md §1.3).
           matches: [...this.#matches(undefined, proxyPort), { kind: "state", states: ["NEW"] }],
           target: { kind: "accept" },
         },

@@ -16,7 +16,7 @@ import { applyFull, type DesiredPort } from "../shared/iptables-rules/transactio
 import { PORTAL_JUMPS, PORTAL_STATIC_PLAN } from "./plan-portal-rules.ts";
 import { digestOf, type SavedTables, savedRules } from "./saved-portal-rules.ts";
 
-/** What of the iptables measurements this mode makes. */
+/** The iptables measurements that this mode makes. */
 export interface RuleMetrics {
   /** A restore was refused or failed. */
   readonly restoreFailures: { inc(): void };
@@ -52,7 +52,7 @@ export class PortalRules {
   #isInForce = false;
   /** Changes with every write, so that a check knows whether one came between. */
   #writes = 0;
-  /** How the rules looked when they were first checked after the last write. */
+  /** The rules at the first check after the last write. */
   #digest: string | undefined;
 
   constructor(options: PortalRulesOptions) {

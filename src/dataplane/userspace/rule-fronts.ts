@@ -92,7 +92,7 @@ export class RuleFronts implements Fronts {
   }
 
   /**
-   * The rules stay meanwhile: with the last rule that translates, the kernel stops to translate connections that are
+   * The rules stay meanwhile: with the last rule that translates, the kernel stops translating connections that are
    * established. So the ports are held, and no other process gets the clients.
    */
   async stopAccepting(): Promise<void> {
@@ -198,7 +198,7 @@ export class RuleFronts implements Fronts {
     }
   }
 
-  /** Ports of addresses of others need not be held. */
+  /** Only ports at addresses of this host need holding. */
   #heldPortOf(name: ServicePortName, portal: Portal, hostAddresses: ReadonlySet<IpAddress>): HeldPort | undefined {
     const { kind, port } = portal;
     const address = portal.address ?? this.#anywhere;

@@ -1,5 +1,5 @@
 /**
- * The sockets of service ports: each carries its clients to whomever the balancer picks, and is remembered until its last
+ * The sockets of service ports: each carries its clients to the endpoint that the balancer picks, and is remembered until its last
  * connection has ended, so that a stop can cut what is left.
  */
 
@@ -86,7 +86,7 @@ export class ServiceRelays {
     return count;
   }
 
-  /** Accepts nothing any more. */
+  /** Stops accepting. */
   async closeAll(): Promise<void> {
     await Promise.all([...this.#all()].map((relay) => relay.close()));
   }
@@ -108,7 +108,7 @@ export class ServiceRelays {
   }
 }
 
-/** Whether the proxy can carry the protocol: SCTP it cannot. */
+/** Whether the proxy can carry the protocol: all but SCTP. */
 export function isRelayed({ protocol }: ServicePortName): boolean {
   return protocol === "TCP" || protocol === "UDP";
 }

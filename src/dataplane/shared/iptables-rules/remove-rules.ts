@@ -20,7 +20,7 @@ export function isIptablesChain(table: string, chain: string): boolean {
   return (OWN_CHAINS.get(table)?.has(chain) ?? false) || (table === "nat" && isServiceChain(chain));
 }
 
-/** What of the rules another mode has, too, and needs. */
+/** The rules that another mode has as well, and needs. */
 export interface SharedRules {
   hasJump(jump: JumpRule): boolean;
   hasChain(table: "nat" | "filter", chain: string): boolean;

@@ -37,7 +37,7 @@ export interface DesiredPort {
   readonly lines: SpelledPlan;
 }
 
-/** What the kernel holds after a transaction that got somewhere. */
+/** What the kernel holds after a transaction of which a part was accepted. */
 export interface TransactionResult {
   /** By owner. */
   readonly failures: Map<string, SyncFailure>;
@@ -242,7 +242,7 @@ class FullAttempt {
   async #savedRules(): Promise<SavedRules> {
     if (this.#saved !== undefined) return this.#saved;
     const filter = this.#savedFilter ?? (await this.#read("filter"));
-    // Right for the first reading only.
+    // Correct for the first read only.
     this.#savedFilter = undefined;
     this.#saved = new SavedRules(filter, await this.#read("nat"));
     return this.#saved;
