@@ -2,6 +2,7 @@
  * A helper that lives in a network namespace, as a thread of this process: a namespace belongs to a thread, and a thread
  * starts ten times as fast as a process. It is asked with objects and answers with objects.
  */
+import { basename } from "node:path";
 import { Worker } from "node:worker_threads";
 import type { NetworkNamespace } from "./network-namespace.ts";
 
@@ -35,13 +36,13 @@ export class HelperThread<Request extends Numbered, Reply extends Numbered> {
   #ended: Error | undefined;
 
   /**
-   * @param program file name beside this module without extension: `backend` or `prober`.
+   * @param program the thread's code, which calls `serveRequests` (helper-side.ts).
    * @param argument what the program is told.
    */
-  constructor(namespace: NetworkNamespace, program: string, argument = "") {
-    this.#title = `${program} in ${namespace.name}`;
+  constructor(namespace: NetworkNamespace, program: URL, argument = "") {
+    this.#title = `${basename(program.pathname, ".ts")} in ${namespace.name}`;
     const workerData: HelperData = { namespacePath: namespace.path, argument };
-    this.#worker = new Worker(new URL(`./${program}.ts`, import.meta.url), { workerData });
+    this.#worker = new Worker(program, { workerData });
     this.#worker.on("message", (reply: Reply) => this.#receive(reply));
     this.#worker.on("error", (error) => this.#end(error instanceof Error ? error.message : String(error)));
     this.#worker.on("exit", (status) => this.#end(`ended with status ${status}`));

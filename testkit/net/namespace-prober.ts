@@ -3,6 +3,8 @@ import { HelperThread } from "./helper-thread.ts";
 import type { ConnectRequest, ProbeAnswer, ProbeReply, ProbeRequest } from "./messages.ts";
 import type { NetworkNamespace } from "./network-namespace.ts";
 
+const PROGRAM = new URL("prober.ts", import.meta.url);
+
 /** A running client. Requests run side by side. */
 export interface Prober {
   /** Makes `count` requests and resolves with what each got; refusals and silence are answers, not rejections. */
@@ -14,7 +16,7 @@ export interface Prober {
 
 /** Starts a client in a namespace. */
 export function startProber(namespace: NetworkNamespace): Prober {
-  const helper = new HelperThread<ProbeRequest, ProbeReply>(namespace, "prober");
+  const helper = new HelperThread<ProbeRequest, ProbeReply>(namespace, PROGRAM);
   return {
     async connect(request) {
       const reply = await helper.ask({ ...request, kind: "connect" });

@@ -3,6 +3,8 @@ import { HelperThread } from "./helper-thread.ts";
 import type { BackendReply, BackendRequest, ListenSpec } from "./messages.ts";
 import type { NetworkNamespace } from "./network-namespace.ts";
 
+const PROGRAM = new URL("backend.ts", import.meta.url);
+
 /** A running server of one pod. */
 export interface Backend {
   readonly pod: string;
@@ -14,7 +16,7 @@ export interface Backend {
 
 /** Starts a pod's server in its namespace; it listens on nothing until told. */
 export function startBackend(namespace: NetworkNamespace, pod: string): Backend {
-  const helper = new HelperThread<BackendRequest, BackendReply>(namespace, "backend", pod);
+  const helper = new HelperThread<BackendRequest, BackendReply>(namespace, PROGRAM, pod);
   return {
     pod,
     async listen(specs) {

@@ -1,12 +1,13 @@
 /** A bare node whose daemon runs in ipvs mode, and what others do to its virtual servers. */
 import { existsSync } from "node:fs";
 import type { TestContext } from "node:test";
-import { fileURLToPath } from "node:url";
+import { HelperThread } from "../../../testkit/net/helper-thread.ts";
 import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
 import type { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 import { type FaultOptions, faultNode, prepareDaemon, startDaemon } from "../faults/fault-node.ts";
+import type { IpvsReply, IpvsRequest } from "./ipvs-program.ts";
 
-const PROGRAM = fileURLToPath(new URL("ipvs-program.ts", import.meta.url));
+const PROGRAM = new URL("ipvs-program.ts", import.meta.url);
 
 /** Failures are retried, and the kernel is compared with what is wanted, this often. */
 const PERIOD = "2s";
@@ -35,20 +36,29 @@ export async function preparedNode(
   return { node, daemon: prepareDaemon(t, node, optionsOf(options)) };
 }
 
-/** Somebody removes every virtual server. */
-export async function flushIpvs(node: NetworkNamespace): Promise<void> {
-  await node.exec([process.execPath, PROGRAM, "flush"]);
+/** The threads that live in the nodes, which end with these. */
+const programs = new WeakMap<NetworkNamespace, HelperThread<IpvsRequest, IpvsReply>>();
+
+function programIn(node: NetworkNamespace): HelperThread<IpvsRequest, IpvsReply> {
+  const program = programs.get(node) ?? new HelperThread<IpvsRequest, IpvsReply>(node, PROGRAM);
+  programs.set(node, program);
+  return program;
 }
 
-/** Somebody adds a TCP virtual server. */
+/** Another program removes every virtual server. */
+export async function flushIpvs(node: NetworkNamespace): Promise<void> {
+  await programIn(node).ask({ kind: "flush" });
+}
+
+/** Another program adds a TCP virtual server. */
 export async function addVirtualServer(node: NetworkNamespace, address: string, port: number): Promise<void> {
-  await node.exec([process.execPath, PROGRAM, "add", address, `${port}`, "wlc"]);
+  await programIn(node).ask({ kind: "add", address, port });
 }
 
 /** Every virtual server of both families with its real servers, as the same text for the same. Empty without IPVS. */
 export async function listing(node: NetworkNamespace): Promise<string> {
   if (!existsSync("/proc/net/ip_vs")) return "";
-  return (await node.exec([process.execPath, PROGRAM, "list"])).stdout.trim();
+  return (await programIn(node).ask({ kind: "list" })).text;
 }
 
 /**

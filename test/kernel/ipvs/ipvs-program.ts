@@ -1,15 +1,24 @@
 /**
- * Does something to the IPVS of the network namespace that it is started in, as another program would: `flush`,
- * `add ADDRESS PORT SCHEDULER` (a TCP virtual server), or `list` (a line for each virtual server with its real servers).
+ * Does something to the IPVS of a network namespace, as another program would; a thread inside it (testkit/net/helper-thread.ts).
  */
 import { virtualServerText } from "../../../src/kernel/ipvs/ipvs.ts";
-import { openNetlinkIpvs } from "../../../src/kernel/ipvs/netlink-ipvs.ts";
-import { type IpAddress, joinHostPort } from "../../../src/net/ip.ts";
+import { type NetlinkIpvs, openNetlinkIpvs } from "../../../src/kernel/ipvs/netlink-ipvs.ts";
+import { joinHostPort, parseIpAddress } from "../../../src/net/ip.ts";
+import { serveRequests } from "../../../testkit/net/helper-side.ts";
 
-const [command, address = "", port = "", scheduler = ""] = process.argv.slice(2);
-await using ipvs = await openNetlinkIpvs({ loadModule: async () => {} });
+export type IpvsRequest =
+  | { readonly id: number; readonly kind: "flush" }
+  | { readonly id: number; readonly kind: "list" }
+  /** A TCP virtual server. */
+  | { readonly id: number; readonly kind: "add"; readonly address: string; readonly port: number };
 
-async function list(): Promise<string> {
+export interface IpvsReply {
+  readonly id: number;
+  /** A line for each virtual server with its real servers; empty unless asked for. */
+  readonly text: string;
+}
+
+async function list(ipvs: NetlinkIpvs): Promise<string> {
   const lines: string[] = [];
   for (const family of ["IPv4", "IPv6"] as const) {
     for (const server of await ipvs.virtualServers(family)) {
@@ -22,17 +31,23 @@ async function list(): Promise<string> {
   return lines.sort().join("\n");
 }
 
-if (command === "flush") await ipvs.flush();
-else if (command === "list") process.stdout.write(`${await list()}\n`);
-else {
-  const virtualServer = {
-    address: address as IpAddress, // the tests write canonical ones
-    protocol: "TCP",
-    port: Number(port),
-    scheduler,
-    flags: 0,
-    timeoutSeconds: 0,
-  } as const;
+async function carryOut(request: IpvsRequest): Promise<string> {
+  await using ipvs = await openNetlinkIpvs({ loadModule: async () => {} });
+  if (request.kind === "list") return await list(ipvs);
+  if (request.kind === "flush") {
+    await ipvs.flush();
+    return "";
+  }
+  const { port } = request;
+  const address = parseIpAddress(request.address);
+  if (address === undefined) throw new TypeError(`not an IP address: ${request.address}`);
+  const virtualServer = { address, protocol: "TCP", port, scheduler: "wlc", flags: 0, timeoutSeconds: 0 } as const;
   const [failure] = await ipvs.apply([{ kind: "add-virtual-server", virtualServer }]);
   if (failure !== undefined) throw new Error(failure.message);
+  return "";
 }
+
+serveRequests(
+  () =>
+    async (request: IpvsRequest): Promise<IpvsReply> => ({ id: request.id, text: await carryOut(request) }),
+);
