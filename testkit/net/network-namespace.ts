@@ -9,7 +9,8 @@ import { isLeftover } from "./run-name.ts";
 const NAMESPACE_FOLDER = "/run/netns";
 const CREATION_LIMIT_MS = 120_000;
 
-const pathOf = (name: string) => `${NAMESPACE_FOLDER}/${name}`;
+/** The file that stands for the namespace with this name. */
+export const namespacePath = (name: string): string => `${NAMESPACE_FOLDER}/${name}`;
 const batchOf = (lines: readonly string[]) => `${lines.join("\n")}\n`;
 
 /** A handle; the kernel's namespace exists from {@link NetworkNamespace.create} to {@link NetworkNamespace.remove}. */
@@ -54,7 +55,7 @@ export class NetworkNamespace {
 
   /** The file that stands for the namespace. */
   get path(): string {
-    return pathOf(this.name);
+    return namespacePath(this.name);
   }
 
   /** Notes what ends a thread that lives inside; called before the namespace is removed. @returns forgets it. */
@@ -77,12 +78,15 @@ export class NetworkNamespace {
 
   /** Runs a program inside to its end. */
   exec(argv: readonly [string, ...string[]], options: CommandOptions = {}): Promise<CommandResult> {
-    return runCommand(["ip", "netns", "exec", this.name, ...argv], options);
+    return inNamespace(this.path, () => runCommand(argv, options));
   }
 
-  /** Starts a program inside and leaves it running; its PID is the program's own (`ip netns exec` becomes it). */
-  spawn(argv: readonly [string, ...string[]], options: SpawnOptions = {}): ChildProcess {
-    return spawn("ip", ["netns", "exec", this.name, ...argv], options);
+  /**
+   * Starts a program inside and leaves it running. A child begins in the namespace of the thread that starts it, which costs less
+   * than `ip netns exec`: another program, and mounts of its own.
+   */
+  spawn([file, ...args]: readonly [string, ...string[]], options: SpawnOptions = {}): ChildProcess {
+    return inNamespace(this.path, () => spawn(file, args, options));
   }
 
   /** {@link NetworkNamespace.removeAll} of this one. Safe to call twice. */
@@ -109,7 +113,7 @@ const deletionOf = (names: readonly string[]) => batchOf(names.map((name) => `ne
 
 /** What a link like `/proc/1/ns/net` says of the namespace with this name; undefined when there is none. */
 function identityOf(name: string): string | undefined {
-  const status = statSync(pathOf(name), { throwIfNoEntry: false });
+  const status = statSync(namespacePath(name), { throwIfNoEntry: false });
   return status && `net:[${status.ino}]`;
 }
 

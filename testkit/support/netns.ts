@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { type Exec, execProcess } from "../../src/kernel/process.ts";
-import { NetworkNamespace } from "../net/network-namespace.ts";
+import { inNamespace } from "../net/enter-namespace.ts";
+import { NetworkNamespace, namespacePath } from "../net/network-namespace.ts";
 
 /** For the `skip` option of a test: why there can be no namespace here, or `false`. */
 export const netnsSkip: string | false = process.getuid?.() === 0 ? false : "network namespaces need root";
@@ -35,5 +36,5 @@ export async function netnsFor(t: Pick<TestContext, "after">, purpose: string): 
 /** An {@link Exec} whose tools run inside an existing namespace, with these additions to their environment. */
 export function netnsExec(name: string, env: Readonly<Record<string, string>> = {}): Exec {
   return (file, args, options = {}) =>
-    execProcess("ip", ["netns", "exec", name, file, ...args], { ...options, env: { ...env, ...options.env } });
+    inNamespace(namespacePath(name), () => execProcess(file, args, { ...options, env: { ...env, ...options.env } }));
 }
