@@ -7,7 +7,6 @@ import { Mutex } from "../../async/mutex.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { type Exec, ExecError, type ExecOptions, type ExecResult } from "../process.ts";
-import { chainUsesOf } from "./chain-uses.ts";
 import { CommitLines, commandError, errorCodeOf, restoreError } from "./command-errors.ts";
 import {
   type Iptables,
@@ -17,7 +16,7 @@ import {
   type Presence,
   type RulePosition,
 } from "./iptables.ts";
-import { readChainNames, readTable } from "./parser/ruleset.ts";
+import { readChainNames, readChainUses } from "./parser/ruleset.ts";
 import { backEndIn, type IptablesBackEnd, versionIn, versionProblem } from "./tool-version.ts";
 
 /** Names or paths of the three programs of a family. */
@@ -203,7 +202,7 @@ class ExecIptables implements Iptables {
   async chainUses(table: IptablesTable): Promise<ReadonlyMap<string, number>> {
     const reader = await this.#nftReader?.();
     if (reader !== undefined) return await this.#turns.run(() => reader.nftChainUses(this.family, table));
-    return chainUsesOf(readTable(await this.save(table), table));
+    return readChainUses(await this.save(table), table);
   }
 
   async ruleCount(table: IptablesTable, chain: string): Promise<number> {

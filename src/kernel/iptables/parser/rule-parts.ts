@@ -3,7 +3,6 @@
  * understood. What stands in quotes is never taken for an option. Pure.
  */
 
-const TARGET = /(?:^| )-[jg] (\S+)/;
 const QUOTED = /"(?:[^"\\]|\\.)*"/g;
 
 function withoutQuoted(rule: string): string {
@@ -13,9 +12,27 @@ function withoutQuoted(rule: string): string {
 /** Where the rule jumps or goes to: a chain, or a target like `DNAT`. */
 export function targetOf(rule: string): string | undefined {
   const afterQuotes = rule.lastIndexOf('"') + 1;
-  const last = TARGET.exec(afterQuotes === 0 ? rule : rule.slice(afterQuotes))?.[1];
+  const target = targetAfter(rule, afterQuotes);
   // Only a target with an option in quotes, like a log prefix, stands before the last of them.
-  return last ?? (afterQuotes === 0 ? undefined : TARGET.exec(withoutQuoted(rule))?.[1]);
+  return target ?? (afterQuotes === 0 ? undefined : targetAfter(withoutQuoted(rule), 0));
+}
+
+/** By searches for fixed text, which take half the time of a pattern: it is asked of every rule of a table. */
+function targetAfter(rule: string, from: number): string | undefined {
+  const option = from === 0 && JUMP_OR_GOTO.includes(rule.slice(0, 3)) ? -1 : optionAfter(rule, from);
+  if (option === undefined) return undefined;
+  const start = option + " -j ".length;
+  const end = rule.indexOf(" ", start);
+  return end < 0 ? rule.slice(start) : rule.slice(start, end);
+}
+
+const JUMP_OR_GOTO: readonly string[] = ["-j ", "-g "];
+
+function optionAfter(rule: string, from: number): number | undefined {
+  const jump = rule.indexOf(" -j ", from);
+  if (jump >= 0) return jump;
+  const goto = rule.indexOf(" -g ", from);
+  return goto >= 0 ? goto : undefined;
 }
 
 /** The protocol that the rule asks for. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import { parseRuleText, printRule } from "./rule-syntax.ts";
-import { readChainNames, readRuleset, readTable } from "./ruleset.ts";
+import { readChainNames, readChainUses, readRuleset, readTable } from "./ruleset.ts";
 
 const CASES = new URL("../../../../test/conformance/cases/", import.meta.url);
 
@@ -32,6 +32,32 @@ test("a dump is read table by table, with policies, and the text of every rule w
   assert.deepEqual(readTable("", "nat"), new Map());
   for (const [name, table] of tables) assert.deepEqual(readChainNames(saved, name), [...table.keys()]);
   assert.deepEqual(readChainNames(saved, "mangle"), []);
+});
+
+test("a chain's uses are the rules in it and the rules that go to it, in the table that is asked for", () => {
+  const saved = [
+    "*filter",
+    ":KUBE-A - [0:0]",
+    "-A KUBE-A -j KUBE-B",
+    "COMMIT",
+    "*nat",
+    ":PREROUTING ACCEPT [3:180]",
+    ":KUBE-A - [0:0]",
+    ":KUBE-B - [0:0]",
+    ":KUBE-C - [0:0]",
+    '[7:420] -A PREROUTING -m comment --comment "not -j KUBE-C" -j KUBE-A',
+    "[0:0] -A PREROUTING -g KUBE-B",
+    "-A KUBE-A -j KUBE-B",
+    "-A KUBE-A",
+    "-A KUBE-B -p tcp -j DNAT --to-destination 10.0.0.1:80",
+    "-A KUBE-A -j KUBE-B",
+    "COMMIT",
+    "",
+  ].join("\n");
+  const nat = { PREROUTING: 2, "KUBE-A": 4, "KUBE-B": 4, "KUBE-C": 0 };
+  assert.deepEqual(Object.fromEntries(readChainUses(saved, "nat")), nat);
+  assert.deepEqual(Object.fromEntries(readChainUses(saved, "filter")), { "KUBE-A": 1 });
+  assert.deepEqual(readChainUses(saved, "mangle"), new Map());
 });
 
 test("every rule of the conformance cases is understood and printed as it was saved", () => {

@@ -3,6 +3,8 @@
  * others or need no closer look: `rule-parts.ts` finds single parts, `rule-syntax.ts` reads all of a rule. Pure.
  */
 
+import { targetOf } from "./rule-parts.ts";
+
 export interface SavedChain {
   /** `ACCEPT` or `DROP` for built-in chains; undefined for others. */
   readonly policy: string | undefined;
@@ -15,20 +17,32 @@ export type SavedTable = ReadonlyMap<string, SavedChain>;
 
 type OpenTable = Map<string, { readonly policy: string | undefined; readonly rules: string[] }>;
 
+/** Told what a dump has, in order. Each answers whether to go on with the rest of the table. */
+interface SavedVisitor {
+  readonly table: (name: string) => boolean;
+  readonly chain: (name: string, policy: string | undefined) => boolean;
+  readonly rule: (chain: string, rule: string) => boolean;
+}
+
 /** Reads every table of a dump, by table name. */
 export function readRuleset(saved: string): ReadonlyMap<string, SavedTable> {
   const tables = new Map<string, OpenTable>();
   let table: OpenTable = new Map();
-  for (const line of linesOf(saved)) {
-    const first = line[0];
-    if (first === "*") {
+  visitSaved(saved, {
+    table(name) {
       table = new Map();
-      tables.set(line.slice(1).trim(), table);
-    } else if (first === ":") {
-      const [name = "", policy = "-"] = line.slice(1).split(" ", 2);
-      table.set(name, { policy: policy === "-" ? undefined : policy, rules: [] });
-    } else if (first === "-" || first === "[") addRule(table, line);
-  }
+      tables.set(name, table);
+      return true;
+    },
+    chain(name, policy) {
+      table.set(name, { policy, rules: [] });
+      return true;
+    },
+    rule(chain, rule) {
+      table.get(chain)?.rules.push(rule);
+      return true;
+    },
+  });
   return tables;
 }
 
@@ -40,32 +54,71 @@ export function readTable(saved: string, table: string): SavedTable {
 /** The chains of a table, in the order in which they were printed. The rules that follow them are not read. */
 export function readChainNames(saved: string, table: string): readonly string[] {
   const names: string[] = [];
-  let isInTable = false;
-  for (const line of linesOf(saved)) {
-    if (line[0] === "*") isInTable = line.slice(1).trim() === table;
-    else if (!isInTable) continue;
-    else if (line[0] === ":") names.push(line.slice(1, line.indexOf(" ")));
-    else break;
-  }
+  visitSaved(saved, {
+    table: (name) => name === table,
+    chain: (name) => names.push(name) > 0,
+    rule: () => false,
+  });
   return names;
 }
 
-function* linesOf(text: string): Generator<string> {
-  for (let start = 0; start < text.length; ) {
-    const newline = text.indexOf("\n", start);
-    const end = newline < 0 ? text.length : newline;
-    yield text.slice(start, end);
-    start = end + 1;
-  }
+/**
+ * For every chain of a table, the number of rules in it and of rules that go to it. Keeps no rule, and looks a chain up once for
+ * each rule that goes there: a table may have a quarter of a million of them.
+ */
+export function readChainUses(saved: string, table: string): ReadonlyMap<string, number> {
+  /** By chain its place in `uses`, and in the end what is there. */
+  const chains = new Map<string, number>();
+  const uses: number[] = [];
+  let last = "";
+  let place = 0;
+  visitSaved(saved, {
+    table: (name) => name === table,
+    chain(name) {
+      chains.set(name, uses.length);
+      return uses.push(0) > 0;
+    },
+    rule(chain, rule) {
+      if (chain !== last) place = chains.get(chain) ?? uses.push(0) - 1;
+      last = chain;
+      uses[place] = (uses[place] ?? 0) + 1;
+      const target = targetOf(rule);
+      // Targets that are no chains of the table (DNAT, …) do not count.
+      const targetPlace = target === undefined ? undefined : chains.get(target);
+      if (targetPlace !== undefined) uses[targetPlace] = (uses[targetPlace] ?? 0) + 1;
+      return true;
+    },
+  });
+  for (const [chain, its] of chains) chains.set(chain, uses[its] ?? 0);
+  return chains;
 }
 
 const APPEND = "-A ";
 
-function addRule(table: OpenTable, line: string): void {
-  const command = line[0] === "[" ? line.indexOf("] ") + 2 : 0;
-  if (!line.startsWith(APPEND, command)) return;
-  const from = command + APPEND.length;
-  const space = line.indexOf(" ", from);
-  const nameEnd = space < 0 ? line.length : space;
-  table.get(line.slice(from, nameEnd))?.rules.push(line.slice(nameEnd + 1));
+function visitSaved(saved: string, visitor: SavedVisitor): void {
+  let isWanted = false;
+  /** The chain of the rule before, and what a rule of it begins with: most rules follow one of the same chain. */
+  let chain = "";
+  let beginning: string | undefined;
+  for (let start = 0, end = 0; start < saved.length; start = end + 1) {
+    const newline = saved.indexOf("\n", start);
+    end = newline < 0 ? saved.length : newline;
+    const first = saved[start];
+    if (first === "*") isWanted = visitor.table(saved.slice(start + 1, end).trim());
+    if (!isWanted) continue;
+    if (first === ":") {
+      const [name = "", policy = "-"] = saved.slice(start + 1, end).split(" ", 2);
+      isWanted = visitor.chain(name, policy === "-" ? undefined : policy);
+    } else if (first === "-" || first === "[") {
+      const command = first === "[" ? saved.indexOf("] ", start) + 2 : start;
+      if (beginning === undefined || !saved.startsWith(beginning, command)) {
+        if (!saved.startsWith(APPEND, command)) continue;
+        const from = command + APPEND.length;
+        const blank = saved.indexOf(" ", from);
+        chain = saved.slice(from, blank < 0 || blank > end ? end : blank);
+        beginning = `${APPEND}${chain} `;
+      }
+      isWanted = visitor.rule(chain, saved.slice(command + beginning.length, end));
+    }
+  }
 }
