@@ -130,7 +130,7 @@ export class ChangeCostSubject {
   constructor(endpointsEach: number, isPaced: boolean) {
     this.#endpointsEach = endpointsEach;
     const log = createLogger({ write: () => {} });
-    const { hasRandomFully: _, localhostNodePorts: _no, conntrackLiberal: _none, ...config } = benchConfig(true);
+    const { localhostNodePorts: _no, conntrackLiberal: _none, ...config } = benchConfig();
     const backend = new NftablesBackend({
       config,
       nft: this.kernel,

@@ -23,7 +23,7 @@ import { ms, size, table } from "./table.ts";
 /** Ports in one transaction of the split form. */
 const PORTS_PER_TRANSACTION = 100;
 
-const CONFIG = benchConfig(true);
+const CONFIG = benchConfig();
 const FACTS: PlanFacts = {
   zone: undefined,
   nodePortIPs: { kind: "all" },

@@ -121,7 +121,7 @@ export class NftSubject {
   }
 
   #newBackend(): NftablesBackend {
-    const { hasRandomFully: _, localhostNodePorts: _no, conntrackLiberal: _none, ...config } = benchConfig(true);
+    const { localhostNodePorts: _no, conntrackLiberal: _none, ...config } = benchConfig();
     const fail = (what: string) => ({
       inc: () => {
         throw new Error(`a ${what} was refused`);

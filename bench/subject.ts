@@ -20,7 +20,7 @@ import { ownCpuMs } from "./processor-time.ts";
 const NODE_NAME = "bench-node";
 
 /** The configuration that all measurements use. */
-export function benchConfig(hasRandomFully: boolean): PlanConfig {
+export function benchConfig(): PlanConfig {
   const nodeIP = parseIpAddress("192.168.0.2");
   if (nodeIP === undefined) throw new TypeError("the node's address is none");
   const { detector } = detectorFor("IPv4", {
@@ -38,7 +38,6 @@ export function benchConfig(hasRandomFully: boolean): PlanConfig {
     masqueradeAll: false,
     detector,
     localhostNodePorts: false,
-    hasRandomFully,
     conntrackLiberal: false,
   };
 }
@@ -157,7 +156,7 @@ export class Subject {
 
   #newBackend(): IptablesBackend {
     return new IptablesBackend({
-      config: benchConfig(this.#iptables.hasRandomFully),
+      config: benchConfig(),
       iptables: this.#iptables,
       counters: undefined,
       nodePortIPs: () => Promise.resolve({ kind: "all" }),

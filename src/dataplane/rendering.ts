@@ -3,7 +3,7 @@ import type { KubeProxyConfig } from "../config/config.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 
 /** What the node's kernel and tools may lack, which no manifest tells. */
-export const KERNEL_FEATURES = ["nfacct", "random-fully"] as const;
+export const KERNEL_FEATURES = ["nfacct"] as const;
 export type KernelFeature = (typeof KERNEL_FEATURES)[number];
 
 export interface RenderRequest {

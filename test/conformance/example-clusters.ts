@@ -51,7 +51,6 @@ export const ipv4Example: ExampleCluster = {
     masqueradeAll: false,
     detector: { kind: "cidr", cidr: cidr("10.244.0.0/16") },
     localhostNodePorts: true,
-    hasRandomFully: true,
     conntrackLiberal: false,
   },
   facts: {
@@ -120,7 +119,6 @@ export const ipv6Example: ExampleCluster = {
     masqueradeAll: false,
     detector: { kind: "interface", name: "cni0" },
     localhostNodePorts: false,
-    hasRandomFully: true,
     conntrackLiberal: true,
   },
   facts: {

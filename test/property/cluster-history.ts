@@ -36,7 +36,7 @@ const NODE_ADDRESSES = {
   IPv6: { node: "fd00:200::2", loopback: "::1", pods: "fd00:180::/32" },
 } as const;
 
-function configOf(options: HistoryOptions, hasRandomFully: boolean): PlanConfig {
+function configOf(options: HistoryOptions): PlanConfig {
   const { family, detector, masqueradeAll } = options;
   const { node, pods } = NODE_ADDRESSES[family];
   return {
@@ -52,7 +52,6 @@ function configOf(options: HistoryOptions, hasRandomFully: boolean): PlanConfig 
           ? { kind: "interface", name: "cni0" }
           : { kind: "none" },
     localhostNodePorts: family === "IPv4" && options.localhostNodePorts,
-    hasRandomFully,
     conntrackLiberal: false,
   };
 }
@@ -85,7 +84,6 @@ export class Objects<T extends { readonly namespace: string; readonly name: stri
 
 export class ClusterHistory {
   readonly #options: HistoryOptions;
-  readonly #iptables: Iptables;
   readonly #services = new Objects<ServiceRecord>();
   readonly #slices = new Objects<EndpointSliceRecord>();
   readonly #state: ProxyState;
@@ -99,7 +97,6 @@ export class ClusterHistory {
 
   constructor(options: HistoryOptions, iptables: Iptables) {
     this.#options = options;
-    this.#iptables = iptables;
     this.#state = this.#newState();
     this.#driver = new SyncDriver(this.#state);
     this.#backend = this.#newBackend(iptables, this.totals, options.portsPerTransaction);
@@ -162,7 +159,7 @@ export class ClusterHistory {
   newKernel(backEnd: "nft" | "legacy" = "nft"): MemoryIptables {
     const { family, hasCounters } = this.#options;
     const counters = hasCounters ? COUNTER_NAMES : new Set<string>();
-    return new MemoryIptables(family, { counters, backEnd, hasRandomFully: this.#iptables.hasRandomFully });
+    return new MemoryIptables(family, { counters, backEnd });
   }
 
   /** The service ports that must be served now. */
@@ -183,7 +180,7 @@ export class ClusterHistory {
   #newBackend(iptables: Iptables, totals: RuleTotals, portsPerTransaction: number | undefined): IptablesBackend {
     const { hasCounters, largeClusterEndpoints } = this.#options;
     return new IptablesBackend({
-      config: configOf(this.#options, iptables.hasRandomFully),
+      config: configOf(this.#options),
       iptables,
       counters: hasCounters ? { ensure: async () => true } : undefined,
       nodePortIPs: async () => this.#nodePortIPs(),

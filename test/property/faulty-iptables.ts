@@ -40,9 +40,6 @@ export class FaultyIptables implements Iptables {
   get family() {
     return this.kernel.family;
   }
-  get hasRandomFully() {
-    return this.kernel.hasRandomFully;
-  }
   get prefersSmallTransactions() {
     return this.kernel.prefersSmallTransactions;
   }

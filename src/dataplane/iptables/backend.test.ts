@@ -48,7 +48,6 @@ class Bench {
         masqueradeAll: false,
         detector: { kind: "none" },
         localhostNodePorts: true,
-        hasRandomFully: true,
         conntrackLiberal: false,
       },
       iptables: kernel,

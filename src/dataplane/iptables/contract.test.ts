@@ -16,7 +16,6 @@ function newBackend(iptables: MemoryIptables): IptablesBackend {
       masqueradeAll: false,
       detector: { kind: "none" },
       localhostNodePorts: true,
-      hasRandomFully: true,
       conntrackLiberal: false,
     },
     iptables,

@@ -27,7 +27,6 @@ export function offlineOptions(
       masqueradeAll: config.masqueradeAll,
       detector: node.detector,
       localhostNodePorts: family === "IPv4" && config.iptables.localhostNodePorts && nodePortAddresses.containsLoopback,
-      hasRandomFully: !missing.has("random-fully"),
       conntrackLiberal: config.conntrack.tcpBeLiberal,
     },
     facts: {

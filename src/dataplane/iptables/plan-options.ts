@@ -6,7 +6,6 @@ import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 export interface PlanConfig extends NodePlanConfig {
   /** Effective only: always false for IPv6 (iptables-operation.md §12.1). */
   readonly localhostNodePorts: boolean;
-  readonly hasRandomFully: boolean;
   /** `nf_conntrack_tcp_be_liberal` was set at start: no INVALID drop. */
   readonly conntrackLiberal: boolean;
 }

@@ -81,7 +81,7 @@ function masqueradeRules(config: PlanConfig): Rule[] {
     {
       chain,
       matches: [{ kind: "comment", text: "kubernetes service traffic requiring SNAT" }],
-      target: { kind: "masquerade", randomFully: config.hasRandomFully },
+      target: { kind: "masquerade", randomFully: true },
     },
     { chain: CHAINS.markMasquerade, matches: [], target: { kind: "mark", operation: "or", value: mark } },
   ];

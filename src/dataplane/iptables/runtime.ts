@@ -74,7 +74,6 @@ async function open(node: NodeContext): Promise<OpenMode> {
           masqueradeAll: config.masqueradeAll,
           detector: context.detector,
           localhostNodePorts,
-          hasRandomFully: iptables.hasRandomFully,
           conntrackLiberal,
         },
         iptables,

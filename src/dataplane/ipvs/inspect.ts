@@ -37,7 +37,6 @@ export const inspectIpvs: ModeInspection = {
       masqueradeAll: kubeProxyConfig.masqueradeAll,
       masqueradeMark: masqueradeMarkOf(kubeProxyConfig.iptables),
       scheduler: schedulerOf(kubeProxyConfig.ipvs),
-      hasRandomFully: true,
     };
     const { config, facts } = offlineOptions(node, choices);
     const plan = planServicePort(port, state.endpoints.get(key) ?? [], config, facts);

@@ -4,7 +4,7 @@ import { nodeAddressFacts } from "./node-facts.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 
 /** What the configuration and the node's tools say. */
-export type PlanChoices = Pick<PlanConfig, "masqueradeAll" | "masqueradeMark" | "scheduler" | "hasRandomFully">;
+export type PlanChoices = Pick<PlanConfig, "masqueradeAll" | "masqueradeMark" | "scheduler">;
 
 export interface OfflineOptions {
   readonly config: PlanConfig;

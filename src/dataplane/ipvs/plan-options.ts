@@ -6,8 +6,6 @@ import type { IpAddress } from "../../net/ip.ts";
 export interface PlanConfig extends NodePlanConfig {
   /** A scheduler's name in the kernel: `rr`, `mh`, … */
   readonly scheduler: string;
-  /** This iptables knows `MASQUERADE --random-fully`. */
-  readonly hasRandomFully: boolean;
 }
 
 /** May differ from sync to sync; a difference makes the sync full. */

@@ -17,7 +17,6 @@ const CONFIG: PlanConfig = {
   masqueradeAll: false,
   detector: { kind: "cidr", cidr: "10.1.0.0/16" as Cidr },
   scheduler: "rr",
-  hasRandomFully: true,
 };
 
 function text(config: Partial<PlanConfig>, input: Partial<RulesInput>): string {
@@ -125,10 +124,6 @@ for (const [what, config, match] of [
     assert.equal(lines.filter((line) => line.endsWith(rule)).length, 1);
   });
 }
-
-test("an iptables without --random-fully goes without", () => {
-  assert.ok(!text({ hasRandomFully: false }, {}).includes("--random-fully"));
-});
 
 test("IPv6: its own loopback and its own sets", () => {
   const found = text({ family: "IPv6", detector: { kind: "none" } }, { filled: ALL });

@@ -190,7 +190,7 @@ function externalIPRules(draft: Draft): Rule[] {
 }
 
 /** The mark is cleared before masquerading, so that a packet that comes round again is not masqueraded twice. */
-function masqueradeRules({ masqueradeMark: mark, hasRandomFully }: PlanConfig): Rule[] {
+function masqueradeRules({ masqueradeMark: mark }: PlanConfig): Rule[] {
   const chain = CHAINS.postrouting;
   return [
     { chain, matches: [{ kind: "mark", value: mark, mask: mark, negate: true }], target: RETURN },
@@ -198,7 +198,7 @@ function masqueradeRules({ masqueradeMark: mark, hasRandomFully }: PlanConfig): 
     {
       chain,
       matches: [{ kind: "comment", text: "kubernetes service traffic requiring SNAT" }],
-      target: { kind: "masquerade", randomFully: hasRandomFully },
+      target: { kind: "masquerade", randomFully: true },
     },
     { chain: CHAINS.markMasquerade, matches: [], target: { kind: "mark", operation: "or", value: mark } },
   ];

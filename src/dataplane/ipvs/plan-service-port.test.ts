@@ -20,7 +20,6 @@ const CONFIG: PlanConfig = {
   masqueradeAll: false,
   detector: { kind: "none" },
   scheduler: "rr",
-  hasRandomFully: true,
 };
 const FACTS: PlanFacts = {
   zone: undefined,

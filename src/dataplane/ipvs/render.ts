@@ -15,12 +15,11 @@ import {
 import { schedulerOf } from "./config.ts";
 
 export const renderIpvs: ModeRenderer = async (node, request) => {
-  const { config, form, missing, service } = request;
+  const { config, form, service } = request;
   const options = {
     masqueradeAll: config.masqueradeAll,
     masqueradeMark: masqueradeMarkOf(config.iptables),
     scheduler: schedulerOf(config.ipvs),
-    hasRandomFully: !missing.has("random-fully"),
   };
   const plan = planIpvs(node, options, service);
   const restore = toolName(node, "restore");

@@ -105,7 +105,6 @@ async function open(node: NodeContext): Promise<OpenMode> {
           masqueradeAll: config.masqueradeAll,
           detector,
           scheduler,
-          hasRandomFully: iptables.hasRandomFully,
         },
         ...kernel,
         iptables,

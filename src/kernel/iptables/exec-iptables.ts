@@ -132,7 +132,6 @@ async function probe(
 
 class ExecIptables implements Iptables {
   readonly family: IpFamily;
-  readonly hasRandomFully = true;
   readonly prefersSmallTransactions: boolean;
   readonly #exec: Exec;
   readonly #log: Logger;

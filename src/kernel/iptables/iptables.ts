@@ -15,8 +15,6 @@ export type RulePosition = "head" | "end";
 
 export interface Iptables {
   readonly family: IpFamily;
-  /** MASQUERADE knows `--random-fully`: every tool that is used does. */
-  readonly hasRandomFully: boolean;
   /**
    * The restore command takes time with the square of the chains that one transaction names (the nft back end,
    * docs/performance.md), so that many small transactions are much faster than a large one.

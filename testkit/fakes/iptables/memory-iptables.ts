@@ -29,15 +29,12 @@ export interface MemoryIptablesOptions {
    * @default "nft"
    */
   readonly backEnd?: "nft" | "legacy";
-  /** @default true */
-  readonly hasRandomFully?: boolean;
 }
 
 const LOCK_MESSAGE = "Another app is currently holding the xtables lock. Stopped waiting after 5s.";
 
 export class MemoryIptables implements Iptables {
   readonly family: IpFamily;
-  readonly hasRandomFully: boolean;
   /** Whether another program holds the xtables lock: all but `save` then fails. */
   isLocked = false;
   /** Number of restores that were tried. */
@@ -53,7 +50,6 @@ export class MemoryIptables implements Iptables {
 
   constructor(family: IpFamily, options: MemoryIptablesOptions = {}) {
     this.family = family;
-    this.hasRandomFully = options.hasRandomFully ?? true;
     this.#backEnd = options.backEnd ?? "nft";
     const counters = options.counters ?? new Set();
     this.#objects = { hasCounter: (name) => counters.has(name), hasSet: options.hasSet ?? (() => false) };

@@ -61,7 +61,6 @@ export class BackendRig {
       masqueradeAll: false,
       detector: { kind: "interface", name: "cni0" },
       scheduler: "rr",
-      hasRandomFully: true,
       ...this.#options.config,
     };
   }
