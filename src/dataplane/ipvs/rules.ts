@@ -2,9 +2,11 @@
 import type { Iptables } from "../../kernel/iptables/iptables.ts";
 import { parseRule, printRule } from "../../kernel/iptables/parser/rule-syntax.ts";
 import { readTable, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
-import type { Rule } from "../../kernel/iptables/rule.ts";
-import { ruleArguments, ruleSpec } from "../../kernel/iptables/rule-text.ts";
+import { equalRules, type Rule } from "../../kernel/iptables/rule.ts";
+import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
+import { equalLists } from "../../model/equal-lists.ts";
 import { ensureJumps, isPrinted } from "../shared/iptables-rules/ensure-jumps.ts";
+import { chainLines, ruleLines, transactionText } from "../shared/iptables-rules/restore-lines.ts";
 import { CHAINS_OF, JUMP_RULES, type RulesPlan } from "./plan-rules.ts";
 
 const TABLES = ["nat", "filter"] as const;
@@ -22,15 +24,18 @@ export interface RulesDifference {
 /** The input of iptables-restore that leaves exactly these rules in the mode's chains. Pure. */
 export function restoreText(plan: RulesPlan): string {
   return TABLES.map((table) => {
-    const chains = CHAINS_OF[table].map((chain) => `:${chain} - [0:0]\n`).join("");
-    return `*${table}\n${chains}${plan[table].map((rule) => `-A ${ruleSpec(rule)}\n`).join("")}COMMIT\n`;
+    return transactionText(table, chainLines(CHAINS_OF[table]) + ruleLines("append", plan[table]));
   }).join("");
+}
+
+function equalPlans(a: RulesPlan, b: RulesPlan): boolean {
+  return TABLES.every((table) => equalLists(a[table], b[table], equalRules));
 }
 
 export class IptablesRules {
   readonly #iptables: Iptables;
   /** What was last sent and accepted, and not found changed since. */
-  #installed: string | undefined;
+  #installed: RulesPlan | undefined;
   /** This iptables prints rules in words that are not expected here; then only their number is compared. */
   #printsOtherwise = false;
 
@@ -40,7 +45,7 @@ export class IptablesRules {
 
   /** Whether these rules were the last to be sent, and were accepted. */
   isInstalled(plan: RulesPlan): boolean {
-    return this.#installed === restoreText(plan);
+    return this.#installed !== undefined && equalPlans(this.#installed, plan);
   }
 
   /** Whether the kernel is known to have what was sent last. */
@@ -64,15 +69,14 @@ export class IptablesRules {
       await this.#iptables.restore([restoreText(plan)]);
       this.#printsOtherwise = !this.#isEqual(await this.#save(), plan);
     }
-    this.#installed = restoreText(plan);
+    this.#installed = plan;
   }
 
   /** Sends the rules without looking at what is there. Throws as {@link IptablesRules.repair}. */
   async replace(plan: RulesPlan): Promise<void> {
     this.#installed = undefined;
-    const text = restoreText(plan);
-    await this.#iptables.restore([text]);
-    this.#installed = text;
+    await this.#iptables.restore([restoreText(plan)]);
+    this.#installed = plan;
   }
 
   async #save(): Promise<Saved> {

@@ -4,6 +4,7 @@
  */
 import { type Iptables, IptablesRestoreError, type Presence } from "../../kernel/iptables/iptables.ts";
 import { readTable, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
+import type { Rule } from "../../kernel/iptables/rule.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import { type OwnerChange, stepOf } from "../shared/iptables-rules/bisect-changes.ts";
@@ -12,6 +13,7 @@ import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
 import { fullPayload, spellPlan } from "../shared/iptables-rules/full-payload.ts";
 import { type InstalledPlan, type InstalledRules, NO_RULES, sumOf } from "../shared/iptables-rules/installed-rules.ts";
 import { isAttributable, send } from "../shared/iptables-rules/restore.ts";
+import { chainLines, deletionLines, ruleLines, transactionText } from "../shared/iptables-rules/restore-lines.ts";
 import { applyFull, type DesiredPort } from "../shared/iptables-rules/transactions.ts";
 import { PORTAL_JUMPS, PORTAL_STATIC_PLAN } from "./plan-portal-rules.ts";
 import { digestOf, type SavedTables, savedRules } from "./saved-portal-rules.ts";
@@ -206,13 +208,14 @@ const byOwner = ([a]: readonly [string, unknown], [b]: readonly [string, unknown
 /** Whether rules may ask by which port of a bridge a packet came in; not every kernel has xt_physdev. */
 export async function knowsBridgePorts(iptables: Iptables): Promise<boolean> {
   const chain = "KUBE-PORTALS-PROBE";
-  const restore = (line: string) => iptables.restore([`*nat\n:${chain} - [0:0]\n${line}\nCOMMIT\n`]);
+  const question: Rule = { chain, matches: [{ kind: "bridge-port-in", negate: true }], target: { kind: "return" } };
+  const restore = (line: string) => iptables.restore([transactionText("nat", chainLines([chain]) + line)]);
   try {
-    await restore(`-A ${chain} -m physdev ! --physdev-is-in -j RETURN`);
+    await restore(ruleLines("append", [question]));
   } catch (error) {
     if (isAttributable(error)) return false;
     throw error;
   }
-  await restore(`-X ${chain}`);
+  await restore(deletionLines([chain]));
   return true;
 }

@@ -7,6 +7,7 @@ import type { SavedTable } from "../../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../../kernel/iptables/rule.ts";
 import { ruleArguments, ruleSpec } from "../../../kernel/iptables/rule-text.ts";
 import { isAttributable } from "./restore.ts";
+import { chainLines, ruleLines, transactionText } from "./restore-lines.ts";
 import type { JumpRule } from "./rules-plan.ts";
 
 /** What is known of the kernel before; undefined where it could not be read. */
@@ -41,15 +42,15 @@ export function isPrinted(table: SavedTable | undefined, rule: Rule): boolean {
   return table?.get(rule.chain)?.rules.includes(wanted) ?? false;
 }
 
-const commandOf = ({ rule, position }: JumpRule) => `${position === "end" ? "-A" : "-I"} ${ruleSpec(rule)}\n`;
+const lineOf = ({ rule, position }: JumpRule) => ruleLines(position === "end" ? "append" : "insert", [rule]);
 
 /** Puts new chains and the jumps to them in place with one process; false when that is refused: step by step, then. */
 async function insertAll(iptables: Iptables, jumps: readonly JumpRule[]): Promise<boolean> {
   const text = (["filter", "nat"] as const).map((table) => {
     const own = jumps.filter((jump) => jump.table === table);
     if (own.length === 0) return "";
-    const declared = [...new Set(own.map(({ target }) => `:${target} - [0:0]\n`))].join("");
-    return `*${table}\n${declared}${own.map(commandOf).join("")}COMMIT\n`;
+    const targets = [...new Set(own.map(({ target }) => target))];
+    return transactionText(table, chainLines(targets) + own.map(lineOf).join(""));
   });
   try {
     await iptables.restore([text.join("")]);

@@ -6,6 +6,7 @@ import type { Iptables } from "../../../kernel/iptables/iptables.ts";
 import { ruleArguments } from "../../../kernel/iptables/rule-text.ts";
 import type { Logger } from "../../../logging/logger.ts";
 import { CHAINS, isServiceChain } from "./chain-names.ts";
+import { chainLines, deletionLines, transactionText } from "./restore-lines.ts";
 import type { JumpRule } from "./rules-plan.ts";
 import { JUMP_RULES, TOP_LEVEL_CHAINS } from "./top-level-rules.ts";
 
@@ -58,9 +59,7 @@ export async function cleanUpIptables(iptables: Iptables, log: Logger, shared = 
       );
       if (chains.length === 0) return;
       // Every chain is emptied before any is deleted, so that they may refer to one another.
-      const lines = chains.map((chain) => `:${chain} - [0:0]\n`).join("");
-      const deletions = chains.map((chain) => `-X ${chain}\n`).join("");
-      await iptables.restore([`*${table}\n${lines}${deletions}COMMIT\n`], { table });
+      await iptables.restore([transactionText(table, chainLines(chains) + deletionLines(chains))], { table });
     });
   }
   if ((await iptables.chainPresence("mangle", CHAINS.canary)) === "present") {
