@@ -3,7 +3,6 @@
  * in which they are spelled. Rules of any author, as `iptables-save` prints them, are `KernelRule`s (`kernel-rule.ts`).
  */
 
-import { isDeepStrictEqual } from "node:util";
 import type { Cidr, IpAddress } from "../../net/ip.ts";
 import type { ProtocolName } from "../../net/protocol.ts";
 
@@ -85,5 +84,25 @@ export interface PrintedRule {
 
 /** Whether two rules are the same, match by match in the same order. One that was printed is the same only as its print. Pure. */
 export function equalRules(a: Rule | PrintedRule, b: Rule | PrintedRule): boolean {
-  return a === b || isDeepStrictEqual(a, b);
+  return equalData(a, b);
+}
+
+/** Rules are data: objects and lists of texts, numbers and truth values. Much faster than `isDeepStrictEqual`. */
+function equalData(a: unknown, b: unknown): boolean {
+  if (a === b) return true;
+  if (Array.isArray(a)) {
+    return Array.isArray(b) && a.length === b.length && a.every((item, index) => equalData(item, b[index]));
+  }
+  if (!isObject(a) || !isObject(b)) return false;
+  let more = 0;
+  for (const key in a) {
+    if (!equalData(a[key], b[key])) return false;
+    more += 1;
+  }
+  for (const _ in b) more -= 1;
+  return more === 0;
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null;
 }
