@@ -1,4 +1,5 @@
 /** What `npm run bench -- cost` measures at one size. */
+import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
 
 /** Changes a second. */
 export const RATES = [1_000, 5_000] as const;
@@ -6,6 +7,7 @@ export const RATES = [1_000, 5_000] as const;
 export interface ChangeCostTask {
   readonly services: number;
   readonly endpointsEach: number;
+  readonly layout: LayoutName;
   /** Repetitions of a change that comes alone. */
   readonly changes: number;
   /** Of each of {@link RATES}; 0: none. */

@@ -11,6 +11,7 @@ import { followWatch } from "../src/cluster/apiserver/watch/watch-reader.ts";
 import type { ObjectKind } from "../src/cluster/object-source.ts";
 import { DeferredSink } from "../src/daemon/deferred-sink.ts";
 import { NftablesBackend } from "../src/dataplane/nftables/backend.ts";
+import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
 import { defineNftablesMetrics } from "../src/dataplane/nftables/metrics.ts";
 import { TABLE } from "../src/dataplane/nftables/names.ts";
 import { NO_CONNTRACK } from "../src/kernel/conntrack/conntrack.ts";
@@ -127,12 +128,13 @@ export class ChangeCostSubject {
   #taken = 0;
 
   /** @param isPaced whether syncs follow each other as in the daemon, or at once. */
-  constructor(endpointsEach: number, isPaced: boolean) {
+  constructor(endpointsEach: number, isPaced: boolean, layout: LayoutName) {
     this.#endpointsEach = endpointsEach;
     const log = createLogger({ write: () => {} });
     const { localhostNodePorts: _no, conntrackLiberal: _none, ...config } = benchConfig();
     const backend = new NftablesBackend({
       config,
+      layout,
       nft: this.kernel,
       nodePortIPs: async () => ({ kind: "ips", ips: [config.nodeIP] }),
       metrics: defineNftablesMetrics(this.#metrics.families)("IPv4"),

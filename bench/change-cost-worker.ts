@@ -30,7 +30,7 @@ async function oneByOne(count: number, change: (n: number) => Promise<void>): Pr
 async function measureAlone(task: ChangeCostTask) {
   const { services, changes } = task;
   const { rssMb: emptyMb, heapMb: emptyHeapMb } = idleMemory();
-  const subject = new ChangeCostSubject(task.endpointsEach, false);
+  const subject = new ChangeCostSubject(task.endpointsEach, false, task.layout);
   const startMs = performance.now();
   const cpu = process.cpuUsage();
   await subject.load(services);
@@ -96,7 +96,7 @@ async function atRate(subject: ChangeCostSubject, task: ChangeCostTask, perSecon
 }
 
 async function measureRates(task: ChangeCostTask) {
-  const subject = new ChangeCostSubject(task.endpointsEach, true);
+  const subject = new ChangeCostSubject(task.endpointsEach, true, task.layout);
   await subject.load(task.services);
   const atRates: { perSecond: number; us: number }[] = [];
   for (const perSecond of RATES) atRates.push({ perSecond, us: await atRate(subject, task, perSecond) });

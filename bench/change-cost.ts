@@ -5,6 +5,7 @@
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { layoutNameOf } from "../src/dataplane/nftables/layout-name.ts";
 import type { ChangeCostFigures, ChangeCostTask } from "./change-cost-figures.ts";
 import { engineOptions, memoryEnvironment } from "./run-worker.ts";
 import { table } from "./table.ts";
@@ -21,6 +22,7 @@ What one change costs outside of the kernel (nftables mode, API server as the so
 
   --sizes N,…          services (default 100,1000,10000,100000)
   --endpoints N        endpoints of each (default 5)
+  --layout NAME        of the nftables mode, Compatible or Flat (default Flat)
   --changes N          repetitions (default 2000)
   --seconds N          of 1,000 and 5,000 changes a second each; 0: none (default 0)
   --prof DIR           writes a CPU profile of each size there
@@ -36,6 +38,7 @@ export async function benchChangeCost(argv: readonly string[]): Promise<number> 
       sizes: { type: "string", default: "100,1000,10000,100000" },
       endpoints: { type: "string", default: "5" },
       changes: { type: "string", default: "2000" },
+      layout: { type: "string", default: "Flat" },
       seconds: { type: "string", default: "0" },
       prof: { type: "string" },
       check: { type: "boolean", default: false },
@@ -46,11 +49,14 @@ export async function benchChangeCost(argv: readonly string[]): Promise<number> 
     console.log(USAGE);
     return 0;
   }
+  const layout = layoutNameOf(values.layout);
+  if (layout === undefined) throw new RangeError(`--layout: ${JSON.stringify(values.layout)} is no layout`);
   const results: ChangeCostFigures[] = [];
   for (const size of values.sizes.split(",")) {
     const task: ChangeCostTask = {
       services: whole("--sizes", size, 1),
       endpointsEach: whole("--endpoints", values.endpoints, 1),
+      layout,
       changes: whole("--changes", values.changes, 1),
       seconds: whole("--seconds", values.seconds, 0),
     };

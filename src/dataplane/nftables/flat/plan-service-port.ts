@@ -103,7 +103,7 @@ class FrontendElements {
 
   #addSlots(map: EndpointMap, targets: Slots["cluster"]): void {
     const set = endpointMapName(map, targets.length);
-    for (const [slot, target] of targets.entries()) this.#add(set, { key: [...this.#key, slot], target });
+    for (const [slot, target] of targets.entries()) this.#add(set, { key: this.#key.concat(slot), target });
   }
 
   addSources(config: PlanConfig): void {
