@@ -9,7 +9,7 @@ const MB = 2 ** 20;
 function setUp(heapMb: number, options: Partial<IdleMemoryOptions> = {}) {
   const clock = new FakeClock();
   const stop = new AbortController();
-  const state = { heapMb, afterMb: 70, cpuMs: 0, collections: 0 };
+  const state = { heapMb, afterMb: 70, cpuMs: 0, collections: 0, releases: 0 };
   const ended = collectWhenIdle(
     {
       clock,
@@ -20,6 +20,7 @@ function setUp(heapMb: number, options: Partial<IdleMemoryOptions> = {}) {
         state.collections++;
         state.heapMb = state.afterMb;
       },
+      releaseFiles: () => void state.releases++,
       ...options,
     },
     stop.signal,
@@ -52,10 +53,32 @@ test("a busy program is left alone", async () => {
   assert.equal(state.collections, 0);
 });
 
-test("small heaps, and small gains, are left alone", async () => {
-  const { clock, state } = setUp(60);
+test("after the start's, small heaps and small gains are left alone", async () => {
+  const { clock, state } = setUp(40);
+  state.afterMb = 20;
+  await clock.advance(10_000);
+  assert.equal(state.collections, 1);
+  state.heapMb = 60;
   await clock.advance(60_000);
-  assert.equal(state.collections, 0);
+  assert.equal(state.collections, 1);
+});
+
+test("each collection also gives back pages of files; where that fails the rest goes on", async () => {
+  const { clock, stop, state, ended } = setUp(120);
+  await clock.advance(10_000);
+  assert.equal(state.releases, 1);
+  stop.abort();
+  await ended;
+
+  const failing = setUp(120, {
+    releaseFiles() {
+      throw new Error("no /proc");
+    },
+  });
+  await failing.clock.advance(10_000);
+  failing.state.heapMb = 120;
+  await failing.clock.advance(10_000);
+  assert.equal(failing.state.collections, 2);
 });
 
 test("one that takes long is the last", async () => {

@@ -1,21 +1,22 @@
 /**
- * Gives memory back when nothing is going on. The engine collects garbage as a consequence of allocation: after the first
- * sync of a large cluster, or a storm of changes, an idle process would keep what that needed. Measured at 10,000
- * services: 190 to 240 MB resident without, 145 MB with it (docs/performance.md).
+ * Gives memory back when nothing is going on. The engine collects garbage as a consequence of allocation: after the start,
+ * the first sync of a large cluster, or a storm of changes, an idle process would keep what that needed, and the code that
+ * it ran stays mapped. Measured: docs/performance.md.
  *
  * A collection stops the program for about 1 ms per MB that is in use. So there is one only when the processor has had
- * nothing to do for a while and much is to be gained, and none any more once one has taken long.
+ * nothing to do for a while and much is to be gained, and none any more once one has taken long. The first is the start's.
  */
 import { getHeapStatistics, setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import type { Clock } from "../async/clock.ts";
+import { releaseFilePages } from "../kernel/file-pages.ts";
 import type { Logger } from "../logging/logger.ts";
 
 const LOOK_MS = 5_000;
 /** Less processor time than this between two looks is idleness: 2 %. */
 const IDLE_CPU_MS = 100;
 const IDLE_LOOKS = 2;
-/** Heaps below this are left alone; so is growth that is neither so large nor a quarter of the heap. */
+/** After the start, heaps below this are left alone; so is growth that is neither so large nor a quarter of the heap. */
 const SMALL_HEAP_BYTES = 48 * 2 ** 20;
 const LEAST_GAIN_BYTES = 16 * 2 ** 20;
 const LEAST_GAIN_SHARE = 0.25;
@@ -31,12 +32,15 @@ export interface IdleMemoryOptions {
   readonly cpuMs?: () => number;
   /** Collects everything that is garbage and returns the pages. @default the engine's last resort */
   readonly collect?: () => void;
+  /** Unmaps pages of the program's files that are not in use. @default this process's */
+  readonly releaseFiles?: () => void;
 }
 
 /** Runs until the signal aborts. */
 export async function collectWhenIdle(options: IdleMemoryOptions, signal: AbortSignal): Promise<void> {
   const { clock, log, heapBytes = ownHeapBytes, cpuMs = ownCpuMs, collect = lastResort } = options;
-  let floorBytes = SMALL_HEAP_BYTES;
+  const { releaseFiles = releaseFilePages } = options;
+  let floorBytes = 0;
   let lastCpuMs = cpuMs();
   let idleLooks = 0;
   for (;;) {
@@ -52,6 +56,7 @@ export async function collectWhenIdle(options: IdleMemoryOptions, signal: AbortS
     const startMs = clock.monotonicMs();
     collect();
     const tookMs = clock.monotonicMs() - startMs;
+    release(releaseFiles, log);
     floorBytes = Math.max(SMALL_HEAP_BYTES, heapBytes());
     lastCpuMs = cpuMs();
     log.v(2, "Collected garbage while idle", {
@@ -60,6 +65,14 @@ export async function collectWhenIdle(options: IdleMemoryOptions, signal: AbortS
       milliseconds: Math.round(tookMs),
     });
     if (tookMs > LONGEST_MS) return;
+  }
+}
+
+function release(releaseFiles: () => void, log: Logger): void {
+  try {
+    releaseFiles();
+  } catch (error) {
+    log.v(2, "Pages of files stay mapped", { err: error });
   }
 }
 

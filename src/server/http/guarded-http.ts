@@ -2,9 +2,10 @@
  * HTTP over accepted sockets, such that no client can hurt the program: the gate bounds connections, each is answered one
  * request at a time and read no faster, and one that is slow to ask, idle, or does not take its answer is closed.
  */
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../../async/clock.ts";
+import { createServer } from "../../kernel/node-http.ts";
 import type { ConnectionGate, GatedConnection, Worth } from "./connection-gate.ts";
 import { pacedStream } from "./paced-stream.ts";
 import type { HttpHandler } from "./routes.ts";

@@ -2,12 +2,13 @@
  * Requests to the API server over node:http(s): kept-alive connections, the client-side rate limit, fresh credentials,
  * gzip, and errors that say what happened. Knows nothing of resources beyond their name.
  */
-import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";
+import type { ClientRequest, Agent as HttpAgent, IncomingMessage } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import { isIP, type Socket } from "node:net";
 import { pipeline } from "node:stream";
 import { createGunzip } from "node:zlib";
 import type { Clock } from "../../../async/clock.ts";
+import { Agent as PlainAgent, request as plainRequest } from "../../../kernel/node-http.ts";
 import { detectDeadPeer } from "../../../kernel/tcp-liveness.ts";
 import type { Credentials, Identity, TlsMaterial } from "../auth/identity.ts";
 import { ApiError, type ApiErrorFacts } from "./api-error.ts";
@@ -181,7 +182,7 @@ export class Transport {
     const { config, userAgent } = this.#options;
     const { method, body, idleMs = Number.POSITIVE_INFINITY, answerMs = ANSWER_LIMIT_MS } = request;
     return new Promise((resolve) => {
-      const sent: ClientRequest = (this.#isTls ? httpsRequest : httpRequest)({
+      const sent: ClientRequest = (this.#isTls ? httpsRequest : plainRequest)({
         agent: this.#agentFor(credentials.tls),
         host: config.server.hostname.replace(/^\[|\]$/g, ""),
         port: config.server.port === "" ? (this.#isTls ? 443 : 80) : Number(config.server.port),
@@ -271,7 +272,7 @@ export class Transport {
       keepAlive: true,
       ...(proxy === undefined ? {} : { proxyEnv: { HTTPS_PROXY: proxy, HTTP_PROXY: proxy } }),
     };
-    const agent = tls === undefined ? new HttpAgent(options) : new HttpsAgent({ ...options, ...copyOf(tls) });
+    const agent = tls === undefined ? new PlainAgent(options) : new HttpsAgent({ ...options, ...copyOf(tls) });
     this.#agent = { tls, agent };
     return agent;
   }
