@@ -35,6 +35,14 @@ for (const path of files) {
     }
   });
 
+  test(`${path}: pictures say in words what they show`, () => {
+    for (const { number, text } of proseLines(path)) {
+      for (const [, words = ""] of text.replaceAll(/`[^`]*`/g, "").matchAll(/!\[([^\]]*)\]\(/g)) {
+        assert.ok(words.length > 20, `${path}:${number}`);
+      }
+    }
+  });
+
   test(`${path}: links inside of the repository lead somewhere`, () => {
     for (const { number, text } of proseLines(path)) {
       for (const [, target = ""] of text.replaceAll(/`[^`]*`/g, "").matchAll(/\]\(([^)\s]+)\)/g)) {
