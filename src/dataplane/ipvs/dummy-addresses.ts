@@ -3,6 +3,7 @@ import type { LinkAddress, Links } from "../../kernel/route/links.ts";
 import { familyOf, type IpAddress } from "../../net/ip.ts";
 import type { Claims, Touched } from "../shared/claims.ts";
 import { DUMMY_DEVICE } from "./names.ts";
+import { Unverified } from "./unverified.ts";
 
 export interface AddressDifference {
   readonly bind: readonly IpAddress[];
@@ -20,8 +21,7 @@ export class DummyAddresses {
   readonly #links: Links;
   /** Bound again and still without a route. Binding does not help there, so it is not repeated. */
   readonly #unroutable = new Set<IpAddress>();
-  /** Refused in the last sync. */
-  #doubtful: ReadonlySet<IpAddress> = new Set();
+  readonly #unverified = new Unverified<IpAddress, IpAddress>();
 
   constructor(links: Links) {
     this.#links = links;
@@ -53,10 +53,10 @@ export class DummyAddresses {
     const unbind: IpAddress[] = [];
     for (const [key, before] of touched) {
       const after = wanted.get(key);
-      if (before === undefined && after !== undefined && !this.#doubtful.has(after)) bind.push(after);
-      if (before !== undefined && after === undefined && !this.#doubtful.has(before)) unbind.push(before);
+      if (before === undefined && after !== undefined && !this.#unverified.has(after)) bind.push(after);
+      if (before !== undefined && after === undefined && !this.#unverified.has(before)) unbind.push(before);
     }
-    for (const address of this.#doubtful) (wanted.has(address) ? bind : unbind).push(address);
+    for (const address of this.#unverified.items()) (wanted.has(address) ? bind : unbind).push(address);
     return { bind, rebind: [], unbind, foreign: [] };
   }
 
@@ -70,7 +70,7 @@ export class DummyAddresses {
       failures = await this.#links.addAddresses(DUMMY_DEVICE, add);
     }
     await this.#noteUnroutable(rebind);
-    this.#doubtful = new Set(failures.map(({ address }) => address));
+    this.#unverified.replace(failures.map(({ address }) => [address, address]));
     return new Map(failures.map(({ address, message }) => [address, message]));
   }
 
@@ -86,7 +86,7 @@ export class DummyAddresses {
     const all = [...foreign, ...unbind];
     const refused = all.length === 0 ? [] : await this.#links.removeAddresses(DUMMY_DEVICE, all);
     const failures = refused.filter(({ code }) => code !== "ENODEV");
-    this.#doubtful = new Set([...this.#doubtful, ...failures.map(({ address }) => address)]);
+    this.#unverified.add(failures.map(({ address }) => [address, address]));
     return new Map(failures.map(({ address, message }) => [address, message]));
   }
 }

@@ -11,6 +11,7 @@ import {
 } from "../../kernel/ipset/ipset.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { SET_IDS, type SetId, setDefinition, setName } from "./names.ts";
+import { Unverified } from "./unverified.ts";
 import type { WantedChanges, WantedState } from "./wanted-state.ts";
 
 /** Operations in the order in which they are to be carried out. */
@@ -33,8 +34,8 @@ export class IpSets {
   readonly #yielder: Yielder;
   readonly #ids: ReadonlyMap<string, SetId>;
   #unusable: ReadonlyMap<SetId, string> = new Map();
-  /** Unverified: the kernel may not have the members that were last wanted. */
-  #doubtful: ReadonlySet<SetId> = new Set();
+  /** Sets that may not have the members that were last wanted. */
+  readonly #unverified = new Unverified<SetId, SetId>();
 
   constructor(ipset: Ipset, family: IpFamily, yielder: Yielder) {
     this.#yielder = yielder;
@@ -74,12 +75,12 @@ export class IpSets {
     return await this.#compare(SET_IDS, wanted, signal);
   }
 
-  /** Asks the kernel only for the members of sets that are in doubt. */
+  /** Asks the kernel only for the members of sets that are not verified. */
   async compareTouched(wanted: WantedState, changes: WantedChanges, signal: AbortSignal): Promise<SetDifference> {
     const additions: IpsetOperation[] = [];
     const deletions: IpsetOperation[] = [];
     for (const [id, touched] of changes.entries) {
-      if (this.#doubtful.has(id) || this.#unusable.has(id)) continue;
+      if (this.#unverified.has(id) || this.#unusable.has(id)) continue;
       const set = setName(id, this.#family);
       for (const [key, before] of touched) {
         const after = wanted.entries(id).get(key);
@@ -87,10 +88,10 @@ export class IpSets {
         if (before !== undefined && after === undefined) deletions.push({ kind: "delete", set, entry: before });
       }
     }
-    const doubtful = await this.#compare([...this.#doubtful], wanted, signal);
+    const unverified = await this.#compare([...this.#unverified.items()], wanted, signal);
     return {
-      additions: [...additions, ...doubtful.additions],
-      deletions: [...deletions.reverse(), ...doubtful.deletions],
+      additions: [...additions, ...unverified.additions],
+      deletions: [...deletions.reverse(), ...unverified.deletions],
     };
   }
 
@@ -100,12 +101,12 @@ export class IpSets {
     wanted: WantedState,
     signal: AbortSignal,
   ): Promise<readonly SetFailure[]> {
-    this.#doubtful = new Set();
+    this.#unverified.replace([]);
     const failures = await this.#apply(additions, signal);
     if (failures.length === 0) return failures;
     await this.ensure();
-    const doubtful = new Set(failures.map(({ set }) => set).filter((id) => !this.#unusable.has(id)));
-    const again = await this.#compare([...doubtful], wanted, signal);
+    const refused = new Set(failures.map(({ set }) => set).filter((id) => !this.#unusable.has(id)));
+    const again = await this.#compare([...refused], wanted, signal);
     return this.#noted(await this.#apply(again.additions, signal));
   }
 
@@ -115,7 +116,7 @@ export class IpSets {
   }
 
   #noted(failures: readonly SetFailure[]): readonly SetFailure[] {
-    this.#doubtful = new Set([...this.#doubtful, ...failures.map(({ set }) => set)]);
+    this.#unverified.add(failures.map(({ set }) => [set, set]));
     return failures;
   }
 

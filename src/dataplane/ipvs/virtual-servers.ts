@@ -7,6 +7,7 @@ import { type Cidr, cidrContains, type IpFamily } from "../../net/ip.ts";
 import type { Claims, Touched } from "../shared/claims.ts";
 import type { GracefulTermination } from "./graceful-termination.ts";
 import type { PlannedVirtualServer } from "./plan-service-port.ts";
+import { Unverified } from "./unverified.ts";
 import { type PresentVirtualServer, type VirtualServerStep, virtualServerStep, WEIGHT } from "./virtual-server-step.ts";
 
 /** Steps by the text of the virtual server. */
@@ -33,8 +34,8 @@ type Wanted = Claims<PlannedVirtualServer>;
 
 export class VirtualServers {
   readonly #options: VirtualServersOptions;
-  /** Unverified: the kernel may not have what was last wanted. */
-  #doubtful: ReadonlyMap<string, VirtualServer> = new Map();
+  /** By text. */
+  readonly #unverified = new Unverified<string, VirtualServer>();
 
   constructor(options: VirtualServersOptions) {
     this.#options = options;
@@ -60,7 +61,7 @@ export class VirtualServers {
     return difference;
   }
 
-  /** Asks the kernel only for what cannot be known: connections of real servers that go, and what is in doubt. */
+  /** Asks the kernel only for what cannot be known: connections of real servers that go, and what is not verified. */
   async compareTouched(
     wanted: Wanted,
     touched: Touched<PlannedVirtualServer>,
@@ -69,11 +70,11 @@ export class VirtualServers {
     const difference = new Difference();
     for (const [key, before] of touched) {
       const after = wanted.get(key);
-      if (this.#doubtful.has(key) || samePlans(before, after)) continue;
+      if (this.#unverified.has(key) || samePlans(before, after)) continue;
       if (after === undefined && before !== undefined && this.isExcluded(before.virtualServer)) continue;
       difference.add(key, after, await this.#presumed(before, after, signal));
     }
-    for (const known of this.#doubtful.values()) await this.#compareDoubtful(known, wanted, difference, signal);
+    for (const known of this.#unverified.items()) await this.#compareUnverified(known, wanted, difference, signal);
     return difference;
   }
 
@@ -86,17 +87,17 @@ export class VirtualServers {
     const refused = await this.#carryOut(changes, signal);
     const again = new Difference();
     for (const known of this.#definitions(refused, changes).values()) {
-      await this.#compareDoubtful(known, wanted, again, signal);
+      await this.#compareUnverified(known, wanted, again, signal);
     }
     const failures = await this.#carryOut(again.changes, signal);
-    this.#doubtful = this.#definitions(failures, changes);
+    this.#unverified.replace(this.#definitions(failures, changes));
     return failures;
   }
 
   /** Deletes what is not wanted. Comes after {@link VirtualServers.change}. */
   async delete({ deletions }: VirtualServerDifference, signal: AbortSignal): Promise<VirtualServerFailures> {
     const failures = await this.#carryOut(deletions, signal);
-    this.#doubtful = new Map([...this.#doubtful, ...this.#definitions(failures, deletions)]);
+    this.#unverified.add(this.#definitions(failures, deletions));
     return failures;
   }
 
@@ -142,7 +143,7 @@ export class VirtualServers {
     return realServers === undefined ? undefined : { virtualServer, realServers };
   }
 
-  async #compareDoubtful(
+  async #compareUnverified(
     known: VirtualServer,
     wanted: Wanted,
     difference: Difference,
