@@ -3,9 +3,9 @@ import { readFile } from "node:fs/promises";
 import { text as textOfStream } from "node:stream/consumers";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { modeNamed } from "../dataplane/registry.ts";
-import type { Rendered } from "../dataplane/rendering.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import { familyOf, type IpAddress, type IpFamily, parseCidr, splitCidr } from "../net/ip.ts";
+import { dumpOf } from "../trace/dump/of-rendered.ts";
 import { type Dump, DumpError, recogniseDump } from "../trace/dump/recognise.ts";
 import { UsageError } from "./exit.ts";
 import { readInput } from "./render-input.ts";
@@ -62,17 +62,6 @@ export async function plannedRules(
 
 function refuse(error: unknown): never {
   throw new UsageError(error instanceof Error ? error.message : String(error));
-}
-
-function dumpOf(rendered: Rendered, form: string): Dump | undefined {
-  switch (rendered.kind) {
-    case "items":
-      return { kind: "nftables", objects: rendered.items };
-    case "text":
-      return rendered.text === "" ? undefined : recogniseDump(rendered.text, form);
-    case "data":
-      return undefined;
-  }
 }
 
 function podCIDRsOf(

@@ -101,7 +101,7 @@ async function traced(
   const facts = nodeFacts({ addresses, isComplete: rules.knowsAddresses || options.local.length > 0 });
   const question = packetQuestion(options.packet, target, rules.placeOf, (ip) => facts.addressType(ip) === "local");
   const knowsClients = options.isNewClient || rules.knowsClients;
-  const program = programOfDumps(rules.dumps, {
+  const { program } = programOfDumps(rules.dumps, {
     family: target.family,
     facts,
     knowsClients: options.isNewClient,

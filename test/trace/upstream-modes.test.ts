@@ -110,8 +110,8 @@ for (const name of caseNames()) {
       const common = { family, facts, knowsClients: true, knowsDynamicSets: true };
       const saved = caseFile(name, family === "IPv4" ? "iptables/iptables.txt" : "iptables/ip6tables.txt");
       const programs = [
-        programOfDumps([{ kind: "iptables", family, text: saved }], common),
-        programOfDumps([{ kind: "nftables", objects: nftables }], common),
+        programOfDumps([{ kind: "iptables", family, text: saved }], common).program,
+        programOfDumps([{ kind: "nftables", objects: nftables }], common).program,
       ] as const;
       const endpoints = addressesOf(
         family,

@@ -3,11 +3,11 @@ import { readRuleset } from "../../kernel/iptables/parser/ruleset.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import { iptablesChains } from "../iptables/ruleset.ts";
-import { EMPTY_LISTS, UNKNOWN_LISTS } from "../iptables/surroundings.ts";
+import { RememberedLists, UNKNOWN_LISTS } from "../iptables/surroundings.ts";
 import { readIpSets } from "../ipvs/saved-sets.ts";
 import { ipvsChains } from "../ipvs/virtual-servers.ts";
-import { type BaseChain, type Program, programOf } from "../netfilter/program.ts";
-import { readNftRuleset } from "../nftables/ruleset.ts";
+import { type BaseChain, type Entry, type Program, programOf } from "../netfilter/program.ts";
+import { type NftRuleset, readNftRuleset } from "../nftables/ruleset.ts";
 import type { Dump } from "./recognise.ts";
 
 export interface DumpOptions {
@@ -19,10 +19,19 @@ export interface DumpOptions {
   readonly knowsDynamicSets: boolean;
 }
 
-/** Puts the dumps of a node together. Dumps of iptables must be of the family. Pure. */
-export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): Program {
+/** Rules to walk, and what packets leave in them. */
+export interface TracedProgram {
+  readonly program: Program;
+  /** Leaves what a packet wrote into a set or a list (`Outcome.entries`) for those that follow. */
+  remember(entry: Entry): void;
+}
+
+/** Puts the dumps of a node together. Dumps of iptables must be of the family. */
+export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): TracedProgram {
   const { family, facts, knowsClients, knowsDynamicSets } = options;
-  const recent = knowsClients ? EMPTY_LISTS : UNKNOWN_LISTS;
+  const lists = new RememberedLists();
+  const recent = knowsClients ? lists : UNKNOWN_LISTS;
+  const rulesets: NftRuleset[] = [];
   const textsOf = (kind: "ipset" | "ipvsadm") => dumps.flatMap((dump) => (dump.kind === kind ? [dump.text] : []));
   const sets = readIpSets(textsOf("ipset"));
   const saved = dumps.flatMap((dump) => (dump.kind === "iptables" ? [readRuleset(dump.text)] : []));
@@ -34,8 +43,15 @@ export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): Pr
   const without = new Set(saved.flatMap((tables) => Array.from(tables.keys(), (table) => `${prefix} ${table}`)));
   for (const dump of dumps) {
     if (dump.kind !== "nftables") continue;
-    chains.push(...readNftRuleset(dump.objects, { family, facts, knowsDynamicSets, without }).chains);
+    rulesets.push(readNftRuleset(dump.objects, { family, facts, knowsDynamicSets, without }));
   }
+  chains.push(...rulesets.flatMap((ruleset) => ruleset.chains));
   chains.push(...ipvsChains(textsOf("ipvsadm"), facts, knowsClients));
-  return programOf(chains);
+  return {
+    program: programOf(chains),
+    remember(entry) {
+      lists.remember(entry);
+      for (const ruleset of rulesets) ruleset.remember(entry);
+    },
+  };
 }

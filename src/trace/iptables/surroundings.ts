@@ -1,6 +1,7 @@
 /** What rules of iptables look at beside the packet. */
 import type { IpAddress } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
+import type { Entry } from "../netfilter/program.ts";
 import type { Packet } from "../packet.ts";
 
 /** The IP sets that matches ask. */
@@ -30,4 +31,17 @@ export const EMPTY_LISTS: RecentLists = { has: () => false };
 /** The name under which the walk reports an entry that a packet makes in a list of `-m recent`. */
 export function recentListName(list: string): string {
   return `recent ${list}`;
+}
+
+/** Lists that were empty, and have what packets have left since. */
+export class RememberedLists implements RecentLists {
+  readonly #entries = new Set<string>();
+
+  has(list: string, address: IpAddress): boolean {
+    return this.#entries.has(`${recentListName(list)} ${address}`);
+  }
+
+  remember({ set, key }: Entry): void {
+    this.#entries.add(`${set} ${key}`);
+  }
 }

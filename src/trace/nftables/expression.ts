@@ -5,7 +5,7 @@
 
 import type { IpAddress } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
-import type { Packet } from "../packet.ts";
+import type { Flow, Packet } from "../packet.ts";
 import { type Parts, protocolName } from "../value.ts";
 import { scalarOf } from "./constant.ts";
 import { isObject, listOf, named, numberOf, textOf } from "./json.ts";
@@ -77,8 +77,8 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
     }
     case "ct": {
       const key = textOf(body.key) ?? "";
-      const isReply = body.dir === "reply";
-      return read((packet) => (isReply ? { kind: "unknown", what: text } : connection(packet, key, text)));
+      const flowOf = body.dir === "reply" ? replyFlow : originalFlow;
+      return read((packet) => connection(packet, key, text, flowOf));
     }
     case "fib": {
       const flags = listOf(body.flags);
@@ -139,8 +139,16 @@ function meta(packet: Packet, key: string): Reading {
   }
 }
 
-function connection(packet: Packet, key: string, text: string): Reading {
-  const { original, state } = packet;
+const originalFlow = ({ original }: Packet): Flow => original;
+
+/** What answers come from and go to: the connection's ends as they are translated by now, the other way round. */
+function replyFlow({ source, sourcePort, destination, destinationPort }: Packet): Flow {
+  return { source: destination, sourcePort: destinationPort, destination: source, destinationPort: sourcePort };
+}
+
+function connection(packet: Packet, key: string, text: string, flowOf: (packet: Packet) => Flow): Reading {
+  const { state } = packet;
+  const flow = flowOf(packet);
   switch (key) {
     case "state":
       return value(state);
@@ -155,15 +163,15 @@ function connection(packet: Packet, key: string, text: string): Reading {
     case "ip saddr":
     case "ip6 saddr":
     case "saddr":
-      return value(original.source);
+      return value(flow.source);
     case "ip daddr":
     case "ip6 daddr":
     case "daddr":
-      return value(original.destination);
+      return value(flow.destination);
     case "proto-src":
-      return valueOr(original.sourcePort, "the source port");
+      return valueOr(flow.sourcePort, "the source port");
     case "proto-dst":
-      return valueOr(original.destinationPort, "the destination port");
+      return valueOr(flow.destinationPort, "the destination port");
     case "protocol":
       return value(packet.protocol);
     default:

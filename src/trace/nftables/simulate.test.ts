@@ -234,3 +234,80 @@ describe("an nftables table, walked", () => {
     ]);
   });
 });
+
+/** A ruleset whose services own elements only (reference flat-nftables.md). */
+const FLAT: NftTable = {
+  family: "ip",
+  name: "flat",
+  comment: "",
+  sets: [
+    {
+      set: { name: "services", key: ["address", "protocol", "port"], isMap: false },
+      elements: [{ key: ["10.96.0.1", "tcp", 80].map(value), comment: "shop/web:http" }],
+    },
+    {
+      set: { name: "ep-2", key: ["address", "protocol", "port", "slot"], isMap: false, hasTargets: true, slots: 2 },
+      elements: [0, 1].map((slot) => {
+        return { key: [...["10.96.0.1", "tcp", 80].map(value), slot], target: target(`10.0.0.${slot + 1}`) };
+      }),
+    },
+    {
+      set: { name: "ep-3", key: ["address", "protocol", "port", "slot"], isMap: false, hasTargets: true, slots: 3 },
+      elements: [],
+    },
+    {
+      set: {
+        name: "seen",
+        key: ["address", "address", "protocol", "port"],
+        isMap: false,
+        hasTargets: true,
+        timeoutSeconds: 60,
+      },
+      elements: [],
+    },
+  ],
+  chains: [
+    {
+      name: "nat-prerouting",
+      hook: { type: "nat", hook: "prerouting", priority: -100 },
+      rules: [rule({ kind: "lookup", fields: ["daddr", "l4proto", "dport"], set: "services" }, jump("pick"))],
+    },
+    {
+      name: "pick",
+      rules: [
+        rule({ kind: "map-dnat", fields: ["saddr", "daddr", "l4proto", "dport"], map: "seen" }),
+        rule({ kind: "map-dnat", fields: ["daddr", "l4proto", "dport"], slots: 3, map: "ep-3" }),
+        rule({ kind: "map-dnat", fields: ["daddr", "l4proto", "dport"], slots: 2, map: "ep-2" }),
+      ],
+    },
+    {
+      name: "after",
+      hook: { type: "filter", hook: "postrouting", priority: 0 },
+      rules: [
+        rule(
+          { kind: "ct-dnat" },
+          {
+            kind: "update-map",
+            map: "seen",
+            key: ["saddr", "original-daddr", "l4proto", "original-dport"],
+            target: ["reply-saddr", "reply-sport"],
+          },
+        ),
+      ],
+    },
+  ],
+};
+
+describe("a flat ruleset", () => {
+  test("slots that are not there are no way, and the endpoint is remembered for the client", () => {
+    const simulation = simulateTable(FLAT, facts);
+    const found = simulation.outcomes(packet("10.0.0.9", "10.96.0.1"));
+    assert.deepEqual(found.map(summary), ["0.500 sent 10.0.0.1:8080", "0.500 sent 10.0.0.2:8080"]);
+    assert.deepEqual(found[1]?.entries, [
+      { set: "seen", key: "10.0.0.9 . 10.96.0.1 . tcp . 80", data: ["10.0.0.2", 8080] },
+    ]);
+    for (const entry of found[1]?.entries ?? []) simulation.remember(entry);
+    assert.deepEqual(simulation.outcomes(packet("10.0.0.9", "10.96.0.1")).map(summary), ["1.000 sent 10.0.0.2:8080"]);
+    assert.equal(simulation.outcomes(packet("10.0.0.8", "10.96.0.1")).length, 2);
+  });
+});

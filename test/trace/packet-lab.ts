@@ -1,0 +1,271 @@
+/**
+ * One node and one machine with many addresses, for single packets: what the kernel did with each is read from connection
+ * tracking, so that no endpoint has to exist. What gets through leaves an entry that says where it was led and with which
+ * source; what is refused comes back as an error of the socket; what is dropped leaves nothing.
+ */
+import { type ChildProcess, execFileSync } from "node:child_process";
+import { closeSync, mkdtempSync, rmSync, writeFileSync, writeSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { libc } from "../../src/kernel/netlink/libc.ts";
+import { ADDRESS_FAMILIES, socketAddress } from "../../src/kernel/socket-address.ts";
+import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../src/net/ip.ts";
+import type { Dump } from "../../src/trace/dump/recognise.ts";
+import type { PacketQuestion } from "../../src/trace/packet.ts";
+import { inNamespace } from "../../testkit/net/enter-namespace.ts";
+import { NetworkNamespace } from "../../testkit/net/network-namespace.ts";
+import { newRunName } from "../../testkit/net/run-name.ts";
+import { stretched } from "../../testkit/support/patience.ts";
+
+/** What the kernel did with a packet. */
+export type Observed =
+  | { readonly kind: "passed"; readonly destination: IpAddress; readonly port: number; readonly source: IpAddress }
+  | { readonly kind: "refused" }
+  | { readonly kind: "silence" };
+
+export interface LabAddresses {
+  readonly node: readonly IpAddress[];
+  /** Behind the node's interface `cni0`, and behind `eth0`. */
+  readonly pods: readonly IpAddress[];
+  readonly outside: readonly IpAddress[];
+}
+
+interface SentPacket {
+  readonly fd: number;
+  observed: Observed | undefined;
+}
+
+const SOCK_STREAM = 1;
+const SOCK_DGRAM = 2;
+const SOCK_NONBLOCK = 0o4000;
+const SOCK_CLOEXEC = 0o2000000;
+const SOL_SOCKET = 1;
+const SO_ERROR = 4;
+const ECONNREFUSED = 111;
+/** Both ends of a pair without ARP have one hardware address, so that each takes what the other sends. */
+const HARDWARE = { cni0: "02:00:00:00:00:01", eth0: "02:00:00:00:00:02", out: "02:00:00:00:00:03" } as const;
+const LIMIT_MS = 2_000;
+const GRACE_MS = 20;
+const EVENT =
+  /\[NEW\]\s+(tcp|udp)\s.*?src=(\S+) dst=(\S+) sport=(\d+) dport=(\d+).*?src=(\S+) dst=(\S+) sport=(\d+) dport=(\d+)/;
+
+export class PacketLab {
+  readonly #node: NetworkNamespace;
+  readonly #clients: NetworkNamespace;
+  readonly #nodeAddresses: readonly IpAddress[];
+  readonly #folder = mkdtempSync(join(tmpdir(), "kpts-packets-"));
+  readonly #events: ChildProcess;
+  /** By protocol and source port, which no two packets share. */
+  readonly #sent = new Map<string, SentPacket>();
+  #nextPort = 20_000;
+  #family: IpFamily = "IPv4";
+
+  private constructor(node: NetworkNamespace, clients: NetworkNamespace, nodeAddresses: readonly IpAddress[]) {
+    this.#node = node;
+    this.#clients = clients;
+    this.#nodeAddresses = nodeAddresses;
+    this.#events = node.spawn(["conntrack", "-E", "-e", "NEW"], { stdio: ["ignore", "pipe", "ignore"] });
+    let rest = "";
+    this.#events.stdout?.setEncoding("utf8").on("data", (chunk: string) => {
+      const lines = `${rest}${chunk}`.split("\n");
+      rest = lines.pop() ?? "";
+      for (const line of lines) this.#onEvent(line);
+    });
+  }
+
+  static async create(addresses: LabAddresses): Promise<PacketLab> {
+    const [node, clients] = await NetworkNamespace.createAll([newRunName("tracenode"), newRunName("traceclients")]);
+    if (node === undefined || clients === undefined) throw new TypeError("two namespaces");
+    const sysctls = {
+      "net.ipv4.ip_forward": 1,
+      "net.ipv6.conf.all.forwarding": 1,
+      "net.ipv4.conf.all.rp_filter": 0,
+      "net.ipv4.conf.default.rp_filter": 0,
+      "net.ipv4.conf.all.send_redirects": 0,
+      "net.ipv4.conf.default.send_redirects": 0,
+      "net.ipv6.conf.all.accept_dad": 0,
+      "net.ipv6.conf.default.accept_dad": 0,
+      "net.ipv4.icmp_ratelimit": 0,
+      "net.ipv4.icmp_msgs_burst": 100_000,
+      "net.ipv4.icmp_msgs_per_sec": 100_000,
+      "net.ipv6.icmp.ratelimit": 0,
+    };
+    node.sysctl(sysctls);
+    clients.sysctl({ ...sysctls, "net.ipv4.ip_forward": 0, "net.ipv6.conf.all.forwarding": 0 });
+    await node.configure([
+      "link set lo up",
+      ...(["cni0", "eth0", "out"] as const).flatMap((name) => [
+        `link add ${name} address ${HARDWARE[name]} type veth peer name ${name} address ${HARDWARE[name]} netns ${clients.name}`,
+        `link set ${name} arp off addrgenmode none up`,
+      ]),
+      ...addresses.node.map((ip) => `addr add ${ip} dev out`),
+      "route add default dev out",
+      "route add ::/0 dev out",
+      ...addresses.pods.map((ip) => `route add ${ip} dev cni0`),
+      ...addresses.outside.map((ip) => `route add ${ip} dev eth0`),
+    ]);
+    await clients.configure([
+      "link set lo up",
+      "link set cni0 arp off addrgenmode none up",
+      "link set eth0 arp off addrgenmode none up",
+      // Nothing forwards here: what arrives for others ends.
+      "link set out arp off addrgenmode none up",
+      ...[...addresses.pods, ...addresses.outside].map((ip) => `addr add ${ip} dev lo`),
+      "route add default dev eth0",
+      "route add ::/0 dev eth0",
+      "route add default dev cni0 table 7",
+      "route add ::/0 dev cni0 table 7",
+    ]);
+    // From one pod to another the way is by the node as well: local addresses are looked up last.
+    const sources = [
+      ...addresses.pods.map((ip) => [ip, "7"] as const),
+      ...addresses.outside.map((ip) => [ip, "main"] as const),
+    ];
+    for (const [option, isOfFamily] of [
+      ["-4", (ip: IpAddress) => familyOf(ip) === "IPv4"],
+      ["-6", (ip: IpAddress) => familyOf(ip) === "IPv6"],
+    ] as const) {
+      const rules = [
+        "rule add preference 9000 lookup local",
+        ...["cni0", "eth0"].map((name) => `rule add preference 1 iif ${name} lookup local`),
+        ...sources
+          .filter(([ip]) => isOfFamily(ip))
+          .map(([ip, way]) => `rule add preference 100 from ${ip} lookup ${way}`),
+        "rule delete preference 0",
+      ];
+      await clients.exec(["ip", option, "-batch", "-"], { input: rules.join("\n") });
+    }
+    return new PacketLab(node, clients, addresses.node);
+  }
+
+  async remove(): Promise<void> {
+    this.#events.kill("SIGKILL");
+    for (const { fd } of this.#sent.values()) closeSync(fd);
+    await NetworkNamespace.removeAll([this.#node, this.#clients]);
+    rmSync(this.#folder, { recursive: true });
+  }
+
+  /**
+   * Puts rules of one family in force, and nothing else. They must look at connections: the kernel tracks none otherwise.
+   * No packets of the other family may be sent.
+   */
+  async load(dumps: readonly Dump[], family: IpFamily): Promise<void> {
+    const run = (tool: string, ...args: string[]) =>
+      execFileSync("ip", ["netns", "exec", this.#node.name, tool, ...args], { stdio: ["ignore", "ignore", "pipe"] });
+    run("nft", "flush", "ruleset");
+    for (const dump of dumps) {
+      // nft opens its input by name, which a socket does not have.
+      const file = join(this.#folder, "rules");
+      if (dump.kind === "nftables") {
+        writeFileSync(file, JSON.stringify({ nftables: dump.objects }));
+        run("nft", "-j", "-f", file);
+      }
+      if (dump.kind === "iptables") {
+        writeFileSync(file, dump.text);
+        run(family === "IPv6" ? "ip6tables-restore" : "iptables-restore", file);
+      }
+    }
+    for (const { fd } of this.#sent.values()) closeSync(fd);
+    this.#sent.clear();
+    this.#family = family;
+    await this.#settled();
+  }
+
+  /** A source port that no packet has had. */
+  takePort(): number {
+    this.#nextPort += 1;
+    return this.#nextPort;
+  }
+
+  /** Sends one packet. */
+  send({ protocol, source, sourcePort = 0, destination, destinationPort = 0, inInterface }: PacketQuestion): void {
+    const from = inInterface === "" ? this.#node : this.#clients;
+    const kind = protocol === "tcp" ? SOCK_STREAM : SOCK_DGRAM;
+    const fd = inNamespace(from.path, () => {
+      const calls = libc();
+      const opened = calls.socket(ADDRESS_FAMILIES[familyOf(source)], kind | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+      const [own, other] = [
+        { address: source, port: sourcePort },
+        { address: destination, port: destinationPort },
+      ];
+      const bytes = socketAddress(own);
+      if (calls.bind(opened, bytes, bytes.length) < 0) throw new Error(`cannot send from ${source}:${sourcePort}`);
+      const target = socketAddress(other);
+      const status = calls.connect(opened, target, target.length);
+      if (protocol === "udp" && status < 0) throw new Error(`no way from ${source} to ${destination}`);
+      return opened;
+    });
+    this.#sent.set(`${protocol} ${sourcePort}`, { fd, observed: undefined });
+    if (protocol === "udp") writeAtMost(fd);
+  }
+
+  /**
+   * What became of everything that was sent since rules were loaded, once the kernel is through with it.
+   * @param isSilent packets that are expected to leave nothing: they are not waited for.
+   */
+  async observed(isSilent: (key: string) => boolean): Promise<ReadonlyMap<string, Observed>> {
+    await this.#settled();
+    const end = performance.now() + stretched(LIMIT_MS);
+    while (!this.#lookForRefusals(isSilent) && performance.now() < end) await sleep(2);
+    // A refusal that is not expected would have come back by now as well.
+    await sleep(GRACE_MS);
+    this.#lookForRefusals(isSilent);
+    return new Map([...this.#sent].map(([key, { observed }]) => [key, observed ?? { kind: "silence" }]));
+  }
+
+  /** @returns whether all is known but what is expected to be silent. */
+  #lookForRefusals(isSilent: (key: string) => boolean): boolean {
+    let isComplete = true;
+    for (const [key, packet] of this.#sent) {
+      if (packet.observed !== undefined) continue;
+      if (errorOf(packet.fd) === ECONNREFUSED) packet.observed = { kind: "refused" };
+      else if (!isSilent(key)) isComplete = false;
+    }
+    return isComplete;
+  }
+
+  /** A packet that certainly passes is seen after all that came before it. */
+  async #settled(): Promise<void> {
+    const end = performance.now() + stretched(2 * LIMIT_MS);
+    const marker = this.#nodeAddresses.find((address) => familyOf(address) === this.#family);
+    if (marker === undefined) throw new TypeError(`the node has no address of ${this.#family}`);
+    for (;;) {
+      const sourcePort = this.takePort();
+      const key = `udp ${sourcePort}`;
+      const ends = { source: marker, sourcePort, destination: marker, destinationPort: 9 };
+      this.send({ family: familyOf(marker), protocol: "udp", inInterface: "", ...ends });
+      const packet = this.#sent.get(key);
+      for (let round = 0; round < 40 && packet?.observed === undefined; round += 1) await sleep(5);
+      this.#sent.delete(key);
+      if (packet !== undefined) closeSync(packet.fd);
+      if (packet?.observed !== undefined) return;
+      if (performance.now() > end) throw new Error("conntrack -E says nothing");
+    }
+  }
+
+  #onEvent(line: string): void {
+    const [, protocol, , , sport, , replySource, replyDestination, replySport] = EVENT.exec(line) ?? [];
+    const packet = this.#sent.get(`${protocol} ${sport}`);
+    const [destination, source] = [parseIpAddress(replySource ?? ""), parseIpAddress(replyDestination ?? "")];
+    if (packet === undefined || destination === undefined || source === undefined) return;
+    packet.observed = { kind: "passed", destination, port: Number(replySport), source };
+  }
+}
+
+function errorOf(fd: number): number {
+  const value = new Int32Array(1);
+  libc().getsockopt(fd, SOL_SOCKET, SO_ERROR, Buffer.from(value.buffer), Buffer.from(new Uint32Array([4]).buffer));
+  return value[0] ?? 0;
+}
+
+/** The kernel says at once what it drops, or refuses, on its way out of the node itself. */
+function writeAtMost(fd: number): void {
+  try {
+    writeSync(fd, "?");
+  } catch (error) {
+    const isRefusal =
+      error instanceof Error && "code" in error && (error.code === "EPERM" || error.code === "ECONNREFUSED");
+    if (!isRefusal) throw error;
+  }
+}
