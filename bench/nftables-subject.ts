@@ -3,6 +3,7 @@
  * this process's network namespace. The proxier around them only decides when; it is left out.
  */
 import { NftablesBackend } from "../src/dataplane/nftables/backend.ts";
+import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
 import { TABLE } from "../src/dataplane/nftables/names.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../src/kernel/nftables/netlink-nftables.ts";
 import type { Nftables, NftOperation } from "../src/kernel/nftables/nftables.ts";
@@ -18,6 +19,7 @@ export class NftSubject {
   readonly state = benchState();
   readonly #ruleset: NetlinkRuleset;
   readonly #endpointsEach: number;
+  readonly #layout: LayoutName;
   /** By service number; absent means 0, the endpoints of the start. */
   readonly #generations = new Map<number, number>();
   #backend: NftablesBackend;
@@ -29,7 +31,8 @@ export class NftSubject {
   /** Time that the kernel has taken for transactions. */
   kernelMs = 0;
 
-  constructor(endpointsEach: number) {
+  constructor(endpointsEach: number, layout: LayoutName = "Compatible") {
+    this.#layout = layout;
     this.#endpointsEach = endpointsEach;
     this.#ruleset = openNetlinkRuleset({
       onCommit: ({ milliseconds }) => {
@@ -129,6 +132,7 @@ export class NftSubject {
     });
     return new NftablesBackend({
       config,
+      layout: this.#layout,
       nft: this.#counted(this.#ruleset.open({ family: "ip", table: TABLE })),
       nodePortIPs: async () => ({ kind: "ips", ips: [config.nodeIP] }),
       metrics: { syncFailures: fail("sync"), cleanupFailures: fail("deletion") },

@@ -113,3 +113,35 @@ test("operations are made when they are asked for, not before", () => {
   assert.ok(first !== undefined);
   assert.ok(read <= 2, `${read} of 1000 elements were looked at for the first operation`);
 });
+
+test("a set that is filled has its elements made when the draft is read, together for neighbours of one owner", () => {
+  const draft = new TransactionDraft();
+  draft.fillSet(MAP, () => []);
+  assert.equal(draft.isEmpty, true);
+  const element = (port: number) => at(port, "x");
+  let asked = 0;
+  function* wanted() {
+    asked += 1;
+    yield { owner: "", element: element(1) };
+    yield { owner: "a", element: element(2) };
+    yield { owner: "a", element: element(3) };
+    yield { owner: "b", element: element(4) };
+  }
+  draft.fillSet(MAP, wanted);
+  assert.equal(draft.isEmpty, false);
+  const before = asked;
+  const added = (): readonly (readonly NftElement[])[] =>
+    [...draft.operations()].map((operation) =>
+      operation.kind === "add-elements" ? operation.elements : assert.fail(),
+    );
+  const expected = [[element(1)], [element(2), element(3)], [element(4)]];
+  assert.deepEqual(added(), expected);
+  assert.deepEqual(added(), expected);
+  assert.equal(asked, before + 2);
+  assert.deepEqual([...draft.owners()], ["a", "b"]);
+  assert.equal(draft.ownerOf(0), undefined);
+  assert.throws(
+    () => draft.changeElement(MAP, { set: MAP.name, before: undefined, after: element(5) }),
+    /filled already/,
+  );
+});

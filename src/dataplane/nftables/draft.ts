@@ -4,7 +4,7 @@
  */
 import type { NftOperation } from "../../kernel/nftables/nftables.ts";
 import type { NftChain, NftSet } from "../../kernel/nftables/ruleset.ts";
-import { type ElementChange, ElementChanges, type Step } from "./element-changes.ts";
+import { type ElementChange, ElementChanges, type Step, type WantedElement } from "./element-changes.ts";
 
 const PHASES = [
   "table",
@@ -71,6 +71,15 @@ export class TransactionDraft {
     this.#elements.add(set, change, owner);
   }
 
+  /**
+   * All elements of a set that has none, made whenever the draft is read: a first load has hundreds of thousands.
+   *
+   * @param wanted gives the same as long as the draft is in use; nothing else may change elements of the set.
+   */
+  fillSet(set: NftSet, wanted: () => Iterable<WantedElement>): void {
+    this.#elements.fill(set, wanted);
+  }
+
   /** The operations in the order in which they are carried out, made one by one: there can be hundreds of thousands. */
   *operations(): Iterable<NftOperation> {
     for (const { operation } of this.#steps()) yield operation;
@@ -105,7 +114,7 @@ export class TransactionDraft {
   }
 
   get isEmpty(): boolean {
-    return this.#phases.size === 0 && this.#elements.size === 0;
+    return this.#phases.size === 0 && this.#elements.isEmpty;
   }
 
   *#steps(): Iterable<Step> {

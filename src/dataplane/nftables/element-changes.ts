@@ -30,12 +30,28 @@ export interface Step {
 /** What is done to one set at a stretch, for one owner. */
 interface Run<T> {
   readonly owner: string | undefined;
-  readonly set: NftSet;
   readonly items: T[];
+}
+
+/** An element, and the key of the service port that it is for; empty when it is for none. */
+export interface WantedElement {
+  readonly owner: string;
+  readonly element: NftElement;
 }
 
 interface OwnedChange extends ElementChange {
   readonly owner: string | undefined;
+}
+
+interface SetChanges {
+  readonly set: NftSet;
+  /** By key. */
+  readonly changes: Map<string, OwnedChange>;
+}
+
+interface SetFill {
+  readonly set: NftSet;
+  readonly wanted: () => Iterable<WantedElement>;
 }
 
 /**
@@ -43,55 +59,76 @@ interface OwnedChange extends ElementChange {
  * and then gives it up too, the kernel must see one deletion only.
  */
 export class ElementChanges {
-  readonly #sets = new Map<string, { readonly set: NftSet; readonly changes: Map<string, OwnedChange> }>();
+  /** In the order in which they were first spoken of. */
+  readonly #sets = new Map<string, SetChanges | SetFill>();
 
+  /**
+   * All elements of a set that has none.
+   *
+   * @param wanted asked whenever the operations are.
+   */
+  fill(set: NftSet, wanted: () => Iterable<WantedElement>): void {
+    for (const _any of wanted()) {
+      this.#sets.set(set.name, { set, wanted });
+      return;
+    }
+  }
+
+  /** @throws Error for a set that is being filled. */
   add(set: NftSet, { before, after }: ElementChange, owner: string | undefined): void {
     const key = elementKey((after ?? before)?.key ?? []);
-    let entry = this.#sets.get(set.name);
-    if (entry === undefined) {
-      entry = { set, changes: new Map() };
-      this.#sets.set(set.name, entry);
-    }
+    const entry = this.#sets.get(set.name) ?? { set, changes: new Map<string, OwnedChange>() };
+    if (!("changes" in entry)) throw new Error(`set ${set.name} is filled already`);
+    this.#sets.set(set.name, entry);
     const earlier = entry.changes.get(key);
     const original = earlier === undefined ? before : earlier.before;
     if (sameElement(original, after)) entry.changes.delete(key);
     else entry.changes.set(key, { set: set.name, before: original, after, owner });
   }
 
-  /** Number of keys that change. */
-  get size(): number {
-    let sum = 0;
-    for (const { changes } of this.#sets.values()) sum += changes.size;
-    return sum;
+  get isEmpty(): boolean {
+    for (const entry of this.#sets.values()) if (!("changes" in entry) || entry.changes.size > 0) return false;
+    return true;
   }
 
   /** All deletions; keys of one set that follow each other for the same owner are one operation. */
   *deletions(): Iterable<Step> {
-    for (const { owner, set, items } of this.#runs(({ before }) => before?.key)) {
-      yield { owner, operation: { kind: "delete-elements", set, keys: items } };
+    for (const entry of this.#sets.values()) {
+      if (!("changes" in entry)) continue;
+      for (const { owner, items: keys } of runsOf(entry.changes.values(), ({ before }) => before?.key)) {
+        yield { owner, operation: { kind: "delete-elements", set: entry.set, keys } };
+      }
     }
   }
 
   /** All additions, likewise. */
   *additions(): Iterable<Step> {
-    for (const { owner, set, items } of this.#runs(({ after }) => after)) {
-      yield { owner, operation: { kind: "add-elements", set, elements: items } };
-    }
-  }
-
-  *#runs<T>(pick: (change: OwnedChange) => T | undefined): Iterable<Run<T>> {
-    for (const { set, changes } of this.#sets.values()) {
-      let run: Run<T> | undefined;
-      for (const change of changes.values()) {
-        const item = pick(change);
-        if (item === undefined) continue;
-        if (run !== undefined && run.owner === change.owner) run.items.push(item);
-        else {
-          if (run !== undefined) yield run;
-          run = { owner: change.owner, set, items: [item] };
-        }
+    for (const entry of this.#sets.values()) {
+      const runs =
+        "changes" in entry
+          ? runsOf(entry.changes.values(), ({ after }) => after)
+          : runsOf(entry.wanted(), ({ element }) => element);
+      for (const { owner, items: elements } of runs) {
+        yield { owner: owner || undefined, operation: { kind: "add-elements", set: entry.set, elements } };
       }
-      if (run !== undefined) yield run;
     }
   }
+}
+
+/** What is picked, together where neighbours are done for the same owner. */
+function* runsOf<C extends { readonly owner: string | undefined }, T>(
+  changes: Iterable<C>,
+  pick: (change: C) => T | undefined,
+): Iterable<Run<T>> {
+  let run: Run<T> | undefined;
+  for (const change of changes) {
+    const item = pick(change);
+    if (item === undefined) continue;
+    if (run !== undefined && run.owner === change.owner) run.items.push(item);
+    else {
+      if (run !== undefined) yield run;
+      run = { owner: change.owner, items: [item] };
+    }
+  }
+  if (run !== undefined) yield run;
 }

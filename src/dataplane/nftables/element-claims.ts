@@ -7,6 +7,8 @@ import type { SharedElement } from "./table-plan.ts";
 /** An element, and the key of the service port that it is for. */
 export interface Claim {
   readonly owner: string;
+  /** {@link elementKey} of the element. */
+  readonly key: string;
   readonly element: NftElement;
 }
 
@@ -27,7 +29,7 @@ export class ElementClaims {
 
   /** All elements that shall be in a set, with whom they are for. */
   *wanted(set: string): Iterable<Claim> {
-    for (const { owner, value: element } of this.#sets.get(set)?.winners() ?? []) yield { owner, element };
+    for (const [key, { owner, value: element }] of this.#sets.get(set)?.entries() ?? []) yield { owner, key, element };
   }
 
   /** For whom there is an element at a key of a set. */

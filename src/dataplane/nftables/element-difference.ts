@@ -24,8 +24,7 @@ export async function changeElements(
     left.set(elementKey(element.key), element);
     if (yielder.isDue()) await yielder.turn(signal);
   }
-  for (const { owner, element: after } of state.wantedElements(set.name)) {
-    const key = elementKey(after.key);
+  for (const { owner, key, element: after } of state.wantedElements(set.name)) {
     const before = left.get(key);
     left.delete(key);
     if (!sameElement(before, after)) draft.changeElement(set, { set: set.name, before, after }, owner || undefined);

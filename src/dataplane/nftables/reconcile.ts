@@ -87,7 +87,10 @@ export async function reconcile(
   }
   for (const set of plan.sets) {
     if (set.timeoutSeconds !== undefined) continue;
-    await changeElements(draft, set, usable?.sets.get(set.name)?.elements ?? [], state, { yielder, signal });
+    const present = usable?.sets.get(set.name)?.elements ?? [];
+    if (present.length > 0) await changeElements(draft, set, present, state, { yielder, signal });
+    // Until the draft is committed nothing else changes the state.
+    else draft.fillSet(set, () => state.wantedElements(set.name));
   }
   for (const [name, { ruleDigests }] of usable?.chains ?? []) {
     if (!isOurChain(name) || chains.has(name)) continue;

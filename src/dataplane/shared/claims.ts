@@ -41,6 +41,14 @@ export class Claims<T> {
     }
   }
 
+  /** {@link keys} and {@link winners} together. */
+  *entries(): Iterable<readonly [key: string, winner: Claim<T>]> {
+    for (const [key, claims] of this.#claims) {
+      const [winner] = listOf(claims);
+      if (winner !== undefined) yield [key, winner];
+    }
+  }
+
   has(key: string): boolean {
     return this.#claims.has(key);
   }

@@ -57,8 +57,12 @@ export interface SetUserdata {
 
 /** User data of a table, chain, rule or element with this comment. Text that exceeds the limit is cut. Pure. */
 export function commentUserdata(comment: string): Uint8Array {
-  return entry(COMMENT, text(comment, USERDATA_LIMIT - 2));
+  if (comment !== last.comment) last = { comment, userdata: entry(COMMENT, text(comment, USERDATA_LIMIT - 2)) };
+  return last.userdata;
 }
+
+/** The elements of a service have one comment, and come one after the other. */
+let last = { comment: "", userdata: entry(COMMENT, text("", USERDATA_LIMIT - 2)) };
 
 /** What a program stores with its rules to know them again: at most this many bytes. */
 export const ORIGIN_LIMIT = 32;
