@@ -1,14 +1,15 @@
 /**
  * A process that is killed when a batch has been built and is about to be sent: syncs a service with this many endpoints
- * (first argument) and dies with the last operation, or, with `whole`, lives to the end.
+ * (first argument) and dies with the last operation, or, with `whole`, lives to the end. The third argument names the layout.
  */
 
+import { layoutNameOf } from "../../../src/dataplane/nftables/layout-name.ts";
 import { newModel } from "../../../src/dataplane/nftables/testing/backend-rig.ts";
 import { openNetlinkRuleset } from "../../../src/kernel/nftables/netlink-nftables.ts";
 import type { Nftables, NftOperation } from "../../../src/kernel/nftables/nftables.ts";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 
-const [count, end] = process.argv.slice(2);
+const [count, end, layout = ""] = process.argv.slice(2);
 const ruleset = openNetlinkRuleset();
 let written = 0;
 
@@ -26,7 +27,7 @@ function connect(): Nftables {
   return { ...nft, transact: (operations, options) => nft.transact(counted(operations), options) };
 }
 
-const model = newModel({ connect });
+const model = newModel({ connect, layout: layoutNameOf(layout) ?? "Compatible" });
 const endpoints = Array.from({ length: Number(count) }, (_, index) => remote(`10.180.0.${index + 1}`));
 model.set(port("a", "10.96.0.1"), endpoints);
 await model.rig.sync();

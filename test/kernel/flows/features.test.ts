@@ -25,7 +25,7 @@ import {
   type Position,
 } from "./expected.ts";
 import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
-import { MODES, type Mode, protocolsOf, traitsOf } from "./modes.ts";
+import { MODES_AND_LAYOUTS, type Mode, protocolsOf, traitsOf } from "./modes.ts";
 
 const ALL: readonly ServingPod[] = ["local-1", "local-2", "remote-1"];
 const LOCAL_OUTSIDE = { externalTrafficPolicy: "Local" };
@@ -290,7 +290,7 @@ function registerTests(t: TestContext, network: FlowNetwork, mode: Mode): Promis
   ];
 }
 
-for (const mode of MODES) {
+for (const mode of MODES_AND_LAYOUTS) {
   test(`${mode}: endpoint choice, affinity and access`, { skip: kernelSkip, concurrency: true }, async (t) => {
     const network = await flowNetwork(t, mode, Object.values(services));
     await Promise.all(registerTests(t, network, mode));

@@ -73,11 +73,17 @@ function observed(mode: Mode): ObservedMode {
   return { ...traits, ...OBSERVED[mode] };
 }
 
-/** Those named in `KPTS_MODES` (`ipvs,iptables`), or all that the host's kernel is expected to run. */
-export const MODES: readonly Mode[] = (Object.keys(traitsOf) as Mode[]).filter((mode) => {
+/**
+ * Those named in `KPTS_MODES` (`ipvs,iptables`), or all that the host's kernel is expected to run. A mode with several layouts
+ * is in it once for each: what becomes of packets is asked of all.
+ */
+export const MODES_AND_LAYOUTS: readonly Mode[] = (Object.keys(traitsOf) as Mode[]).filter((mode) => {
   const named = process.env.KPTS_MODES;
   return named === undefined ? traitsOf[mode].runsInMachine !== true : named.split(",").includes(mode);
 });
+
+/** The same, each mode once: for what has nothing to do with the layout. */
+export const MODES: readonly Mode[] = MODES_AND_LAYOUTS.filter((mode) => mode !== "nftables-flat");
 
 async function ipvsState(daemon: ProxyDaemon): Promise<string> {
   const { namespace } = daemon;

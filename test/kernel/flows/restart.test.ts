@@ -5,15 +5,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
 import { newRunName } from "../../../testkit/net/run-name.ts";
 import { defaultClusterCidr, nodeA } from "../../../testkit/net/topology-spec.ts";
-import { stretched } from "../../../testkit/support/patience.ts";
 import { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
-import { differenceFrom, outcomes } from "./asking.ts";
-import { clusterOf, FAMILIES, type Family, PROTOCOLS, type ServiceSpec } from "./cluster-objects.ts";
+import { differenceFrom } from "./asking.ts";
+import { clusterOf, FAMILIES, type Family, type ServiceSpec } from "./cluster-objects.ts";
 import { answersOf } from "./expected.ts";
 import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
-import { HeldConnection } from "./held-connection.ts";
 import { MODES, type Mode, protocolsOf, traitsOf } from "./modes.ts";
+import { askSteadily, assertAlive, holdConnections } from "./steady-clients.ts";
 
 const STABLE = 1;
 const stable: ServiceSpec = { name: "stable", number: STABLE, endpoints: ["local-1", "remote-1"] };
@@ -40,45 +39,6 @@ const variants: readonly (readonly ServiceSpec[])[] = [
   [stable, ...others.map((service) => ({ ...service, endpoints: [] })), ...extras],
 ];
 
-/** Asks the stable service all the time until told to stop. @returns what it met but answers, each once. */
-function askSteadily({ probers }: FlowNetwork): () => Promise<string[]> {
-  const troubles = new Set<string>();
-  let asked = 0;
-  let isRunning = true;
-  const streams = FAMILIES.flatMap((family) =>
-    PROTOCOLS.map(async (protocol) => {
-      const target = addressOf(STABLE, "cluster IP", protocol, family);
-      while (isRunning) {
-        const answers = await probers.pod.connect({ ...target, count: 2, timeoutMs: stretched(8000) });
-        for (const trouble of outcomes(answers.filter(({ ok }) => !ok)))
-          troubles.add(`${protocol} ${family} ${trouble}`);
-        asked += answers.length;
-        await sleep(5);
-      }
-    }),
-  );
-  return async () => {
-    isRunning = false;
-    await Promise.all(streams);
-    assert.ok(asked > 100, `only ${asked} requests were made`);
-    return [...troubles];
-  };
-}
-
-async function holdConnections({ topology }: FlowNetwork): Promise<HeldConnection[]> {
-  const places = ["cluster IP", "node port"] as const;
-  return await Promise.all(
-    FAMILIES.flatMap((family) =>
-      places.map((to) => HeldConnection.open(topology.namespace("client"), addressOf(STABLE, to, "TCP", family))),
-    ),
-  );
-}
-
-async function assertAlive(held: readonly HeldConnection[]): Promise<void> {
-  for (const pod of await Promise.all(held.map((connection) => connection.use())))
-    assert.match(pod, /^(local|remote)-1$/);
-}
-
 /** Says which lines only one of them has: the whole is long. */
 function assertEqualRules(actual: string, expected: string, when: string): void {
   const [found, wanted] = [actual.split("\n"), expected.split("\n")];
@@ -93,9 +53,9 @@ async function killAndRestart(network: FlowNetwork, mode: Mode): Promise<void> {
   const { daemon } = network;
   const rules = traitsOf[mode].rules;
   const before = await rules(daemon);
-  const usedWhileDown = await holdConnections(network);
-  const usedAfterwards = await holdConnections(network);
-  const stopAsking = askSteadily(network);
+  const usedWhileDown = await holdConnections(network, STABLE);
+  const usedAfterwards = await holdConnections(network, STABLE);
+  const stopAsking = askSteadily(network, STABLE);
   assert.equal(await daemon.stop("SIGKILL"), "SIGKILL");
   await sleep(100);
   assertEqualRules(await rules(daemon), before, "rules right after the kill");
@@ -135,8 +95,8 @@ async function killAtAnyMoment(network: FlowNetwork, mode: Mode): Promise<void> 
   const { daemon } = network;
   const { rules } = traitsOf[mode];
   const expected = await rules(daemon);
-  const held = await holdConnections(network);
-  const stopAsking = askSteadily(network);
+  const held = await holdConnections(network, STABLE);
+  const stopAsking = askSteadily(network, STABLE);
   const moments: number[] = [];
   for (const variant of variants) {
     // While it runs, then in its next start.

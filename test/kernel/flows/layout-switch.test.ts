@@ -1,0 +1,43 @@
+/** A node goes from one layout of the nftables mode to the other and back, under connections that notice nothing. */
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { defaultClusterCidr } from "../../../testkit/net/topology-spec.ts";
+import { kernelSkip } from "../../../testkit/support/topology.ts";
+import type { ServiceSpec } from "./cluster-objects.ts";
+import { flowNetwork } from "./flow-network.ts";
+import { MODES_AND_LAYOUTS, type Mode, traitsOf } from "./modes.ts";
+import { askSteadily, assertAlive, holdConnections } from "./steady-clients.ts";
+
+const STABLE = 1;
+const services: readonly ServiceSpec[] = [
+  { name: "stable", number: STABLE, endpoints: ["local-1", "remote-1"] },
+  { name: "sticky", number: 2, endpoints: ["local-1", "local-2", "remote-1"], spec: { sessionAffinity: "ClientIP" } },
+  { name: "empty", number: 3, endpoints: [] },
+];
+const STEPS: readonly Mode[] = ["nftables-flat", "nftables", "nftables-flat"];
+
+test("layouts are switched in place", {
+  skip: kernelSkip || (MODES_AND_LAYOUTS.includes("nftables-flat") ? false : "another run has the flat layout"),
+}, async (t) => {
+  const network = await flowNetwork(t, "nftables", services);
+  const { daemon } = network;
+  const config = JSON.parse(readFileSync(join(daemon.folder, "config.json"), "utf8"));
+  const seen = new Map<Mode, string>([["nftables", await traitsOf.nftables.rules(daemon)]]);
+  for (const mode of STEPS) {
+    const held = await holdConnections(network, STABLE);
+    const stopAsking = askSteadily(network, STABLE);
+    const chosen = { mode, clusterCIDR: defaultClusterCidr, ...traitsOf[mode].config };
+    writeFileSync(join(daemon.folder, "config.json"), JSON.stringify({ ...config, nftables: {}, ...chosen }));
+    await daemon.stop("SIGTERM");
+    const startedAt = Date.now();
+    daemon.spawn();
+    await daemon.synced(startedAt);
+    assert.deepEqual(await stopAsking(), [], `on the way to ${mode}`);
+    await assertAlive(held);
+    const rules = await traitsOf[mode].rules(daemon);
+    assert.equal(rules, seen.get(mode) ?? rules, mode);
+    seen.set(mode, rules);
+  }
+});

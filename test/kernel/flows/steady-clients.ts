@@ -1,0 +1,49 @@
+/** Clients that must notice nothing: connections that are held, and requests without a pause. */
+import assert from "node:assert/strict";
+import { setTimeout as sleep } from "node:timers/promises";
+import { stretched } from "../../../testkit/support/patience.ts";
+import { outcomes } from "./asking.ts";
+import { FAMILIES, PROTOCOLS } from "./cluster-objects.ts";
+import { addressOf, type FlowNetwork } from "./flow-network.ts";
+import { HeldConnection } from "./held-connection.ts";
+
+/** Asks a service all the time until told to stop. @returns how to stop, which gives what it met but answers, each once. */
+export function askSteadily({ probers }: FlowNetwork, service: number): () => Promise<string[]> {
+  const troubles = new Set<string>();
+  let asked = 0;
+  let isRunning = true;
+  const streams = FAMILIES.flatMap((family) =>
+    PROTOCOLS.map(async (protocol) => {
+      const target = addressOf(service, "cluster IP", protocol, family);
+      while (isRunning) {
+        const answers = await probers.pod.connect({ ...target, count: 2, timeoutMs: stretched(8000) });
+        for (const trouble of outcomes(answers.filter(({ ok }) => !ok)))
+          troubles.add(`${protocol} ${family} ${trouble}`);
+        asked += answers.length;
+        await sleep(5);
+      }
+    }),
+  );
+  return async () => {
+    isRunning = false;
+    await Promise.all(streams);
+    assert.ok(asked > 100, `only ${asked} requests were made`);
+    return [...troubles];
+  };
+}
+
+/** Connections from the outside, to the cluster IP and the node port, in both families. */
+export async function holdConnections({ topology }: FlowNetwork, service: number): Promise<HeldConnection[]> {
+  const places = ["cluster IP", "node port"] as const;
+  return await Promise.all(
+    FAMILIES.flatMap((family) =>
+      places.map((to) => HeldConnection.open(topology.namespace("client"), addressOf(service, to, "TCP", family))),
+    ),
+  );
+}
+
+/** That each of them still reaches a pod of the stable service. */
+export async function assertAlive(held: readonly HeldConnection[]): Promise<void> {
+  for (const pod of await Promise.all(held.map((connection) => connection.use())))
+    assert.match(pod, /^(local|remote)-1$/);
+}
