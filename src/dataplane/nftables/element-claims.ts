@@ -37,11 +37,6 @@ export class ElementClaims {
     return this.#sets.get(set)?.winner(key)?.owner;
   }
 
-  /** What shall be at a key of a set. */
-  wantedAt(set: string, key: string): NftElement | undefined {
-    return this.#sets.get(set)?.get(key);
-  }
-
   /**
    * Replaces what an owner claims.
    *

@@ -96,11 +96,6 @@ export class NetlinkDescriptor {
     }
   }
 
-  /** Largest message that fits the send buffer as it is now. */
-  get sendLimitBytes(): number {
-    return this.#sendLimit;
-  }
-
   /** Makes room for one datagram of this size. Throws `too_large` when the system does not allow it. */
   reserveSend(sizeBytes: number): void {
     if (sizeBytes <= this.#sendLimit) return;

@@ -46,7 +46,7 @@ export function reliableErrno(calls: Libc, call: () => number): number {
 
 let loaded: Libc | undefined;
 
-/** The C library of this process. Throws when neither glibc nor musl can be opened. */
+/** The C library of this process. Throws when it is not glibc. */
 export function libc(): Libc {
   loaded ??= load();
   return loaded;
@@ -79,17 +79,11 @@ function load(): Libc {
   };
 }
 
-const MUSL_ARCHITECTURES: Readonly<Record<string, string>> = { x64: "x86_64", arm64: "aarch64" };
-
+/** Only glibc's name: the pinned Node.js is linked to it, and npm refuses the package elsewhere (package.json, `libc`). */
 function openLibrary(koffi: Koffi): ReturnType<Koffi["load"]> {
-  const musl = `libc.musl-${MUSL_ARCHITECTURES[process.arch] ?? process.arch}.so.1`;
-  const problems: string[] = [];
-  for (const name of ["libc.so.6", musl]) {
-    try {
-      return koffi.load(name);
-    } catch (error) {
-      problems.push(`${name}: ${error instanceof Error ? error.message : String(error)}`);
-    }
+  try {
+    return koffi.load("libc.so.6");
+  } catch (error) {
+    throw new Error("cannot open glibc (libc.so.6), which netlink needs", { cause: error });
   }
-  throw new Error(`cannot open the C library, which netlink needs: ${problems.join("; ")}`);
 }
