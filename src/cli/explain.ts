@@ -8,7 +8,8 @@ import { type ExplainedCluster, explainedCluster, explainPorts, type Objects } f
 import type { PortExplanation } from "../explain/explanation.ts";
 import { find, type Search } from "../explain/find.ts";
 import { answerText, FORMS, type Form } from "../explain/forms.ts";
-import { parseTarget } from "../explain/target.ts";
+import { partOf, servicesOfTarget } from "../explain/part-of-cluster.ts";
+import { parseTarget, type Target } from "../explain/target.ts";
 import { safe } from "../explain/text.ts";
 import { WHAT_IF_FIELDS, WhatIfError, withChange } from "../explain/what-if.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
@@ -84,11 +85,16 @@ export async function explain(
       output.out(EXPLAIN_USAGE);
       return EXIT_SUCCESS;
     }
-    const { paths, choices, form, what } = options;
+    const { paths, choices, form, what, namespace } = options;
     const warn = warner(output);
-    const objects = await readInput(paths, input, (line) => output.err(safe(`${line}\n`)));
+    const whole = await readInput(paths, input, (line) => output.err(safe(`${line}\n`)));
+    const target = parseTarget(what, namespace);
+    if (target === undefined) {
+      throw new UsageError(`"${what}" is no Service, address, port or name`, "See 'kube-proxy explain --help'.");
+    }
+    const objects = partOf(whole, servicesOfTarget(whole, target));
     const cluster = await explainedCluster(objects, choices.config, choices.families, warn);
-    const search = searched(cluster, options);
+    const search = await searched(cluster, target, whole);
     if (search.kind === "shared") {
       output.out(safe(`${search.name} is there once for all Services. What it is for: ${search.purpose}.\n`));
       return EXIT_SUCCESS;
@@ -105,15 +111,16 @@ export async function explain(
   });
 }
 
-/** @throws UsageError where nothing is found. */
-function searched(
+/** @param whole for words that were perhaps meant. @throws UsageError where nothing is found. */
+async function searched(
   cluster: ExplainedCluster,
-  { what, namespace }: ExplainOptions,
-): Exclude<Search, { kind: "nothing" }> {
-  const target = parseTarget(what, namespace);
-  if (target === undefined)
-    throw new UsageError(`"${what}" is no Service, address, port or name`, "See 'kube-proxy explain --help'.");
-  const search = find(cluster, target);
+  target: Target,
+  whole: Objects,
+): Promise<Exclude<Search, { kind: "nothing" }>> {
+  const part = find(cluster, target);
+  if (part.kind !== "nothing") return part;
+  const families = cluster.families.map(({ node }) => node.family);
+  const search = find(await explainedCluster(whole, cluster.config, families, () => {}), target);
   if (search.kind !== "nothing") return search;
   const nearest = nearestWord(search.wanted, search.meant);
   throw new UsageError(search.why, nearest === undefined ? undefined : `Did you mean ${nearest}?`);

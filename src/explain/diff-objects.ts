@@ -2,7 +2,7 @@
  * What a change of manifests does, node by node: to clients in words, and to the rules. Only Services that differ are looked at,
  * and those that share an address with them, so that the cost follows the change.
  */
-import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
+import { objectKeyText } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { type ClientChange, clientChanges } from "./compare.ts";
@@ -14,6 +14,7 @@ import {
   explainPorts,
   type Objects,
 } from "./explained-cluster.ts";
+import { partOf, withNeighbours } from "./part-of-cluster.ts";
 import { wantedInventories } from "./wanted.ts";
 
 export interface DiffRequest {
@@ -48,7 +49,7 @@ export async function diffObjects(before: Objects, after: Objects, request: Diff
   for (const node of chosen) {
     const affected = isNodeChanged(before, after, node) ? undefined : changed;
     if (affected?.size === 0) continue;
-    nodes.push(await diffNode(restricted(before, affected), restricted(after, affected), node, request));
+    nodes.push(await diffNode(partOf(before, affected), partOf(after, affected), node, request));
   }
   return {
     nodes: nodes.filter(({ clients, rules }) => clients.length + rules.length > 0),
@@ -107,12 +108,7 @@ function changedServices(before: Objects, after: Objects): ReadonlySet<string> {
   const changed = new Set<string>();
   for (const [service, content] of current) if (old.get(service) !== content) changed.add(service);
   for (const service of old.keys()) if (!current.has(service)) changed.add(service);
-  const all = [...before.services, ...after.services];
-  const touched = new Set(all.filter((service) => changed.has(objectKeyText(service))).flatMap(placesOf));
-  for (const service of all) {
-    if (placesOf(service).some((place) => touched.has(place))) changed.add(objectKeyText(service));
-  }
-  return changed;
+  return withNeighbours([...before.services, ...after.services], changed);
 }
 
 function contents({ services, endpointSlices }: Objects): ReadonlyMap<string, string> {
@@ -127,22 +123,6 @@ function contents({ services, endpointSlices }: Objects): ReadonlyMap<string, st
     );
   }
   return texts;
-}
-
-function placesOf({ clusterIPs, externalIPs, loadBalancerIngress, ports }: ServiceRecord): string[] {
-  const addresses = [...clusterIPs, ...externalIPs, ...loadBalancerIngress.map(({ ip }) => ip)];
-  const nodePorts = ports.flatMap(({ nodePort, protocol }) => (nodePort === 0 ? [] : [`${protocol} ${nodePort}`]));
-  return [...addresses.filter((address) => address !== "None"), ...nodePorts];
-}
-
-function restricted(objects: Objects, services: ReadonlySet<string> | undefined): Objects {
-  if (services === undefined) return objects;
-  const isOf = (slice: EndpointSliceRecord) => services.has(`${slice.namespace}/${slice.serviceName}`);
-  return {
-    ...objects,
-    services: objects.services.filter((service) => services.has(objectKeyText(service))),
-    endpointSlices: objects.endpointSlices.filter(isOf),
-  };
 }
 
 /** For people: clients first, then what happens to the rules. Pure. */
