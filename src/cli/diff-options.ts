@@ -2,19 +2,20 @@
 import { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
 import { UsageError } from "./exit.ts";
 import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, type InspectChoices, readChoices } from "./inspect-options.ts";
+import { OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, type ObjectsChoice } from "./objects-input.ts";
 import { parseWords } from "./subcommand-options.ts";
 
 /** Between two looks of `--watch`, seconds. */
 export const WATCH_SECONDS = 10;
 
 export const DIFF_USAGE = `Usage: kube-proxy diff OLD NEW [options]
-       kube-proxy diff -f DIR|FILE|- --dump FILE [options]
-       kube-proxy diff -f DIR|FILE|- --kernel [options]
+       kube-proxy diff [-f DIR|FILE|-] --dump FILE [options]
+       kube-proxy diff [-f DIR|FILE|-] --kernel [options]
 
 Between two folders or files of manifests: what the change does to clients, node by node, and to the rules. With --dump or
 --kernel: what is wanted for the manifests and is not in the kernel, and the other way round, each with its Service.
 
-  -f, --filename DIR|FILE|-    manifests: what is wanted; - reads standard input (repeatable)
+${OBJECTS_FLAGS_HELP}
       --dump FILE|-            what iptables-save, ip6tables-save, nft list ruleset, ipset save or ipvsadm -S -n have
                                printed on the node (repeatable); only what the dumps tell about is compared
       --kernel                 ask these tools on this host; needs root
@@ -37,7 +38,7 @@ Exit status: 0 without differences, 1 with some, 2 when the input cannot be used
 export interface DiffOptions {
   readonly mode: "objects" | "dumps" | "kernel";
   /** Two of manifests, or one. */
-  readonly sides: readonly (readonly string[])[];
+  readonly sides: readonly ObjectsChoice[];
   readonly dumps: readonly string[];
   readonly choices: InspectChoices;
   readonly isNodeGiven: boolean;
@@ -52,7 +53,7 @@ export interface DiffOptions {
 export async function readDiffOptions(argv: readonly string[]): Promise<DiffOptions | "help"> {
   const { values, positionals } = parseWords("kube-proxy diff", argv, {
     ...INSPECT_FLAGS,
-    filename: { type: "string", short: "f", multiple: true },
+    ...OBJECTS_FLAGS,
     dump: { type: "string", multiple: true },
     kernel: { type: "boolean" },
     without: { type: "string", default: "" },
@@ -72,14 +73,17 @@ export async function readDiffOptions(argv: readonly string[]): Promise<DiffOpti
   if (mode === "objects" && (positionals.length !== 2 || filename.length > 0)) {
     throw new UsageError("diff needs two folders or files, or -f with --dump or --kernel", hint);
   }
-  if (mode !== "objects" && (positionals.length > 0 || filename.length === 0)) {
-    throw new UsageError("diff against a kernel or a dump takes the manifests with -f", hint);
+  if (mode !== "objects" && positionals.length > 0) {
+    throw new UsageError(
+      "diff against a kernel or a dump takes the manifests with -f, or the cluster with --kubeconfig",
+      hint,
+    );
   }
   const readsInput = [...filename, ...dump, ...positionals].filter((path) => path === "-");
   if (readsInput.length > 1) throw new UsageError("- was given more than once: standard input can be read once");
   return {
     mode,
-    sides: mode === "objects" ? positionals.map((path) => [path]) : [filename],
+    sides: mode === "objects" ? positionals.map((path) => ({ filename: [path] })) : [values],
     dumps: dump,
     choices: await readChoices(values),
     isNodeGiven: (values.node ?? values["hostname-override"]) !== undefined,

@@ -14,17 +14,17 @@ import {
 } from "../explain/diff-dumps.ts";
 import { diffObjects, objectsDiffText } from "../explain/diff-objects.ts";
 import { type ExplainedCluster, explainedCluster, type Objects } from "../explain/explained-cluster.ts";
+import { jsonText } from "../explain/forms.ts";
 import { kernelDumps } from "../explain/kernel-dumps.ts";
 import { safe } from "../explain/text.ts";
 import { merged, wantedInventories } from "../explain/wanted.ts";
 import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inventory.ts";
 import { dumpKind, readDump } from "../inspect/dumps/read-dump.ts";
-import { escapeJson } from "../logging/escape.ts";
 import { DIFF_USAGE, type DiffOptions, readDiffOptions, WATCH_SECONDS } from "./diff-options.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { type InspectChoices, inspecting, warner } from "./inspect-options.ts";
+import { readObjects } from "./objects-input.ts";
 import type { Output } from "./render.ts";
-import { readInput } from "./render-input.ts";
 
 /**
  * Runs the command.
@@ -45,9 +45,8 @@ export async function diff(
       output.out(DIFF_USAGE);
       return EXIT_SUCCESS;
     }
-    const tell = (line: string) => output.err(safe(`${line}\n`));
     const sides: Objects[] = [];
-    for (const paths of options.sides) sides.push(await readInput(paths, input, tell));
+    for (const side of options.sides) sides.push(await readObjects(side, output, input));
     const [first, second] = sides;
     if (first === undefined) throw new UsageError("diff needs manifests");
     if (second !== undefined) return await betweenObjects(first, second, options, output);
@@ -131,10 +130,6 @@ function kernelText(differences: readonly OwnedDifference[], form: string): stri
   const whose = services.size === 0 ? "" : `, in ${[...services].sort().join(", ")}`;
   const count = `${differences.length} ${differences.length === 1 ? "difference" : "differences"}`;
   return `${differencesText(differences, KERNEL_WORDS)}${safe(`${count}${whose}.\n`)}`;
-}
-
-function jsonText(data: unknown): string {
-  return `${JSON.stringify(data, undefined, 2).split("\n").map(escapeJson).join("\n")}\n`;
 }
 
 async function inventoriesOfKernel(

@@ -3,11 +3,12 @@
  * endpoints are used and why, and what is in the kernel for it. Without root and without a kernel.
  */
 import { isProxyMode } from "../dataplane/registry.ts";
+import { explainOnAllNodes, nodeGroupsText } from "../explain/all-nodes.ts";
 import { clientChanges } from "../explain/compare.ts";
 import { type ExplainedCluster, explainedCluster, explainPorts, type Objects } from "../explain/explained-cluster.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
 import { find, type Search } from "../explain/find.ts";
-import { answerText, FORMS, type Form } from "../explain/forms.ts";
+import { answerText, FORMS, type Form, jsonText } from "../explain/forms.ts";
 import { partOf, servicesOfTarget } from "../explain/part-of-cluster.ts";
 import { parseTarget, type Target } from "../explain/target.ts";
 import { safe } from "../explain/text.ts";
@@ -22,12 +23,13 @@ import {
   readSettings,
   warner,
 } from "./inspect-options.ts";
+import { OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, type ObjectsChoice, readObjects } from "./objects-input.ts";
 import type { Output } from "./render.ts";
-import { readInput } from "./render-input.ts";
 import { parseWords } from "./subcommand-options.ts";
 import { nearestWord } from "./suggestion.ts";
 
-export const EXPLAIN_USAGE = `Usage: kube-proxy explain WHAT -f DIR|FILE|- [options]
+export const EXPLAIN_USAGE = `Usage: kube-proxy explain WHAT [-f DIR|FILE|-] [options]
+       kubectl kube-proxy explain WHAT [options]
 
 Says what WHAT is on a node: every address and what a client meets there, every endpoint and why it is used or left out,
 and what is in the kernel for it. Needs neither root nor a kernel.
@@ -39,9 +41,10 @@ WHAT is one of
   30080, 30080/tcp             a node port
   KUBE-SVC-…, service-…, …     a chain, a set or a map, as iptables-save, nft or ipset print it
 
-  -f, --filename DIR|FILE|-    manifests: Services, EndpointSlices, Nodes; - reads standard input (repeatable)
+${OBJECTS_FLAGS_HELP}
   -n, --namespace NAME         the namespace of a Service that is named without one
 ${INSPECT_FLAGS_HELP}
+      --all-nodes              on every Node: where they differ
       --what-if FIELD=VALUE    what would be different for clients. FIELD is one of the Service's
                                ${WHAT_IF_FIELDS.slice(0, 4).join(", ")},
                                ${WHAT_IF_FIELDS.slice(4).join(", ")}, or mode
@@ -50,7 +53,7 @@ ${INSPECT_FLAGS_HELP}
 
 Examples:
   kube-proxy explain shop/web -f examples --node node-a
-  kubectl get services,endpointslices,nodes -A -o json | kube-proxy explain 10.96.0.10:80 -f - --node node-a
+  kubectl kube-proxy explain svc/web -n shop --node node-a
   kube-proxy explain shop/storefront -f examples --node node-a --what-if externalTrafficPolicy=Cluster
 
 Exit status: 0; 2 when there is no such thing, or the input cannot be used.
@@ -59,7 +62,8 @@ Exit status: 0; 2 when there is no such thing, or the input cannot be used.
 interface ExplainOptions {
   readonly what: string;
   readonly namespace: string | undefined;
-  readonly paths: readonly string[];
+  readonly from: ObjectsChoice;
+  readonly onAllNodes: boolean;
   readonly choices: InspectChoices;
   readonly wish: string | undefined;
   readonly form: Form;
@@ -85,9 +89,9 @@ export async function explain(
       output.out(EXPLAIN_USAGE);
       return EXIT_SUCCESS;
     }
-    const { paths, choices, form, what, namespace } = options;
+    const { from, choices, form, what, namespace } = options;
     const warn = warner(output);
-    const whole = await readInput(paths, input, (line) => output.err(safe(`${line}\n`)));
+    const whole = await readObjects(from, output, input);
     const target = parseTarget(what, namespace);
     if (target === undefined) {
       throw new UsageError(`"${what}" is no Service, address, port or name`, "See 'kube-proxy explain --help'.");
@@ -97,6 +101,11 @@ export async function explain(
     const search = await searched(cluster, target, whole);
     if (search.kind === "shared") {
       output.out(safe(`${search.name} is there once for all Services. What it is for: ${search.purpose}.\n`));
+      return EXIT_SUCCESS;
+    }
+    if (options.onAllNodes) {
+      const groups = await explainOnAllNodes(objects, search.keys, { ...choices, warn });
+      output.out(form === "json" ? jsonText(groups) : nodeGroupsText(groups));
       return EXIT_SUCCESS;
     }
     const servicePorts = explainPorts(cluster, search.keys);
@@ -163,7 +172,8 @@ function wishText(wish: string, before: readonly PortExplanation[], after: reado
 async function readOptions(argv: readonly string[]): Promise<ExplainOptions | "help"> {
   const { values, positionals } = parseWords("kube-proxy explain", argv, {
     ...INSPECT_FLAGS,
-    filename: { type: "string", short: "f", multiple: true },
+    ...OBJECTS_FLAGS,
+    "all-nodes": { type: "boolean" },
     namespace: { type: "string", short: "n" },
     "what-if": { type: "string" },
     output: { type: "string", short: "o", default: "text" },
@@ -174,15 +184,20 @@ async function readOptions(argv: readonly string[]): Promise<ExplainOptions | "h
   if (what === undefined)
     throw new UsageError("explain needs to know what: a Service, an address, a port or a name", hint);
   if (more.length > 0) throw new UsageError(`explain takes one thing at a time, got "${more.join(" ")}" as well`, hint);
-  if (values.filename === undefined) throw new UsageError("explain needs manifests: -f DIR, -f FILE or -f -", hint);
   const form = FORMS.find((one) => one === values.output);
   if (form === undefined) throw new UsageError(`--output must be ${FORMS.join(", ")}, got "${values.output}"`);
+  if (values["all-nodes"] === true) {
+    if (values["what-if"] !== undefined) throw new UsageError("--what-if is for one node: leave --all-nodes out");
+    if (form !== "text" && form !== "json")
+      throw new UsageError(`--all-nodes has --output text and json, got "${form}"`);
+  }
   const choices = await readChoices(values);
   const { config: file, node } = values;
   return {
     what,
     namespace: values.namespace,
-    paths: values.filename,
+    from: values,
+    onAllNodes: values["all-nodes"] ?? false,
     choices,
     wish: values["what-if"],
     form,

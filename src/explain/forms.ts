@@ -25,7 +25,7 @@ export async function answerText(form: Form, answer: Answer): Promise<string> {
       return [head, ...answer.servicePorts.map(explanationText)].filter((part) => part !== "").join("\n");
     }
     case "json":
-      return `${JSON.stringify(answer, undefined, 2).split("\n").map(escapeJson).join("\n")}\n`;
+      return jsonText(answer);
     case "yaml": {
       // The library costs start-up time: it is loaded for those who ask for it. JSON's escapes keep the text safe.
       const { stringify } = await import("yaml");
@@ -36,4 +36,9 @@ export async function answerText(form: Form, answer: Answer): Promise<string> {
     case "svg":
       return svgText(pictures());
   }
+}
+
+/** Data as JSON that is safe for a terminal. Pure. */
+export function jsonText(data: unknown): string {
+  return `${JSON.stringify(data, undefined, 2).split("\n").map(escapeJson).join("\n")}\n`;
 }

@@ -28,10 +28,12 @@ export interface KubeconfigOptions {
   readonly content: unknown;
   /** Wins over the cluster's `server` unless empty. */
   readonly master: string;
+  /** The context to use. @default the file's current one */
+  readonly context?: string | undefined;
 }
 
-/** Reads the current context. Pure. @throws ClientConfigError naming the file and the field. */
-export function resolveKubeconfig({ path, content, master }: KubeconfigOptions): ClientConfig {
+/** Reads a context. Pure. @throws ClientConfigError naming the file and the field. */
+export function resolveKubeconfig({ path, content, master, context: chosen }: KubeconfigOptions): ClientConfig {
   const fail = (message: string): never => {
     throw new ClientConfigError(`invalid configuration: kubeconfig ${path}: ${message}`);
   };
@@ -39,9 +41,16 @@ export function resolveKubeconfig({ path, content, master }: KubeconfigOptions):
   if (!isJsonObject(content)) return fail("must be a Config object, not a plain value");
   const found = newFindings();
   const reader: Reader = { found, folder: dirname(path), fail };
-  const contextName = stringField(found, content["current-context"], "current-context");
+  const contextName = chosen ?? stringField(found, content["current-context"], "current-context");
   if (contextName === "") fail("current-context is not set: name one of the contexts");
-  const context = named(reader, content, "contexts", "context", contextName, "current-context");
+  const context = named(
+    reader,
+    content,
+    "contexts",
+    "context",
+    contextName,
+    chosen === undefined ? "current-context" : "context",
+  );
   const clusterName = stringField(found, context.cluster, `context "${contextName}": cluster`);
   const userName = stringField(found, context.user, `context "${contextName}": user`);
   if (clusterName === "") fail(`cluster was not specified for context "${contextName}"`);

@@ -12,6 +12,8 @@ export interface LoadClientConfigOptions {
   readonly master: string;
   /** @default the process's environment */
   readonly env?: Readonly<Record<string, string | undefined>>;
+  /** The kubeconfig's context to use. @default its current one */
+  readonly context?: string | undefined;
   readonly log: Logger;
 }
 
@@ -27,7 +29,8 @@ export async function loadClientConfig(options: LoadClientConfigOptions): Promis
     log.info("Neither kubeconfig file nor master URL was specified, falling back to in-cluster config");
     return inClusterConfig({ env: options.env ?? process.env });
   }
-  if (kubeconfig !== "") return resolveKubeconfig({ path: kubeconfig, content: await decode(kubeconfig), master });
+  if (kubeconfig !== "")
+    return resolveKubeconfig({ path: kubeconfig, content: await decode(kubeconfig), master, context: options.context });
   return {
     server: parseServerUrl(master, "--master", false),
     ca: undefined,

@@ -1,0 +1,81 @@
+/** Where the commands that look at a node get their objects from: manifests, or a cluster with the reader's own permissions. */
+import { existsSync } from "node:fs";
+import { homedir } from "node:os";
+import { delimiter, join } from "node:path";
+import type { ClusterRecords } from "../cluster/manifests/index.ts";
+import { formatManifestProblem } from "../cluster/manifests/index.ts";
+import { safe } from "../explain/text.ts";
+import { silentLogger } from "../logging/logger.ts";
+import { programIdentity, userAgentProduct } from "../program/program-identity.ts";
+import { KUBERNETES_VERSION } from "../program/version.ts";
+import { UsageError } from "./exit.ts";
+import type { Output } from "./render.ts";
+import { readInput } from "./render-input.ts";
+
+/** Flags that say where the objects come from. */
+export const OBJECTS_FLAGS = {
+  filename: { type: "string", short: "f", multiple: true },
+  kubeconfig: { type: "string" },
+  context: { type: "string" },
+} as const;
+
+/** Their lines in a command's help. */
+export const OBJECTS_FLAGS_HELP = `  -f, --filename DIR|FILE|-    manifests: Services, EndpointSlices, Nodes; - reads standard input (repeatable)
+      --kubeconfig FILE        without -f, the cluster to ask (default: $KUBECONFIG, ~/.kube/config, or the pod's own)
+      --context NAME           the context in it (default: the current one)`;
+
+/** What was given for {@link OBJECTS_FLAGS}. */
+export interface ObjectsChoice {
+  readonly filename?: readonly string[] | undefined;
+  readonly kubeconfig?: string | undefined;
+  readonly context?: string | undefined;
+}
+
+/** Reads the objects; problems are told one by one. @throws UsageError when nothing can be read. */
+export async function readObjects(
+  { filename, kubeconfig, context }: ObjectsChoice,
+  output: Output,
+  input: NodeJS.ReadableStream,
+): Promise<ClusterRecords> {
+  const tell = (line: string) => output.err(safe(`${line}\n`));
+  if (filename !== undefined) {
+    if (kubeconfig !== undefined || context !== undefined) {
+      throw new UsageError("-f and --kubeconfig or --context are two places to read from: give one");
+    }
+    return await readInput(filename, input, tell);
+  }
+  const cluster = await readFromCluster(kubeconfig, context, (message) => tell(`warning: ${message}`));
+  for (const problem of cluster.problems) tell(`${problem.severity}: ${formatManifestProblem(problem)}`);
+  return cluster;
+}
+
+async function readFromCluster(
+  kubeconfig: string | undefined,
+  context: string | undefined,
+  warn: (message: string) => void,
+): Promise<ClusterRecords> {
+  const { ApiError, ClientConfigError, loadClientConfig, readCluster } = await import("../cluster/apiserver/index.ts");
+  const path = kubeconfig ?? defaultKubeconfig(process.env);
+  if (path === "" && process.env.KUBERNETES_SERVICE_HOST === undefined) {
+    throw new UsageError(
+      "there is nothing to read: give manifests with -f, or the cluster with --kubeconfig",
+      "There is no kubeconfig in $KUBECONFIG or ~/.kube/config.",
+    );
+  }
+  try {
+    const config = await loadClientConfig({ kubeconfig: path, master: "", context, log: silentLogger });
+    const product = userAgentProduct(programIdentity());
+    const options = { config, version: KUBERNETES_VERSION, product, warn };
+    return await readCluster(options, new AbortController().signal);
+  } catch (error) {
+    if (error instanceof ApiError || error instanceof ClientConfigError) throw new UsageError(error.message);
+    throw error;
+  }
+}
+
+/** The first kubeconfig that kubectl would read; empty when there is none. */
+function defaultKubeconfig(env: NodeJS.ProcessEnv): string {
+  const given = (env.KUBECONFIG ?? "").split(delimiter).filter((path) => path !== "");
+  const candidates = given.length > 0 ? given : [join(homedir(), ".kube", "config")];
+  return candidates.find((path) => existsSync(path)) ?? "";
+}

@@ -1,0 +1,122 @@
+/** One reading of a cluster with the reader's own permissions, for commands that do not watch. */
+import { systemClock } from "../../async/clock.ts";
+import { silentLogger } from "../../logging/logger.ts";
+import { type ClusterRecords, projectObjects } from "../manifests/read-manifests.ts";
+import { isJsonObject } from "../projection/fields.ts";
+import { createApiClient } from "./connection/api-client.ts";
+import { ApiError, isApiError } from "./connection/api-error.ts";
+import type { ClientConfig } from "./connection/client-config.ts";
+import type { Transport } from "./connection/transport.ts";
+import { requireJson } from "./watch/list-reader.ts";
+import { CLUSTER_RESOURCES, nodeResource } from "./watch/resources.ts";
+
+export interface ReadClusterOptions {
+  readonly config: ClientConfig;
+  /** Parts of the User-Agent, as `createApiClient` takes them. */
+  readonly version: string;
+  readonly product: string;
+  /** Told of what could not be read and can be done without. */
+  readonly warn: (message: string) => void;
+}
+
+interface Listed {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly plural: string;
+  readonly path: string;
+  readonly selectors: Readonly<Record<string, string>>;
+  /** What is not known without it; undefined: nothing can be said without it. */
+  readonly without: string | undefined;
+}
+
+const [services, endpointSlices, serviceCIDRs] = CLUSTER_RESOURCES;
+const nodes = nodeResource("");
+
+const RESOURCES: readonly Listed[] = [
+  { ...services, apiVersion: "v1", kind: services.title, without: undefined },
+  { ...endpointSlices, apiVersion: "discovery.k8s.io/v1", kind: endpointSlices.title, without: undefined },
+  {
+    ...nodes,
+    selectors: {},
+    apiVersion: "v1",
+    kind: nodes.title,
+    without: "zones and addresses of nodes are not known",
+  },
+  {
+    ...serviceCIDRs,
+    apiVersion: "networking.k8s.io/v1",
+    kind: serviceCIDRs.title,
+    without: "the networks of cluster IPs are not known",
+  },
+];
+
+const PAGE_OBJECTS = "500";
+/** The longest silence of the server. */
+const IDLE_MS = 30_000;
+/** Above what a kubectl does; there are a few requests in all. */
+const QPS = 50;
+
+/** @throws ApiError when Services or EndpointSlices cannot be read; ClientConfigError for unreadable credentials. */
+export async function readCluster(options: ReadClusterOptions, signal: AbortSignal): Promise<ClusterRecords> {
+  const { warn } = options;
+  const client = createApiClient({ ...options, qps: QPS, burst: QPS, clock: systemClock, log: silentLogger });
+  const transport = client.newTransport();
+  try {
+    await transport.checkFiles();
+    const lists = await Promise.all(RESOURCES.map((resource) => listOf(resource, transport, warn, signal)));
+    return projectObjects(lists.flat(), "cluster");
+  } finally {
+    transport.close();
+  }
+}
+
+async function listOf(
+  resource: Listed,
+  transport: Transport,
+  warn: ReadClusterOptions["warn"],
+  signal: AbortSignal,
+): Promise<object[]> {
+  try {
+    return await allPages(resource, transport, signal);
+  } catch (error) {
+    // Servers before 1.33 do not know all of them.
+    if (resource.without === undefined || !isApiError(error, "forbidden", "not_found")) throw error;
+    warn(`${error.message}: ${resource.without}`);
+    return [];
+  }
+}
+
+async function allPages(
+  { apiVersion, kind, plural, path, selectors }: Listed,
+  transport: Transport,
+  signal: AbortSignal,
+): Promise<object[]> {
+  const request = `list ${plural}`;
+  const garbage = (detail: string) => new ApiError("garbage", { request, detail: `${transport.host}: ${detail}` });
+  const objects: object[] = [];
+  let token = "";
+  do {
+    const query = new URLSearchParams({ ...selectors, limit: PAGE_OBJECTS, ...(token !== "" && { continue: token }) });
+    const response = await transport.send(
+      { verb: "list", resource: plural, method: "GET", path: `${path}?${query}`, idleMs: IDLE_MS },
+      signal,
+    );
+    requireJson(response.contentType, garbage);
+    const chunks: Buffer[] = [];
+    for await (const chunk of response.body) chunks.push(chunk);
+    const list = parsed(Buffer.concat(chunks).toString());
+    if (!isJsonObject(list) || !Array.isArray(list.items))
+      throw garbage("the answer is no list: is this an API server?");
+    for (const item of list.items) objects.push({ ...item, apiVersion, kind });
+    token = isJsonObject(list.metadata) && typeof list.metadata.continue === "string" ? list.metadata.continue : "";
+  } while (token !== "");
+  return objects;
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,74 @@
+/** The same question on every node of a cluster: which nodes answer alike, and where the others differ. */
+import type { KubeProxyConfig } from "../config/config.ts";
+import type { IpFamily } from "../net/ip.ts";
+import { clientChanges } from "./compare.ts";
+import { explainedCluster, explainPorts, type Objects } from "./explained-cluster.ts";
+import type { PortExplanation } from "./explanation.ts";
+import { explanationText, safe } from "./text.ts";
+
+/** One service port of one family on all nodes, in groups of nodes that say the same. */
+export interface NodeGroups {
+  /** The largest first. */
+  readonly groups: readonly { readonly nodes: readonly string[]; readonly explained: PortExplanation }[];
+}
+
+/** @param keys of service ports. */
+export async function explainOnAllNodes(
+  objects: Objects,
+  keys: readonly string[],
+  {
+    config,
+    families,
+    warn,
+  }: {
+    readonly config: KubeProxyConfig;
+    readonly families: readonly IpFamily[];
+    readonly warn: (message: string) => void;
+  },
+): Promise<NodeGroups[]> {
+  const explanations: PortExplanation[] = [];
+  for (const { name } of objects.nodes) {
+    const cluster = await explainedCluster(objects, { ...config, hostnameOverride: name }, families, warn);
+    explanations.push(...explainPorts(cluster, keys));
+  }
+  const byPort = Map.groupBy(
+    explanations,
+    ({ servicePort, protocol, family }) => `${servicePort} ${protocol} ${family}`,
+  );
+  return Array.from(byPort.values(), (own) => {
+    const alike = Map.groupBy(own, (explained) => JSON.stringify(whatClientsSee(explained)));
+    const groups = [...alike.values()].flatMap((members) => {
+      const [explained] = members;
+      return explained === undefined ? [] : [{ nodes: members.map(({ node }) => node), explained }];
+    });
+    return { groups: groups.sort((a, b) => b.nodes.length - a.nodes.length) };
+  });
+}
+
+/** What is compared between nodes: who is answered by whom, and not what each calls local. */
+function whatClientsSee({ frontends, endpoints, policies }: PortExplanation): unknown {
+  return [
+    frontends.map(({ kind, address, port, owner, clients }) => ({ kind, address, port, owner, clients })),
+    endpoints.map(({ address, cluster, local }) => [address, cluster?.used ?? null, local?.used ?? null]),
+    policies.healthCheckNodePort !== 0 && policies.localReady > 0,
+  ];
+}
+
+/** For people: the first group in full, and of the others what differs from it. Pure. */
+export function nodeGroupsText(all: readonly NodeGroups[]): string {
+  return all.map(groupsText).join("\n");
+}
+
+function groupsText({ groups }: NodeGroups): string {
+  const [first, ...others] = groups;
+  if (first === undefined) return "";
+  if (others.length === 0) {
+    return `${safe(`The same on every node: ${first.nodes.join(", ")}. Seen from ${first.explained.node}:\n`)}${explanationText(first.explained)}`;
+  }
+  let text = `${safe(`On ${first.nodes.join(", ")}:\n`)}${explanationText(first.explained)}`;
+  for (const { nodes, explained } of others) {
+    const changes = clientChanges(first.explained, explained).map(({ what }) => `  ${what}\n`);
+    text += safe(`\nOn ${nodes.join(", ")}, other than on ${first.explained.node}:\n${changes.join("")}`);
+  }
+  return text;
+}

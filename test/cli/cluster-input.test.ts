@@ -1,0 +1,113 @@
+/** `explain` of a cluster: read with the reader's own permissions, over TLS, page by page; and `--all-nodes`. */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { explain } from "../../src/cli/explain.ts";
+import type { ApiObject } from "../apiserver/object-store.ts";
+import type { Plural } from "../apiserver/resource-types.ts";
+import { TestApiServer } from "../apiserver/test-api-server.ts";
+import { examplesAsJson, runCommand } from "./run-command.ts";
+import { runKubeProxy } from "./run-kube-proxy.ts";
+
+const PLURALS: Readonly<Record<string, Plural>> = {
+  Service: "services",
+  EndpointSlice: "endpointslices",
+  Node: "nodes",
+};
+
+async function serverWithExamples(t: TestContext): Promise<TestApiServer> {
+  const server = await TestApiServer.start();
+  t.after(() => server.close());
+  const { items }: { items: (ApiObject & { kind: string })[] } = JSON.parse(examplesAsJson());
+  for (const item of items) {
+    const plural = PLURALS[item.kind];
+    if (plural !== undefined) server.put(plural, item);
+  }
+  return server;
+}
+
+/** A kubeconfig with two contexts, of which the current one leads nowhere. */
+function kubeconfig(t: TestContext, server: TestApiServer): string {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-kubeconfig-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, "config");
+  const ca = Buffer.from(server.authority.certificate).toString("base64");
+  const config = {
+    apiVersion: "v1",
+    kind: "Config",
+    "current-context": "nowhere",
+    contexts: [
+      { name: "nowhere", context: { cluster: "nowhere", user: "me" } },
+      { name: "test", context: { cluster: "test", user: "me" } },
+    ],
+    clusters: [
+      { name: "nowhere", cluster: { server: "https://127.0.0.1:1" } },
+      { name: "test", cluster: { server: server.url, "certificate-authority-data": ca } },
+    ],
+    users: [{ name: "me", user: { token: "t" } }],
+  };
+  writeFileSync(file, JSON.stringify(config));
+  return file;
+}
+
+test("a cluster is asked as kubectl would ask it, and answers as its manifests do", async (t) => {
+  const server = await serverWithExamples(t);
+  const from = ["--kubeconfig", kubeconfig(t, server), "--context", "test"];
+  const args = ["svc/storefront", "-n", "shop", "--node", "node-a", "--family", "ipv4"];
+  const { status, out, err } = await runCommand(explain, [...args, ...from]);
+  assert.deepEqual({ status, err }, { status: 0, err: "" });
+  const manifests = await runCommand(explain, [...args, "-f", "-"], examplesAsJson());
+  assert.equal(out, manifests.out);
+  assert.deepEqual(new Set(server.requests.map(({ verb }) => verb)), new Set(["list"]));
+});
+
+test("without the right to read nodes it goes on, and says what is not known; without Services it cannot", async (t) => {
+  const server = await serverWithExamples(t);
+  const from = ["--kubeconfig", kubeconfig(t, server), "--context", "test", "--node", "node-a"];
+  server.switches.isAllowed = (_user, _verb, plural) => plural !== "nodes" && plural !== "servicecidrs";
+  const some = await runCommand(explain, ["shop/web", ...from]);
+  assert.equal(some.status, 0);
+  assert.match(some.err, /warning: list nodes: .*zones and addresses of nodes are not known/);
+  server.switches.isAllowed = (_user, _verb, plural) => plural !== "services";
+  const none = await runCommand(explain, ["shop/web", ...from]);
+  assert.equal(none.status, 2);
+  assert.match(none.err, /^Error: list services: /);
+  const nowhere = await runCommand(explain, ["shop/web", "--kubeconfig", from[1] ?? ""]);
+  assert.equal(nowhere.status, 2);
+  assert.match(nowhere.err, /127\.0\.0\.1:1/);
+  const unknown = await runCommand(explain, ["shop/web", "--kubeconfig", from[1] ?? "", "--context", "other"]);
+  assert.match(unknown.err, /context "other" is not among the contexts/);
+});
+
+test("on all nodes: what is the same, and where they differ", async () => {
+  const run = (what: string, ...args: string[]) =>
+    runCommand(explain, [what, "-f", "-", "--family", "ipv4", "--all-nodes", ...args], examplesAsJson());
+  assert.match(
+    (await run("shop/web")).out,
+    /^The same on every node: node-a, node-b\. Seen from node-a:\nshop\/web:http TCP/,
+  );
+  const { out } = await run("office/node-agent");
+  assert.match(out, /^On node-a:\n/);
+  assert.match(
+    out,
+    /\nOn node-b, other than on node-a:\n {2}from a pod here, .*: now answers at cluster IP 10\.96\.0\.61:9000/,
+  );
+  const groups = JSON.parse((await run("office/node-agent", "-o", "json")).out);
+  assert.deepEqual(
+    groups[0].groups.map(({ nodes }: { nodes: string[] }) => nodes),
+    [["node-a"], ["node-b"]],
+  );
+});
+
+test("kubectl finds the program as its plugin, also through a link", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-plugin-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const link = join(folder, "kubectl-kube_proxy");
+  symlinkSync(fileURLToPath(new URL("../../bin/kubectl-kube_proxy", import.meta.url)), link);
+  const { status, stdout } = await runKubeProxy(["explain", "--help"], { program: link });
+  assert.equal(status, 0);
+  assert.match(stdout, /kubectl kube-proxy explain/);
+});
