@@ -407,7 +407,7 @@ test("while connections may end new clients are refused, and no other process ge
   rig.set("web");
   await rig.sync();
   rig.connect("TCP", "0.0.0.0", 32768);
-  await rig.fronts.stopAccepting();
+  await rig.listeners.stopAccepting();
   assert.deepEqual(rig.openSockets, ["held TCP 0.0.0.0:32768"]);
   assert.equal(proxyPortOf(rig, "172.16.0.1", 80), 32768);
   assert.equal(rig.sockets.connections, 1);

@@ -1,6 +1,6 @@
 /**
  * The userspace mode for one address family: this process takes the connections and carries their bytes. Here the model's
- * changes are turned into what the balancer, and what leads clients to the proxy (`fronts.ts`), have to do. Reference
+ * changes are turned into what the balancer, and what leads clients to the proxy (`listeners.ts`), have to do. Reference
  * userspace.md §1.
  */
 
@@ -17,8 +17,8 @@ import type { Destination } from "../../relay/relay.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import type { Affinity, Balancer } from "./balancer.ts";
-import type { FrontFailures, Fronts, WantedFront } from "./fronts.ts";
 import { LANES, laneKey } from "./lanes.ts";
+import type { Listeners, PortFailures, WantedPort } from "./listeners.ts";
 import { portalsOf } from "./portals.ts";
 import { isRelayed, type ServiceRelays } from "./service-relays.ts";
 
@@ -31,7 +31,7 @@ export interface UserspaceBackendOptions {
   readonly nodeName: string;
   readonly balancer: Balancer;
   readonly sockets: ServiceRelays;
-  readonly fronts: Fronts;
+  readonly listeners: Listeners;
   readonly nodePortAddresses: NodePortAddresses;
   /** The addresses of this host, of this family. Asked on every sync. */
   readonly hostAddresses: () => Promise<readonly IpAddress[]>;
@@ -59,14 +59,14 @@ export class UserspaceBackend implements Backend {
   readonly family: IpFamily;
   readonly #options: UserspaceBackendOptions;
   readonly #yielder: Yielder;
-  /** What the fronts were last asked for. */
+  /** What the listeners were last asked for. */
   readonly #asked = new Map<string, Asked>();
   /** Service ports with a Local policy that no endpoint here serves. */
   readonly #lacking = { internal: new Set<string>(), external: new Set<string>() };
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
   /** What the last request left undone. */
   readonly #refused = new RefusedPorts();
-  /** Whether the fronts are as they were asked for, but for what is refused. */
+  /** Whether the listeners are as they were asked for, but for what is refused. */
   #isKnown = false;
   #requestSync: () => void = () => {};
 
@@ -77,7 +77,7 @@ export class UserspaceBackend implements Backend {
   }
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
-    const { fronts } = this.#options;
+    const { listeners } = this.#options;
     const isSameHost = await this.#readHostAddresses();
     const isFull = input.isFullSync || !isSameHost || !this.#isKnown;
     const keys = isFull ? new Set([...input.services.keys(), ...this.#asked.keys()]) : input.changedPorts;
@@ -92,8 +92,8 @@ export class UserspaceBackend implements Backend {
       if (this.#differsFromAsked(key, port, routing)) changed.add(key);
       if (yielder.isDue()) await yielder.turn(signal);
     }
-    const wanted = this.#wantedFronts(isFull ? keys : changed, input);
-    const failures = await fronts.apply({ isFull, wanted, hostAddresses: this.#hostAddresses }, signal);
+    const wanted = this.#wantedPorts(isFull ? keys : changed, input);
+    const failures = await listeners.apply({ isFull, wanted, hostAddresses: this.#hostAddresses }, signal);
     this.#refused.replace(failuresByKey(failures, input));
     this.#isKnown = true;
     const { internal, external } = this.#lacking;
@@ -121,21 +121,21 @@ export class UserspaceBackend implements Backend {
   }
 
   async close(): Promise<void> {
-    const { fronts, sockets, drainTimeoutMs, log } = this.#options;
-    await fronts.stopAccepting();
+    const { listeners, sockets, drainTimeoutMs, log } = this.#options;
+    await listeners.stopAccepting();
     const { connections } = sockets;
     if (connections > 0) log.info("Waiting for connections to end", { connections, limitMs: drainTimeoutMs });
     await sockets.drain(drainTimeoutMs);
-    await fronts.close();
+    await listeners.close();
   }
 
   async #checkRegularly(onLost: () => void, signal: AbortSignal): Promise<void> {
-    const { balancer, fronts, checkIntervalMs, clock, log } = this.#options;
+    const { balancer, listeners, checkIntervalMs, clock, log } = this.#options;
     for (;;) {
       await clock.sleep(checkIntervalMs, signal);
       if (signal.aborted) return;
       balancer.purgeExpired();
-      if ((await fronts.isIntact?.()) !== "absent") continue;
+      if ((await listeners.isIntact?.()) !== "absent") continue;
       log.info("Another program changed our portal rules; writing them again");
       onLost();
     }
@@ -193,9 +193,9 @@ export class UserspaceBackend implements Backend {
     return true;
   }
 
-  #wantedFronts(keys: Iterable<string>, input: SyncInput): Map<string, WantedFront | undefined> {
+  #wantedPorts(keys: Iterable<string>, input: SyncInput): Map<string, WantedPort | undefined> {
     const onNode = nodePortIPs(this.#options.nodePortAddresses, this.#hostAddresses);
-    const wanted = new Map<string, WantedFront | undefined>();
+    const wanted = new Map<string, WantedPort | undefined>();
     for (const key of keys) {
       const port = input.services.get(key);
       const routing = this.#routingOf(port, input);
@@ -206,7 +206,7 @@ export class UserspaceBackend implements Backend {
   }
 }
 
-function failuresByKey(failures: FrontFailures, { services }: SyncInput): Map<string, SyncFailure> {
+function failuresByKey(failures: PortFailures, { services }: SyncInput): Map<string, SyncFailure> {
   return new Map(
     Array.from(failures, ([key, reasons]) => [
       key,

@@ -25,15 +25,15 @@ import { UserspaceBackend } from "./backend.ts";
 import { Balancer } from "./balancer.ts";
 import { cleanUpPortals, isPortalChain } from "./cleanup.ts";
 import { observeClients } from "./client-observer.ts";
-import { DirectFronts } from "./direct-fronts.ts";
-import type { Fronts } from "./fronts.ts";
+import { HostListeners } from "./host-listeners.ts";
 import { listenAddressOf } from "./listen-address.ts";
+import type { Listeners } from "./listeners.ts";
 import { defineUserspaceMetrics } from "./metrics.ts";
 import { NetshAssigner } from "./netsh-assigner.ts";
 import { DEFAULT_INTERFACE } from "./plan-netsh.ts";
 import { PortAllocator } from "./port-allocator.ts";
 import { knowsBridgePorts, PortalRules } from "./portal-rules.ts";
-import { RuleFronts } from "./rule-fronts.ts";
+import { RedirectListeners } from "./redirect-listeners.ts";
 import { ServiceRelays } from "./service-relays.ts";
 import { staleFlowsOf } from "./stale-flows.ts";
 
@@ -62,7 +62,7 @@ interface FrontParts {
   readonly retry: () => void;
 }
 
-async function ruleFronts(context: FamilyContext, parts: FrontParts): Promise<Fronts> {
+async function redirectListeners(context: FamilyContext, parts: FrontParts): Promise<Listeners> {
   const { node, metrics, sockets, relays, retry } = parts;
   const { config, conntrack } = node;
   const { family, log } = context;
@@ -78,7 +78,7 @@ async function ruleFronts(context: FamilyContext, parts: FrontParts): Promise<Fr
   const rules = new PortalRules({ iptables, metrics, log });
   await rules.start();
   if (!hasBridgePorts) log.info("The kernel has no xt_physdev: external IPs are served to pods as to everybody");
-  return new RuleFronts({
+  return new RedirectListeners({
     family,
     plan: {
       listenAddress,
@@ -100,12 +100,12 @@ function windowsAddresses(): readonly IpAddress[] {
   return all.map(({ address }) => parseIpAddress(address)).filter((address) => address !== undefined);
 }
 
-function directFronts({ family, detector, log }: FamilyContext, clock: Clock, sockets: ServiceRelays): Fronts {
-  if (process.platform !== "win32") return new DirectFronts({ family, sockets, detector, log });
+function hostListeners({ family, detector, log }: FamilyContext, clock: Clock, sockets: ServiceRelays): Listeners {
+  if (process.platform !== "win32") return new HostListeners({ family, sockets, detector, log });
   const interfaceName = process.env.INTERFACE_TO_ADD_SERVICE_IP ?? DEFAULT_INTERFACE;
   const hostAddresses = async () => windowsAddresses();
   const assigner = new NetshAssigner({ interfaceName, hostAddresses, exec: execProcess, clock, log });
-  return new DirectFronts({ family, sockets, assigner, detector, log });
+  return new HostListeners({ family, sockets, assigner, detector, log });
 }
 
 async function open(node: NodeContext): Promise<OpenMode> {
@@ -143,7 +143,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
         nodeName: node.nodeName,
         balancer,
         sockets,
-        fronts: hasRules ? await ruleFronts(context, parts) : directFronts(context, clock, sockets),
+        listeners: hasRules ? await redirectListeners(context, parts) : hostListeners(context, clock, sockets),
         nodePortAddresses,
         hostAddresses: () => (isWindows ? Promise.resolve(windowsAddresses()) : localAddresses(family)),
         watchHostAddresses: async (onChange, signal) => {

@@ -19,11 +19,11 @@ import type { AddressAssigner } from "../address-assigner.ts";
 import { UserspaceBackend } from "../backend.ts";
 import { Balancer } from "../balancer.ts";
 import { observeClients } from "../client-observer.ts";
-import { DirectFronts } from "../direct-fronts.ts";
-import type { Fronts } from "../fronts.ts";
+import { HostListeners } from "../host-listeners.ts";
+import type { Listeners } from "../listeners.ts";
 import { PortAllocator } from "../port-allocator.ts";
 import { PortalRules } from "../portal-rules.ts";
-import { RuleFronts } from "../rule-fronts.ts";
+import { RedirectListeners } from "../redirect-listeners.ts";
 import { ServiceRelays } from "../service-relays.ts";
 import { staleFlowsOf } from "../stale-flows.ts";
 
@@ -47,7 +47,7 @@ export class BackendRig {
   readonly balancer: Balancer;
   readonly sockets: ServiceRelays;
   readonly rules: PortalRules;
-  readonly fronts: Fronts;
+  readonly listeners: Listeners;
   readonly backend: UserspaceBackend;
   /** What the backend serves. */
   readonly cluster = new TestCluster();
@@ -93,13 +93,13 @@ export class BackendRig {
       },
       log,
     });
-    this.fronts = this.#fronts(options, log);
+    this.listeners = this.#served(options, log);
     this.backend = new UserspaceBackend({
       family: "IPv4",
       nodeName: "node-a",
       balancer,
       sockets: this.sockets,
-      fronts: this.fronts,
+      listeners: this.listeners,
       nodePortAddresses: nodePortAddresses("IPv4", options.nodePortAddresses ?? []),
       hostAddresses: async () => this.hostAddresses.map(ip),
       watchHostAddresses: (onChange, signal) => {
@@ -114,11 +114,11 @@ export class BackendRig {
     });
   }
 
-  #fronts(options: RigOptions, log: Logger): Fronts {
+  #served(options: RigOptions, log: Logger): Listeners {
     const { sockets, relays, rules, conntrack } = this;
     if (options.rules === "none") {
       const { assigner } = options;
-      return new DirectFronts({
+      return new HostListeners({
         family: "IPv4",
         sockets,
         detector: PODS,
@@ -128,7 +128,7 @@ export class BackendRig {
     }
     const range = parsePortRange(options.portRange ?? "");
     if (!range.ok) throw new RangeError(range.error);
-    return new RuleFronts({
+    return new RedirectListeners({
       family: "IPv4",
       plan: {
         listenAddress: ip(options.listenAddress ?? "0.0.0.0"),

@@ -10,9 +10,9 @@ import { type IpAddress, type IpFamily, unspecifiedAddress } from "../../net/ip.
 import type { Relay, RelayProtocol, Relays } from "../../relay/relay.ts";
 import { spellPlan } from "../shared/iptables-rules/full-payload.ts";
 import { PlanMemory } from "../shared/iptables-rules/planned-rules.ts";
-import { FailureList, type FrontFailures, type Fronts, type FrontsRequest, type WantedFront } from "./fronts.ts";
 import { type HeldPort, HeldPorts } from "./held-ports.ts";
 import { type Lane, lanesOf } from "./lanes.ts";
+import { FailureList, type Listeners, type ListenersRequest, type PortFailures, type WantedPort } from "./listeners.ts";
 import { type LanePorts, type PortalInput, type PortalPlanConfig, portalPlanner } from "./plan-portal-rules.ts";
 import type { AllocatedPort, PortAllocator } from "./port-allocator.ts";
 import { PortsExhaustedError } from "./port-allocator.ts";
@@ -21,7 +21,7 @@ import type { Portal } from "./portals.ts";
 import type { ServiceRelays } from "./service-relays.ts";
 import { type StaleFlows, UdpPortals } from "./stale-flows.ts";
 
-export interface RuleFrontsOptions {
+export interface RedirectListenersOptions {
   readonly family: IpFamily;
   readonly plan: PortalPlanConfig;
   readonly rules: PortalRules;
@@ -32,7 +32,7 @@ export interface RuleFrontsOptions {
   readonly log: Logger;
 }
 
-interface Front {
+interface ServedPort {
   readonly name: ServicePortName;
   readonly sockets: Map<Lane, AllocatedPort<Relay>>;
   portals: readonly Portal[];
@@ -44,37 +44,37 @@ interface Leaving {
   readonly socket: AllocatedPort<Relay>;
 }
 
-export class RuleFronts implements Fronts {
-  readonly #options: RuleFrontsOptions;
+export class RedirectListeners implements Listeners {
+  readonly #options: RedirectListenersOptions;
   readonly #anywhere: IpAddress;
   readonly #held: HeldPorts;
   readonly #memory: PlanMemory<PortalInput>;
-  readonly #fronts = new Map<string, Front>();
+  readonly #served = new Map<string, ServedPort>();
   /** Sockets to be closed once no rule leads there, and UDP portals that changed: kept when the rules cannot be written. */
   #leaving: Leaving[] = [];
   #udp = new UdpPortals();
 
-  constructor(options: RuleFrontsOptions) {
+  constructor(options: RedirectListenersOptions) {
     this.#options = options;
     this.#anywhere = unspecifiedAddress(options.family);
     this.#held = new HeldPorts(options.relays);
     this.#memory = new PlanMemory(portalPlanner(options.plan));
   }
 
-  async apply(request: FrontsRequest, signal: AbortSignal): Promise<FrontFailures> {
+  async apply(request: ListenersRequest, signal: AbortSignal): Promise<PortFailures> {
     const { rules, staleFlows } = this.#options;
     const failures = new FailureList();
     for (const [key, wanted] of this.#changesOf(request)) {
       signal.throwIfAborted();
-      const front = this.#fronts.get(key);
-      if (front !== undefined) this.#udp.lost(front.name, front.portals);
+      const served = this.#served.get(key);
+      if (served !== undefined) this.#udp.lost(served.name, served.portals);
       if (wanted !== undefined) {
         const opened = await this.#open(key, wanted, request.hostAddresses, failures);
         this.#udp.served(opened.name, opened.portals, portsOf(opened));
-      } else if (front !== undefined) {
-        this.#fronts.delete(key);
+      } else if (served !== undefined) {
+        this.#served.delete(key);
         rules.want(key, undefined);
-        for (const socket of front.sockets.values()) this.#leaving.push({ name: front.name, socket });
+        for (const socket of served.sockets.values()) this.#leaving.push({ name: served.name, socket });
       }
     }
     const refused = await rules.write(request.isFull ? "all" : request.wanted.keys());
@@ -98,7 +98,7 @@ export class RuleFronts implements Fronts {
   async stopAccepting(): Promise<void> {
     const { sockets, plan } = this.#options;
     await sockets.closeAll();
-    for (const [key, { name, sockets: lanes }] of this.#fronts) {
+    for (const [key, { name, sockets: lanes }] of this.#served) {
       const protocol = name.protocol as RelayProtocol; // it was listened with
       for (const { opened } of lanes.values()) {
         await this.#held.hold(key, { protocol, address: plan.listenAddress, port: opened.port }).catch(() => {});
@@ -113,34 +113,34 @@ export class RuleFronts implements Fronts {
     } catch (error) {
       log.error("Portal rules could not be taken back: they lead to ports that others may use", error);
     }
-    this.#fronts.clear();
+    this.#served.clear();
     await this.#held.close();
   }
 
-  *#changesOf({ isFull, wanted }: FrontsRequest): Iterable<readonly [string, WantedFront | undefined]> {
+  *#changesOf({ isFull, wanted }: ListenersRequest): Iterable<readonly [string, WantedPort | undefined]> {
     yield* wanted;
     if (!isFull) return;
-    for (const key of [...this.#fronts.keys()]) if (!wanted.has(key)) yield [key, undefined];
+    for (const key of [...this.#served.keys()]) if (!wanted.has(key)) yield [key, undefined];
   }
 
   /** Opens what is missing and says which rules are wanted; what cannot be opened gets no rules. */
   async #open(
     key: string,
-    { port, portals }: WantedFront,
+    { port, portals }: WantedPort,
     hostAddresses: ReadonlySet<IpAddress>,
     failures: FailureList,
-  ): Promise<Front> {
+  ): Promise<ServedPort> {
     const { rules } = this.#options;
-    const front = this.#fronts.get(key) ?? { name: port.name, sockets: new Map(), portals: [] };
-    this.#fronts.set(key, front);
-    await this.#openLanes(front, lanesOf(portals), failures);
+    const served = this.#served.get(key) ?? { name: port.name, sockets: new Map(), portals: [] };
+    this.#served.set(key, served);
+    await this.#openLanes(served, lanesOf(portals), failures);
     const usable: Portal[] = [];
     for (const portal of portals) {
       if (await this.#hold(key, port.name, portal, hostAddresses, failures)) usable.push(portal);
     }
-    front.portals = usable;
+    served.portals = usable;
     try {
-      const input: PortalInput = { port, portals: usable, proxyPorts: portsOf(front) };
+      const input: PortalInput = { port, portals: usable, proxyPorts: portsOf(served) };
       const plan = this.#memory.planner.plan(input);
       spellPlan(plan); // throws where no rule can carry a name
       rules.want(key, { name: port.name, rules: this.#memory.remember(input, plan) });
@@ -149,19 +149,19 @@ export class RuleFronts implements Fronts {
       rules.want(key, undefined);
       failures.add(key, error.message);
     }
-    return front;
+    return served;
   }
 
-  async #openLanes(front: Front, lanes: ReadonlySet<Lane>, failures: FailureList): Promise<void> {
+  async #openLanes(served: ServedPort, lanes: ReadonlySet<Lane>, failures: FailureList): Promise<void> {
     for (const lane of lanes) {
-      if (front.sockets.has(lane)) continue;
-      const socket = await this.#listen(front.name, lane, failures);
-      if (socket !== undefined) front.sockets.set(lane, socket);
+      if (served.sockets.has(lane)) continue;
+      const socket = await this.#listen(served.name, lane, failures);
+      if (socket !== undefined) served.sockets.set(lane, socket);
     }
-    for (const [lane, socket] of front.sockets) {
+    for (const [lane, socket] of served.sockets) {
       if (lanes.has(lane)) continue;
-      front.sockets.delete(lane);
-      this.#leaving.push({ name: front.name, socket });
+      served.sockets.delete(lane);
+      this.#leaving.push({ name: served.name, socket });
     }
   }
 
@@ -207,8 +207,8 @@ export class RuleFronts implements Fronts {
   }
 
   async #releaseUnused(key: string, hostAddresses: ReadonlySet<IpAddress>): Promise<void> {
-    const front = this.#fronts.get(key);
-    const kept = front?.portals.flatMap((portal) => this.#heldPortOf(front.name, portal, hostAddresses) ?? []) ?? [];
+    const served = this.#served.get(key);
+    const kept = served?.portals.flatMap((portal) => this.#heldPortOf(served.name, portal, hostAddresses) ?? []) ?? [];
     await this.#held.keepOnly(key, kept);
   }
 
@@ -218,12 +218,12 @@ export class RuleFronts implements Fronts {
     this.#leaving = [];
     for (const { name, socket } of leaving) {
       await sockets.close(name, socket.opened);
-      if (!this.#fronts.has(name.key)) await this.#held.keepOnly(name.key, []);
+      if (!this.#served.has(name.key)) await this.#held.keepOnly(name.key, []);
       ports.release(socket.port);
     }
   }
 }
 
-function portsOf({ sockets }: Front): LanePorts {
+function portsOf({ sockets }: ServedPort): LanePorts {
   return Object.fromEntries(Array.from(sockets, ([lane, { opened }]) => [lane, opened.port]));
 }

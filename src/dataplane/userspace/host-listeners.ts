@@ -18,12 +18,12 @@ import {
 } from "../../net/ip.ts";
 import type { Relay } from "../../relay/relay.ts";
 import type { AddressAssigner } from "./address-assigner.ts";
-import { FailureList, type FrontFailures, type Fronts, type FrontsRequest, type WantedFront } from "./fronts.ts";
 import { isServed, LANES, laneOf } from "./lanes.ts";
+import { FailureList, type Listeners, type ListenersRequest, type PortFailures, type WantedPort } from "./listeners.ts";
 import type { Portal } from "./portals.ts";
 import type { ServiceRelays } from "./service-relays.ts";
 
-export interface DirectFrontsOptions {
+export interface HostListenersOptions {
   readonly family: IpFamily;
   readonly sockets: ServiceRelays;
   /** Absent: addresses that the host does not have are not served. */
@@ -42,42 +42,42 @@ interface Listener {
   readonly portal: Portal;
 }
 
-interface Front {
+interface ServedPort {
   readonly name: ServicePortName;
   readonly listeners: ReadonlyMap<string, Listener>;
   readonly sockets: Map<string, Relay>;
 }
 
-export class DirectFronts implements Fronts {
-  readonly #options: DirectFrontsOptions;
+export class HostListeners implements Listeners {
+  readonly #options: HostListenersOptions;
   readonly #anywhere: IpAddress;
-  readonly #fronts = new Map<string, Front>();
+  readonly #served = new Map<string, ServedPort>();
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
   /** How many services want an address. */
   readonly #users = new Map<IpAddress, number>();
 
-  constructor(options: DirectFrontsOptions) {
+  constructor(options: HostListenersOptions) {
     this.#options = options;
     this.#anywhere = unspecifiedAddress(options.family);
   }
 
-  async apply(request: FrontsRequest, signal: AbortSignal): Promise<FrontFailures> {
+  async apply(request: ListenersRequest, signal: AbortSignal): Promise<PortFailures> {
     const { assigner } = this.#options;
     const failures = new FailureList();
     this.#hostAddresses = request.hostAddresses;
     for (const [key, wanted] of this.#changesOf(request)) await this.#replace(key, wanted, request.hostAddresses);
     const refused = await assigner?.update(new Set(this.#users.keys()), signal);
     for (const key of request.wanted.keys()) {
-      const front = this.#fronts.get(key);
-      if (front === undefined) continue;
-      for (const [text, listener] of front.listeners) {
+      const served = this.#served.get(key);
+      if (served === undefined) continue;
+      for (const [text, listener] of served.listeners) {
         signal.throwIfAborted();
         const reason = refused?.get(listener.address);
         if (reason !== undefined) failures.add(key, `${listener.address}: ${reason}`);
         const isHere = listener.address === this.#anywhere || request.hostAddresses.has(listener.address);
         const isUsable = isHere || (assigner !== undefined && reason === undefined);
-        if (isUsable) await this.#listen(front, text, listener, failures);
-        else await this.#stop(front, text, listener);
+        if (isUsable) await this.#listen(served, text, listener, failures);
+        else await this.#stop(served, text, listener);
       }
     }
     return failures.byKey;
@@ -89,7 +89,7 @@ export class DirectFronts implements Fronts {
 
   async close(): Promise<void> {
     const { assigner, log } = this.#options;
-    this.#fronts.clear();
+    this.#served.clear();
     this.#users.clear();
     try {
       await assigner?.update(new Set(), new AbortController().signal);
@@ -98,20 +98,20 @@ export class DirectFronts implements Fronts {
     }
   }
 
-  *#changesOf({ isFull, wanted }: FrontsRequest): Iterable<readonly [string, WantedFront | undefined]> {
+  *#changesOf({ isFull, wanted }: ListenersRequest): Iterable<readonly [string, WantedPort | undefined]> {
     yield* wanted;
     if (!isFull) return;
-    for (const key of [...this.#fronts.keys()]) if (!wanted.has(key)) yield [key, undefined];
+    for (const key of [...this.#served.keys()]) if (!wanted.has(key)) yield [key, undefined];
   }
 
   /** Notes where to listen, and closes the other listeners. */
-  async #replace(key: string, wanted: WantedFront | undefined, hostAddresses: ReadonlySet<IpAddress>): Promise<void> {
-    const before = this.#fronts.get(key);
+  async #replace(key: string, wanted: WantedPort | undefined, hostAddresses: ReadonlySet<IpAddress>): Promise<void> {
+    const before = this.#served.get(key);
     const listeners = wanted === undefined ? new Map<string, Listener>() : this.#listenersOf(wanted, hostAddresses);
     for (const listener of before?.listeners.values() ?? []) this.#use(listener, -1);
     for (const listener of listeners.values()) this.#use(listener, 1);
-    if (wanted === undefined) this.#fronts.delete(key);
-    else this.#fronts.set(key, { name: wanted.port.name, listeners, sockets: before?.sockets ?? new Map() });
+    if (wanted === undefined) this.#served.delete(key);
+    else this.#served.set(key, { name: wanted.port.name, listeners, sockets: before?.sockets ?? new Map() });
     if (before === undefined) return;
     for (const [text, relay] of before.sockets) {
       if (listeners.has(text)) continue;
@@ -121,7 +121,7 @@ export class DirectFronts implements Fronts {
   }
 
   /** By what makes them different, sources included. */
-  #listenersOf({ port: servicePort, portals }: WantedFront, hostAddresses: ReadonlySet<IpAddress>) {
+  #listenersOf({ port: servicePort, portals }: WantedPort, hostAddresses: ReadonlySet<IpAddress>) {
     const listeners = new Map<string, Listener>();
     const taken = new Set<string>();
     const everywhere = servicePort.protocol === "UDP" ? answeringAddresses(hostAddresses) : [this.#anywhere];
@@ -149,18 +149,18 @@ export class DirectFronts implements Fronts {
     else this.#users.set(address, users);
   }
 
-  async #listen(front: Front, text: string, listener: Listener, failures: FailureList): Promise<void> {
-    if (front.sockets.has(text)) return;
+  async #listen(served: ServedPort, text: string, listener: Listener, failures: FailureList): Promise<void> {
+    if (served.sockets.has(text)) return;
     try {
       const { address, port, sources, portal } = listener;
-      const request = { name: front.name, address, port, sources };
+      const request = { name: served.name, address, port, sources };
       const laneFor = (client: IpAddress) => {
         const lane = laneOf(portal, this.#isInside(client));
         return isServed(portal, lane) ? lane : undefined;
       };
-      front.sockets.set(text, await this.#options.sockets.listen({ ...request, laneOf: laneFor }));
+      served.sockets.set(text, await this.#options.sockets.listen({ ...request, laneOf: laneFor }));
     } catch (error) {
-      failures.add(front.name.key, error instanceof Error ? error.message : String(error));
+      failures.add(served.name.key, error instanceof Error ? error.message : String(error));
     }
   }
 
@@ -170,7 +170,7 @@ export class DirectFronts implements Fronts {
     return detector.kind === "cidr" && cidrContains(detector.cidr, client);
   }
 
-  async #stop({ name, sockets }: Front, text: string, { address }: Listener): Promise<void> {
+  async #stop({ name, sockets }: ServedPort, text: string, { address }: Listener): Promise<void> {
     const relay = sockets.get(text);
     this.#options.log.v(2, "A service address is not on this host and is not served", { service: name.text, address });
     if (relay === undefined) return;

@@ -4,30 +4,30 @@ import type { IpAddress } from "../../net/ip.ts";
 import type { Portal } from "./portals.ts";
 
 /** A service port as it is wanted; its key is `port.name.key`. */
-export interface WantedFront {
+export interface WantedPort {
   readonly port: ServicePort;
   /** At the frontends that it owns. */
   readonly portals: readonly Portal[];
 }
 
-export interface FrontsRequest {
+export interface ListenersRequest {
   /** `wanted` is everything; otherwise only what changed. */
   readonly isFull: boolean;
   /** By key; `undefined` is a service port that is gone. */
-  readonly wanted: ReadonlyMap<string, WantedFront | undefined>;
+  readonly wanted: ReadonlyMap<string, WantedPort | undefined>;
   /** Of this family. */
   readonly hostAddresses: ReadonlySet<IpAddress>;
 }
 
 /** Why something of a service port does not work; by key. Absent: all of it does. */
-export type FrontFailures = ReadonlyMap<string, readonly string[]>;
+export type PortFailures = ReadonlyMap<string, readonly string[]>;
 
-export interface Fronts {
+export interface Listeners {
   /**
    * Brings what there is to what is wanted; what fails for one service port does not keep the others, and is tried again when
    * it is asked for again. Rejects when nothing can be said of the outcome; the next request must be full then.
    */
-  apply(request: FrontsRequest, signal: AbortSignal): Promise<FrontFailures>;
+  apply(request: ListenersRequest, signal: AbortSignal): Promise<PortFailures>;
   /** Whether rules are as they were left; `unknown` also while they change. Absent where there are none. */
   isIntact?(): Promise<"present" | "absent" | "unknown">;
   /** Accepts no more clients: they are refused. Connections go on. Never rejects. */
