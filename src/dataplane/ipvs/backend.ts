@@ -265,20 +265,20 @@ export class IpvsBackend implements Backend {
 
   #noteSets(refused: readonly SetFailure[], failures: SyncFailures): void {
     for (const { set, key, reason } of refused) {
-      const owner = this.#wanted.entries(set).winner(key)?.owner;
+      const owner = this.#wanted.entries(set).effective(key)?.owner;
       failures.add(owner, `IP set ${setName(set, this.family)}`, reason);
     }
   }
 
   #noteVirtualServers(refused: VirtualServerFailures, failures: SyncFailures): void {
     for (const [key, reason] of refused) {
-      failures.add(this.#wanted.virtualServers.winner(key)?.owner, `virtual server ${key}`, reason);
+      failures.add(this.#wanted.virtualServers.effective(key)?.owner, `virtual server ${key}`, reason);
     }
   }
 
   #noteAddresses(refused: AddressFailures, failures: SyncFailures): void {
     for (const [address, reason] of refused) {
-      failures.add(this.#wanted.addresses.winner(address)?.owner, `address ${address}`, reason);
+      failures.add(this.#wanted.addresses.effective(address)?.owner, `address ${address}`, reason);
     }
   }
 

@@ -50,15 +50,15 @@ export function planIpvs(node: OfflineNode, options: PlanChoices, service?: stri
   const rules = rulesWith(wanted, wanted.deniedVips());
   return {
     extent: shown === wanted ? "whole" : "part",
-    addresses: Array.from(shown.addresses.winners(), ({ value }) => value).sort(),
+    addresses: Array.from(shown.addresses.allEffective(), ({ value }) => value).sort(),
     sets: SET_IDS.map((id) => ({
       definition: setDefinition(id, family),
       entries: [...shown.entries(id).keys()].sort(),
     })).filter(({ entries }) => shown === wanted || entries.length > 0),
     virtualServers: [...shown.virtualServers.keys()].sort().flatMap((key) => {
       // A frontend that another Service owns is not this one's.
-      const winner = wanted.virtualServers.winner(key);
-      if (winner === undefined || winner.owner !== shown.virtualServers.winner(key)?.owner) return [];
+      const winner = wanted.virtualServers.effective(key);
+      if (winner === undefined || winner.owner !== shown.virtualServers.effective(key)?.owner) return [];
       return [{ ...winner.value, servicePort: state.services.get(winner.owner)?.name.text ?? winner.owner }];
     }),
     rules: shown === wanted ? rules : without(rulesWith(wanted, shown.deniedVips()), rulesWith(wanted, [])),

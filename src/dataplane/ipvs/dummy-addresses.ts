@@ -1,7 +1,7 @@
 /** The addresses of one family on kube-ipvs0: where they differ from what is wanted, and the changes that end it. */
 import type { LinkAddress, Links } from "../../kernel/route/links.ts";
 import { familyOf, type IpAddress } from "../../net/ip.ts";
-import type { Claims, Touched } from "../shared/claims.ts";
+import type { KeyOwners, Touched } from "../shared/key-owners.ts";
 import { DUMMY_DEVICE } from "./names.ts";
 import { Unverified } from "./unverified.ts";
 
@@ -32,12 +32,12 @@ export class DummyAddresses {
    * @param foreign what is on the device with another prefix length.
    */
   compareAll(
-    wanted: Claims<IpAddress>,
+    wanted: KeyOwners<IpAddress>,
     bound: ReadonlySet<IpAddress>,
     routed: ReadonlySet<IpAddress>,
     foreign: readonly LinkAddress[],
   ): AddressDifference {
-    const all = Array.from(wanted.winners(), ({ value }) => value);
+    const all = Array.from(wanted.allEffective(), ({ value }) => value);
     for (const address of this.#unroutable) if (routed.has(address)) this.#unroutable.delete(address);
     return {
       bind: all.filter((address) => !bound.has(address)),
@@ -48,7 +48,7 @@ export class DummyAddresses {
   }
 
   /** Adding what is there and removing what is not are no failures, so that nothing needs to be asked. */
-  compareTouched(wanted: Claims<IpAddress>, touched: Touched<IpAddress>): AddressDifference {
+  compareTouched(wanted: KeyOwners<IpAddress>, touched: Touched<IpAddress>): AddressDifference {
     const bind: IpAddress[] = [];
     const unbind: IpAddress[] = [];
     for (const [key, before] of touched) {

@@ -137,16 +137,16 @@ export class IpSets {
     for (const id of ids) {
       if (this.#unusable.has(id)) continue;
       const set = setName(id, this.#family);
-      const claims = wanted.entries(id);
+      const owners = wanted.entries(id);
       const present = new Map<string, IpsetEntry>();
       for (const entry of (await this.#ipset.members(set, signal)) ?? []) {
         const key = ipsetEntryText(entry);
         present.set(key, entry);
-        if (!claims.has(key)) deletions.push({ kind: "delete", set, entry });
+        if (!owners.has(key)) deletions.push({ kind: "delete", set, entry });
         if (yielder.isDue()) await yielder.turn(signal);
       }
-      for (const key of claims.keys()) {
-        const entry = claims.get(key);
+      for (const key of owners.keys()) {
+        const entry = owners.get(key);
         if (entry !== undefined && !present.has(key)) additions.push({ kind: "add", set, entry });
         if (yielder.isDue()) await yielder.turn(signal);
       }

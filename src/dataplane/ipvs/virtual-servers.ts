@@ -4,7 +4,7 @@ import type { Yielder } from "../../async/yielder.ts";
 import type { Ipvs, IpvsFailure, IpvsOperation, RealServerState, VirtualServer } from "../../kernel/ipvs/ipvs.ts";
 import { virtualServerText } from "../../kernel/ipvs/ipvs.ts";
 import { type Cidr, cidrContains, type IpFamily } from "../../net/ip.ts";
-import type { Claims, Touched } from "../shared/claims.ts";
+import type { KeyOwners, Touched } from "../shared/key-owners.ts";
 import type { GracefulTermination } from "./graceful-termination.ts";
 import type { PlannedVirtualServer } from "./plan-service-port.ts";
 import { Unverified } from "./unverified.ts";
@@ -30,7 +30,7 @@ export interface VirtualServersOptions {
   readonly yielder: Yielder;
 }
 
-type Wanted = Claims<PlannedVirtualServer>;
+type Wanted = KeyOwners<PlannedVirtualServer>;
 
 export class VirtualServers {
   readonly #options: VirtualServersOptions;

@@ -6,7 +6,7 @@ import { type IpsetEntry, ipsetEntryText } from "../../kernel/ipset/ipset.ts";
 import { virtualServerText } from "../../kernel/ipvs/ipvs.ts";
 import { comparePrecedence } from "../../model/frontend-ownership.ts";
 import type { IpAddress } from "../../net/ip.ts";
-import { Claims, type Touched } from "../shared/claims.ts";
+import { KeyOwners, type Touched } from "../shared/key-owners.ts";
 import { SET_IDS, type SetId } from "./names.ts";
 import type { DeniedVip, PlannedVirtualServer, ServicePortPlan } from "./plan-service-port.ts";
 
@@ -41,19 +41,19 @@ interface PutPlan {
 
 export class WantedState {
   /** By `address:port/protocol`. */
-  readonly virtualServers = new Claims<PlannedVirtualServer>((a, b) => comparePrecedence(a.kind, b.kind));
+  readonly virtualServers = new KeyOwners<PlannedVirtualServer>((a, b) => comparePrecedence(a.kind, b.kind));
   /** On kube-ipvs0, by themselves. */
-  readonly addresses = new Claims<IpAddress>();
-  readonly #entries: ReadonlyMap<SetId, Claims<IpsetEntry>> = new Map(SET_IDS.map((id) => [id, new Claims()]));
-  readonly #deniedVips = new Claims<DeniedVip>();
+  readonly addresses = new KeyOwners<IpAddress>();
+  readonly #entries: ReadonlyMap<SetId, KeyOwners<IpsetEntry>> = new Map(SET_IDS.map((id) => [id, new KeyOwners()]));
+  readonly #deniedVips = new KeyOwners<DeniedVip>();
   readonly #plans = new Map<string, PutPlan>();
   readonly #lacking = { internal: new ServiceCounts(), external: new ServiceCounts() };
 
   /** Members of a set, by their text. */
-  entries(set: SetId): Claims<IpsetEntry> {
-    const claims = this.#entries.get(set);
-    if (claims === undefined) throw new RangeError(`no set ${set}`);
-    return claims;
+  entries(set: SetId): KeyOwners<IpsetEntry> {
+    const owners = this.#entries.get(set);
+    if (owners === undefined) throw new RangeError(`no set ${set}`);
+    return owners;
   }
 
   /** Sets that are to have members. */

@@ -10,7 +10,7 @@ import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
-import type { Claims } from "../shared/claims.ts";
+import type { KeyOwners } from "../shared/key-owners.ts";
 import { GRACE_PERIOD_MS, type GracefulTermination } from "./graceful-termination.ts";
 import { DUMMY_DEVICE } from "./names.ts";
 import { equalAddressFacts, nodeAddressFacts } from "./node-facts.ts";
@@ -37,7 +37,7 @@ export interface WatchOptions {
 export interface Watched {
   /** Of the last sync; undefined when a full sync is due anyway. */
   facts(): PlanFacts | undefined;
-  wantedAddresses(): Claims<IpAddress>;
+  wantedAddresses(): KeyOwners<IpAddress>;
   /** Compares the kernel with what is wanted: how many things are wrong, by kind; undefined for none. */
   damage(signal: AbortSignal): Promise<Readonly<Record<string, number>> | undefined>;
   /** Another program destroyed something: all must be looked at. */
@@ -104,7 +104,7 @@ export class Watch {
     const facts = watched.facts();
     if (facts === undefined) return;
     const found = nodeAddressFacts(await links.addresses(this.#family), nodePortAddresses);
-    const missing = [...watched.wantedAddresses().winners()].filter(({ value }) => !found.bound.has(value));
+    const missing = [...watched.wantedAddresses().allEffective()].filter(({ value }) => !found.bound.has(value));
     if (missing.length > 0) {
       const isGone = (await links.link(DUMMY_DEVICE)) === undefined;
       log.warn(`Another program removed ${isGone ? "the device" : "addresses from"} ${DUMMY_DEVICE}; repairing it`, {

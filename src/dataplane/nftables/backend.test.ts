@@ -201,7 +201,7 @@ test("damage to a service's chain is repaired by writing that chain alone", asyn
   assert.deepEqual(rig.lost, [{ ports: new Set([A.name.key]) }]);
   assert.deepEqual(await texts(rig), [`add-chain ${CHAIN}`, `flush-chain ${CHAIN}`, `add-rule ${CHAIN}`]);
   const [warning] = rig.log;
-  assert.equal(warning?.message, "Somebody else changed our nftables rules; repairing them");
+  assert.equal(warning?.message, "Another program changed our nftables rules; repairing them");
   assert.deepEqual([warning.facts.process, warning.facts.chains], ["nft", CHAIN]);
 });
 

@@ -24,7 +24,7 @@ import { TransactionDraft } from "./draft.ts";
 import type { DifferenceOptions } from "./element-difference.ts";
 import { assessDamage, someNames } from "./foreign-damage.ts";
 import { forgetClients } from "./forget-clients.ts";
-import { type KeptPortHint, keptPorts } from "./kept-ports.ts";
+import { lastKnownGood, type RefusedPortHint } from "./last-known-good.ts";
 import type { Layout } from "./layout.ts";
 import type { LayoutName } from "./layout-name.ts";
 import { LAYOUTS } from "./layouts.ts";
@@ -113,7 +113,7 @@ export class NftablesBackend implements Backend {
     const damaged = this.#damaged;
     this.#damaged = new Set();
     try {
-      await this.#committer.deletePostponed();
+      await this.#committer.deleteDeferred();
       const facts = input.isFullSync ? undefined : this.#facts;
       const isDone = facts !== undefined && (await this.#partialSync(input, facts, damaged, signal));
       if (!isDone) await this.#fullSync(input, signal);
@@ -150,7 +150,7 @@ export class NftablesBackend implements Backend {
   #onForeignChange(change: NftForeignChange, onLost: (lost?: LostRules) => void): void {
     const damage = assessDamage(change, this.#state.ports);
     if (damage === undefined) return;
-    this.#options.log.warn("Somebody else changed our nftables rules; repairing them", {
+    this.#options.log.warn("Another program changed our nftables rules; repairing them", {
       chains: someNames(change.chains),
       sets: someNames(change.sets),
       wholeTable: change.isTotal,
@@ -239,7 +239,7 @@ export class NftablesBackend implements Backend {
 
   /** Rejects with `conflict` when somebody else changed the ruleset meanwhile. */
   async #commitWhole(wanted: WantedTable, input: SyncInput, signal: AbortSignal): Promise<void> {
-    const options = { postponed: this.#committer.postponed, yielder: this.#yielder, signal };
+    const options = { deferred: this.#committer.deferred, yielder: this.#yielder, signal };
     const content = await this.#readPrepared(wanted, options);
     const whole = await reconcile(content, wanted, options);
     try {
@@ -301,7 +301,7 @@ export class NftablesBackend implements Backend {
   ): Promise<{ readonly base: Reconciliation; readonly changes: readonly PortChange[] }> {
     const isUsable = content !== undefined && hasOurShape(content, this.#state.planStatic());
     const ports = new Map(wanted.ports);
-    const hints = new Map<string, KeptPortHint>();
+    const hints = new Map<string, RefusedPortHint>();
     const changes: PortChange[] = [];
     let base = whole;
     for (let owners = whole.draft.owners(); owners.size > 0; owners = base.draft.owners()) {
@@ -313,7 +313,7 @@ export class NftablesBackend implements Backend {
         changes.push({ owner, desired });
         hints.set(owner, { name, desired, remembered: this.#state.installed(owner) });
       }
-      const kept = isUsable ? keptPorts(content, hints, options.postponed) : new Map<string, InstalledPort>();
+      const kept = isUsable ? lastKnownGood(content, hints, options.deferred) : new Map<string, InstalledPort>();
       base = await reconcile(content, { ...wanted, ports, kept }, options);
     }
     return { base, changes };

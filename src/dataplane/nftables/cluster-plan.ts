@@ -99,7 +99,7 @@ export async function planNftables(
   const { draft } = await reconcile(
     undefined,
     { layout, config, facts, ports, kept: new Map() },
-    { postponed: new Set(), yielder: new SliceYielder(), signal: new AbortController().signal },
+    { deferred: new Set(), yielder: new SliceYielder(), signal: new AbortController().signal },
   );
   const operations = [...draft.operations()];
   return { operations, table: tableOf(FAMILIES[family], TABLE, operations) };

@@ -2,12 +2,12 @@
 import { type Nftables, NftError, type NftOperation } from "../../kernel/nftables/nftables.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { CommitCost } from "../shared/commit-cost.ts";
+import { DeferredDeletions } from "./deferred-deletions.ts";
 import type { TransactionDraft } from "./draft.ts";
-import { PostponedDeletions } from "./postponed-deletions.ts";
 
 export interface CommitterOptions {
   readonly nft: Nftables;
-  /** Counts refused transactions of postponed deletions. */
+  /** Counts refused transactions of deferred deletions. */
   readonly cleanupFailures: { inc(): void };
   readonly log: Logger;
   /** Monotonic. */
@@ -16,7 +16,7 @@ export interface CommitterOptions {
 
 export class Committer {
   /** What waits for being deleted. */
-  readonly postponed = new PostponedDeletions();
+  readonly deferred = new DeferredDeletions();
   readonly #cost = new CommitCost();
   readonly #options: CommitterOptions;
 
@@ -43,7 +43,7 @@ export class Committer {
       });
       await this.#transact(draft, generation);
       const nowMs = this.#options.nowMs();
-      for (const deletion of deletions) this.postponed.add(deletion, nowMs);
+      for (const deletion of deletions) this.deferred.add(deletion, nowMs);
     }
   }
 
@@ -52,14 +52,14 @@ export class Committer {
     return this.#cost.restMs(this.#options.nowMs());
   }
 
-  /** Tries the postponed deletions that are old enough. Never rejects for what the kernel refuses. */
-  async deletePostponed(): Promise<void> {
+  /** Tries the deferred deletions that are old enough. Never rejects for what the kernel refuses. */
+  async deleteDeferred(): Promise<void> {
     const { nft, cleanupFailures, log, nowMs } = this.#options;
-    let due = this.postponed.due(nowMs());
+    let due = this.deferred.due(nowMs());
     while (due.length > 0) {
       try {
         await nft.transact(due);
-        for (const deletion of due) this.postponed.forget(deletion);
+        for (const deletion of due) this.deferred.forget(deletion);
         return;
       } catch (error) {
         if (!(error instanceof NftError)) throw error;
@@ -70,8 +70,8 @@ export class Committer {
         }
         const refused = offender === undefined ? due : [offender];
         for (const deletion of refused) {
-          if (error.code === "not_found") this.postponed.forget(deletion);
-          else this.postponed.add(deletion, nowMs());
+          if (error.code === "not_found") this.deferred.forget(deletion);
+          else this.deferred.add(deletion, nowMs());
         }
         due = due.filter((deletion) => !refused.includes(deletion));
       }
@@ -92,6 +92,6 @@ export class Committer {
     await nft.transact(counted(), generation === undefined ? {} : { generation });
     const endMs = nowMs();
     this.#cost.note(count, endMs - startMs, endMs);
-    this.postponed.forgetAdded(draft.operations());
+    this.deferred.forgetAdded(draft.operations());
   }
 }

@@ -32,14 +32,14 @@ export interface Reconciliation {
 
 export interface ReconcileOptions extends DifferenceOptions {
   /** Names whose deletion is put off: they are emptied only. */
-  readonly postponed: { has(name: string): boolean };
+  readonly deferred: { has(name: string): boolean };
 }
 
 /** @param content undefined when there is no table. Rejects when the signal aborts. */
 export async function reconcile(
   content: NftTableContent | undefined,
   wanted: WantedTable,
-  { postponed, yielder, signal }: ReconcileOptions,
+  { deferred, yielder, signal }: ReconcileOptions,
 ): Promise<Reconciliation> {
   const draft = new TransactionDraft();
   const { layout, config, facts, ports, kept } = wanted;
@@ -95,10 +95,10 @@ export async function reconcile(
   for (const [name, { ruleDigests }] of usable?.chains ?? []) {
     if (!isOurChain(name) || chains.has(name)) continue;
     if (ruleDigests.length > 0) draft.emptyChain(name);
-    if (!postponed.has(name)) draft.deleteChain(name);
+    if (!deferred.has(name)) draft.deleteChain(name);
   }
   for (const name of usable?.sets.keys() ?? []) {
-    if (!isOurSet(name) || sets.has(name) || postponed.has(name)) continue;
+    if (!isOurSet(name) || sets.has(name) || deferred.has(name)) continue;
     if (isAffinitySet(name)) draft.deleteSet(name);
     else draft.deleteSharedSet(name);
   }

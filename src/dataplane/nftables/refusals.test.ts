@@ -248,7 +248,7 @@ test("a chain that others jump to is emptied, and deleted when they let go", asy
   assert.deepEqual((await rig.operationsOf()).map(operationText), [`delete-chain ${clusterChain(a)}`]);
 });
 
-test("a postponed deletion of what somebody else has deleted is forgotten", async () => {
+test("a deferred deletion of what somebody else has deleted is forgotten", async () => {
   const { a } = first();
   const model = newModel({ releasesLate: true });
   const { rig } = model;

@@ -4,7 +4,7 @@
  */
 import type { TransactionDraft } from "./draft.ts";
 import type { ElementChange } from "./element-changes.ts";
-import { type Claim, ElementClaims } from "./element-claims.ts";
+import { ElementOwners, type OwnedElement } from "./element-owners.ts";
 import type { Layout } from "./layout.ts";
 import { sharedSetOfAny } from "./layouts.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
@@ -12,7 +12,7 @@ import { type DesiredPort, type InstalledPort, installedPort, NOTHING_INSTALLED 
 import { changeStatic } from "./static-difference.ts";
 import type { SharedElement, StaticPlan } from "./table-plan.ts";
 
-/** Claims the elements that belong to no service port. Sorts before every key of a service port. */
+/** KeyOwners the elements that belong to no service port. Sorts before every key of a service port. */
 const NO_OWNER = "";
 
 const NO_NAMES: ReadonlySet<string> = new Set();
@@ -28,7 +28,7 @@ export interface TablePremises {
 
 export class TableState {
   readonly #ports = new Map<string, InstalledPort>();
-  readonly #claims = new ElementClaims();
+  readonly #owners = new ElementOwners();
   readonly #premises: TablePremises;
   #lacking = { internal: 0, external: 0 };
   #doubtful = new Set<string>();
@@ -37,19 +37,19 @@ export class TableState {
 
   constructor(premises: TablePremises) {
     this.#premises = premises;
-    this.#claims.replace(NO_OWNER, [], premises.fixed ?? []);
+    this.#owners.replace(NO_OWNER, [], premises.fixed ?? []);
   }
 
   /** The chains and sets that shall belong to no service port, in view of what the ports have now. */
   planStatic(): StaticPlan {
     const { layout, config, facts } = this.#premises;
-    return layout.planStatic(config, facts, this.#claims.setsInUse);
+    return layout.planStatic(config, facts, this.#owners.setsInUse);
   }
 
   /** Notes that the chains and sets of no service port are as {@link planStatic} has them. @returns that plan. */
   settleStatic(): StaticPlan {
     const plan = this.planStatic();
-    this.#static = { plan, version: this.#claims.setsVersion };
+    this.#static = { plan, version: this.#owners.setsVersion };
     return plan;
   }
 
@@ -61,7 +61,7 @@ export class TableState {
    */
   changeStatic(draft: TransactionDraft, rewrites: ReadonlySet<string> = NO_NAMES): () => void {
     const before = this.#static;
-    const isNews = before?.version !== this.#claims.setsVersion;
+    const isNews = before?.version !== this.#owners.setsVersion;
     if (before !== undefined && (isNews || rewrites.size > 0)) {
       changeStatic(draft, before.plan, this.settleStatic(), rewrites);
     }
@@ -87,7 +87,7 @@ export class TableState {
 
   /** What the service port has that an element of a shared set is for. */
   portWith(set: string, key: string): InstalledPort | undefined {
-    const owner = this.#claims.ownerAt(set, key);
+    const owner = this.#owners.ownerAt(set, key);
     return owner === undefined ? undefined : this.#ports.get(owner);
   }
 
@@ -102,8 +102,8 @@ export class TableState {
   }
 
   /** Elements that shall be in a shared set, with whom they are for. */
-  wantedElements(set: string): Iterable<Claim> {
-    return this.#claims.wanted(set);
+  wantedElements(set: string): Iterable<OwnedElement> {
+    return this.#owners.wanted(set);
   }
 
   /** Notes what a port has from now on; undefined: nothing. @returns the shared elements that change by that. */
@@ -116,7 +116,7 @@ export class TableState {
     };
     if (installed === undefined) this.#ports.delete(owner);
     else this.#ports.set(owner, installed);
-    return this.#claims.replace(owner, before.elements, after.elements);
+    return this.#owners.replace(owner, before.elements, after.elements);
   }
 
   /**

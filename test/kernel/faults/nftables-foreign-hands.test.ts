@@ -11,7 +11,7 @@ import { faultNode, nodeObject, prepareDaemon, served, service, slice, startDaem
 import { NftMonitor } from "./nft-monitor.ts";
 
 const REPAIRS = 'kubeproxy_sync_proxy_rules_repairs_total{ip_family="IPv4"}';
-const WARNING = "Somebody else changed our nftables rules; repairing them";
+const WARNING = "Another program changed our nftables rules; repairing them";
 
 const objects = [
   ...[1, 2, 3].flatMap((number) => served(`plain-${number}`, number)),

@@ -12,7 +12,7 @@ import { chainDigest, type InstalledPort, NOTHING_INSTALLED } from "./port-objec
 import type { SharedElement } from "./table-plan.ts";
 
 /** A service port to look for, with what helps to find its share of the elements. */
-export interface KeptPortHint {
+export interface RefusedPortHint {
   readonly name: ServicePortName;
   /** What this process had installed for it. */
   readonly remembered: InstalledPort | undefined;
@@ -27,13 +27,13 @@ interface Share {
 }
 
 /**
- * @param postponed names of what is only waiting to be deleted.
+ * @param deferred names of what is only waiting to be deleted.
  * @returns for each port what of its rules is in the kernel; without those that have nothing.
  */
-export function keptPorts(
+export function lastKnownGood(
   content: NftTableContent,
-  hints: ReadonlyMap<string, KeptPortHint>,
-  postponed: { has(name: string): boolean },
+  hints: ReadonlyMap<string, RefusedPortHint>,
+  deferred: { has(name: string): boolean },
 ): Map<string, InstalledPort> {
   const ownersByText = new Map(Array.from(hints, ([owner, { name }]) => [portText(name), owner]));
   const shares = new Map<string, Share>();
@@ -42,10 +42,10 @@ export function keptPorts(
   }
   const shareByName = (name: string): Share | undefined => shares.get(ownersByText.get(portTextOf(name) ?? "") ?? "");
   for (const [name, { ruleDigests }] of content.chains) {
-    if (!postponed.has(name)) shareByName(name)?.chains.set(name, chainDigest(ruleDigests));
+    if (!deferred.has(name)) shareByName(name)?.chains.set(name, chainDigest(ruleDigests));
   }
   for (const [name, { timeoutSeconds }] of content.sets) {
-    if (timeoutSeconds !== undefined && !postponed.has(name)) shareByName(name)?.affinitySets.set(name, timeoutSeconds);
+    if (timeoutSeconds !== undefined && !deferred.has(name)) shareByName(name)?.affinitySets.set(name, timeoutSeconds);
   }
   // Elements of sets do not say whose they are.
   const bare = new Set<string>();

@@ -9,7 +9,7 @@ import type { Deletion } from "./draft.ts";
 /** How long after the transaction that removed the last reference a chain can be deleted on every kernel. */
 const RELEASED_AFTER_MS = 1000;
 
-interface Postponed {
+interface Deferred {
   readonly deletion: Deletion;
   readonly sinceMs: number;
 }
@@ -18,9 +18,9 @@ function nameOf(deletion: Deletion): string {
   return deletion.kind === "delete-chain" ? deletion.chain : deletion.set;
 }
 
-export class PostponedDeletions {
+export class DeferredDeletions {
   // Names of chains and of sets never meet: those of affinity sets begin with another word.
-  readonly #deletions = new Map<string, Postponed>();
+  readonly #deletions = new Map<string, Deferred>();
 
   /** @param nowMs monotonic. */
   add(deletion: Deletion, nowMs: number): void {
