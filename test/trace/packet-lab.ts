@@ -8,10 +8,11 @@ import { closeSync, mkdtempSync, rmSync, writeFileSync, writeSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { NftablesPlan } from "../../src/dataplane/nftables/cluster-plan.ts";
 import { libc } from "../../src/kernel/netlink/libc.ts";
+import { type NetlinkRuleset, openNetlinkRuleset } from "../../src/kernel/nftables/netlink-nftables.ts";
 import { ADDRESS_FAMILIES, socketAddress } from "../../src/kernel/socket-address.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../src/net/ip.ts";
-import type { Dump } from "../../src/trace/dump/recognise.ts";
 import type { PacketQuestion } from "../../src/trace/packet.ts";
 import { inNamespace } from "../../testkit/net/enter-namespace.ts";
 import { NetworkNamespace } from "../../testkit/net/network-namespace.ts";
@@ -23,6 +24,11 @@ export type Observed =
   | { readonly kind: "passed"; readonly destination: IpAddress; readonly port: number; readonly source: IpAddress }
   | { readonly kind: "refused" }
   | { readonly kind: "silence" };
+
+/** Rules to put in force: input of iptables-restore, or what the program itself would send. */
+export type LoadedRules =
+  | { readonly kind: "iptables-restore"; readonly text: string }
+  | { readonly kind: "netlink"; readonly plan: NftablesPlan };
 
 export interface LabAddresses {
   readonly node: readonly IpAddress[];
@@ -55,6 +61,7 @@ export class PacketLab {
   readonly #clients: NetworkNamespace;
   readonly #nodeAddresses: readonly IpAddress[];
   readonly #folder = mkdtempSync(join(tmpdir(), "kpts-packets-"));
+  readonly #ruleset: NetlinkRuleset;
   readonly #events: ChildProcess;
   /** By protocol and source port, which no two packets share. */
   readonly #sent = new Map<string, SentPacket>();
@@ -65,6 +72,7 @@ export class PacketLab {
     this.#node = node;
     this.#clients = clients;
     this.#nodeAddresses = nodeAddresses;
+    this.#ruleset = inNamespace(node.path, () => openNetlinkRuleset());
     this.#events = node.spawn(["conntrack", "-E", "-e", "NEW"], { stdio: ["ignore", "pipe", "ignore"] });
     let rest = "";
     this.#events.stdout?.setEncoding("utf8").on("data", (chunk: string) => {
@@ -141,6 +149,7 @@ export class PacketLab {
 
   async remove(): Promise<void> {
     this.#events.kill("SIGKILL");
+    await this.#ruleset.close();
     for (const { fd } of this.#sent.values()) closeSync(fd);
     await NetworkNamespace.removeAll([this.#node, this.#clients]);
     rmSync(this.#folder, { recursive: true });
@@ -150,21 +159,17 @@ export class PacketLab {
    * Puts rules of one family in force, and nothing else. They must look at connections: the kernel tracks none otherwise.
    * No packets of the other family may be sent.
    */
-  async load(dumps: readonly Dump[], family: IpFamily): Promise<void> {
+  async load(rules: LoadedRules, family: IpFamily): Promise<void> {
     const run = (tool: string, ...args: string[]) =>
       execFileSync("ip", ["netns", "exec", this.#node.name, tool, ...args], { stdio: ["ignore", "ignore", "pipe"] });
     run("nft", "flush", "ruleset");
-    for (const dump of dumps) {
-      // nft opens its input by name, which a socket does not have.
+    if (rules.kind === "netlink") {
+      const { operations, table } = rules.plan;
+      await this.#ruleset.open({ family: table.family, table: table.name }).transact(operations);
+    } else {
       const file = join(this.#folder, "rules");
-      if (dump.kind === "nftables") {
-        writeFileSync(file, JSON.stringify({ nftables: dump.objects }));
-        run("nft", "-j", "-f", file);
-      }
-      if (dump.kind === "iptables") {
-        writeFileSync(file, dump.text);
-        run(family === "IPv6" ? "ip6tables-restore" : "iptables-restore", file);
-      }
+      writeFileSync(file, rules.text);
+      run(family === "IPv6" ? "ip6tables-restore" : "iptables-restore", file);
     }
     for (const { fd } of this.#sent.values()) closeSync(fd);
     this.#sent.clear();

@@ -81,7 +81,7 @@ function isIn(index: SetIndex | undefined, name: string): Test {
     const value = parts.join(" . ");
     if (index === undefined) return `${value} is in ${name}, which was not given`;
     if (index.lookup(parts) !== undefined) return true;
-    if (index.unclear.length > 0) return `${value} is in ${name}, of which not everything is understood`;
+    if (index.isUnclear) return `${value} is in ${name}, of which not everything is understood`;
     return index.isUnknown ? `${value} is in ${name}, which packets fill` : false;
   };
 }

@@ -15,11 +15,13 @@ export class SetIndex {
   readonly name: string;
   /** Filled by packets, so that what is listed is not all that is in it. */
   readonly isUnknown: boolean;
+  readonly #isMap: boolean;
+  /** Not indexed yet: of most sets no packet asks. */
+  #elements: readonly unknown[];
   readonly #exact = new Map<string, Found>();
   readonly #patterns: { readonly key: readonly Pattern[]; readonly found: Found }[] = [];
   #catchAll: Found | undefined;
-  /** Elements that are not understood. */
-  readonly unclear: unknown[] = [];
+  #unclearCount = 0;
   /** By the parts of the key without one of them: what is there for each value of that one. */
   readonly #partial = new Map<number, Map<string, Map<Scalar, Found>>>();
 
@@ -27,15 +29,25 @@ export class SetIndex {
   constructor(name: string, isMap: boolean, elements: readonly unknown[], isUnknown = false) {
     this.name = name;
     this.isUnknown = isUnknown;
-    for (const element of elements) {
-      if (!isMap) this.#add(element, undefined);
-      else if (Array.isArray(element)) this.#add(element[0], element[1]);
-      else this.unclear.push(element);
-    }
+    this.#isMap = isMap;
+    this.#elements = elements;
   }
 
-  get size(): number {
-    return this.#exact.size + this.#patterns.length + (this.#catchAll === undefined ? 0 : 1);
+  /** Whether it has elements that are not understood. */
+  get isUnclear(): boolean {
+    this.#index();
+    return this.#unclearCount > 0;
+  }
+
+  #index(): void {
+    const elements = this.#elements;
+    if (elements.length === 0) return;
+    this.#elements = [];
+    for (const element of elements) {
+      if (!this.#isMap) this.#add(element, undefined);
+      else if (Array.isArray(element)) this.#add(element[0], element[1]);
+      else this.#unclearCount += 1;
+    }
   }
 
   #add(element: unknown, data: unknown): void {
@@ -53,7 +65,7 @@ export class SetIndex {
     for (const part of concat?.name === "concat" ? listOf(concat.body) : [key]) {
       const pattern = patternOf(part);
       if (pattern === undefined) {
-        this.unclear.push(element);
+        this.#unclearCount += 1;
         return;
       }
       patterns.push(pattern);
@@ -65,11 +77,13 @@ export class SetIndex {
 
   /** Adds an entry, as a packet does. */
   remember(key: string, data: unknown): void {
+    this.#index();
     this.#exact.set(key, { data, comment: undefined });
     this.#partial.clear();
   }
 
   lookup(parts: Parts): Found | undefined {
+    this.#index();
     const exact = this.#exact.get(keyText(parts));
     if (exact !== undefined) return exact;
     for (const { key, found } of this.#patterns) {
@@ -83,6 +97,7 @@ export class SetIndex {
    * without intervals and without an element for all other keys; undefined for others.
    */
   lookupAll(parts: Parts, free: number): ReadonlyMap<Scalar, Found> | undefined {
+    this.#index();
     if (this.#patterns.length > 0 || this.#catchAll !== undefined) return undefined;
     let index = this.#partial.get(free);
     if (index === undefined) {

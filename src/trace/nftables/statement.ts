@@ -108,7 +108,7 @@ function verdictMap(body: JsonObject, text: string, surroundings: Surroundings):
           };
         }
         if (found === undefined) {
-          const isUnclear = map.unclear.length > 0 || map.isUnknown;
+          const isUnclear = map.isUnclear || map.isUnknown;
           return isUnclear ? { kind: "lost", because: `${text}: not everything in the map is known` } : NO_MATCH;
         }
         const verdict = verdictOf(found.data);
