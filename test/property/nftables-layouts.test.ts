@@ -1,0 +1,121 @@
+/**
+ * Both layouts of the nftables mode do the same with the same packet, with the same odds, in any cluster: 10,000 pairs of a cluster
+ * and a packet, through a simulation of the tables that the backend makes (`src/trace/nftables/`). Clients that are remembered are
+ * not among them: docs/differences.md.
+ *
+ * `KPTS_LAYOUT_PAIRS` sets how many pairs are tried (per family), `KPTS_PROPERTY_SEED` repeats a run.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { LAYOUT_NAMES } from "../../src/dataplane/nftables/layout-name.ts";
+import { tableOf } from "../../src/kernel/nftables/ruleset-table.ts";
+import { declaredFrontends } from "../../src/model/frontend.ts";
+import { ip } from "../../src/model/testing/records.ts";
+import type { IpFamily } from "../../src/net/ip.ts";
+import { PROTOCOL_NAMES, protocolName } from "../../src/net/protocol.ts";
+import { nodeFacts } from "../../src/trace/facts.ts";
+import type { Outcome } from "../../src/trace/netfilter/tree.ts";
+import { simulateTable } from "../../src/trace/nftables/simulate.ts";
+import { endText, type PacketQuestion } from "../../src/trace/packet.ts";
+import fc, { historyRuns } from "../../testkit/support/fast-check.ts";
+import { stepArbitrary } from "./cluster-arbitrary.ts";
+import { NftablesHistory } from "./nftables-history.ts";
+
+const PACKETS = 50;
+const CLUSTERS = Math.ceil(historyRuns("KPTS_LAYOUT_PAIRS", 5_000) / PACKETS);
+const NODE_ADDRESS = { IPv4: ip("10.200.0.2"), IPv6: ip("fd00:200::2") };
+const OTHERS = {
+  IPv4: ["10.200.0.9", "192.0.2.7", "198.51.100.9", "10.96.200.1", "127.0.0.1"].map(ip),
+  IPv6: ["fd00:200::9", "2001:db8::7", "fd00:96::200", "::1"].map(ip),
+};
+
+interface Choices {
+  readonly source: number;
+  readonly destination: number;
+  readonly port: number;
+  /** Asks for what may be nowhere. */
+  readonly isStray: boolean;
+  readonly from: "pod" | "node" | "outside";
+}
+
+const choices: fc.Arbitrary<Choices> = fc.record({
+  source: fc.nat(),
+  destination: fc.nat(),
+  port: fc.nat(),
+  isStray: fc.integer({ min: 0, max: 4 }).map((number) => number === 0),
+  from: fc.constantFrom("pod", "node", "outside"),
+});
+
+/** A packet between addresses and ports that mean something in the cluster. */
+function packetOf({ state }: NftablesHistory, family: IpFamily, chosen: Choices): PacketQuestion {
+  const services = [...state.services.values()];
+  const endpoints = [...state.endpoints.values()].flat();
+  const pick = <T>(list: readonly T[], index: number, otherwise: T): T => list[index % list.length] ?? otherwise;
+  const own = NODE_ADDRESS[family];
+  const sources = [own, ...OTHERS[family], ...endpoints.map((endpoint) => endpoint.ip)];
+  const served = services.filter(({ name }) => state.endpoints.has(name.key));
+  const service = pick(served.length > 0 ? served : services, chosen.destination, undefined);
+  const frontends = service === undefined ? [] : declaredFrontends(service);
+  const frontend = pick(frontends, chosen.destination >> 8, undefined);
+  const isNode = chosen.from === "node";
+  return {
+    family,
+    protocol: chosen.isStray ? pick(PROTOCOL_NAMES, chosen.port, "tcp") : protocolName(service?.protocol ?? "TCP"),
+    source: isNode ? own : pick(sources, chosen.source, own),
+    sourcePort: 40_000,
+    destination: frontend?.address ?? (chosen.isStray ? pick(OTHERS[family], chosen.port, own) : own),
+    destinationPort: chosen.isStray ? pick([53, 80, 8080, 30080], chosen.port >> 4, 80) : (frontend?.port ?? 80),
+    inInterface: isNode ? "" : chosen.from === "pod" ? "cni0" : "eth0",
+  };
+}
+
+/** What becomes of a packet, each way once, with the sum of its odds in parts of 10,000. */
+function fates(outcomes: readonly Outcome[]): Record<string, number> {
+  const sums = new Map<string, number>();
+  for (const { odds, fate, packet, assumptions } of outcomes) {
+    const to = endText(packet.destination, packet.destinationPort);
+    const { kind } = fate;
+    const what = [kind, to, packet.isMasqueraded ? "masqueraded" : "", `mark ${packet.mark}`, ...assumptions].join(" ");
+    sums.set(what, (sums.get(what) ?? 0) + odds);
+  }
+  return Object.fromEntries([...sums].sort().map(([what, odds]) => [what, Math.round(odds * 10_000)]));
+}
+
+async function simulationsOf(history: NftablesHistory, family: IpFamily) {
+  const addresses = [NODE_ADDRESS[family]];
+  const facts = nodeFacts({ addresses });
+  const simulations = [];
+  for (const layout of LAYOUT_NAMES) {
+    history.rig.layout = layout;
+    const { transactions } = await history.rig.fromNothing();
+    const table = tableOf(family === "IPv4" ? "ip" : "ip6", "kube-proxy", transactions.flat());
+    simulations.push(simulateTable(table, facts));
+  }
+  return simulations;
+}
+
+for (const family of ["IPv4", "IPv6"] as const) {
+  test(`${family}: both layouts do the same with the same packet`, async () => {
+    const steps = fc.array(stepArbitrary(family), { minLength: 30, maxLength: 80, size: "max" });
+    const packets = fc.array(choices, { minLength: PACKETS, maxLength: PACKETS, size: "max" });
+    let served = 0;
+    await fc.assert(
+      fc.asyncProperty(steps, packets, async (happenings, chosen) => {
+        const history = new NftablesHistory(family);
+        history.rig.node.nodePortIPs = { kind: "ips", ips: [NODE_ADDRESS[family]] };
+        for (const step of happenings) if (step.kind !== "sync") history.apply(step);
+        await history.sync(true);
+        const simulations = await simulationsOf(history, family);
+        history.rig.close();
+        for (const one of chosen) {
+          const packet = packetOf(history, family, one);
+          const [expected, found] = simulations.map((simulation) => fates(simulation.outcomes(packet)));
+          assert.deepEqual(found, expected, JSON.stringify(packet));
+          if (Object.keys(found ?? {}).some((what) => !what.includes(packet.destination))) served += 1;
+        }
+      }),
+      { numRuns: CLUSTERS },
+    );
+    assert.ok(served > (CLUSTERS * PACKETS) / 20, `only ${served} packets met an endpoint`);
+  });
+}
