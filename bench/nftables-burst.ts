@@ -1,18 +1,17 @@
-/** A thousand endpoint changes a second, synced when the daemon would sync. */
+/** Endpoint changes at a steady rate, synced when the daemon would sync. */
 import { BoundedRunner } from "../src/async/bounded-runner.ts";
 import { systemClock } from "../src/async/clock.ts";
 import type { Burst, NftablesTask } from "./nftables-figures.ts";
 import { spread } from "./nftables-samples.ts";
 import type { NftSubject } from "./nftables-subject.ts";
 
-const EVENTS_PER_SECOND = 1000;
 /** `minSyncPeriod` where it is not set. */
 const LEAST_REST_MS = 1;
 const HOUR_MS = 3_600_000;
 
 /** Events come when they are due, also during a sync; each is done when the sync that took it is committed. */
-export async function measureBurst(subject: NftSubject, { burstSeconds }: NftablesTask): Promise<Burst> {
-  const events = burstSeconds * EVENTS_PER_SECOND;
+export async function measureBurst(subject: NftSubject, { burstSeconds, burstRate }: NftablesTask): Promise<Burst> {
+  const events = burstSeconds * burstRate;
   const latencies: number[] = [];
   const startMs = performance.now();
   const cpu = process.cpuUsage();
@@ -26,7 +25,7 @@ export async function measureBurst(subject: NftSubject, { burstSeconds }: Nftabl
     restMs: () => subject.restMs,
     work: async () => {
       const first = made;
-      const due = Math.min(events, Math.floor(((performance.now() - startMs) / 1000) * EVENTS_PER_SECOND));
+      const due = Math.min(events, Math.floor(((performance.now() - startMs) / 1000) * burstRate));
       for (; made < due; made += 1) subject.replaceEndpoint(subject.scattered(made));
       try {
         await subject.syncChanges();
@@ -38,7 +37,7 @@ export async function measureBurst(subject: NftSubject, { burstSeconds }: Nftabl
       syncs += 1;
       const nowMs = performance.now();
       for (let event = first; event < due; event += 1) {
-        latencies.push(nowMs - (startMs + (event * 1000) / EVENTS_PER_SECOND));
+        latencies.push(nowMs - (startMs + (event * 1000) / burstRate));
       }
       if (latencies.length === events) end.abort();
     },

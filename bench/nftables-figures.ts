@@ -1,5 +1,6 @@
 /** What the bench of the nftables mode measures at one size. Times are milliseconds, memory megabytes. */
 
+import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
 export interface Spread {
   readonly count: number;
   readonly p50: number;
@@ -11,6 +12,7 @@ export const PARTS = ["changes", "burst", "healing", "upstream", "upstream-load"
 export type Part = (typeof PARTS)[number];
 
 export interface NftablesTask {
+  readonly layout: LayoutName;
   readonly services: number;
   readonly endpointsEach: number;
   readonly parts: readonly Part[];
@@ -18,8 +20,9 @@ export interface NftablesTask {
   readonly changes: number;
   /** The same with `nft -f`. */
   readonly nftChanges: number;
-  /** Seconds of a thousand changes each. */
   readonly burstSeconds: number;
+  /** Changes in each of them. */
+  readonly burstRate: number;
   /** Repetitions of each kind of damage, and new services connected to. */
   readonly trials: number;
   /** For each run of `nft`. */

@@ -47,7 +47,7 @@ export function nftablesTable(results: readonly NftablesFigures[]): string {
   row("  nft -f", ({ upstream }) => upstream && pair(upstream.serviceAdded));
   row("100 services changed in one sync, p50 / p99", ({ changes }) => changes && pair(changes.hundred));
   row("  nft -f", ({ upstream }) => upstream && pair(upstream.hundred));
-  row("1000 changes a second, latency p50 / p99", ({ burst }) => burst && pair(burst.latency));
+  row("changes at the rate, latency p50 / p99", ({ burst }) => burst && pair(burst.latency));
   row("  changes in a sync, mean", ({ burst }) => burst && (burst.events / burst.syncs).toFixed(1));
   row("  CPU, part of a core", ({ burst }) => burst && `${(burst.cpuShare * 100).toFixed(0)} %`);
   const kinds = results.find(({ healing }) => healing !== undefined)?.healing?.kinds ?? [];

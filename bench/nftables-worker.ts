@@ -61,7 +61,7 @@ async function measureWatched(subject: NftSubject, task: NftablesTask) {
 
 async function measure(task: NftablesTask, folder: string): Promise<NftablesFigures> {
   const { parts, services } = task;
-  const subject = new NftSubject(task.endpointsEach);
+  const subject = new NftSubject(task.endpointsEach, task.layout);
   const load = await measureLoad(subject, task);
   const watched = await measureWatched(subject, task);
   const healing = parts.includes("healing") ? await measureHealing(subject, task) : undefined;

@@ -6,9 +6,10 @@ import { spawn } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { layoutNameOf } from "../src/dataplane/nftables/layout-name.ts";
 import { measureConnection } from "./first-connection.ts";
 import { type Namespace, withNamespace } from "./namespace.ts";
-import { type NftablesFigures, type NftablesTask, PARTS } from "./nftables-figures.ts";
+import { type NftablesFigures, type NftablesTask, PARTS, type Part } from "./nftables-figures.ts";
 import { nftablesTable } from "./nftables-rows.ts";
 import { judgeNftables } from "./nftables-targets.ts";
 import { engineOptions } from "./run-worker.ts";
@@ -17,6 +18,9 @@ const WORKER = fileURLToPath(new URL("./nftables-worker.ts", import.meta.url));
 
 /** The daemon takes long to start with more. */
 const CONNECTION_SIZES: readonly number[] = [1000, 10_000];
+
+/** What is measured of the flat layout; upstream has nothing like it. */
+const FLAT_PARTS: readonly Part[] = ["changes", "burst"];
 
 /** Changes times services: what keeps the largest size to a minute. */
 const CHANGES_LIMIT = 3_000_000;
@@ -27,7 +31,7 @@ Measures the nftables mode against the nft program of this machine, in throw-awa
 
 Parts, besides the first load and a restart, which are always measured; all of them by default:
   changes        one endpoint, a hundred, a new service; and what the kernel takes for one endpoint at least
-  burst          a thousand changes a second
+  burst          changes at a steady rate
   healing        damage that other programs do
   upstream       nft -f of such changes, and the listing that upstream makes before each sync
   upstream-load  nft -f of the whole table
@@ -36,7 +40,9 @@ Parts, besides the first load and a restart, which are always measured; all of t
   --quick              100 and 1000 services, few repetitions; under half a minute
   --sizes N,…          services (default 100,1000,10000,30000)
   --endpoints N        endpoints of each service (default 5)
-  --burst SECONDS      of a thousand changes each (default 30)
+  --burst SECONDS      of changes at a steady rate (default 30)
+  --rate N             of them a second (default 1000)
+  --layout NAME        Compatible or Flat (default Compatible); of Flat only changes and burst are measured
   --limit SECONDS      for every run of nft; what is cut off is shown as such (default 300)
   --json FILE          write all figures
   --check              exit with status 1 when a target is missed
@@ -58,6 +64,8 @@ function readArguments(argv: readonly string[]): NftablesArguments | "help" {
       sizes: { type: "string" },
       endpoints: { type: "string", default: "5" },
       burst: { type: "string", default: "30" },
+      rate: { type: "string", default: "1000" },
+      layout: { type: "string", default: "Compatible" },
       limit: { type: "string", default: "300" },
       json: { type: "string" },
       check: { type: "boolean", default: false },
@@ -67,17 +75,23 @@ function readArguments(argv: readonly string[]): NftablesArguments | "help" {
   if (values.help) return "help";
   const unknown = positionals.find((name) => !PARTS.some((part) => part === name));
   if (unknown !== undefined) throw new RangeError(`${JSON.stringify(unknown)} is no part: ${PARTS.join(", ")}`);
-  const parts = positionals.length === 0 ? PARTS : PARTS.filter((part) => positionals.includes(part));
+  const layout = layoutNameOf(values.layout);
+  if (layout === undefined) throw new RangeError(`--layout: ${JSON.stringify(values.layout)} is no layout`);
+  const isFlat = layout === "Flat";
+  const possible = isFlat ? FLAT_PARTS : PARTS;
+  const parts = positionals.length === 0 ? possible : possible.filter((part) => positionals.includes(part));
   const { quick } = values;
   const sizes = values.sizes ?? (quick ? "100,1000" : "100,1000,10000,30000");
   const tasks = sizes.split(",").map((text): NftablesTask => {
     return {
+      layout,
       services: positive("--sizes", text),
       endpointsEach: positive("--endpoints", values.endpoints),
       parts,
-      changes: quick ? 100 : Math.min(500, Math.ceil(CHANGES_LIMIT / positive("--sizes", text))),
+      changes: quick ? 100 : isFlat ? 500 : Math.min(500, Math.ceil(CHANGES_LIMIT / positive("--sizes", text))),
       nftChanges: quick ? 3 : 5,
       burstSeconds: quick ? 3 : positive("--burst", values.burst),
+      burstRate: positive("--rate", values.rate),
       trials: quick ? 10 : 50,
       limitMs: 1000 * positive("--limit", values.limit),
     };
