@@ -97,7 +97,12 @@ export async function explain(
       throw new UsageError(`"${what}" is no Service, address, port or name`, "See 'kube-proxy explain --help'.");
     }
     const objects = partOf(whole, servicesOfTarget(whole, target));
-    const cluster = await explainedCluster(objects, choices.config, choices.families, warn);
+    const [firstNode] = whole.nodes;
+    if (options.onAllNodes && firstNode === undefined)
+      throw new UsageError("--all-nodes needs Nodes, and there are none");
+    // What is asked for is found on any of them.
+    const finder = options.onAllNodes ? { ...choices.config, hostnameOverride: firstNode?.name ?? "" } : choices.config;
+    const cluster = await explainedCluster(objects, finder, choices.families, warn);
     const search = await searched(cluster, target, whole);
     if (search.kind === "shared") {
       output.out(safe(`${search.name} is there once for all Services. What it is for: ${search.purpose}.\n`));

@@ -33,7 +33,9 @@ export function decisionWords(decided: Decided): string[] {
 function endpointSentences({ endpoints, routing, topology, zone }: Decided): string[] {
   if (endpoints.length === 0) return ["The service port has no endpoints: its clients are refused."];
   if (!routing.categories.hasAny) {
-    return [`None of its ${counted(endpoints.length, "endpoint")} is ready or still serves: its clients are refused.`];
+    const whose = endpoints.length === 1 ? "Its only endpoint is" : `None of its ${endpoints.length} endpoints is`;
+    const state = endpoints.length === 1 ? "neither ready, nor does it still serve" : "ready or still serves";
+    return [`${whose} ${state}: its clients are refused.`];
   }
   const words = topologyWords(topology, zone);
   if (!endpoints.some(({ state }) => state === "ready")) {
