@@ -35,7 +35,7 @@ export function sliceRefusal(slice: EndpointSliceRecord, family: string): "famil
 export class EndpointSliceCache {
   readonly #reader: SliceReader;
   readonly #services = new Map<string, ServiceSlices>();
-  readonly #pendingServices = new Set<string>();
+  #pendingServices = new Set<string>();
 
   constructor(reader: SliceReader) {
     this.#reader = reader;
@@ -70,20 +70,22 @@ export class EndpointSliceCache {
     return true;
   }
 
-  /** Applies all pending slices and hands over, per service, what it had and has. Services left empty are forgotten. */
-  checkout(): readonly SlicesChange[] {
-    const changes: SlicesChange[] = [];
-    for (const service of this.#pendingServices) {
+  /**
+   * Applies all pending slices and hands over, one by one, what each service had and has. Services left empty are forgotten.
+   * What comes between two of them is handed over now or the next time.
+   */
+  *checkout(): Iterable<SlicesChange> {
+    const services = this.#pendingServices;
+    this.#pendingServices = new Set();
+    for (const service of services) {
       const entry = this.#services.get(service);
       if (entry?.pending === undefined) continue;
       const previous = entry.applied;
       entry.applied = this.#fold(previous, entry.pending);
       entry.pending = undefined;
       if (entry.applied.length === 0) this.#services.delete(service);
-      changes.push({ service, previous, current: entry.applied });
+      yield { service, previous, current: entry.applied };
     }
-    this.#pendingServices.clear();
-    return changes;
   }
 
   #fold(applied: readonly ReadSlice[], pending: ReadonlyMap<string, PendingSlice>): readonly ReadSlice[] {

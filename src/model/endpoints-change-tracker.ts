@@ -2,6 +2,7 @@
  * Endpoint changes that the kernel does not know yet, for one family: reference endpoints.md §6.2. Work follows the services
  * whose slices changed, not the cluster.
  */
+import { runAtOnce, type Steps } from "../async/steps.ts";
 import type { EndpointSliceRecord } from "../cluster/objects.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { type Endpoint, equalEndpointLists } from "./endpoint.ts";
@@ -87,6 +88,16 @@ export class EndpointsChangeTracker {
 
   /** Moves all pending changes into the live map, whose lists are sorted by text and never empty. */
   apply(live: Map<string, readonly Endpoint[]>, onReplaced?: OnReplaced<readonly Endpoint[]>): EndpointsChanges {
+    return runAtOnce(this.applying(live, onReplaced));
+  }
+
+  /** {@link apply} in steps, one for each service. What comes between them is applied now or the next time. */
+  *applying(
+    live: Map<string, readonly Endpoint[]>,
+    onReplaced?: OnReplaced<readonly Endpoint[]>,
+  ): Steps<EndpointsChanges> {
+    const lastChangeTriggerTimes = this.#triggerTimes;
+    this.#triggerTimes = new Map();
     const updatedServices = new Set<string>();
     const changedPorts = new Set<string>();
     const note: OnReplaced<readonly Endpoint[]> = (key, before, after) => {
@@ -102,9 +113,8 @@ export class EndpointsChangeTracker {
       const localReady = countLocalReady(endpoints);
       if (localReady === 0) this.#localReadyCounts.delete(service);
       else this.#localReadyCounts.set(service, localReady);
+      yield;
     }
-    const lastChangeTriggerTimes = this.#triggerTimes;
-    this.#triggerTimes = new Map();
     return { updatedServices, changedPorts, conntrackCleanupRequired, lastChangeTriggerTimes };
   }
 

@@ -2,6 +2,7 @@
  * The service ports that proxy modes get: as they are declared, but each frontend belongs to one of them
  * (`frontend-ownership.ts`). In any order of events, the same declarations give the same owners.
  */
+import { runAtOnce, type Steps } from "../async/steps.ts";
 import { declaredFrontends, type FrontendKind, frontendKey } from "./frontend.ts";
 import { type Candidate, FrontendOwnership } from "./frontend-ownership.ts";
 import { equalServicePorts, haveSameLosses, type ServicePort } from "./service-port.ts";
@@ -46,14 +47,25 @@ export class OwnedServices {
     declared: ReadonlyMap<string, ServicePort>,
     onReplaced?: (key: string, port: ServicePort | undefined) => void,
   ): OwnedChanges {
+    return runAtOnce(this.updating(changed, declared, onReplaced));
+  }
+
+  /** {@link update} in steps, two for each service port. The declarations must not change between them. */
+  *updating(
+    changed: Iterable<string>,
+    declared: ReadonlyMap<string, ServicePort>,
+    onReplaced?: (key: string, port: ServicePort | undefined) => void,
+  ): Steps<OwnedChanges> {
     const affected = new Set(changed);
     for (const key of [...affected]) {
       for (const other of this.#ownership.replace(key, this.#services.get(key), declared.get(key))) affected.add(other);
+      yield;
     }
     const changedPorts = new Set<string>();
     const conflicts: FrontendConflict[] = [];
     let movesUdpFlows = false;
     for (const key of affected) {
+      yield;
       const before = this.#services.get(key);
       const port = declared.get(key);
       if (port === undefined) {

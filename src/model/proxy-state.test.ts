@@ -8,6 +8,12 @@ function makeState(log = silentLogger) {
   return new ProxyState({ family: "IPv4", nodeName: "node-a", allowExternalIPs: true, now: () => 0, log });
 }
 
+function makeStateWith(events: readonly ((state: ProxyState) => void)[]): ProxyState {
+  const state = makeState();
+  for (const event of events) event(state);
+  return state;
+}
+
 const SERVICE = makeService({
   ports: [
     { name: "p", protocol: "TCP", port: 80, nodePort: 0 },
@@ -35,6 +41,51 @@ describe("proxy state", () => {
     assert.deepEqual(changes.triggerTimesMs, [{ service: "ns1/svc1", timesMs: [Date.UTC(2024, 0, 1)] }]);
     assert.equal(state.pendingServiceCount, 0);
     assert.deepEqual([...state.udpServices.keys()], ["ns1/svc1:dns/UDP"]);
+  });
+
+  test("what comes between the steps of applying is applied now or the next time, and nothing is lost", () => {
+    const named = (number: number) => ({
+      name: `svc${number}`,
+      clusterIP: `172.16.0.${number}`,
+      clusterIPs: [`172.16.0.${number}`],
+    });
+    const service = (number: number, port: number) =>
+      makeService({ ...named(number), ports: [{ name: "p", protocol: "TCP", port, nodePort: 0 }] });
+    const slice = (number: number, address: string) =>
+      makeSlice({ serviceName: `svc${number}`, endpoints: [makeEndpointRecord(address)], resourceVersion: address });
+    const numbers = [1, 2, 3, 4];
+    const events = (port: number): ((state: ProxyState) => void)[] =>
+      numbers.flatMap((number) => [
+        (state) =>
+          void state.onService({ kind: "update", old: service(number, port - 1), object: service(number, port) }),
+        (state) => {
+          const old = slice(number, `10.0.${number}.${port - 1}`);
+          state.onEndpointSlice({ kind: "update", old, object: slice(number, `10.0.${number}.${port}`) });
+        },
+      ]);
+    const seen = ({ services, endpoints, endpointCount, pendingServiceCount }: ProxyState) => ({
+      services: [...services].sort(),
+      endpoints: [...endpoints].sort(),
+      endpointCount,
+      pendingServiceCount,
+    });
+    const expected = makeState();
+    for (const event of [...events(81), ...events(82)]) event(expected);
+    expected.applyChanges();
+    const steps = [...makeStateWith(events(81)).applyingChanges()].length;
+    assert.ok(steps >= numbers.length * 4);
+    for (let at = 0; at < steps; at += 1) {
+      for (const event of events(82)) {
+        const state = makeStateWith(events(81));
+        const applying = state.applyingChanges();
+        for (let step = 0; step < at; step += 1) applying.next();
+        event(state);
+        while (applying.next().done !== true);
+        for (const other of events(82)) other(state);
+        state.applyChanges();
+        assert.deepEqual(seen(state), seen(expected), `after step ${at}`);
+      }
+    }
   });
 
   test("nothing pending applies as nothing", () => {

@@ -3,6 +3,7 @@
  * and the totals that a sync needs. Events only note changes; `applyChanges` moves them into the maps. Every call costs
  * what the change costs, however large the cluster.
  */
+import { runAtOnce, type Steps } from "../async/steps.ts";
 import type { ObjectEvent } from "../cluster/object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
 import type { Logger } from "../logging/logger.ts";
@@ -124,17 +125,25 @@ export class ProxyState {
 
   /** Moves every pending change into the live maps and tells what it was. */
   applyChanges(): AppliedChanges {
-    const services = this.#serviceChanges.apply(this.#declared, (key, before, after) => {
+    return runAtOnce(this.applyingChanges());
+  }
+
+  /**
+   * {@link applyChanges} in steps that each cost little: a cluster that comes at once takes seconds. The maps are of use when
+   * the last step is done; events that come between two may have to wait for the next time.
+   */
+  *applyingChanges(): Steps<AppliedChanges> {
+    const services = yield* this.#serviceChanges.applying(this.#declared, (key, before, after) => {
       const endpoints = this.#endpoints.get(key)?.length ?? 0;
       if (before === undefined) this.#endpointCount += endpoints;
       if (after === undefined) this.#endpointCount -= endpoints;
       this.#logReplaced(before, after);
     });
-    const owned = this.#owned.update(services.changedPorts, this.#declared, (key, port) => {
+    const owned = yield* this.#owned.updating(services.changedPorts, this.#declared, (key, port) => {
       if (port === undefined) this.#udpServices.delete(key);
       else if (port.protocol === "UDP") this.#udpServices.set(key, port);
     });
-    const endpoints = this.#endpointsChanges.apply(this.#endpoints, (key, before, after) => {
+    const endpoints = yield* this.#endpointsChanges.applying(this.#endpoints, (key, before, after) => {
       if (this.#declared.has(key)) this.#endpointCount += (after?.length ?? 0) - (before?.length ?? 0);
     });
     return {

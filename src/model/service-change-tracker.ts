@@ -2,6 +2,7 @@
  * Service changes that the kernel does not know yet, for one family: reference endpoints.md §6.1. Work and memory follow the
  * pending changes, not the number of services.
  */
+import { runAtOnce, type Steps } from "../async/steps.ts";
 import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import type { IpFamily } from "../net/ip.ts";
 import type { OnProblem } from "./problem.ts";
@@ -27,7 +28,7 @@ export class ServiceChangeTracker {
   readonly #family: IpFamily;
   readonly #allowExternalIPs: boolean;
   readonly #onProblem: OnProblem | undefined;
-  readonly #pending = new Map<string, PendingService>();
+  #pending = new Map<string, PendingService>();
   readonly #healthCheckNodePorts = new Map<string, number>();
 
   constructor(options: {
@@ -74,9 +75,16 @@ export class ServiceChangeTracker {
 
   /** Moves all pending changes into the live map. Costs what the pending services cost. */
   apply(live: Map<string, ServicePort>, onReplaced?: OnReplaced<ServicePort>): ServiceChanges {
+    return runAtOnce(this.applying(live, onReplaced));
+  }
+
+  /** {@link apply} in steps, one for each service. What comes between them is pending for the next time. */
+  *applying(live: Map<string, ServicePort>, onReplaced?: OnReplaced<ServicePort>): Steps<ServiceChanges> {
     const updatedServices = new Set<string>();
     const changedPorts = new Set<string>();
-    for (const [service, { previous, current }] of this.#pending) {
+    const pending = this.#pending;
+    this.#pending = new Map();
+    for (const [service, { previous, current }] of pending) {
       updatedServices.add(service);
       let healthCheckNodePort = 0;
       for (const [key, port] of current ?? []) {
@@ -96,8 +104,8 @@ export class ServiceChangeTracker {
       }
       if (healthCheckNodePort === 0) this.#healthCheckNodePorts.delete(service);
       else this.#healthCheckNodePorts.set(service, healthCheckNodePort);
+      yield;
     }
-    this.#pending.clear();
     return { updatedServices, changedPorts };
   }
 

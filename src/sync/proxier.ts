@@ -9,6 +9,8 @@
 
 import { BoundedRunner } from "../async/bounded-runner.ts";
 import type { Clock } from "../async/clock.ts";
+import { runInTurns } from "../async/steps.ts";
+import { SliceYielder, type Yielder } from "../async/yielder.ts";
 import type { ObjectEvent } from "../cluster/object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
 import { formatMs } from "../config/duration.ts";
@@ -46,6 +48,8 @@ export interface ProxierOptions {
   /** Feature gate AllowServiceExternalIPs. */
   readonly allowExternalIPs: boolean;
   readonly clock: Clock;
+  /** When long computations give way. @default every 10 ms */
+  readonly yielder?: Yielder;
   readonly log: Logger;
   /**
    * Told what the kernel refused, after every sync that left such parts or could program nothing, and once with nothing
@@ -237,7 +241,7 @@ export class Proxier {
     const isFullSync = work.isFull;
     this.#wasQueuedWhileSyncing = false;
     try {
-      const applied = this.#applyChanges();
+      const applied = await this.#applyChanges();
       const { changedPorts: ports, updatedServices: services, conntrackCleanupRequired } = applied;
       work = merged(work, { ports, services, staleFlows: conntrackCleanupRequired && backend.endsUdpFlows !== true });
       this.#log.v(2, `Syncing ${backend.mode} rules`, { fullSync: isFullSync });
@@ -266,13 +270,14 @@ export class Proxier {
     return merged(work, { isFull: !skipsPeriodicFullSync && nowMs - this.#lastFullSyncMs >= this.#fullMs });
   }
 
-  #applyChanges(): AppliedChanges {
+  async #applyChanges(): Promise<AppliedChanges> {
     const { serviceChanges, endpointChanges } = this.#options.metrics;
-    const applied = this.state.applyChanges();
-    logConflicts(applied.conflicts, this.#log);
-    for (const conflict of applied.conflicts) this.#options.onConflict?.(conflict);
+    const { yielder = new SliceYielder() } = this.#options;
     serviceChanges.setPending(0);
     endpointChanges.resetPending();
+    const applied = await runInTurns(this.state.applyingChanges(), yielder);
+    logConflicts(applied.conflicts, this.#log);
+    for (const conflict of applied.conflicts) this.#options.onConflict?.(conflict);
     return applied;
   }
 

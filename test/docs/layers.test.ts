@@ -17,7 +17,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // Settings and the descriptors of the modes that declare them are one layer in two folders.
   config: ["dataplane", "net"],
   cluster: ["async", "config", "kernel", "logging", "net", "server"],
-  model: ["cluster", "logging", "net"],
+  model: ["async", "cluster", "logging", "net"],
   sync: ["async", "cluster", "config", "kernel", "logging", "model", "net"],
   server: ["async", "cluster", "kernel", "logging", "net", "sync"],
   inspect: ["cluster", "config", "logging", "model", "net", "sync"],

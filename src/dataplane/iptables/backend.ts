@@ -4,6 +4,7 @@
  */
 
 import { isDeepStrictEqual } from "node:util";
+import { sortedKeys } from "../../async/sorted-keys.ts";
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import { type Iptables, IptablesRestoreError, type Presence } from "../../kernel/iptables/iptables.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
@@ -259,7 +260,7 @@ export class IptablesBackend implements Backend {
     const ports = new Map<string, DesiredPort>();
     const unplanned = new Map<string, { name: ServicePort["name"]; reason: string }>();
     const yielder = this.#yielder;
-    for (const key of [...input.services.keys()].sort()) {
+    for (const key of await sortedKeys(input.services, yielder, signal)) {
       const port = input.services.get(key);
       if (port === undefined) continue;
       try {

@@ -4,6 +4,7 @@
  * writes nothing where nothing differs. Reference nftables-operation.md §11.
  */
 
+import { sortedKeys } from "../../async/sorted-keys.ts";
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import {
   type Nftables,
@@ -220,7 +221,7 @@ export class NftablesBackend implements Backend {
     const facts = await this.#readFacts(input);
     const ports = new Map<string, DesiredPort>();
     const yielder = this.#yielder;
-    for (const key of [...input.services.keys()].sort()) {
+    for (const key of await sortedKeys(input.services, yielder, signal)) {
       const { desired } = this.#changeOf(key, input, facts);
       if (desired !== undefined) ports.set(key, desired);
       if (yielder.isDue()) await yielder.turn(signal);

@@ -1,4 +1,5 @@
 /** A proxier on a bench: everything around it is a fake, time included. */
+import { testYielder } from "../../async/testing/test-yielder.ts";
 import type { FrontendConflict } from "../../model/owned-services.ts";
 import type { SyncFailure } from "../backend.ts";
 import { Proxier, type ProxierOptions } from "../proxier.ts";
@@ -37,6 +38,7 @@ export class ProxierBench {
       allowExternalIPs: true,
       clock: this.clock,
       log: this.log,
+      yielder: testYielder,
       onFailures: (failures) => this.failures.push(failures),
       onConflict: (conflict) => this.conflicts.push(conflict),
     });
