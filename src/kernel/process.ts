@@ -2,7 +2,7 @@
  * Runs the host's tools: an argument array, data on standard input, both outputs collected. Never a shell.
  * Knows no tool in particular.
  */
-import { type ChildProcess, spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import type { Writable } from "node:stream";
 import { ignorePipeErrors, signalChild } from "./child-process.ts";
@@ -118,6 +118,8 @@ export const execProcess: Exec = async (file, args, options = {}) => {
 /** Most reasons not to start come as an event of the child; a few, such as a lack of memory, are thrown. */
 function start(file: string, args: readonly string[], env: NodeJS.ProcessEnv): ChildProcess {
   try {
+    // Loaded with the first tool: most nodes never need one.
+    const { spawn } = process.getBuiltinModule("node:child_process");
     return spawn(file, args, { env, stdio: "pipe", windowsHide: true });
   } catch (error) {
     throw startError(file, error instanceof Error ? error : new Error(String(error)));

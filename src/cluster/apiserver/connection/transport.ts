@@ -6,7 +6,6 @@ import type { ClientRequest, Agent as HttpAgent, IncomingMessage } from "node:ht
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import { isIP, type Socket } from "node:net";
 import { pipeline } from "node:stream";
-import { createGunzip } from "node:zlib";
 import type { Clock } from "../../../async/clock.ts";
 import { Agent as PlainAgent, request as plainRequest } from "../../../kernel/node-http.ts";
 import { detectDeadPeer } from "../../../kernel/tcp-liveness.ts";
@@ -248,7 +247,7 @@ export class Transport {
   async *#read(request: ApiRequest, response: IncomingMessage): AsyncGenerator<Buffer, void, void> {
     const { observer } = this.#options;
     const isGzip = response.headers["content-encoding"] === "gzip";
-    const stream: AsyncIterable<unknown> = isGzip ? pipeline(response, createGunzip(), () => {}) : response;
+    const stream: AsyncIterable<unknown> = isGzip ? decompressed(response) : response;
     let bytes = 0;
     try {
       for await (const chunk of stream) {
@@ -282,6 +281,11 @@ interface Exchange {
   readonly response: IncomingMessage | undefined;
   readonly failure: Error | undefined;
   readonly wasReused: boolean;
+}
+
+/** Streamed lists are not compressed: most nodes never load what decompresses. */
+function decompressed(response: IncomingMessage): AsyncIterable<unknown> {
+  return pipeline(response, process.getBuiltinModule("node:zlib").createGunzip(), () => {});
 }
 
 /** No connection of the pool is used again. (`destroy` would also cut those in use.) */
