@@ -26,6 +26,7 @@ const BENCHES: ReadonlyMap<string, () => Promise<(argv: readonly string[]) => Pr
   ["ipvs", async () => (await import("./ipvs.ts")).benchIpvs],
   ["cost", async () => (await import("./change-cost.ts")).benchChangeCost],
   ["connection", async () => (await import("./connection.ts")).benchConnection],
+  ["trace", async () => (await import("./trace.ts")).benchTrace],
   ["userspace", async () => (await import("./userspace.ts")).benchUserspace],
 ]);
 

@@ -6,6 +6,7 @@
 import { MODES } from "../dataplane/registry.ts";
 import { escapeJson } from "../logging/escape.ts";
 import { type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
+import { deviceAddresses } from "../trace/dump/device-addresses.ts";
 import { programOfDumps } from "../trace/dump/program.ts";
 import { nodeFacts } from "../trace/facts.ts";
 import { TooManyWaysError, walk } from "../trace/netfilter/walk.ts";
@@ -97,7 +98,7 @@ async function traced(
 ): Promise<TraceReport> {
   const { target } = options;
   const rules = await rulesFor(options, target.family, input, warn);
-  const addresses = [...rules.addresses, ...options.local, ...deviceAddresses(rules)];
+  const addresses = [...rules.addresses, ...options.local, ...deviceAddresses(rules.dumps)];
   const facts = nodeFacts({ addresses, isComplete: rules.knowsAddresses || options.local.length > 0 });
   const question = packetQuestion(options.packet, target, rules.placeOf, (ip) => facts.addressType(ip) === "local");
   const knowsClients = options.isNewClient || rules.knowsClients;
@@ -129,14 +130,6 @@ async function rulesFor(
 ): Promise<TracedRules> {
   if (dumps !== undefined) return await dumpedRules(dumps, local, family, input);
   return await plannedRules(paths, await readSettings(config, mode, node), family, input, warn);
-}
-
-/** Those that the rules' own program gives to a device: virtual servers need them. */
-function deviceAddresses({ dumps }: TracedRules): IpAddress[] {
-  return dumps.flatMap((dump) => {
-    if (dump.kind !== "addresses") return [];
-    return [...dump.text.matchAll(/^addr add ([^\s/]+)/gm)].flatMap(([, text = ""]) => parseIpAddress(text) ?? []);
-  });
 }
 
 function readOptions(argv: readonly string[]) {

@@ -1,0 +1,156 @@
+/**
+ * `npm run bench -- trace`: what `kube-proxy trace` takes beyond loading, by size and mode; and how fast what iptables-save prints is
+ * read. Processor time of the main thread, so that a busy machine counts little. Needs no root.
+ */
+import { parseArgs } from "node:util";
+import { modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
+import { offlineNode } from "../src/inspect/offline-node.ts";
+import { checkedSettings } from "../src/lib/plan-settings.ts";
+import type { IpAddress } from "../src/net/ip.ts";
+import { deviceAddresses } from "../src/trace/dump/device-addresses.ts";
+import { dumpOf } from "../src/trace/dump/of-rendered.ts";
+import { programOfDumps } from "../src/trace/dump/program.ts";
+import type { Dump } from "../src/trace/dump/recognise.ts";
+import { nodeFacts } from "../src/trace/facts.ts";
+import { walk } from "../src/trace/netfilter/walk.ts";
+import { newPacket } from "../src/trace/packet.ts";
+import { traceText } from "../src/trace/report/text.ts";
+import { benchService, benchSlice } from "./cluster.ts";
+import { ownCpuMs } from "./processor-time.ts";
+import { ms, size, table } from "./table.ts";
+
+const NODE = "10.64.0.1" as IpAddress; // canonical, as is the next
+const CLIENT = "10.64.0.9" as IpAddress;
+/** Wanted at 10,000 services, beyond loading. */
+const TRACE_MS = 300;
+/** Wanted for 30 MB of iptables-save. */
+const READ_MS = 2_000;
+const READ_BYTES = 30_000_000;
+/** Packets after the first. */
+const LATER = 100;
+const SCATTER = 7919;
+const MODES: readonly ProxyMode[] = ["nftables", "iptables", "ipvs"];
+
+const USAGE = `Usage: npm run bench -- trace [options]
+
+What kube-proxy trace takes, processor time.
+
+  --sizes N,…          services (default 1000,10000)
+  --endpoints N        endpoints of each (default 5)
+  --check              exit with status 1 when a target is missed
+  --help               this text
+`;
+
+interface Figures {
+  readonly mode: ProxyMode;
+  readonly services: number;
+  readonly bytes: number;
+  readonly readMs: number;
+  /** Of the first packet: rules are read and sets indexed as it meets them. */
+  readonly firstMs: number;
+  readonly nextMs: number;
+}
+
+/** Runs the bench. @returns the exit status. */
+export async function benchTrace(argv: readonly string[]): Promise<number> {
+  const { values } = parseArgs({
+    args: [...argv],
+    options: {
+      sizes: { type: "string", default: "1000,10000" },
+      endpoints: { type: "string", default: "5" },
+      check: { type: "boolean", default: false },
+      help: { type: "boolean", default: false },
+    },
+  });
+  if (values.help) {
+    console.log(USAGE);
+    return 0;
+  }
+  const results: Figures[] = [];
+  for (const services of values.sizes.split(",").map(Number)) {
+    for (const mode of MODES) results.push(await measure(mode, services, Number(values.endpoints)));
+  }
+  console.log(
+    table(
+      ["", "text", "read, ms", "first packet, ms", "each after it, ms"],
+      results.map(({ mode, services, bytes, readMs, firstMs, nextMs }) => {
+        return [`${mode}, ${services} services`, size(bytes), ms(readMs), ms(firstMs), ms(nextMs)];
+      }),
+    ),
+  );
+  const verdicts = results.flatMap(judge);
+  for (const { passed, text } of verdicts) console.log(`${passed ? "PASS" : "FAIL"}  ${text}`);
+  return values.check && verdicts.some(({ passed }) => !passed) ? 1 : 0;
+}
+
+async function measure(mode: ProxyMode, services: number, endpoints: number): Promise<Figures> {
+  const dumps = await plannedDumps(mode, services, endpoints);
+  const facts = nodeFacts({ addresses: [NODE, ...deviceAddresses(dumps)] });
+  const reading = timed(() =>
+    programOfDumps(dumps, { family: "IPv4", facts, knowsClients: false, knowsDynamicSets: false }),
+  );
+  const { program } = reading.result;
+  const ask = (index: number) => {
+    const { clusterIP } = benchService(index);
+    const destination = clusterIP as IpAddress; // a canonical address
+    const ends = { source: CLIENT, sourcePort: 40_000, destination, destinationPort: 80 };
+    const packet = newPacket({ family: "IPv4", protocol: "tcp", inInterface: "eth0", ...ends });
+    return traceText({ packet, rules: "", notes: [], root: walk(program, packet, facts) });
+  };
+  const first = timed(() => ask(services - 1));
+  const next = timed(() => {
+    for (let index = 0; index < LATER; index += 1) ask((index * SCATTER) % services);
+  });
+  if (!first.result.includes("→")) throw new Error(`mode ${mode}: no rule matched`);
+  const bytes = dumps.reduce(
+    (sum, dump) => sum + ("text" in dump ? dump.text.length : JSON.stringify(dump.objects).length),
+    0,
+  );
+  return { mode, services, bytes, readMs: reading.cpuMs, firstMs: first.cpuMs, nextMs: next.cpuMs / LATER };
+}
+
+async function plannedDumps(mode: ProxyMode, services: number, endpoints: number): Promise<Dump[]> {
+  const { config } = await checkedSettings({ config: { mode, clusterCIDR: "10.128.0.0/9" }, node: "node-a" });
+  const indices = Array.from({ length: services }, (_, index) => index);
+  const cluster = {
+    services: indices.map(benchService),
+    endpointSlices: indices.map((index) => benchSlice(index, endpoints)),
+    nodes: [],
+    serviceCIDRs: [],
+  };
+  const node = offlineNode(cluster, config, "IPv4", () => {});
+  const { traceForms = [], loadRenderer } = modeNamed(mode);
+  const renderer = await loadRenderer();
+  const dumps: Dump[] = [];
+  for (const form of traceForms) {
+    const dump = dumpOf(await renderer(node, { config, form, service: undefined, missing: new Set() }), form);
+    if (dump !== undefined) dumps.push(dump);
+  }
+  return dumps;
+}
+
+function timed<T>(work: () => T): { readonly result: T; readonly cpuMs: number } {
+  const before = ownCpuMs();
+  const result = work();
+  return { result, cpuMs: ownCpuMs() - before };
+}
+
+function judge({
+  mode,
+  services,
+  bytes,
+  readMs,
+  firstMs,
+}: Figures): { readonly passed: boolean; readonly text: string }[] {
+  const verdicts = [];
+  if (services <= 10_000) {
+    const text = `${mode}, ${services} services: a packet in ${ms(firstMs)} ms, ${TRACE_MS} ms wanted`;
+    verdicts.push({ passed: firstMs <= TRACE_MS, text });
+  }
+  if (mode === "iptables" && bytes > 1_000_000) {
+    const perTarget = (readMs / bytes) * READ_BYTES;
+    const text = `iptables-save is read in ${ms(perTarget)} ms per 30 MB, ${READ_MS} ms wanted`;
+    verdicts.push({ passed: perTarget <= READ_MS, text });
+  }
+  return verdicts;
+}

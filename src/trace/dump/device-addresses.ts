@@ -1,0 +1,20 @@
+/** Addresses that are the node's because rules need them to be: those of virtual servers, on a device of their own. Pure. */
+import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
+import type { Dump } from "./recognise.ts";
+
+const GIVEN = /^addr add ([^\s/]+)/gm;
+const VIRTUAL_SERVER = /^-A (?:-[tu]|--sctp-service) (?:\[([^\]]+)\]|([^\s:]+)):/gm;
+
+/** Those that are given to a device, and those of virtual servers: a packet that is not for the node never meets one. */
+export function deviceAddresses(dumps: readonly Dump[]): IpAddress[] {
+  const found = new Set<IpAddress>();
+  for (const dump of dumps) {
+    const pattern = dump.kind === "addresses" ? GIVEN : dump.kind === "ipvsadm" ? VIRTUAL_SERVER : undefined;
+    if (pattern === undefined || !("text" in dump)) continue;
+    for (const [, first, second] of dump.text.matchAll(pattern)) {
+      const address = parseIpAddress(first ?? second ?? "");
+      if (address !== undefined) found.add(address);
+    }
+  }
+  return [...found];
+}
