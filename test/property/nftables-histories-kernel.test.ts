@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, before, describe, test } from "node:test";
+import { LAYOUT_NAMES } from "../../src/dataplane/nftables/layout-name.ts";
 import { BackendRig } from "../../src/dataplane/nftables/testing/backend-rig.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../../src/kernel/nftables/netlink-nftables.ts";
 import fc, { historyRuns } from "../../testkit/support/fast-check.ts";
@@ -13,18 +14,23 @@ import { canonicalNftables } from "../conformance/canonical-nftables.ts";
 import { type Step, stepArbitrary } from "./cluster-arbitrary.ts";
 import { NftablesHistory } from "./nftables-history.ts";
 
-const RUNS = historyRuns("KPTS_PROPERTY_KERNEL_RUNS", 16);
+const RUNS = historyRuns("KPTS_PROPERTY_KERNEL_RUNS", 16) / LAYOUT_NAMES.length;
 const FAMILIES = [
   { family: "IPv4", nft: "ip" },
   { family: "IPv6", nft: "ip6" },
 ] as const;
+const VARIANTS = LAYOUT_NAMES.flatMap((layout) => FAMILIES.map((one) => ({ ...one, layout })));
 
 const TABLE = "kube-proxy";
 /** What one full sync makes. */
 const FRESH = "kube-proxy-fresh";
 
 function listed(family: string, table: string): string {
-  const text = execFileSync("nft", ["-j", "list", "table", family, table], { encoding: "utf8", maxBuffer: 2 ** 28 });
+  const text = execFileSync("nft", ["-j", "list", "table", family, table], {
+    encoding: "utf8",
+    maxBuffer: 2 ** 28,
+    stdio: ["ignore", "pipe", "ignore"],
+  });
   return canonicalNftables(JSON.parse(text.replaceAll(`"${table}"`, `"${TABLE}"`)).nftables);
 }
 
@@ -41,19 +47,19 @@ inNetns(import.meta.url, { name: "nfthist", timeoutMs: 300_000 }, () => {
     });
     after(() => ruleset.close());
 
-    for (const { family, nft } of FAMILIES) {
+    for (const { layout, family, nft } of VARIANTS) {
       async function assertAsFromNothing(history: NftablesHistory): Promise<void> {
         execFileSync("nft", [`add table ${nft} ${FRESH}; delete table ${nft} ${FRESH}`]);
         const connect = () => ruleset.open({ family: nft, table: FRESH });
         const { driver, node } = history.rig;
-        const fresh = new BackendRig(driver, { family, connect });
+        const fresh = new BackendRig(driver, { layout, family, connect });
         Object.assign(fresh.node, node);
         assert.deepEqual((await driver.syncOther(fresh.backend)).failures, []);
         fresh.close();
         assert.equal(listed(nft, TABLE), listed(nft, FRESH));
       }
 
-      test(`${family}: every sync leaves what a full sync from nothing leaves`, async () => {
+      test(`${layout}, ${family}: every sync leaves what a full sync from nothing leaves`, async () => {
         const happening: fc.Arbitrary<Happening> = fc.oneof(
           { weight: 15, arbitrary: stepArbitrary(family) },
           { weight: 1, arbitrary: fc.constant<Happening>({ kind: "restart" }) },
@@ -62,6 +68,7 @@ inNetns(import.meta.url, { name: "nfthist", timeoutMs: 300_000 }, () => {
           fc.asyncProperty(fc.array(happening, LONG), async (happenings) => {
             execFileSync("nft", ["flush ruleset"]);
             const history = new NftablesHistory(family, {
+              layout,
               connect: () => ruleset.open({ family: nft, table: TABLE }),
               portsAtOnce: 2,
             });
