@@ -4,7 +4,7 @@
  */
 
 import { isAtLeast, kernelRelease, parseKernelVersion } from "../../kernel/kernel-version.ts";
-import { probeFlatLayout, probeKernel } from "../../kernel/nftables/kernel-probe.ts";
+import { probeKernel } from "../../kernel/nftables/kernel-probe.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../../kernel/nftables/netlink-nftables.ts";
 import { NftError } from "../../kernel/nftables/nftables.ts";
 import type { NftFamily } from "../../kernel/nftables/ruleset.ts";
@@ -16,8 +16,8 @@ import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
 import { nodePortDestinations } from "../shared/node-port-destinations.ts";
 import { NftablesBackend } from "./backend.ts";
+import { chooseLayout } from "./choose-layout.ts";
 import { layoutOf } from "./config.ts";
-import type { LayoutName } from "./layout-name.ts";
 import { defineNftablesMetrics } from "./metrics.ts";
 import { TABLE } from "./names.ts";
 
@@ -67,27 +67,13 @@ async function open(node: NodeContext): Promise<OpenMode> {
       throw new Error(`unable to create proxier: unable to create ${proxier}: ${reason}`, { cause: error });
     }
   };
-  const layoutFor = async (family: IpFamily, ruleset: NetlinkRuleset, log: Logger): Promise<LayoutName> => {
-    const layout = layoutOf(config.nftables);
-    if (layout === "Compatible") return layout;
-    try {
-      await probeFlatLayout(ruleset, FAMILIES[family]);
-      return layout;
-    } catch (error) {
-      if (!(error instanceof NftError)) throw error;
-      log.error("The kernel lacks a part of the flat layout; using the compatible one", error, {
-        layout: "Compatible",
-      });
-      return "Compatible";
-    }
-  };
   return {
     async backendFor({ family, nodeIP, detector, nodePortAddresses, log }) {
       const ruleset = await openFamily(family);
       log.v(2, "Using nftables mark for masquerade", { mark: `0x${masqueradeMark.toString(16).padStart(8, "0")}` });
       return new NftablesBackend({
         config: { family, nodeName, nodeIP, masqueradeMark, masqueradeAll: config.masqueradeAll, detector },
-        layout: await layoutFor(family, ruleset, log),
+        layout: await chooseLayout(layoutOf(config.nftables), { ruleset, family: FAMILIES[family], log }),
         nft: ruleset.open({ family: FAMILIES[family], table: TABLE }),
         nodePortIPs: async () =>
           reachable(
