@@ -40,6 +40,12 @@ export const COMMANDS: readonly Command[] = [
     run: async (argv, output) => await (await import("./diff.ts")).diff(argv, output),
     usage: async () => (await import("./diff-options.ts")).DIFF_USAGE,
   },
+  {
+    name: "completion",
+    summary: "prints a script that lets bash, zsh or fish complete commands and flags",
+    run: async (argv, output) => await (await import("./completion.ts")).completion(argv, output),
+    usage: async () => (await import("./completion.ts")).COMPLETION_USAGE,
+  },
 ];
 
 /** The command of a name; undefined for other words. */

@@ -3,7 +3,7 @@
  * it is asked for.
  */
 
-import { findCommand } from "./commands.ts";
+import { COMMANDS, findCommand } from "./commands.ts";
 import { EXIT_FAILURE, UsageError } from "./exit.ts";
 import type { Output } from "./render.ts";
 
@@ -16,7 +16,19 @@ async function main(argv: readonly string[]): Promise<number> {
   const [name = "", ...rest] = argv;
   const command = findCommand(name);
   if (command !== undefined) return await command.run(rest, output);
+  if (/^[a-z]/.test(name)) await suggestCommand(name);
   return await (await import("./proxy-command.ts")).proxyCommand(argv, output);
+}
+
+/** @throws UsageError for a word that is nearly a command. Others are refused as kube-proxy refuses them. */
+async function suggestCommand(word: string): Promise<void> {
+  const { nearestWord } = await import("./suggestion.ts");
+  const nearest = nearestWord(
+    word,
+    COMMANDS.map(({ name }) => name),
+  );
+  if (nearest === undefined) return;
+  throw new UsageError(`unknown command "${word}" for "kube-proxy"`, `Did you mean kube-proxy ${nearest}?`);
 }
 
 // It would start a debugger that anything on the node can talk to; bin/kube-proxy switches that off as well.

@@ -1,0 +1,143 @@
+/** `kube-proxy completion bash|zsh|fish`: a script for the shell, made of the commands, their help texts and the flags. */
+import { MODES } from "../dataplane/registry.ts";
+import { FORMS } from "../explain/forms.ts";
+import { COMMANDS } from "./commands.ts";
+import { EXIT_SUCCESS, UsageError } from "./exit.ts";
+import { FLAGS } from "./flags/table.ts";
+import type { Output } from "./render.ts";
+import { nearestWord } from "./suggestion.ts";
+
+export const COMPLETION_USAGE = `Usage: kube-proxy completion bash|zsh|fish
+
+Prints a script that lets the shell complete commands, flags and their values.
+
+Examples:
+  source <(kube-proxy completion bash)
+  source <(kube-proxy completion zsh)
+  kube-proxy completion fish | source
+
+Exit status: 0; 1 for a shell that is not known.
+`;
+
+/** Values of flags, where they are few. */
+const VALUES: Readonly<Record<string, readonly string[]>> = {
+  "--mode": MODES.map(({ name }) => name),
+  "--proxy-mode": MODES.map(({ name }) => name),
+  "--family": ["ipv4", "ipv6", "both"],
+  "--output": [...new Set([...FORMS, ...MODES.flatMap(({ renderForms }) => renderForms)])],
+};
+
+interface Words {
+  /** By command; the empty word stands for kube-proxy itself. */
+  readonly flags: ReadonlyMap<string, readonly string[]>;
+  readonly commands: readonly { readonly name: string; readonly summary: string }[];
+}
+
+/** Runs the command. @param argv without the word `completion`. @returns the exit status. @throws UsageError */
+export async function completion(argv: readonly string[], output: Output): Promise<number> {
+  const [shell = "", ...more] = argv;
+  if (shell === "--help" || shell === "-h") {
+    output.out(COMPLETION_USAGE);
+    return EXIT_SUCCESS;
+  }
+  const script = Object.hasOwn(SCRIPTS, shell) ? SCRIPTS[shell] : undefined;
+  if (script === undefined || more.length > 0) {
+    const nearest = nearestWord(shell, Object.keys(SCRIPTS));
+    throw new UsageError(
+      `completion knows ${Object.keys(SCRIPTS).join(", ")}, got "${argv.join(" ")}"`,
+      nearest === undefined ? "See 'kube-proxy completion --help'." : `Did you mean ${nearest}?`,
+    );
+  }
+  output.out(script(await wordsOf()));
+  return EXIT_SUCCESS;
+}
+
+async function wordsOf(): Promise<Words> {
+  const own = FLAGS.filter(({ deprecated }) => deprecated === undefined).map(({ name }) => `--${name}`);
+  const usages = await Promise.all(COMMANDS.map(async ({ name, usage }) => [name, flagsIn(await usage())] as const));
+  return { flags: new Map([["", own.sort()], ...usages]), commands: COMMANDS };
+}
+
+/** The flags that a help text explains: those at the beginning of a line. Pure. */
+function flagsIn(usage: string): readonly string[] {
+  return Array.from(usage.matchAll(/^ +(?:-\w, )?(--[a-z-]+)/gm), ([, flag = ""]) => flag).sort();
+}
+
+const SCRIPTS: Readonly<Record<string, (words: Words) => string>> = {
+  bash: bashScript,
+  zsh: zshScript,
+  fish: fishScript,
+};
+
+function casesOf({ flags }: Words, assign: (words: string) => string): string {
+  return [...flags]
+    .filter(([name]) => name !== "")
+    .map(([name, own]) => `    ${name}) ${assign(own.join(" "))} ;;`)
+    .join("\n");
+}
+
+function bashScript(words: Words): string {
+  const commands = words.commands.map(({ name }) => name).join(" ");
+  const values = Object.entries(VALUES).map(([flag, list]) => `    ${flag}) words="${list.join(" ")}" ;;`);
+  return `# bash completion of kube-proxy
+_kube_proxy() {
+  local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]} words
+  case $previous in
+${values.join("\n")}
+    -o) words="${VALUES["--output"]?.join(" ")}" ;;
+    *) case \${COMP_WORDS[1]} in
+${casesOf(words, (list) => `words="${list}"`)}
+    *) words="${words.flags.get("")?.join(" ")}"; [ "$COMP_CWORD" -eq 1 ] && words="${commands} $words" ;;
+    esac ;;
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+}
+complete -o default -F _kube_proxy kube-proxy
+`;
+}
+
+function zshScript(words: Words): string {
+  const commands = words.commands.map(({ name, summary }) => `    '${name}:${quoted(summary)}'`);
+  const values = Object.entries(VALUES).map(([flag, list]) => `    ${flag}) compadd -- ${list.join(" ")}; return ;;`);
+  return `#compdef kube-proxy
+# zsh completion of kube-proxy
+_kube_proxy() {
+  local -a commands
+  commands=(
+${commands.join("\n")}
+  )
+  case \${words[CURRENT-1]} in
+${values.join("\n")}
+    -o) compadd -- ${VALUES["--output"]?.join(" ")}; return ;;
+  esac
+  if [[ $CURRENT -eq 2 && \${words[2]} != -* ]]; then _describe command commands; return; fi
+  if [[ \${words[CURRENT]} != -* ]]; then _files; return; fi
+  case \${words[2]} in
+${casesOf(words, (list) => `compadd -- ${list}`)}
+    *) compadd -- ${words.flags.get("")?.join(" ")} ;;
+  esac
+}
+compdef _kube_proxy kube-proxy
+`;
+}
+
+function fishScript({ flags, commands }: Words): string {
+  const lines = ["# fish completion of kube-proxy"];
+  for (const { name, summary } of commands) {
+    lines.push(`complete -c kube-proxy -n __fish_use_subcommand -f -a ${name} -d '${quoted(summary)}'`);
+  }
+  for (const [name, own] of flags) {
+    const condition = name === "" ? "__fish_use_subcommand" : `'__fish_seen_subcommand_from ${name}'`;
+    for (const flag of own) {
+      const values = VALUES[flag];
+      const list = values === undefined ? "" : ` -x -a '${values.join(" ")}'`;
+      lines.push(`complete -c kube-proxy -n ${condition} -l ${flag.slice(2)}${list}`);
+    }
+  }
+  return `${lines.join("\n")}\n`;
+}
+
+/** Within single quotes of a shell. */
+function quoted(text: string): string {
+  return text.replaceAll("'", "");
+}

@@ -1,0 +1,52 @@
+/** `completion`: what bash makes of its script, and that every command and flag is in all of them. */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { test } from "node:test";
+import { COMMANDS } from "../../src/cli/commands.ts";
+import { completion } from "../../src/cli/completion.ts";
+import { UsageError } from "../../src/cli/exit.ts";
+import { runCommand } from "./run-command.ts";
+import { runKubeProxy } from "./run-kube-proxy.ts";
+
+async function script(shell: string): Promise<string> {
+  const { status, out } = await runCommand(completion, [shell]);
+  assert.equal(status, 0);
+  return out;
+}
+
+/** What bash offers for the last of the words. */
+function offered(bash: string, ...words: readonly string[]): readonly string[] {
+  const line = words.map((word) => `'${word}'`).join(" ");
+  const program = `${bash}\nCOMP_WORDS=(${line}); COMP_CWORD=${words.length - 1}; _kube_proxy; printf '%s\\n' "\${COMPREPLY[@]}"`;
+  const out = execFileSync("bash", ["-c", program], { encoding: "utf8" });
+  return out.split("\n").filter((word) => word !== "");
+}
+
+test("bash completes commands, their flags and values", async () => {
+  const bash = await script("bash");
+  assert.deepEqual(offered(bash, "kube-proxy", "expl"), ["explain"]);
+  assert.deepEqual(offered(bash, "kube-proxy", "explain", "--what"), ["--what-if"]);
+  assert.deepEqual(offered(bash, "kube-proxy", "diff", "--mode", "n"), ["nftables"]);
+  assert.deepEqual(offered(bash, "kube-proxy", "explain", "x", "-o", "sv"), ["svg"]);
+  assert.ok(offered(bash, "kube-proxy", "--proxy-").includes("--proxy-mode"));
+});
+
+test("every command is in every script", async () => {
+  for (const shell of ["bash", "zsh", "fish"]) {
+    const text = await script(shell);
+    for (const { name } of COMMANDS) assert.match(text, new RegExp(`\\b${name}\\b`), `${shell} ${name}`);
+    assert.match(text, /what-if/);
+  }
+  await assert.rejects(
+    runCommand(completion, ["fis"]),
+    (error) => error instanceof UsageError && error.hint === "Did you mean fish?",
+  );
+});
+
+test("a mistyped command is suggested; other words are refused as kube-proxy refuses them", async () => {
+  const near = await runKubeProxy(["explian", "shop/web"]);
+  assert.equal(near.status, 1);
+  assert.equal(near.stderr, 'Error: unknown command "explian" for "kube-proxy"\nDid you mean kube-proxy explain?\n');
+  const far = await runKubeProxy(["bananas"]);
+  assert.match(far.stderr, /"kube-proxy" does not take any arguments, got \["bananas"\]/);
+});
