@@ -1,0 +1,87 @@
+/**
+ * Instructions as values. A register is a word and an immediate a number, so that one cannot be taken for the other.
+ * Bytes are made of them in `encode.ts`, text in `disassemble.ts`.
+ */
+import type { Width } from "../layout.ts";
+import type { HelperName } from "./helpers.ts";
+
+/** `r0` result, `r1`–`r5` arguments (lost in every call), `r6`–`r9` kept, `r10` frame pointer. */
+export type Register = "r0" | "r1" | "r2" | "r3" | "r4" | "r5" | "r6" | "r7" | "r8" | "r9" | "r10";
+/** Registers that an instruction may change. */
+export type WritableRegister = Exclude<Register, "r10">;
+export type Operand = Register | number;
+
+export const REGISTERS: readonly Register[] = ["r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10"];
+
+export type AluOperation =
+  | ("add" | "sub" | "mul" | "div" | "or" | "and" | "lsh" | "rsh" | "mod" | "xor" | "mov")
+  /** Shifts copies of the sign in. */
+  | "arsh";
+export type Comparison = "==" | ">" | ">=" | "&" | "!=" | "s>" | "s>=" | "<" | "<=" | "s<" | "s<=";
+/** Of an operation: 32 bits clear the upper half of the result. */
+export type Bits = 32 | 64;
+
+export type Instruction =
+  | {
+      readonly kind: "alu";
+      readonly operation: AluOperation;
+      readonly bits: Bits;
+      readonly destination: Register;
+      readonly source: Operand;
+    }
+  | { readonly kind: "negate"; readonly bits: Bits; readonly destination: Register }
+  /** Converts the low `bits` between the host's order and the named one, and clears the rest. */
+  | {
+      readonly kind: "byte-order";
+      readonly order: "le" | "be";
+      readonly bits: 16 | 32 | 64;
+      readonly destination: Register;
+    }
+  | {
+      readonly kind: "load";
+      readonly width: Width;
+      readonly destination: Register;
+      readonly base: Register;
+      readonly offset: number;
+    }
+  | {
+      readonly kind: "store";
+      readonly width: Width;
+      readonly base: Register;
+      readonly offset: number;
+      readonly source: Operand;
+    }
+  | {
+      readonly kind: "atomic-add";
+      readonly width: 4 | 8;
+      readonly base: Register;
+      readonly offset: number;
+      readonly source: Register;
+    }
+  | { readonly kind: "load-wide"; readonly destination: Register; readonly value: bigint }
+  /** The map itself, for helpers. `map` is its name; the descriptor comes in when the program is loaded. */
+  | { readonly kind: "load-map"; readonly destination: Register; readonly map: string }
+  /** `target` is an index into the list of instructions. */
+  | { readonly kind: "jump"; readonly target: number }
+  | {
+      readonly kind: "jump-if";
+      readonly comparison: Comparison;
+      readonly bits: Bits;
+      readonly left: Register;
+      readonly right: Operand;
+      readonly target: number;
+    }
+  | { readonly kind: "call"; readonly helper: HelperName }
+  | { readonly kind: "exit" };
+
+/** How many 8-byte slots an instruction takes: jumps count slots. */
+export function slotsOf(instruction: Instruction): 1 | 2 {
+  return instruction.kind === "load-wide" || instruction.kind === "load-map" ? 2 : 1;
+}
+
+/** The slot in which each instruction begins; one more entry for the end. */
+export function slotNumbers(instructions: readonly Instruction[]): readonly number[] {
+  const numbers = [0];
+  for (const instruction of instructions) numbers.push((numbers.at(-1) ?? 0) + slotsOf(instruction));
+  return numbers;
+}

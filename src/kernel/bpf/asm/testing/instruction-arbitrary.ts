@@ -1,0 +1,154 @@
+/** Random instructions for property tests: of every kind, or only those whose result does not depend on a machine. */
+import fc from "../../../../../testkit/support/fast-check.ts";
+import { HELPERS, type HelperName } from "../helpers.ts";
+import { type Instruction, REGISTERS, type Register } from "../instruction.ts";
+import { ALU_CODES, JUMP_CODES } from "../opcodes.ts";
+
+const names = <Name extends string>(table: Readonly<Record<Name, unknown>>): Name[] => Object.keys(table) as Name[];
+
+const immediate = fc.oneof(
+  fc.integer({ min: -0x8000_0000, max: 0x7fff_ffff }),
+  fc.constantFrom(0, 1, -1, 31, 32, 63, 64, 255, 0x7fff_ffff, -0x8000_0000),
+);
+const offset = fc.integer({ min: -0x8000, max: 0x7fff });
+const width = fc.constantFrom(1, 2, 4, 8);
+const bits = fc.constantFrom(32 as const, 64 as const);
+
+/** Every kind, with any content; jumps lead to any of `count` instructions. */
+function anyInstruction(count: number): fc.Arbitrary<Instruction> {
+  const register = fc.constantFrom(...REGISTERS);
+  const operand = fc.oneof(register, immediate);
+  const target = fc.nat({ max: count - 1 });
+  return fc.oneof(
+    fc.record({
+      kind: fc.constant("alu" as const),
+      operation: fc.constantFrom(...names(ALU_CODES)),
+      bits,
+      destination: register,
+      source: operand,
+    }),
+    fc.record({ kind: fc.constant("negate" as const), bits, destination: register }),
+    fc.record({
+      kind: fc.constant("byte-order" as const),
+      order: fc.constantFrom("le" as const, "be" as const),
+      bits: fc.constantFrom(16 as const, 32 as const, 64 as const),
+      destination: register,
+    }),
+    fc.record({ kind: fc.constant("load" as const), width, destination: register, base: register, offset }),
+    fc.record({ kind: fc.constant("store" as const), width, base: register, offset, source: operand }),
+    fc.record({
+      kind: fc.constant("atomic-add" as const),
+      width: fc.constantFrom(4 as const, 8 as const),
+      base: register,
+      offset,
+      source: register,
+    }),
+    fc.record({
+      kind: fc.constant("load-wide" as const),
+      destination: register,
+      value: fc.bigInt({ min: 0n, max: (1n << 64n) - 1n }),
+    }),
+    fc.record({
+      kind: fc.constant("load-map" as const),
+      destination: register,
+      map: fc.nat({ max: 100 }).map((descriptor) => `fd${descriptor}`),
+    }),
+    fc.record({ kind: fc.constant("jump" as const), target }),
+    fc.record({
+      kind: fc.constant("jump-if" as const),
+      comparison: fc.constantFrom(...names(JUMP_CODES)),
+      bits,
+      left: register,
+      right: operand,
+      target,
+    }),
+    fc.record({ kind: fc.constant("call" as const), helper: fc.constantFrom<HelperName>(...names(HELPERS)) }),
+    fc.constant({ kind: "exit" as const }),
+  );
+}
+
+/** Lists of any instructions. They need not make sense, only have bytes. */
+export const anyInstructions: fc.Arbitrary<readonly Instruction[]> = fc
+  .integer({ min: 1, max: 20 })
+  .chain((count) => fc.array(anyInstruction(count), { minLength: count, maxLength: count }))
+  // Records of fast-check have no prototype, and are not deeply equal to any other.
+  .map((program) => program.map((one) => ({ ...one })));
+
+const SCALARS: readonly Register[] = ["r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9"];
+
+/**
+ * Programs that the verifier accepts and that give a number: all registers set, then arithmetic and jumps forwards, then `exit`
+ * with the registers mixed into r0.
+ */
+export const arithmeticProgram: fc.Arbitrary<readonly Instruction[]> = fc
+  .integer({ min: 1, max: 40 })
+  .chain((count) => {
+    const register = fc.constantFrom(...SCALARS);
+    const steps = Array.from({ length: count }, (_, index) => arithmeticStep(register, SCALARS.length + index, count));
+    const start = fc.array(fc.bigInt({ min: 0n, max: (1n << 64n) - 1n }), {
+      minLength: SCALARS.length,
+      maxLength: SCALARS.length,
+    });
+    return fc.tuple(start, fc.tuple(...steps));
+  })
+  .map(([start, steps]) => [
+    ...start.map(
+      (value, index): Instruction => ({
+        kind: "load-wide",
+        destination: SCALARS[index] ?? "r0",
+        value,
+      }),
+    ),
+    ...steps,
+    ...SCALARS.slice(1).flatMap((source): Instruction[] => [
+      { kind: "alu", operation: "mul", bits: 64, destination: "r0", source: 31 },
+      { kind: "alu", operation: "xor", bits: 64, destination: "r0", source },
+    ]),
+    // What a program returns has 32 bits: fold the upper half in.
+    { kind: "alu", operation: "mov", bits: 64, destination: "r1", source: "r0" },
+    { kind: "alu", operation: "rsh", bits: 64, destination: "r1", source: 32 },
+    { kind: "alu", operation: "xor", bits: 64, destination: "r0", source: "r1" },
+    { kind: "exit" },
+  ]);
+
+function arithmeticStep(register: fc.Arbitrary<Register>, index: number, count: number): fc.Arbitrary<Instruction> {
+  const end = SCALARS.length + count;
+  const alu = fc
+    .record({
+      kind: fc.constant("alu" as const),
+      operation: fc.constantFrom(...names(ALU_CODES)),
+      bits,
+      destination: register,
+      source: fc.oneof(register, immediate),
+    })
+    .map((step) => acceptable(step));
+  return fc.oneof(
+    { weight: 6, arbitrary: alu },
+    fc.record({ kind: fc.constant("negate" as const), bits, destination: register }),
+    fc.record({
+      kind: fc.constant("byte-order" as const),
+      order: fc.constantFrom("le" as const, "be" as const),
+      bits: fc.constantFrom(16 as const, 32 as const, 64 as const),
+      destination: register,
+    }),
+    {
+      weight: 3,
+      arbitrary: fc.record({
+        kind: fc.constant("jump-if" as const),
+        comparison: fc.constantFrom(...names(JUMP_CODES)),
+        bits,
+        left: register,
+        right: fc.oneof(register, immediate),
+        target: fc.integer({ min: index + 1, max: Math.min(end, index + 6) }),
+      }),
+    },
+  );
+}
+
+/** The verifier refuses a division by an immediate 0 and a shift by an immediate beyond the width. */
+function acceptable(step: Extract<Instruction, { kind: "alu" }>): Instruction {
+  if (typeof step.source !== "number") return step;
+  if (["lsh", "rsh", "arsh"].includes(step.operation)) return { ...step, source: Math.abs(step.source) % step.bits };
+  if (["div", "mod"].includes(step.operation) && step.source === 0) return { ...step, source: 7 };
+  return step;
+}
