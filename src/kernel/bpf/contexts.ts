@@ -1,0 +1,73 @@
+/** What a program is called with, and what of it it may read and write (reference ebpf-programs.md §4.2). */
+import { be16, be32, type Field, type Layout, layout, u32, u64, type Width } from "./layout.ts";
+
+/** Accesses that the verifier allows in a range of bytes. */
+export interface ContextAccess {
+  readonly at: number;
+  readonly size: number;
+  readonly reads: readonly Width[];
+  readonly writes: readonly Width[];
+}
+
+export interface ContextRules {
+  readonly name: string;
+  readonly size: number;
+  readonly accesses: readonly ContextAccess[];
+}
+
+/** Places in the cgroup where socket programs run; each with the numbers of its program type and of its attachment (§3.4). */
+export const HOOKS = {
+  connect4: { programType: 18, attachType: 10, family: 4 },
+  connect6: { programType: 18, attachType: 11, family: 6 },
+} as const;
+
+export type Hook = keyof typeof HOOKS;
+
+/** `bpf_sock_addr`: who connects, and where to. Addresses and ports are as in packets; `protocol` is an IP protocol's number. */
+export const SOCK_ADDR = layout("bpf_sock_addr", 72, {
+  userFamily: u32(0),
+  userIp4: be32(4),
+  /** Four words. */
+  userIp6: be32(8),
+  /** A port in a word whose upper half is 0. It is written as a whole word, in the order in which it was read. */
+  userPort: be16(24),
+  family: u32(28),
+  type: u32(32),
+  protocol: u32(36),
+  socket: u64(64),
+});
+
+/** The word that holds {@link SOCK_ADDR}'s port: what is loaded and stored. */
+export const USER_PORT_WORD: Field = u32(24);
+
+/** What connect programs may touch. Words are stored whole: narrower stores are refused. */
+export function connectContext(hook: Hook): ContextRules {
+  const narrow: readonly Width[] = [1, 2, 4];
+  const address: readonly ContextAccess[] =
+    HOOKS[hook].family === 4
+      ? [{ at: SOCK_ADDR.fields.userIp4.at, size: 4, reads: narrow, writes: [4] }]
+      : [{ at: SOCK_ADDR.fields.userIp6.at, size: 16, reads: [1, 2, 4, 8], writes: [4, 8] }];
+  return {
+    name: hook,
+    size: SOCK_ADDR.size,
+    accesses: [
+      { at: SOCK_ADDR.fields.userFamily.at, size: 4, reads: [4], writes: [] },
+      ...address,
+      { at: SOCK_ADDR.fields.userPort.at, size: 4, reads: narrow, writes: [4] },
+      { at: SOCK_ADDR.fields.family.at, size: 12, reads: [4], writes: [] },
+    ],
+  };
+}
+
+/** What a program of type SYSCALL is called with: memory of the caller, for tests of other programs' bodies (§4.6). */
+export function memoryContext(what: Pick<Layout<Readonly<Record<string, Field>>>, "name" | "size">): ContextRules {
+  const all: readonly Width[] = [1, 2, 4, 8];
+  return { name: what.name, size: what.size, accesses: [{ at: 0, size: what.size, reads: all, writes: all }] };
+}
+
+/** Whether the verifier lets a program access these bytes. */
+export function mayAccess(rules: ContextRules, at: number, width: Width, how: "reads" | "writes"): boolean {
+  return rules.accesses.some(
+    (range) => at >= range.at && at + width <= range.at + range.size && at % width === 0 && range[how].includes(width),
+  );
+}

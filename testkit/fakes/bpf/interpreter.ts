@@ -1,0 +1,214 @@
+/**
+ * Runs a program without a kernel, over memory whose limits it checks: what the verifier promises is looked at here once more. A
+ * register holds a number of 64 bits, an address in a region, or a map.
+ */
+import { HELPERS, type HelperName } from "../../../src/kernel/bpf/asm/helpers.ts";
+import type { Instruction, Operand, Register } from "../../../src/kernel/bpf/asm/instruction.ts";
+import { compare, compute, convertOrder } from "./arithmetic.ts";
+import type { MemoryMap } from "./memory-map.ts";
+import { MemoryFault, MemoryRegion, type Pointer } from "./memory-region.ts";
+
+type Value = bigint | Pointer | MemoryMap;
+
+/** What helpers answer that does not come from maps. */
+export interface Surroundings {
+  readonly monotonicNs?: () => bigint;
+  readonly random32?: () => number;
+  readonly processor?: number;
+  readonly socketCookie?: bigint;
+  readonly netnsCookie?: bigint;
+}
+
+export interface Outcome {
+  /** r0 at the exit. */
+  readonly result: bigint;
+  /** What the system call is to return, if the program said so. */
+  readonly returnValue: number | undefined;
+}
+
+const STACK_BYTES = 512;
+const ARGUMENTS: readonly Register[] = ["r1", "r2", "r3", "r4", "r5"];
+
+/** @param context is read and written in place. @throws MemoryFault for what the kernel would never let run. */
+export function interpret(
+  instructions: readonly Instruction[],
+  context: Uint8Array,
+  maps: ReadonlyMap<string, MemoryMap> = new Map(),
+  surroundings: Surroundings = {},
+): Outcome {
+  return new Machine(context, maps, surroundings).run(instructions);
+}
+
+class Machine {
+  readonly #registers = new Map<Register, Value>();
+  readonly #maps: ReadonlyMap<string, MemoryMap>;
+  readonly #surroundings: Surroundings;
+  #returnValue: number | undefined;
+
+  constructor(context: Uint8Array, maps: ReadonlyMap<string, MemoryMap>, surroundings: Surroundings) {
+    this.#maps = maps;
+    this.#surroundings = surroundings;
+    this.#registers.set("r1", { region: MemoryRegion.of("the context", context), offset: 0n });
+    this.#registers.set("r10", {
+      region: MemoryRegion.unwritten("the stack", STACK_BYTES),
+      offset: BigInt(STACK_BYTES),
+    });
+  }
+
+  run(instructions: readonly Instruction[]): Outcome {
+    let next = 0;
+    for (;;) {
+      const instruction = instructions[next];
+      if (instruction === undefined) throw new MemoryFault("the program runs beyond its end");
+      if (instruction.kind === "exit") return { result: this.#number("r0"), returnValue: this.#returnValue };
+      next = this.#step(instruction) ?? next + 1;
+    }
+  }
+
+  /** @returns where to go on, when it is not the next instruction. */
+  #step(one: Instruction): number | undefined {
+    switch (one.kind) {
+      case "alu":
+        this.#registers.set(one.destination, this.#alu(one));
+        return undefined;
+      case "negate":
+        this.#registers.set(one.destination, compute("sub", one.bits, 0n, this.#number(one.destination)));
+        return undefined;
+      case "byte-order":
+        this.#registers.set(one.destination, convertOrder(one.order, one.bits, this.#number(one.destination)));
+        return undefined;
+      case "load": {
+        const { region, offset } = this.#pointer(one.base);
+        this.#registers.set(one.destination, region.read(offset + BigInt(one.offset), one.width));
+        return undefined;
+      }
+      case "store": {
+        const { region, offset } = this.#pointer(one.base);
+        region.write(offset + BigInt(one.offset), one.width, this.#number(one.source));
+        return undefined;
+      }
+      case "atomic-add": {
+        const { region, offset } = this.#pointer(one.base);
+        const at = offset + BigInt(one.offset);
+        region.write(at, one.width, region.read(at, one.width) + this.#number(one.source));
+        return undefined;
+      }
+      case "load-wide":
+        this.#registers.set(one.destination, one.value);
+        return undefined;
+      case "load-map":
+        this.#registers.set(one.destination, this.#mapNamed(one.map));
+        return undefined;
+      case "jump":
+        return one.target;
+      case "jump-if":
+        return compare(one.comparison, one.bits, this.#comparable(one.left), this.#comparable(one.right))
+          ? one.target
+          : undefined;
+      case "call": {
+        const result = this.#call(one.helper);
+        for (const register of ARGUMENTS) this.#registers.delete(register);
+        this.#registers.set("r0", result);
+        return undefined;
+      }
+      case "exit":
+        return undefined;
+    }
+  }
+
+  #alu(one: Extract<Instruction, { kind: "alu" }>): Value {
+    const source = this.#value(one.source);
+    if (one.operation === "mov" && one.bits === 64) return source;
+    const held = one.operation === "mov" ? 0n : this.#value(one.destination);
+    if (typeof held === "bigint" && typeof source === "bigint") return compute(one.operation, one.bits, held, source);
+    if (one.operation === "add" && one.bits === 64 && typeof source === "bigint" && typeof held === "object") {
+      if ("region" in held) return { region: held.region, offset: held.offset + BigInt.asIntN(64, source) };
+    }
+    throw new MemoryFault(`${one.operation} on an address`);
+  }
+
+  #call(helper: HelperName): Value {
+    const { random32, monotonicNs, processor, socketCookie, netnsCookie } = this.#surroundings;
+    switch (helper) {
+      case "map_lookup_elem": {
+        const map = this.#map("r1");
+        const value = map.lookup(this.#bytes("r2", map.definition.keySize));
+        return value === undefined ? 0n : { region: value, offset: 0n };
+      }
+      case "map_update_elem": {
+        const map = this.#map("r1");
+        const flags = Number(this.#number("r4"));
+        if (flags !== 0 && flags !== 1 && flags !== 2) return BigInt.asUintN(64, -22n);
+        const key = this.#bytes("r2", map.definition.keySize);
+        return negative(map.update(key, this.#bytes("r3", map.definition.valueSize), flags));
+      }
+      case "map_delete_elem": {
+        const map = this.#map("r1");
+        return negative(map.delete(this.#bytes("r2", map.definition.keySize)));
+      }
+      case "ktime_get_ns":
+        return BigInt.asUintN(64, monotonicNs?.() ?? process.hrtime.bigint());
+      case "get_prandom_u32":
+        return BigInt((random32?.() ?? Math.floor(Math.random() * 2 ** 32)) >>> 0);
+      case "get_smp_processor_id":
+        return BigInt(processor ?? 0);
+      case "get_socket_cookie":
+        return socketCookie ?? 1n;
+      case "get_netns_cookie":
+        return netnsCookie ?? 1n;
+      case "set_retval":
+        this.#returnValue = Number(BigInt.asIntN(32, this.#number("r1")));
+        return 0n;
+      default:
+        return absentHelper(helper);
+    }
+  }
+
+  #value(operand: Operand): Value {
+    if (typeof operand === "number") return BigInt.asUintN(64, BigInt(operand));
+    const held = this.#registers.get(operand);
+    if (held === undefined) throw new MemoryFault(`${operand} is read before it is written`);
+    return held;
+  }
+
+  #number(operand: Operand): bigint {
+    const value = this.#value(operand);
+    if (typeof value !== "bigint") throw new MemoryFault(`${operand} holds an address, and a number is needed`);
+    return value;
+  }
+
+  /** Of an address only that it is not 0 may be known. */
+  #comparable(operand: Operand): bigint {
+    const value = this.#value(operand);
+    return typeof value === "bigint" ? value : 1n;
+  }
+
+  #pointer(register: Register): Pointer {
+    const value = this.#value(register);
+    if (typeof value === "object" && "region" in value) return value;
+    throw new MemoryFault(`${register} holds no address${value === 0n ? ", but null" : ""}`);
+  }
+
+  #map(register: Register): MemoryMap {
+    const value = this.#value(register);
+    if (typeof value === "object" && "definition" in value) return value;
+    throw new MemoryFault(`${register} holds no map`);
+  }
+
+  #mapNamed(name: string): MemoryMap {
+    const map = this.#maps.get(name);
+    if (map === undefined) throw new MemoryFault(`there is no map ${name}`);
+    return map;
+  }
+
+  #bytes(register: Register, size: number): Uint8Array {
+    const { region, offset } = this.#pointer(register);
+    return region.slice(offset, size);
+  }
+}
+
+const negative = (errno: number): bigint => BigInt.asUintN(64, BigInt(-errno));
+
+function absentHelper(helper: never): never {
+  throw new MemoryFault(`the interpreter has no ${String(helper)} (of ${Object.keys(HELPERS).length})`);
+}

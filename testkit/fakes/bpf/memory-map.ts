@@ -1,0 +1,76 @@
+/** A map's elements in memory, for the interpreter and for the kernel in memory. */
+import type { MapDefinition } from "../../../src/kernel/bpf/map-definition.ts";
+import { MemoryRegion } from "./memory-region.ts";
+
+/** The kernel's answers to a write: 0, or an errno. */
+export type MapWriteResult = 0 | 2 | 7 | 17 | 22;
+const ENOENT = 2;
+const E2BIG = 7;
+const EEXIST = 17;
+const EINVAL = 22;
+
+/** As the helpers have it: 0 writes, 1 creates only, 2 replaces only. */
+export type UpdateFlags = 0 | 1 | 2;
+
+export class MemoryMap {
+  readonly definition: MapDefinition;
+  readonly #elements = new Map<string, { readonly key: Uint8Array; readonly value: MemoryRegion }>();
+
+  constructor(definition: MapDefinition) {
+    this.definition = definition;
+    if (definition.type !== "array") return;
+    for (let index = 0; index < definition.maxEntries; index++) {
+      this.#put(new Uint8Array(Uint32Array.of(index).buffer), new Uint8Array(definition.valueSize));
+    }
+  }
+
+  /** The value itself: what is written to it is in the map. */
+  lookup(key: Uint8Array): MemoryRegion | undefined {
+    const id = hex(key);
+    const found = this.#elements.get(id);
+    if (found !== undefined && this.definition.type === "lru-hash") {
+      this.#elements.delete(id);
+      this.#elements.set(id, found);
+    }
+    return found?.value;
+  }
+
+  update(key: Uint8Array, value: Uint8Array, flags: UpdateFlags = 0): MapWriteResult {
+    const exists = this.#elements.has(hex(key));
+    if (this.definition.type === "array") {
+      if (!exists) return E2BIG;
+      if (flags === 1) return EEXIST;
+      // An array's elements stay where they are, and are written in place.
+      this.#elements.get(hex(key))?.value.bytes.set(value);
+      return 0;
+    }
+    if (exists && flags === 1) return EEXIST;
+    if (!exists && flags === 2) return ENOENT;
+    if (!exists && this.#elements.size >= this.definition.maxEntries) {
+      if (this.definition.type !== "lru-hash") return E2BIG;
+      const [oldest] = this.#elements.keys();
+      if (oldest !== undefined) this.#elements.delete(oldest);
+    }
+    this.#put(key, value);
+    return 0;
+  }
+
+  delete(key: Uint8Array): MapWriteResult {
+    if (this.definition.type === "array") return EINVAL;
+    return this.#elements.delete(hex(key)) ? 0 : ENOENT;
+  }
+
+  /** Copies of all elements. */
+  entries(): readonly (readonly [Uint8Array, Uint8Array])[] {
+    return [...this.#elements.values()].map(({ key, value }) => [key.slice(), value.bytes.slice()]);
+  }
+
+  #put(key: Uint8Array, value: Uint8Array): void {
+    this.#elements.set(hex(key), {
+      key: key.slice(),
+      value: MemoryRegion.of(`a value of ${this.definition.name}`, value.slice()),
+    });
+  }
+}
+
+const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString("hex");
