@@ -7,6 +7,7 @@ import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import { familyOf, type IpAddress, type IpFamily, parseCidr, splitCidr } from "../net/ip.ts";
 import { dumpOf } from "../trace/dump/of-rendered.ts";
 import { type Dump, DumpError, recogniseDump } from "../trace/dump/recognise.ts";
+import type { KnownRoute } from "../trace/facts.ts";
 import { UsageError } from "./exit.ts";
 import { readInput } from "./render-input.ts";
 import type { ClientPlace, Position } from "./trace-packet.ts";
@@ -23,6 +24,8 @@ export interface TracedRules {
   readonly knowsAddresses: boolean;
   /** Whether what packets have left in sets and lists is in the dumps. */
   readonly knowsClients: boolean;
+  /** The longest prefix first. @default not known */
+  readonly routes?: readonly KnownRoute[];
   placeOf(position: Position): ClientPlace;
 }
 
@@ -149,10 +152,11 @@ async function readDump(path: string, input: NodeJS.ReadableStream): Promise<Dum
   }
 }
 
-function placeInDump(position: Position, local: readonly IpAddress[], family: IpFamily): ClientPlace {
+/** Where clients with a name are, when rules are all that is known. @throws UsageError where that is not enough */
+export function placeInDump(position: Position, local: readonly IpAddress[], family: IpFamily): ClientPlace {
   if (position === "outside") return { address: OUTSIDE[family] as IpAddress, inInterface: undefined }; // canonical literals
   const own = local.find((address) => familyOf(address) === family);
   if (position === "node" && own !== undefined) return { address: own, inInterface: "" };
   if (position === "node") throw new UsageError("--from node: give an address of the node with --local");
-  throw new UsageError("--from pod: a dump does not say where pods are; give a pod's address, and --in INTERFACE");
+  throw new UsageError("--from pod: rules do not say where pods are; give a pod's address, and --in INTERFACE");
 }

@@ -1,6 +1,6 @@
 /**
- * `kube-proxy trace`: what becomes of a packet on a node, rule by rule. Over the plan for manifests, or over dumps of any node;
- * nothing is sent, and no kernel is asked.
+ * `kube-proxy trace`: what becomes of a packet on a node, rule by rule. Over the plan for manifests, over dumps of any node, or
+ * over what this node's kernel has; nothing is sent.
  */
 
 import { MODES } from "../dataplane/registry.ts";
@@ -25,10 +25,11 @@ const FORMS = ["text", "json"];
 
 export const TRACE_USAGE = `Usage: kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] -f DIR|FILE|- [options]
        kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] --dump FILE|- [options]
+       kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] [options]
 
 Leads a packet through every hook and rule of a node, and says what matched and why, and what becomes of it: which
 endpoint with which source, refused or dropped by which rule. Where chance decides, every way is shown with its odds;
-where something is not known, both. Nothing is sent; needs neither root nor a kernel.
+where something is not known, both. Nothing is sent.
 
       --from CLIENT            ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT; or pod, node, outside, with :PORT behind it
       --to ADDRESS:PORT/PROTO  where the packet goes; tcp (default), udp, sctp
@@ -38,7 +39,7 @@ where something is not known, both. Nothing is sent; needs neither root nor a ke
       --seed NUMBER            takes one way at each random choice, the same for the same number
       --new-client             takes for granted that no session affinity holds for the client
 
-Rules, of either:
+Rules, of either; without both, those in this node's kernel are walked, which needs root:
   -f, --filename DIR|FILE|-    manifests, as in render: the plan for them is walked (repeatable)
       --mode MODE              ${MODES.map(({ name }) => name).join(", ")} (default: the configuration's mode)
       --node NAME              the node to plan for (default: the only Node in the manifests, else this host)
@@ -54,6 +55,7 @@ Rules, of either:
 Examples:
   kube-proxy trace --from pod --to 10.96.0.10:80 -f examples --node node-a
   kube-proxy trace --from 198.51.100.7 --in eth0 --to 192.168.0.2:30080 --dump iptables.txt --local 192.168.0.2
+  sudo kube-proxy trace --from node --to 10.96.0.10:80
   nft -j list ruleset | kube-proxy trace --from 10.0.0.9 --to 10.96.0.10:53/udp --dump - --local 192.168.0.2
 
 Exit status: 0; 2 when the packet cannot be understood or the rules cannot be used.
@@ -99,7 +101,8 @@ async function traced(
   const { target } = options;
   const rules = await rulesFor(options, target.family, input, warn);
   const addresses = [...rules.addresses, ...options.local, ...deviceAddresses(rules.dumps)];
-  const facts = nodeFacts({ addresses, isComplete: rules.knowsAddresses || options.local.length > 0 });
+  const isComplete = rules.knowsAddresses || options.local.length > 0;
+  const facts = nodeFacts({ addresses, isComplete, routes: rules.routes ?? [] });
   const question = packetQuestion(options.packet, target, rules.placeOf, (ip) => facts.addressType(ip) === "local");
   const knowsClients = options.isNewClient || rules.knowsClients;
   const { program } = programOfDumps(rules.dumps, {
@@ -129,6 +132,7 @@ async function rulesFor(
   warn: (message: string) => void,
 ): Promise<TracedRules> {
   if (dumps !== undefined) return await dumpedRules(dumps, local, family, input);
+  if (paths.length === 0) return await (await import("./trace-kernel.ts")).kernelRules(family, local);
   return await plannedRules(paths, await readSettings(config, mode, node), family, input, warn);
 }
 
@@ -156,8 +160,8 @@ function readOptions(argv: readonly string[]) {
   const { from, to, filename, dump, seed } = values;
   if (from === undefined || to === undefined)
     throw new UsageError("trace needs a packet: --from CLIENT --to ADDRESS:PORT");
-  if ((filename === undefined) === (dump === undefined)) {
-    throw new UsageError("trace needs rules: either manifests with -f, or dumps with --dump");
+  if (filename !== undefined && dump !== undefined) {
+    throw new UsageError("trace walks either the plan for manifests (-f) or dumps (--dump), not both");
   }
   if (!FORMS.includes(values.output)) {
     throw new UsageError(`--output must be ${FORMS.join(" or ")}, got "${values.output}"`);

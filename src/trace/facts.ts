@@ -24,7 +24,14 @@ export interface KnownNode {
   /** Whether {@link addresses} are all there are: others are not the node's then. @default true */
   readonly isComplete?: boolean;
   /** Interfaces by the prefixes behind them, the longest first. @default none */
-  readonly routes?: readonly { readonly cidr: string; readonly device: string; readonly address?: IpAddress }[];
+  readonly routes?: readonly KnownRoute[];
+}
+
+export interface KnownRoute {
+  readonly cidr: string;
+  readonly device: string;
+  /** The node's own, that packets by this way get when they are masqueraded. */
+  readonly address?: IpAddress;
 }
 
 /** Facts of a node whose addresses are known. Pure. */

@@ -148,7 +148,12 @@ describe("input that cannot be used ends with status 2", () => {
   const json = caseFile("cluster-ip", "nftables/nft.json");
   const cases: readonly (readonly [string, readonly string[], string, RegExp])[] = [
     ["no packet", ["--dump", "-"], whole, /trace needs a packet: --from CLIENT --to ADDRESS:PORT/],
-    ["no rules", PACKET, "", /trace needs rules: either manifests with -f, or dumps with --dump/],
+    [
+      "two kinds of rules",
+      [...PACKET, "-f", "-", "--dump", "-"],
+      whole,
+      /walks either the plan for manifests \(-f\) or dumps/,
+    ],
     [
       "a port that is none",
       ["--from", "10.0.0.1", "--to", "10.96.1.1:80000", "--dump", "-"],

@@ -1,0 +1,114 @@
+/** The rules in this node's kernel, and its addresses and routes, as the system's tools print them. */
+import { ExecError, execProcess } from "../kernel/process.ts";
+import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
+import { type Dump, recogniseDump } from "../trace/dump/recognise.ts";
+import type { KnownRoute } from "../trace/facts.ts";
+import { isObject, listOf, textOf } from "../trace/nftables/json.ts";
+import { UsageError } from "./exit.ts";
+import { placeInDump, type TracedRules } from "./trace-rules.ts";
+
+const LIMIT_MS = 60_000;
+
+interface Tool {
+  readonly file: string;
+  readonly args: readonly string[];
+}
+
+const TOOLS: Readonly<Record<IpFamily, readonly Tool[]>> = {
+  IPv4: [{ file: "iptables-save", args: [] }],
+  IPv6: [{ file: "ip6tables-save", args: [] }],
+};
+/** Modes of other nodes need neither: where they are missing there is nothing to read. */
+const SHARED_TOOLS: readonly Tool[] = [
+  { file: "nft", args: ["-j", "list", "ruleset"] },
+  { file: "ipset", args: ["save"] },
+  { file: "ipvsadm", args: ["-S", "-n"] },
+];
+
+/** Reads the kernel. @param local addresses that are given beside those that the node has. @throws UsageError */
+export async function kernelRules(family: IpFamily, local: readonly IpAddress[]): Promise<TracedRules> {
+  if (process.getuid?.() !== 0) {
+    throw new UsageError(
+      "reading the rules of this node's kernel needs root",
+      "Without it, give manifests with -f, or dumps of a node with --dump.",
+    );
+  }
+  const notes: string[] = [];
+  const dumps: Dump[] = [];
+  for (const tool of [...TOOLS[family], ...SHARED_TOOLS]) {
+    const text = await outputOf(tool, notes);
+    if (text.trim() !== "") dumps.push(recogniseDump(text, tool.file));
+  }
+  const addresses = [...(await ownAddresses(family)), ...local];
+  return {
+    name: "this node's kernel",
+    notes,
+    dumps: dumps.map((dump) => (dump.kind === "iptables" ? { ...dump, family } : dump)),
+    addresses,
+    knowsAddresses: true,
+    knowsClients: true,
+    routes: await routes(family, addresses),
+    placeOf: (position) =>
+      placeInDump(
+        position,
+        addresses.filter((own) => !isLocalOnly(own)),
+        family,
+      ),
+  };
+}
+
+async function outputOf({ file, args }: Tool, notes: string[]): Promise<string> {
+  try {
+    const { status, stdout, stderr } = await execProcess(file, args, { timeoutMs: LIMIT_MS });
+    if (status === 0) return stdout;
+    notes.push(`${file} says nothing: ${stderr.trim().split("\n")[0] ?? ""}`);
+  } catch (error) {
+    if (!(error instanceof ExecError)) throw error;
+    notes.push(`${file} is not installed: what it would show is not walked`);
+  }
+  return "";
+}
+
+async function ipJson(...args: readonly string[]): Promise<readonly unknown[]> {
+  const { status, stdout, stderr } = await execProcess("ip", ["-j", ...args], { timeoutMs: LIMIT_MS });
+  if (status !== 0) throw new UsageError(`ip ${args.join(" ")}: ${stderr.trim()}`);
+  return stdout.trim() === "" ? [] : listOf(JSON.parse(stdout));
+}
+
+async function ownAddresses(family: IpFamily): Promise<IpAddress[]> {
+  const links = await ipJson(familyOption(family), "address", "show");
+  return links.flatMap((link) => {
+    return listOf(isObject(link) ? link.addr_info : undefined).flatMap((info) => {
+      return parseIpAddress(textOf(isObject(info) ? info.local : undefined) ?? "") ?? [];
+    });
+  });
+}
+
+const familyOption = (family: IpFamily): string => (family === "IPv4" ? "-4" : "-6");
+
+async function routes(family: IpFamily, addresses: readonly IpAddress[]): Promise<KnownRoute[]> {
+  const found = (await ipJson(familyOption(family), "route", "show", "table", "main")).flatMap(
+    (route): KnownRoute[] => {
+      const [dst, device, source] = isObject(route)
+        ? [textOf(route.dst), textOf(route.dev), textOf(route.prefsrc)]
+        : [];
+      if (dst === undefined || device === undefined) return [];
+      const address =
+        parseIpAddress(source ?? "") ?? addresses.find((own) => familyOf(own) === family && !isLocalOnly(own));
+      return [{ cidr: cidrOf(dst, family), device, ...(address === undefined ? {} : { address }) }];
+    },
+  );
+  return found.sort((a, b) => lengthOf(b.cidr) - lengthOf(a.cidr));
+}
+
+/** An address that no packet to elsewhere has as its source. */
+function isLocalOnly(address: IpAddress): boolean {
+  return address.startsWith("127.") || address === "::1" || address.startsWith("fe80:");
+}
+
+function cidrOf(destination: string, family: IpFamily): string {
+  if (destination === "default") return family === "IPv4" ? "0.0.0.0/0" : "::/0";
+  return destination.includes("/") ? destination : `${destination}/${family === "IPv4" ? 32 : 128}`;
+}
+
+const lengthOf = (cidr: string): number => Number(cidr.slice(cidr.indexOf("/") + 1));

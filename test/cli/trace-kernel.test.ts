@@ -1,0 +1,45 @@
+/** `kube-proxy trace` without manifests and dumps: over the rules, addresses and routes of this node's kernel. */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { test } from "node:test";
+import { trace } from "../../src/cli/trace.ts";
+import { inNetns } from "../../testkit/support/in-netns.ts";
+import { caseFile } from "../conformance/conformance-case.ts";
+import { type Ran, runCommand } from "./run-command.ts";
+
+const ask = (...argv: string[]): Promise<Ran> => runCommand(trace, ["--from", "node", "--to", ...argv]);
+
+function restore(tool: string, rules: string): void {
+  execFileSync(tool, { input: rules, stdio: ["pipe", "ignore", "inherit"] });
+}
+
+inNetns(import.meta.url, { name: "tracecli" }, () => {
+  test("rules, addresses and routes are read", async () => {
+    const batch = [
+      "addr add 10.200.0.2/32 dev lo",
+      "addr add fd00:200::2/128 dev lo",
+      "link add eth0 type veth peer name peer0",
+    ];
+    const links = ["link set eth0 up", "route add 10.180.0.0/15 dev eth0 src 10.200.0.2", "route add default dev eth0"];
+    execFileSync("ip", ["-batch", "-"], { input: `${[...batch, ...links].join("\n")}\n` });
+    const rules = caseFile("cluster-ip", "iptables/iptables.txt").split("\n");
+    // Not every kernel has the counters.
+    restore("iptables-restore", rules.filter((rule) => !rule.includes("nfacct")).join("\n"));
+
+    const { status, out, err } = await ask("10.96.1.1:80");
+    assert.equal(status, 0, err);
+    assert.match(out, /^Packet: tcp 10\.200\.0\.2 to 10\.96\.1\.1:80, from the node itself, connection new$/m);
+    assert.match(out, /33\.3 % {2}sent to 10\.180\.0\.5:8080, from the node's address \(masqueraded\)/);
+    const outside = await runCommand(trace, ["--from", "198.51.100.7", "--in", "eth0", "--to", "10.96.1.1:80"]);
+    assert.match(outside.out, /33\.3 % {2}sent to 10\.180\.1\.5:8080, from 10\.200\.0\.2 \(masqueraded\)/);
+    // What nft shows of the same rules is not walked once more.
+    assert.equal(out.match(/nat, OUTPUT/g)?.length, 1, out);
+  });
+
+  test("where there are no rules, nothing is done to a packet", async () => {
+    execFileSync("nft", ["flush", "ruleset"]);
+    const { status, out } = await ask("10.96.1.1:80");
+    assert.equal(status, 0);
+    assert.match(out, /100\.0 % {2}sent to 10\.96\.1\.1:80, from 10\.200\.0\.2 \(kept\)/);
+  });
+});
