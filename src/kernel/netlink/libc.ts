@@ -80,7 +80,8 @@ function load(): Libc {
 }
 
 /** Only glibc's name: the pinned Node.js is linked to it, and npm refuses the package elsewhere (package.json, `libc`). */
-function openLibrary(koffi: Koffi): ReturnType<Koffi["load"]> {
+/** The C library, for calls that have a file of their own. */
+export function openLibrary(koffi: Koffi): ReturnType<Koffi["load"]> {
   try {
     return koffi.load("libc.so.6");
   } catch (error) {

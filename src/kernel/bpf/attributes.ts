@@ -1,0 +1,115 @@
+/** Attributes of bpf(2) by command: the only place where their offsets are written (reference ebpf-programs.md §3.2, §3.3). */
+import { bytes, layout, u32, u64 } from "./layout.ts";
+
+/** What the kernel is asked to do. */
+export const COMMANDS = {
+  MAP_CREATE: 0,
+  MAP_LOOKUP_ELEM: 1,
+  MAP_UPDATE_ELEM: 2,
+  MAP_DELETE_ELEM: 3,
+  PROG_LOAD: 5,
+  PROG_TEST_RUN: 10,
+  OBJ_GET_INFO_BY_FD: 15,
+  PROG_QUERY: 16,
+  MAP_LOOKUP_BATCH: 24,
+  MAP_UPDATE_BATCH: 26,
+  LINK_CREATE: 28,
+  LINK_UPDATE: 29,
+  LINK_DETACH: 34,
+} as const;
+
+export type BpfCommand = keyof typeof COMMANDS;
+
+/** Older and newer kernels accept this length for every command, when what they do not know is zero. */
+const ATTRIBUTE_BYTES = 168;
+
+export const MAP_CREATE = layout("MAP_CREATE", ATTRIBUTE_BYTES, {
+  mapType: u32(0),
+  keySize: u32(4),
+  valueSize: u32(8),
+  maxEntries: u32(12),
+  mapFlags: u32(16),
+  mapName: bytes(28, 16),
+});
+
+export const MAP_ELEMENT = layout("MAP_ELEM", ATTRIBUTE_BYTES, {
+  mapFd: u32(0),
+  key: u64(8),
+  value: u64(16),
+  flags: u64(24),
+});
+
+export const MAP_BATCH = layout("MAP_BATCH", ATTRIBUTE_BYTES, {
+  inBatch: u64(0),
+  outBatch: u64(8),
+  keys: u64(16),
+  values: u64(24),
+  /** In: room or number; out: done. */
+  count: u32(32),
+  mapFd: u32(36),
+  elementFlags: u64(40),
+  flags: u64(48),
+});
+
+export const PROG_LOAD = layout("PROG_LOAD", ATTRIBUTE_BYTES, {
+  programType: u32(0),
+  instructionCount: u32(4),
+  instructions: u64(8),
+  license: u64(16),
+  logLevel: u32(24),
+  logSize: u32(28),
+  logBuffer: u64(32),
+  programFlags: u32(44),
+  programName: bytes(48, 16),
+  expectedAttachType: u32(68),
+});
+
+export const PROG_TEST_RUN = layout("PROG_TEST_RUN", ATTRIBUTE_BYTES, {
+  programFd: u32(0),
+  /** Out: r0. */
+  result: u32(4),
+  contextSizeIn: u32(40),
+  contextIn: u64(48),
+});
+
+export const OBJECT_INFO = layout("OBJ_GET_INFO_BY_FD", ATTRIBUTE_BYTES, {
+  fd: u32(0),
+  infoLength: u32(4),
+  info: u64(8),
+});
+
+export const PROGRAM_INFO = layout("bpf_prog_info", 232, { type: u32(0), id: u32(4), tag: bytes(8, 8) });
+
+/** Of a link to a cgroup. */
+export const LINK_INFO = layout("bpf_link_info", 32, {
+  type: u32(0),
+  id: u32(4),
+  programId: u32(8),
+  /** The directory's inode number; 0 when the cgroup is gone. */
+  cgroupId: u64(16),
+});
+
+export const PROG_QUERY = layout("PROG_QUERY", ATTRIBUTE_BYTES, {
+  targetFd: u32(0),
+  attachType: u32(4),
+  queryFlags: u32(8),
+  programIds: u64(16),
+  /** In: room; out: number. */
+  programCount: u32(24),
+});
+
+export const LINK_CREATE = layout("LINK_CREATE", ATTRIBUTE_BYTES, {
+  programFd: u32(0),
+  targetFd: u32(4),
+  attachType: u32(8),
+  flags: u32(12),
+});
+
+export const LINK_UPDATE = layout("LINK_UPDATE", ATTRIBUTE_BYTES, {
+  linkFd: u32(0),
+  newProgramFd: u32(4),
+  flags: u32(8),
+  oldProgramFd: u32(12),
+});
+
+export const LINK_DETACH = layout("LINK_DETACH", ATTRIBUTE_BYTES, { linkFd: u32(0) });

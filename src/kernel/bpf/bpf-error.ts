@@ -1,0 +1,22 @@
+/** Failures of bpf(2), with a stable `code`. */
+
+/** The kernel's errno name (`ENOENT`), or one of ours. */
+export type BpfErrorCode =
+  | `E${string}`
+  /** This machine's kernel or processor cannot do it. */
+  | "unsupported"
+  /** A definition of ours that the kernel would refuse. */
+  | "invalid";
+
+export class BpfError extends Error {
+  override readonly name = "BpfError";
+  readonly code: BpfErrorCode;
+  constructor(code: BpfErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+export function hasBpfCode(error: unknown, code: BpfErrorCode): boolean {
+  return error instanceof BpfError && error.code === code;
+}

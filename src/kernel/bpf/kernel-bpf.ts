@@ -1,0 +1,175 @@
+/** {@link Bpf} of the running kernel. */
+import { closeSync, constants as fileConstants, openSync } from "node:fs";
+import { constants } from "node:os";
+import { errnoName } from "../netlink/errors.ts";
+import { encodeProgram } from "./asm/encode.ts";
+import type { Program } from "./asm/program.ts";
+import * as attributes from "./attributes.ts";
+import type { Bpf, BpfLink, BpfMap, BpfProgram, ProgramPlace } from "./bpf.ts";
+import { BpfError } from "./bpf-error.ts";
+import { HOOKS, type Hook } from "./contexts.ts";
+import { KernelMap } from "./kernel-map.ts";
+import { encode, takeNumber, takeWide } from "./layout.ts";
+import { addressOf, bpf, fixedBytes, fixedCopy, tryBpf } from "./system-call.ts";
+import { explainVerifierLog } from "./verifier-log.ts";
+
+/** A program for tests; its context is memory of the caller. */
+const SYSCALL_PROGRAM = 31;
+const SLEEPABLE = 16;
+/** None of our helpers is for GPL programs only (reference ebpf-programs.md §4.3). */
+const LICENSE = "Apache-2.0";
+const LOG_BYTES = 1 << 20;
+/** Programs of one cgroup and hook. */
+const MOST_ATTACHED = 64;
+const { O_RDONLY, O_DIRECTORY } = fileConstants;
+
+/** Nothing is opened or asked yet. */
+export function kernelBpf(): Bpf {
+  return {
+    createMap: (definition) => new KernelMap(definition),
+    loadProgram: (program, place, maps = []) => loadProgram(program, place, maps),
+    attach: (program, hook, cgroup) => new KernelLink(kernelProgram(program), hook, cgroup),
+    attached,
+  };
+}
+
+function loadProgram(program: Program, place: ProgramPlace, maps: readonly BpfMap[]): KernelProgram {
+  const code = fixedCopy(encodeProgram(program.instructions, (name) => mapDescriptor(program, maps, name)));
+  const license = fixedCopy(Buffer.from(`${LICENSE}\0`));
+  const wanted = {
+    programType: place === "test" ? SYSCALL_PROGRAM : HOOKS[place].programType,
+    instructionCount: code.length / 8,
+    instructions: addressOf(code),
+    license: addressOf(license),
+    programFlags: place === "test" ? SLEEPABLE : 0,
+    programName: Buffer.from(program.name),
+    expectedAttachType: place === "test" ? 0 : HOOKS[place].attachType,
+  };
+  const { result, errno } = tryBpf("PROG_LOAD", encode(attributes.PROG_LOAD, wanted));
+  if (result >= 0) return new KernelProgram(result, program.name);
+  const log = fixedBytes(LOG_BYTES);
+  const again = encode(attributes.PROG_LOAD, {
+    ...wanted,
+    logLevel: 1,
+    logSize: LOG_BYTES,
+    logBuffer: addressOf(log),
+  });
+  const second = tryBpf("PROG_LOAD", again);
+  if (second.result >= 0) return new KernelProgram(second.result, program.name);
+  const text = Buffer.from(log.subarray(0, log.indexOf(0))).toString("latin1");
+  const name = errnoName(errno);
+  if (errno === constants.errno.EPERM) bpf("PROG_LOAD", again, `program ${program.name}`);
+  throw new BpfError(name, `bpf: PROG_LOAD: ${name}: ${explainVerifierLog(program, text)}`);
+}
+
+function mapDescriptor(program: Program, maps: readonly BpfMap[], name: string): number {
+  const map = maps.find(({ definition }) => definition.name === name);
+  if (map instanceof KernelMap && program.maps.includes(map.definition)) return map.fd;
+  throw new BpfError("invalid", `bpf: program ${program.name}: its map ${name} is not given`);
+}
+
+function kernelProgram(program: BpfProgram): KernelProgram {
+  if (program instanceof KernelProgram) return program;
+  throw new BpfError("invalid", "bpf: a program of another kernel");
+}
+
+class KernelProgram implements BpfProgram {
+  readonly fd: number;
+  readonly id: number;
+  readonly tag: string;
+  readonly #name: string;
+
+  constructor(fd: number, name: string) {
+    this.fd = fd;
+    this.#name = name;
+    const info = objectInfo(fd, attributes.PROGRAM_INFO.size, `program ${name}`);
+    const { id, tag } = attributes.PROGRAM_INFO.fields;
+    this.id = takeNumber(info, id);
+    this.tag = Buffer.from(info.subarray(tag.at, tag.at + tag.bytes)).toString("hex");
+  }
+
+  run(context: Uint8Array): number {
+    const memory = fixedCopy(context);
+    const run = encode(attributes.PROG_TEST_RUN, {
+      programFd: this.fd,
+      contextSizeIn: memory.length,
+      contextIn: addressOf(memory),
+    });
+    bpf("PROG_TEST_RUN", run, `program ${this.#name}`);
+    context.set(memory);
+    return takeNumber(run, attributes.PROG_TEST_RUN.fields.result);
+  }
+
+  close(): void {
+    closeSync(this.fd);
+  }
+}
+
+class KernelLink implements BpfLink {
+  readonly #fd: number;
+  readonly #what: string;
+
+  constructor(program: KernelProgram, hook: Hook, cgroup: string) {
+    this.#what = `${hook} at ${cgroup}`;
+    this.#fd = withDirectory(cgroup, (targetFd) =>
+      bpf(
+        "LINK_CREATE",
+        encode(attributes.LINK_CREATE, { programFd: program.fd, targetFd, attachType: HOOKS[hook].attachType }),
+        this.#what,
+      ),
+    );
+  }
+
+  get cgroupId(): bigint {
+    return takeWide(this.#info(), attributes.LINK_INFO.fields.cgroupId);
+  }
+
+  get programId(): number {
+    return takeNumber(this.#info(), attributes.LINK_INFO.fields.programId);
+  }
+
+  replace(program: BpfProgram): void {
+    const newProgramFd = kernelProgram(program).fd;
+    bpf("LINK_UPDATE", encode(attributes.LINK_UPDATE, { linkFd: this.#fd, newProgramFd }), this.#what);
+  }
+
+  close(): void {
+    // Closing alone detaches as well, but some time later.
+    tryBpf("LINK_DETACH", encode(attributes.LINK_DETACH, { linkFd: this.#fd }));
+    closeSync(this.#fd);
+  }
+
+  #info(): Uint8Array {
+    return objectInfo(this.#fd, attributes.LINK_INFO.size, this.#what);
+  }
+}
+
+function objectInfo(fd: number, size: number, what: string): Uint8Array {
+  const info = fixedBytes(size);
+  bpf("OBJ_GET_INFO_BY_FD", encode(attributes.OBJECT_INFO, { fd, infoLength: size, info: addressOf(info) }), what);
+  return info;
+}
+
+function attached(hook: Hook, cgroup: string): readonly number[] {
+  return withDirectory(cgroup, (targetFd) => {
+    const ids = fixedBytes(MOST_ATTACHED * 4);
+    const query = encode(attributes.PROG_QUERY, {
+      targetFd,
+      attachType: HOOKS[hook].attachType,
+      programIds: addressOf(ids),
+      programCount: MOST_ATTACHED,
+    });
+    bpf("PROG_QUERY", query, `${hook} at ${cgroup}`);
+    const count = takeNumber(query, attributes.PROG_QUERY.fields.programCount);
+    return [...new Uint32Array(ids.buffer, 0, count)];
+  });
+}
+
+function withDirectory<T>(path: string, work: (fd: number) => T): T {
+  const fd = openSync(path, O_RDONLY | O_DIRECTORY);
+  try {
+    return work(fd);
+  } finally {
+    closeSync(fd);
+  }
+}

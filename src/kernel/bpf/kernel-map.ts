@@ -1,0 +1,148 @@
+/** A map in the kernel, by its descriptor. */
+import { closeSync } from "node:fs";
+import { constants } from "node:os";
+import { errnoName } from "../netlink/errors.ts";
+import { MAP_BATCH, MAP_CREATE, MAP_ELEMENT } from "./attributes.ts";
+import type { BpfMap, UpdateMode } from "./bpf.ts";
+import { BpfError } from "./bpf-error.ts";
+import { encode, takeNumber } from "./layout.ts";
+import { MAP_TYPES, type MapDefinition, mapDefinitionProblem, mapFlags } from "./map-definition.ts";
+import { addressOf, bpf, fixedBytes, tryBpf } from "./system-call.ts";
+
+const MODES: Readonly<Record<UpdateMode, number>> = { any: 0, create: 1, replace: 2 };
+/** Elements of one batch. */
+const BATCH = 4096;
+/** A cursor of the kernel's; hashes use 4 bytes, arrays a key. */
+const CURSOR_BYTES = 8;
+const { ENOENT, ENOSPC } = constants.errno;
+
+export class KernelMap implements BpfMap {
+  readonly definition: MapDefinition;
+  readonly fd: number;
+  /** One key and one value, which the attributes of single calls point to. */
+  readonly #key: Uint8Array;
+  readonly #value: Uint8Array;
+
+  constructor(definition: MapDefinition) {
+    const problem = mapDefinitionProblem(definition);
+    if (problem !== undefined) throw new BpfError("invalid", `bpf: map ${definition.name}: ${problem}`);
+    this.definition = definition;
+    const { keySize, valueSize, maxEntries } = definition;
+    const attributes = encode(MAP_CREATE, {
+      mapType: MAP_TYPES[definition.type],
+      keySize,
+      valueSize,
+      maxEntries,
+      mapFlags: mapFlags(definition),
+      mapName: Buffer.from(definition.name),
+    });
+    this.fd = bpf("MAP_CREATE", attributes, this.#what);
+    this.#key = fixedBytes(keySize);
+    this.#value = fixedBytes(valueSize);
+  }
+
+  lookup(key: Uint8Array): Uint8Array | undefined {
+    const { result, errno } = tryBpf("MAP_LOOKUP_ELEM", this.#element(key));
+    if (result >= 0) return this.#value.slice();
+    if (errno === ENOENT) return undefined;
+    throw this.#failure("MAP_LOOKUP_ELEM", errno);
+  }
+
+  update(key: Uint8Array, value: Uint8Array, mode: UpdateMode = "any"): void {
+    this.#demandSize("value", value, this.definition.valueSize);
+    this.#value.set(value);
+    bpf("MAP_UPDATE_ELEM", this.#element(key, MODES[mode]), this.#what);
+  }
+
+  delete(key: Uint8Array): boolean {
+    const { result, errno } = tryBpf("MAP_DELETE_ELEM", this.#keyAlone(key));
+    if (result >= 0) return true;
+    if (errno === ENOENT) return false;
+    throw this.#failure("MAP_DELETE_ELEM", errno);
+  }
+
+  updateAll(elements: readonly (readonly [Uint8Array, Uint8Array])[]): void {
+    const { keySize, valueSize } = this.definition;
+    for (let start = 0; start < elements.length; start += BATCH) {
+      const part = elements.slice(start, start + BATCH);
+      const [keys, values] = [fixedBytes(part.length * keySize), fixedBytes(part.length * valueSize)];
+      part.forEach(([key, value], index) => {
+        this.#demandSize("key", key, keySize);
+        this.#demandSize("value", value, valueSize);
+        keys.set(key, index * keySize);
+        values.set(value, index * valueSize);
+      });
+      const attributes = encode(MAP_BATCH, {
+        keys: addressOf(keys),
+        values: addressOf(values),
+        count: part.length,
+        mapFd: this.fd,
+      });
+      bpf("MAP_UPDATE_BATCH", attributes, this.#what);
+    }
+  }
+
+  entries(): readonly (readonly [Uint8Array, Uint8Array])[] {
+    const { keySize, valueSize, maxEntries } = this.definition;
+    const found: (readonly [Uint8Array, Uint8Array])[] = [];
+    let room = Math.min(BATCH, maxEntries);
+    let cursor: Uint8Array | undefined;
+    for (;;) {
+      const [keys, values] = [fixedBytes(room * keySize), fixedBytes(room * valueSize)];
+      const next = fixedBytes(CURSOR_BYTES);
+      const attributes = encode(MAP_BATCH, {
+        inBatch: cursor === undefined ? 0 : addressOf(cursor),
+        outBatch: addressOf(next),
+        keys: addressOf(keys),
+        values: addressOf(values),
+        count: room,
+        mapFd: this.fd,
+      });
+      const { result, errno } = tryBpf("MAP_LOOKUP_BATCH", attributes);
+      if (result < 0 && errno === ENOSPC) {
+        // One bucket has more elements than there was room for.
+        room *= 2;
+        continue;
+      }
+      if (result < 0 && errno !== ENOENT) throw this.#failure("MAP_LOOKUP_BATCH", errno);
+      const count = takeNumber(attributes, MAP_BATCH.fields.count);
+      for (let index = 0; index < count; index++) {
+        const value = values.slice(index * valueSize, (index + 1) * valueSize);
+        found.push([keys.slice(index * keySize, (index + 1) * keySize), value]);
+      }
+      if (result < 0) return found;
+      cursor = next;
+    }
+  }
+
+  close(): void {
+    closeSync(this.fd);
+  }
+
+  get #what(): string {
+    return `map ${this.definition.name}`;
+  }
+
+  #element(key: Uint8Array, flags = 0): Uint8Array {
+    this.#demandSize("key", key, this.definition.keySize);
+    this.#key.set(key);
+    return encode(MAP_ELEMENT, { mapFd: this.fd, key: addressOf(this.#key), value: addressOf(this.#value), flags });
+  }
+
+  /** Fields that a command does not use must be zero. */
+  #keyAlone(key: Uint8Array): Uint8Array {
+    this.#demandSize("key", key, this.definition.keySize);
+    this.#key.set(key);
+    return encode(MAP_ELEMENT, { mapFd: this.fd, key: addressOf(this.#key) });
+  }
+
+  #demandSize(part: string, bytes: Uint8Array, size: number): void {
+    if (bytes.length === size) return;
+    throw new BpfError("invalid", `bpf: ${this.#what}: a ${part} has ${size} bytes, not ${bytes.length}`);
+  }
+
+  #failure(command: string, errno: number): BpfError {
+    const name = errnoName(errno);
+    return new BpfError(name, `bpf: ${command} of ${this.#what}: ${name}`);
+  }
+}

@@ -1,0 +1,91 @@
+/**
+ * The system call bpf(2), which has no function in the C library (reference ebpf-programs.md §3.1). Loaded on the first use.
+ */
+import { createRequire } from "node:module";
+import { endianness } from "node:os";
+import { errnoName } from "../netlink/errors.ts";
+import { libc, openLibrary } from "../netlink/libc.ts";
+import { type BpfCommand, COMMANDS } from "./attributes.ts";
+import { BpfError } from "./bpf-error.ts";
+
+type Koffi = typeof import("koffi");
+
+const CALL_NUMBERS: Readonly<Record<string, number>> = { x64: 321, arm64: 280 };
+
+/** The engine may make calls of its own between ours and the look at `errno`; rarely twice in a row. */
+const ERRNO_ATTEMPTS = 5;
+
+interface SystemCall {
+  readonly number: number;
+  readonly invoke: (number: number, command: number, attributes: Uint8Array, size: number) => number;
+  readonly addressOf: (bytes: Uint8Array) => bigint;
+}
+
+let loaded: SystemCall | undefined;
+
+function load(): SystemCall {
+  const number = CALL_NUMBERS[process.arch];
+  if (number === undefined || endianness() !== "LE") {
+    throw new BpfError("unsupported", `bpf: not on a processor of kind ${process.arch}: only on x64 and arm64`);
+  }
+  const koffi: Koffi = createRequire(import.meta.url)("koffi");
+  const invoke = openLibrary(koffi).func("long syscall(long number, long command, uint8_t *attributes, long size)");
+  return { number, invoke: (...call) => Number(invoke(...call)), addressOf: (bytes) => BigInt(koffi.address(bytes)) };
+}
+
+/**
+ * Asks the kernel. What the attributes point to must be referenced until this returns.
+ *
+ * @param attributes is overwritten where the kernel answers. @param what for messages: `map services`.
+ * @returns what the command returns: a descriptor, or 0. @throws BpfError with the kernel's errno.
+ */
+export function bpf(command: BpfCommand, attributes: Uint8Array, what: string): number {
+  const { result, errno } = tryBpf(command, attributes);
+  if (result >= 0) return result;
+  const name = errnoName(errno);
+  throw new BpfError(name, `bpf: ${command} of ${what}: ${name}${hint(name)}`);
+}
+
+/** As {@link bpf}; a failure is given back. It is repeated until its cause was seen twice running. */
+export function tryBpf(
+  command: BpfCommand,
+  attributes: Uint8Array,
+): { readonly result: number; readonly errno: number } {
+  loaded ??= load();
+  const asked = attributes.slice();
+  let errno = -1;
+  for (let attempt = 0; attempt < ERRNO_ATTEMPTS; attempt++) {
+    if (attempt > 0) attributes.set(asked);
+    const result = loaded.invoke(loaded.number, COMMANDS[command], attributes, attributes.length);
+    if (result >= 0) return { result, errno: 0 };
+    const seen = libc().errno();
+    if (seen === errno) break;
+    errno = seen;
+  }
+  return { result: -1, errno };
+}
+
+/** Where bytes are. Only for what {@link fixedBytes} made: others may move. */
+export function addressOf(bytes: Uint8Array): bigint {
+  loaded ??= load();
+  return BigInt.asUintN(64, loaded.addressOf(bytes));
+}
+
+/** Zeroes that stay where they are: the engine keeps small arrays in memory that it moves. */
+export function fixedBytes(size: number): Uint8Array {
+  return new Uint8Array(new ArrayBuffer(size));
+}
+
+/** A copy of bytes that stays where it is. */
+export function fixedCopy(source: Uint8Array): Uint8Array {
+  const copy = fixedBytes(source.length);
+  copy.set(source);
+  return copy;
+}
+
+function hint(errno: string): string {
+  if (errno === "EPERM")
+    return ": the process needs CAP_BPF and CAP_NET_ADMIN, and the container's seccomp profile must allow bpf";
+  if (errno === "ENOSYS") return ": this kernel was built without the system call bpf";
+  return "";
+}

@@ -1,0 +1,202 @@
+/** What every {@link Bpf} does: the kernel's, and the one in memory. */
+import assert from "node:assert/strict";
+import { describe, type TestContext, test } from "node:test";
+import { Assembler } from "../asm/assembler.ts";
+import type { Program } from "../asm/program.ts";
+import type { Bpf, BpfMap } from "../bpf.ts";
+import { BpfError, hasBpfCode } from "../bpf-error.ts";
+import { connectContext, memoryContext } from "../contexts.ts";
+import { u32, u64 } from "../layout.ts";
+import type { MapDefinition } from "../map-definition.ts";
+
+export interface BpfRig {
+  readonly bpf: Bpf;
+  /** A cgroup of the test's own, and its number. */
+  readonly cgroup: string;
+  readonly cgroupId: bigint;
+}
+
+export interface BpfSubject {
+  readonly name: string;
+  readonly skip: string | false;
+  readonly open: (t: TestContext) => BpfRig;
+}
+
+const HASH: MapDefinition = { name: "hash", type: "hash", keySize: 4, valueSize: 8, maxEntries: 3 };
+const ARRAY: MapDefinition = { name: "array", type: "array", keySize: 4, valueSize: 8, maxEntries: 2 };
+const LRU: MapDefinition = { name: "lru", type: "lru-hash", keySize: 4, valueSize: 8, maxEntries: 1024 };
+const LARGE: MapDefinition = { ...HASH, name: "large", maxEntries: 10_000, isAllocatedOnWrite: true };
+
+const key = (value: number): Uint8Array => new Uint8Array(Uint32Array.of(value).buffer);
+const value = (content: number): Uint8Array => new Uint8Array(BigUint64Array.of(BigInt(content)).buffer);
+const numbers = (map: BpfMap): readonly number[] =>
+  map
+    .entries()
+    .map(([bytes]) => new Uint32Array(bytes.buffer)[0] ?? -1)
+    .toSorted((one, other) => one - other);
+
+/** A program that lets every connection pass. */
+function passing(result: 0 | 1 = 1): Program {
+  const a = new Assembler("passing", connectContext("connect4"));
+  a.mov("r0", result);
+  a.exit();
+  return a.finish();
+}
+
+/** Adds the context's first word to the element that its second word names. @returns 1 when there was one. */
+function adding(definition: MapDefinition): Program {
+  const a = new Assembler("adding", memoryContext({ name: "words", size: 8 }));
+  const slot = a.slot("key", 8);
+  const absent = a.label("absent");
+  a.load("r6", "r1", u32(0));
+  a.load("r2", "r1", u32(4));
+  a.store("r10", u32(0), "r2", slot.offset);
+  a.loadMap("r1", definition);
+  a.addressOf("r2", slot);
+  a.call("map_lookup_elem");
+  a.jumpIf("r0", "==", 0, absent);
+  a.load("r1", "r0", u64(0));
+  a.alu("add", "r1", "r6");
+  a.store("r0", u64(0), "r1");
+  a.mov("r0", 1);
+  a.exit();
+  a.place(absent);
+  a.mov("r0", 0);
+  a.exit();
+  return a.finish();
+}
+
+export function bpfContract(subject: BpfSubject): void {
+  const check = (what: string, body: (rig: BpfRig, t: TestContext) => void): void => {
+    test(what, { skip: subject.skip }, (t) => body(subject.open(t), t));
+  };
+  const mapOf = (rig: BpfRig, t: TestContext, definition: MapDefinition): BpfMap => {
+    const map = rig.bpf.createMap(definition);
+    t.after(() => map.close());
+    return map;
+  };
+
+  describe(`eBPF: ${subject.name}`, () => {
+    check("a hash holds what it was given", (rig, t) => {
+      const map = mapOf(rig, t, HASH);
+      assert.equal(map.lookup(key(1)), undefined);
+      map.update(key(1), value(10));
+      map.update(key(1), value(11));
+      assert.deepEqual(map.lookup(key(1)), value(11));
+      assert.throws(
+        () => map.update(key(1), value(12), "create"),
+        (error) => hasBpfCode(error, "EEXIST"),
+      );
+      assert.throws(
+        () => map.update(key(2), value(12), "replace"),
+        (error) => hasBpfCode(error, "ENOENT"),
+      );
+      assert.equal(map.delete(key(1)), true);
+      assert.equal(map.delete(key(1)), false);
+      assert.deepEqual(map.entries(), []);
+    });
+
+    check("a full hash refuses a new element, and keeps the others", (rig, t) => {
+      const map = mapOf(rig, t, HASH);
+      for (const content of [1, 2, 3]) map.update(key(content), value(content));
+      assert.throws(
+        () => map.update(key(4), value(4)),
+        (error) => hasBpfCode(error, "E2BIG"),
+      );
+      map.update(key(3), value(30));
+      assert.deepEqual(numbers(map), [1, 2, 3]);
+    });
+
+    check("an array has all its elements from the start, and keeps them", (rig, t) => {
+      const map = mapOf(rig, t, ARRAY);
+      assert.deepEqual(map.lookup(key(1)), value(0));
+      map.update(key(1), value(7));
+      assert.deepEqual(map.entries(), [
+        [key(0), value(0)],
+        [key(1), value(7)],
+      ]);
+      assert.equal(map.lookup(key(2)), undefined);
+      assert.throws(
+        () => map.update(key(2), value(7)),
+        (error) => hasBpfCode(error, "E2BIG"),
+      );
+      assert.throws(
+        () => map.delete(key(1)),
+        (error) => hasBpfCode(error, "EINVAL"),
+      );
+    });
+
+    check("an LRU hash never refuses", (rig, t) => {
+      const map = mapOf(rig, t, LRU);
+      for (let content = 0; content < 2 * LRU.maxEntries; content++) map.update(key(content), value(content));
+      assert.ok(map.entries().length <= LRU.maxEntries);
+    });
+
+    check("many elements are written and read in batches", (rig, t) => {
+      const map = mapOf(rig, t, LARGE);
+      const all = Array.from({ length: LARGE.maxEntries }, (_, index) => index);
+      map.updateAll(all.map((index) => [key(index), value(index + 1)]));
+      assert.deepEqual(numbers(map), all);
+      assert.deepEqual(map.lookup(key(5000)), value(5001));
+    });
+
+    check("keys and values of another size are refused, and so are definitions", (rig, t) => {
+      const map = mapOf(rig, t, HASH);
+      assert.throws(() => map.lookup(value(1)), /map hash: a key has 4 bytes, not 8/);
+      assert.throws(() => map.update(key(1), key(1)), /map hash: a value has 8 bytes, not 4/);
+      assert.throws(() => rig.bpf.createMap({ ...HASH, name: "a-b" }), /map a-b: its name must have 1 to 15 letters/);
+      assert.throws(() => rig.bpf.createMap({ ...ARRAY, keySize: 8 }), /the key of an array has 4 bytes/);
+    });
+
+    check("a program runs over maps, and has a tag of its instructions", (rig, t) => {
+      const [map, other] = [mapOf(rig, t, HASH), mapOf(rig, t, HASH)];
+      const assembled = adding(HASH);
+      const program = rig.bpf.loadProgram(assembled, "test", [map]);
+      const twin = rig.bpf.loadProgram(assembled, "test", [other]);
+      t.after(() => [program, twin].map((one) => one.close()));
+      map.update(key(9), value(100));
+      const words = (added: number, of: number) => new Uint8Array(Uint32Array.of(added, of).buffer);
+      assert.equal(program.run(words(11, 9)), 1);
+      assert.equal(program.run(words(11, 8)), 0);
+      assert.deepEqual(map.lookup(key(9)), value(111));
+      assert.match(program.tag, /^[0-9a-f]{16}$/);
+      assert.equal(program.tag, twin.tag);
+      assert.notEqual(program.id, twin.id);
+    });
+
+    check("a program without one of its maps is refused", (rig) => {
+      assert.throws(() => rig.bpf.loadProgram(adding(HASH), "test", []), /program adding: its map hash is not given/);
+    });
+
+    check("a refused program is told with the instruction, its line and the reason", (rig) => {
+      const wrong: Program = {
+        name: "wrong",
+        instructions: [{ kind: "alu", operation: "mov", bits: 64, destination: "r0", source: "r3" }, { kind: "exit" }],
+        notes: ["connect.ts:12", "connect.ts:13"],
+        maps: [],
+      };
+      assert.throws(
+        () => rig.bpf.loadProgram(wrong, "connect4"),
+        (error) =>
+          error instanceof BpfError &&
+          /wrong is refused at 0: \(bf\) r0 = r3, from connect\.ts:12: R3 !read_ok/.test(error.message),
+      );
+    });
+
+    check("a link attaches a program to one cgroup, replaces it and ends", (rig, t) => {
+      const [first, second] = [passing(1), passing(0)].map((one) => rig.bpf.loadProgram(one, "connect4"));
+      assert.ok(first !== undefined && second !== undefined);
+      t.after(() => [first, second].map((one) => one.close()));
+      assert.deepEqual(rig.bpf.attached("connect4", rig.cgroup), []);
+      const link = rig.bpf.attach(first, "connect4", rig.cgroup);
+      assert.deepEqual(rig.bpf.attached("connect4", rig.cgroup), [first.id]);
+      assert.deepEqual(rig.bpf.attached("connect6", rig.cgroup), []);
+      assert.equal(link.cgroupId, rig.cgroupId);
+      link.replace(second);
+      assert.equal(link.programId, second.id);
+      assert.deepEqual(rig.bpf.attached("connect4", rig.cgroup), [second.id]);
+      link.close();
+      assert.deepEqual(rig.bpf.attached("connect4", rig.cgroup), []);
+    });
+  });
+}
