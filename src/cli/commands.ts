@@ -41,6 +41,18 @@ export const COMMANDS: readonly Command[] = [
     usage: async () => (await import("./diff-options.ts")).DIFF_USAGE,
   },
   {
+    name: "status",
+    summary: "says how a running daemon is doing",
+    run: async (argv, output) => await (await import("./status.ts")).status(argv, output),
+    usage: async () => (await import("./status.ts")).STATUS_USAGE,
+  },
+  {
+    name: "services",
+    summary: "prints the service table of a running daemon",
+    run: async (argv, output) => await (await import("./status.ts")).services(argv, output),
+    usage: async () => (await import("./status.ts")).SERVICES_USAGE,
+  },
+  {
     name: "completion",
     summary: "prints a script that lets bash, zsh or fish complete commands and flags",
     run: async (argv, output) => await (await import("./completion.ts")).completion(argv, output),

@@ -80,6 +80,7 @@ async function act(
         config,
         isMinSyncPeriodSet,
         manifests: actions.manifests === "" ? undefined : actions.manifests,
+        inspectSocket: actions.inspectSocket === "" ? undefined : actions.inspectSocket,
         master: actions.master,
         configFile: actions.configFile === "" ? undefined : actions.configFile,
         initOnly: actions.initOnly,

@@ -22,7 +22,7 @@ import { detectorFor } from "../model/local-traffic-detector.ts";
 import { nodeNameFrom } from "../model/node-identity.ts";
 import { nodePortAddresses, nodePortIPs } from "../model/node-port-addresses.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
-import { programIdentity } from "../program/program-identity.ts";
+import { identityLine, programIdentity } from "../program/program-identity.ts";
 import { buildInfo } from "../program/version.ts";
 import { ProxyHealth } from "../server/health/proxy-health.ts";
 import { createServiceHealth } from "../server/health/service-health.ts";
@@ -50,6 +50,8 @@ export interface RunOptions {
   readonly isMinSyncPeriodSet: boolean;
   /** Folder of manifests; undefined means the API server. */
   readonly manifests: string | undefined;
+  /** Path of the inspect socket; undefined: none. */
+  readonly inspectSocket: string | undefined;
   /** `--master`; empty when not given. */
   readonly master: string;
   /** Watched for changes, which end the process. */
@@ -317,11 +319,28 @@ async function serve(context: ServeContext): Promise<void> {
   context.sink.attach(dispatcher);
   context.events.record(nodeEvent(nodeName, "Normal", "Starting", startNote(config.mode)));
   const following = proxiers.map(({ followAddresses }) => followAddresses(ended));
-  await Promise.all([settingOomScore, dispatcher.run(ended), ...following]);
+  const inspecting = serveInspection(context);
+  await Promise.all([settingOomScore, dispatcher.run(ended), inspecting, ...following]);
   await Promise.all(proxiers.map(({ backend }) => backend.close?.()));
   await context.openMode.close();
   await Promise.all(proxiers.map(({ serviceHealth }) => serviceHealth.close()));
   await context.servers?.closed;
+}
+
+/** Answers `kube-proxy status` and `kube-proxy services`, where that was asked for. */
+async function serveInspection(context: ServeContext): Promise<void> {
+  const { inspectSocket, config, nodeName, proxiers, health, log, ended } = context;
+  if (inspectSocket === undefined) return;
+  const { serveInspectSocket } = await import("./inspect-socket.ts");
+  const daemon = {
+    program: identityLine(programIdentity()),
+    mode: config.mode,
+    node: nodeName,
+    zone: () => proxiers[0]?.proxier.zone,
+    families: proxiers.map(({ proxier }) => proxier),
+    verdict: () => health.verdict(),
+  };
+  await serveInspectSocket(inspectSocket, daemon, { log, signal: ended });
 }
 
 /** Both names are in it: the program's own, and the one that people look for. */

@@ -114,6 +114,11 @@ export class Proxier {
     });
   }
 
+  /** The node's zone; undefined when it has none. */
+  get zone(): string | undefined {
+    return this.#zone;
+  }
+
   get status(): ProxierStatus {
     return {
       isInitialised: this.#isInitialised,

@@ -44,6 +44,7 @@ describe("completeOptions without a file", () => {
       configFile: "",
       master: "",
       manifests: "",
+      inspectSocket: "",
     });
   });
 

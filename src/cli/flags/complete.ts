@@ -22,7 +22,16 @@ import {
   PROXY_MODE,
 } from "./network.ts";
 import type { FlagValues } from "./parse.ts";
-import { CLEANUP, CONFIG, HOSTNAME_OVERRIDE, INIT_ONLY, MANIFESTS, MASTER, WRITE_CONFIG_TO } from "./process.ts";
+import {
+  CLEANUP,
+  CONFIG,
+  HOSTNAME_OVERRIDE,
+  INIT_ONLY,
+  INSPECT_SOCKET,
+  MANIFESTS,
+  MASTER,
+  WRITE_CONFIG_TO,
+} from "./process.ts";
 import { FLAGS } from "./table.ts";
 
 /** What a run does and where it finds things; an empty text means "not given". */
@@ -34,6 +43,8 @@ export interface RunActions {
   readonly master: string;
   /** The folder of manifests to run from instead of the API server. */
   readonly manifests: string;
+  /** Where `status` and `services` are answered. */
+  readonly inspectSocket: string;
 }
 
 /** A line that could not be logged yet: logging is set up from the configuration that is still being made. */
@@ -92,6 +103,7 @@ export async function completeOptions(flags: FlagValues, deps: CompleteDeps): Pr
       configFile,
       master: flags.get(MASTER),
       manifests: flags.get(MANIFESTS),
+      inspectSocket: flags.get(INSPECT_SOCKET),
     },
     isMinSyncPeriodSet,
     explicitLoggingFlags: LOGGING_FLAGS.filter((flag) => flags.isGiven(flag)).map(({ name }) => name),

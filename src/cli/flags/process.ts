@@ -75,6 +75,14 @@ export const MANIFESTS = flag({
   isExtension: true,
 });
 
+export const INSPECT_SOCKET = flag({
+  name: "inspect-socket",
+  type: stringType,
+  initial: "",
+  help: "A Unix socket, for the daemon's user alone, on which kube-proxy status and kube-proxy services are answered. Empty: none. May be used together with --config.",
+  isExtension: true,
+});
+
 export const CLEANUP = flag({
   name: "cleanup",
   type: boolType,
@@ -170,6 +178,7 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
     help: "The file with the address of the API server and the credentials; ignored with --config.",
     overlay: (config, kubeconfig) => withClient(config, { kubeconfig }),
   }),
+  INSPECT_SOCKET,
   MANIFESTS,
   MASTER,
   flag({

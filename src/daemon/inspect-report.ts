@@ -1,0 +1,106 @@
+/** What a running daemon says of itself over its inspect socket: its state at a glance, and its service table. Pure. */
+import { frontendsOf } from "../model/frontend.ts";
+import type { ProxyState } from "../model/proxy-state.ts";
+import { routeServicePort } from "../model/service-port-routing.ts";
+import { joinHostPort } from "../net/ip.ts";
+import type { HealthVerdict } from "../server/health/proxy-health.ts";
+import type { ProxierStatus } from "../sync/proxier.ts";
+
+/** One family of the daemon. */
+export interface InspectedFamily {
+  readonly family: string;
+  readonly state: ProxyState;
+  readonly status: ProxierStatus;
+}
+
+/** The answer to `/status`. */
+export interface StatusReport {
+  readonly program: string;
+  readonly mode: string;
+  readonly node: string;
+  readonly isHealthy: boolean;
+  readonly failures: readonly { readonly subject: string; readonly reason: string }[];
+  readonly families: readonly (Omit<ProxierStatus, "failures"> & {
+    readonly family: string;
+    readonly servicePorts: number;
+    readonly endpoints: number;
+    /** Milliseconds since the last sync that worked; null before the first. */
+    readonly lastSyncAgeMs: number | null;
+  })[];
+}
+
+/** One line of the answer to `/services`. */
+export interface ServiceLine {
+  readonly servicePort: string;
+  readonly protocol: string;
+  readonly family: string;
+  readonly frontends: readonly { readonly at: string; readonly kind: string; readonly fate: string }[];
+  /** Part of the connections, from 0 to 1, that each gets under the Cluster and the Local policy; null where it is not used. */
+  readonly endpoints: readonly {
+    readonly address: string;
+    readonly cluster: number | null;
+    readonly local: number | null;
+  }[];
+}
+
+export interface InspectedDaemon {
+  readonly program: string;
+  readonly mode: string;
+  readonly node: string;
+  readonly zone: () => string | undefined;
+  readonly families: readonly InspectedFamily[];
+  readonly verdict: () => HealthVerdict;
+}
+
+export function statusReport({ program, mode, node, families, verdict }: InspectedDaemon): StatusReport {
+  const { isHealthy, failures, families: health, nowMs } = verdict();
+  return {
+    program,
+    mode,
+    node,
+    isHealthy,
+    failures: failures.map(({ subject, reason }) => ({ subject, reason })),
+    families: families.map(({ family, state, status: { failures: _failures, ...status } }) => {
+      const known = health.find((one) => one.family === family);
+      return {
+        family,
+        ...status,
+        servicePorts: state.services.size,
+        endpoints: state.endpointCount,
+        lastSyncAgeMs: known === undefined ? null : Math.max(0, nowMs - known.lastUpdatedMs),
+      };
+    }),
+  };
+}
+
+/** @param service `namespace/name`; undefined asks for all. In the order of their keys. */
+export function serviceLines({ node, zone, families }: InspectedDaemon, service: string | undefined): ServiceLine[] {
+  const lines: ServiceLine[] = [];
+  for (const { family, state } of families) {
+    for (const key of [...state.services.keys()].sort()) {
+      const port = state.services.get(key);
+      if (port === undefined || (service !== undefined && port.name.service !== service)) continue;
+      const all = state.endpoints.get(key) ?? [];
+      const routing = routeServicePort(port, all, { nodeName: node, zone: zone() });
+      const { cluster, local } = routing.categories;
+      const shareIn = (set: typeof cluster, endpoint: (typeof all)[number]) =>
+        set === undefined ? null : set.includes(endpoint) ? 1 / set.length : 0;
+      lines.push({
+        servicePort: port.name.text,
+        protocol: port.protocol,
+        family,
+        frontends: frontendsOf(port, routing).map(({ kind, address, port: number, fate }) => ({
+          at: address === undefined ? `*:${number}` : joinHostPort(address, number),
+          kind,
+          fate,
+        })),
+        endpoints: all.map((endpoint) => ({
+          address: endpoint.text,
+          cluster: shareIn(cluster, endpoint),
+          local: shareIn(local, endpoint),
+        })),
+      });
+    }
+  }
+  return lines;
+}

@@ -1,0 +1,79 @@
+/**
+ * The inspect socket: a Unix socket, mode 0600, on which a running daemon answers `/status` and `/services` with JSON. Read-only.
+ * Without `--inspect-socket` there is none.
+ */
+import { lstatSync, unlinkSync } from "node:fs";
+import { createServer, type Server } from "node:http";
+import type { Logger } from "../logging/logger.ts";
+import { type InspectedDaemon, serviceLines, statusReport } from "./inspect-report.ts";
+
+/** For the owner alone: set while the socket is made, so that it is never open to others. */
+const PRIVATE_UMASK = 0o177;
+const IDLE_MS = 5_000;
+
+/**
+ * Listens until the signal aborts. A path that cannot be had is logged, and the daemon goes on without: nothing depends on it.
+ *
+ * @returns settled when it is closed and the path is gone.
+ */
+export async function serveInspectSocket(
+  path: string,
+  daemon: InspectedDaemon,
+  { log, signal }: { readonly log: Logger; readonly signal: AbortSignal },
+): Promise<void> {
+  const server = createServer(
+    { keepAlive: false, requestTimeout: IDLE_MS, headersTimeout: IDLE_MS },
+    (request, response) => {
+      const url = new URL(request.url ?? "/", "http://localhost");
+      const answer = request.method === "GET" ? answerTo(url, daemon) : undefined;
+      response.writeHead(answer === undefined ? 404 : 200, { "content-type": "application/json" });
+      response.end(`${JSON.stringify(answer ?? { error: "ask GET /status or GET /services" })}\n`);
+    },
+  );
+  try {
+    removeStale(path);
+    await listen(server, path);
+  } catch (error) {
+    log.error("Cannot open the inspect socket; going on without", error, { path });
+    return;
+  }
+  log.info("Answering on the inspect socket", { path });
+  await new Promise<void>((resolve) => {
+    const close = () => {
+      server.close(() => resolve());
+      server.closeAllConnections();
+    };
+    if (signal.aborted) close();
+    else signal.addEventListener("abort", close, { once: true });
+  });
+}
+
+function answerTo(url: URL, daemon: InspectedDaemon): unknown {
+  switch (url.pathname) {
+    case "/status":
+      return statusReport(daemon);
+    case "/services":
+      return serviceLines(daemon, url.searchParams.get("service") ?? undefined);
+    default:
+      return undefined;
+  }
+}
+
+/** A socket that a killed daemon has left; anything else at the path stays. */
+function removeStale(path: string): void {
+  if (lstatSync(path, { throwIfNoEntry: false })?.isSocket() === true) unlinkSync(path);
+}
+
+async function listen(server: Server, path: string): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    const umask = process.umask(PRIVATE_UMASK);
+    try {
+      // The path is bound before this returns.
+      server.listen(path, resolve);
+    } finally {
+      process.umask(umask);
+    }
+  });
+  server.on("error", () => {});
+}
