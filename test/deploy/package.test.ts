@@ -113,6 +113,7 @@ describe("the npm package", () => {
       "NOTICE",
       "README.md",
       "bin/kube-proxy",
+      "bin/kubectl-kube_proxy",
       "dist/build-info.json",
       "dist/program/log-places.json",
       "package.json",
