@@ -3,21 +3,12 @@ import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.
 import { testYielder } from "../../async/testing/test-yielder.ts";
 import { IptablesRestoreError } from "../../kernel/iptables/iptables.ts";
 import { silentLogger } from "../../logging/logger.ts";
-import { ip } from "../../model/testing/records.ts";
 import { IptablesBackend } from "./backend.ts";
+import { CONFIG } from "./testing/backend-bench.ts";
 
 function newBackend(iptables: MemoryIptables): IptablesBackend {
   return new IptablesBackend({
-    config: {
-      family: "IPv4",
-      nodeName: "node-a",
-      nodeIP: ip("192.168.0.2"),
-      masqueradeMark: 1 << 14,
-      masqueradeAll: false,
-      detector: { kind: "none" },
-      localhostNodePorts: true,
-      conntrackLiberal: false,
-    },
+    config: CONFIG,
     iptables,
     yielder: testYielder,
     counters: undefined,

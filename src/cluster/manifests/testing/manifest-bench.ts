@@ -186,6 +186,11 @@ export class ManifestBench implements Disposable {
     return this.sink.take();
   }
 
+  /** The first port of a Service of namespace `default`. */
+  servicePort(name: string): number | undefined {
+    return this.folder.records().services.get(`default/${name}`)?.record.ports[0]?.port;
+  }
+
   /** Messages of the current problems. */
   problems(): string[] {
     return this.folder.problems().map(({ object, message }) => `${object}: ${message}`);
@@ -198,4 +203,12 @@ export class ManifestBench implements Disposable {
   [Symbol.dispose](): void {
     this.temp[Symbol.dispose]();
   }
+}
+
+/** A bench whose folder had these files when it was first read. */
+export async function manifestBench(files: Record<string, string>): Promise<ManifestBench> {
+  const made = new ManifestBench();
+  for (const [name, text] of Object.entries(files)) made.temp.write(name, text);
+  await made.load();
+  return made;
 }

@@ -1,0 +1,131 @@
+/** A folder of manifests with files and objects that cannot be used: they are named, and what was there stays. */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { chmodSync, renameSync, symlinkSync, truncateSync } from "node:fs";
+import { test } from "node:test";
+import { readManifests } from "./read-manifests.ts";
+import { manifestBench, serviceYaml } from "./testing/manifest-bench.ts";
+
+test("an object whose new version is bad stays as it was, its neighbours change", async () => {
+  using it = await manifestBench({ "a.yaml": `${serviceYaml("a")}---\n${serviceYaml("b")}---\n${serviceYaml("c")}` });
+  it.temp.write("a.yaml", `${serviceYaml("a", 0)}---\n${serviceYaml("b", 81)}`);
+  assert.deepEqual(await it.settle(), ["update services/default/b", "delete services/default/c"]);
+  assert.equal(it.servicePort("a"), 80);
+  assert.deepEqual(it.problems(), [
+    "Service default/a: spec.ports[0].port must be a whole number from 1 to 65535, got 0",
+  ]);
+  it.temp.write("a.yaml", serviceYaml("a", 82));
+  assert.deepEqual(await it.settle(), ["update services/default/a", "delete services/default/b"]);
+  assert.deepEqual(it.problems(), []);
+});
+
+test("a problem is logged once per change of content", async () => {
+  using it = await manifestBench({ "a.yaml": serviceYaml("a") });
+  it.temp.write("a.yaml", serviceYaml("a", 0));
+  await it.settle();
+  const [line, ...more] = it.log.take();
+  assert.deepEqual(more, []);
+  for (const part of ["a.yaml", '"document":1', "Service default/a", "spec.ports[0].port", "got 0"]) {
+    assert.ok(line?.includes(part), `${part} is missing in ${line}`);
+  }
+  it.temp.write("a.yaml", serviceYaml("a", 0));
+  it.temp.write("b.yaml", serviceYaml("b"));
+  await it.settle();
+  assert.deepEqual(it.log.take(), []);
+  it.temp.write("a.yaml", `# again\n${serviceYaml("a", 0)}`);
+  await it.settle();
+  assert.equal(it.log.take().length, 1);
+});
+
+test("everything of a file stays while part of it cannot be parsed", async () => {
+  using it = await manifestBench({
+    "a.yaml": `${serviceYaml("a")}---\n${serviceYaml("b")}`,
+    "c.yaml": serviceYaml("c"),
+  });
+  it.temp.write("a.yaml", `${serviceYaml("a", 81)}---\n: [\n`);
+  it.temp.write("c.yaml", serviceYaml("c", 82));
+  assert.deepEqual(await it.settle(), ["update services/default/a", "update services/default/c"]);
+  it.temp.write("a.yaml", serviceYaml("a", 81));
+  assert.deepEqual(await it.settle(), ["delete services/default/b"]);
+});
+
+test("an object that moves to another file and breaks there stays as it was", async () => {
+  using it = await manifestBench({ "a.yaml": `${serviceYaml("a")}---\n${serviceYaml("b")}` });
+  it.temp.write("b.yaml", serviceYaml("b", 0));
+  it.temp.write("a.yaml", serviceYaml("a"));
+  assert.deepEqual(await it.settle(), []);
+  it.temp.remove("b.yaml");
+  assert.deepEqual(await it.settle(), ["delete services/default/b"]);
+});
+
+test("links that lead in a circle or nowhere do no harm", async () => {
+  using it = await manifestBench({ "d/a.yaml": serviceYaml("a") });
+  symlinkSync("..", it.temp.at("d/up"));
+  symlinkSync("nowhere.yaml", it.temp.at("b.yaml"));
+  symlinkSync("c.yaml", it.temp.at("c.yaml"));
+  it.temp.write("z.yaml", serviceYaml("z"));
+  assert.deepEqual(await it.settle(), ["add services/default/z"]);
+  const [problem, ...more] = it.problems();
+  assert.match(problem ?? "", /ELOOP.*c\.yaml/);
+  assert.deepEqual(more, [], "each directory is read once");
+});
+
+test("losing the folder throws and deletes nothing, and it is picked up when it is back", async () => {
+  using it = await manifestBench({ "a.yaml": serviceYaml("a") });
+  renameSync(it.temp.path, `${it.temp.path}.away`);
+  await assert.rejects(it.look(1000), /ENOENT/);
+  await assert.rejects(it.look(1000), /ENOENT/);
+  assert.deepEqual(it.sink.take(), []);
+  renameSync(`${it.temp.path}.away`, it.temp.path);
+  it.temp.write("a.yaml", serviceYaml("a", 81));
+  assert.deepEqual(await it.settle(), ["update services/default/a"]);
+});
+
+test("a file that cannot be read keeps what it held", async () => {
+  using it = await manifestBench({ "a.yaml": serviceYaml("a") });
+  it.temp.remove("a.yaml");
+  // A file of holes: too large to be a manifest, and root may read everything else.
+  it.temp.write("a.yaml", "");
+  truncateSync(it.temp.at("a.yaml"), 65 * 1024 * 1024);
+  assert.deepEqual(await it.settle(), []);
+  assert.match(it.problems().join(), /cannot be read: it is larger than/);
+  assert.equal(it.log.take().length, 1);
+  await it.settle();
+  assert.equal(it.log.take().length, 0, "logged once");
+  it.temp.replace("a.yaml", serviceYaml("a"));
+  assert.deepEqual(await it.settle(), []);
+  assert.deepEqual(it.problems(), []);
+  chmodSync(it.temp.at("a.yaml"), 0o600);
+  assert.deepEqual(await it.settle(), []);
+});
+
+test("pipes, and files of file systems without sizes, are skipped by name and once", async () => {
+  using it = await manifestBench({ "a.yaml": serviceYaml("a") });
+  execFileSync("mkfifo", [it.temp.at("pipe.yaml")]);
+  symlinkSync("/proc/kmsg", it.temp.at("kmsg.yaml"));
+  symlinkSync("/sys/kernel/uevent_seqnum", it.temp.at("sys.yaml"));
+  symlinkSync("/dev/null", it.temp.at("null.yaml"));
+  symlinkSync("/proc/self", it.temp.at("self"));
+  it.temp.write("z.yaml", serviceYaml("z"));
+  assert.deepEqual(await it.settle(), ["add services/default/z"]);
+  const skipped = it.folder.problems().map(({ file, message }) => `${file.slice(it.temp.path.length + 1)} ${message}`);
+  assert.deepEqual(
+    skipped.map((text) => text.replace("; what it held before stays in force", "")),
+    [
+      "kmsg.yaml is skipped: it is on a file system (proc) whose files have no sizes",
+      "null.yaml is skipped: it is a device; only regular files are read",
+      "pipe.yaml is skipped: it is a pipe; only regular files are read",
+      "self is skipped: it is on a file system (proc) whose files have no sizes",
+      "sys.yaml is skipped: it is on a file system (sysfs) whose files have no sizes",
+    ],
+  );
+  assert.equal(it.log.take().length, 5);
+  await it.settle();
+  assert.equal(it.log.take().length, 0, "named once");
+  // What a good file held stays when something else takes its place.
+  it.temp.remove("a.yaml");
+  execFileSync("mkfifo", [it.temp.at("a.yaml")]);
+  assert.deepEqual(await it.settle(), []);
+  await assert.rejects(readManifests("/proc/kmsg"), /\/proc\/kmsg is skipped: it is on a file system \(proc\)/);
+  await assert.rejects(readManifests(it.temp.at("pipe.yaml")), /is skipped: it is a pipe/);
+});

@@ -1,0 +1,190 @@
+/** The proxier after a sync that failed, as a whole or in part. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { ProxierBench } from "./testing/proxier-bench.ts";
+import { addService, UDP, UDP_SLICE, udpFlow } from "./testing/proxier-events.ts";
+import { endpointRecord, sliceRecord } from "./testing/records.ts";
+
+const REFUSED = new Error("iptables-restore failed");
+
+describe("proxier: after a failure (sync.md §12.3)", () => {
+  it("retries after syncPeriod, in full, with the changes of the failed sync", async () => {
+    const bench = new ProxierBench();
+    bench.backend.script = (call) => (call === 2 ? { error: REFUSED } : {});
+    await bench.start();
+    addService(bench, "a");
+    await bench.clock.advance(29_999);
+    assert.equal(bench.backend.calls.length, 2);
+    assert.equal(bench.proxier.status.isFailing, true);
+    await bench.clock.advance(1);
+    assert.deepEqual(bench.backend.calls[2], {
+      startMs: 30_000,
+      isFullSync: true,
+      changedPorts: ["ns/a:p/TCP"],
+      zone: undefined,
+      serviceCIDRs: [],
+    });
+    assert.deepEqual([...bench.backend.programmed.keys()], ["ns/a:p/TCP"]);
+    assert.equal(bench.proxier.status.isFailing, false);
+  });
+
+  it("retries a first sync that failed after syncPeriod, not after an hour, and logs why", async () => {
+    const bench = new ProxierBench();
+    bench.backend.script = (call) => (call === 1 ? { error: REFUSED } : {});
+    await bench.start();
+    await bench.clock.advance(30_000);
+    assert.deepEqual(bench.startTimes, [0, 30_000]);
+    assert.ok(
+      bench.log.lines.includes(
+        'E Sync failed {"err":"iptables-restore failed","retryingTime":"30s","ipFamily":"IPv4"}',
+      ),
+      bench.log.lines.join("\n"),
+    );
+  });
+
+  it("hands the changes of several failed syncs on together", async () => {
+    const bench = new ProxierBench();
+    bench.backend.script = (call) => (call === 2 || call === 3 ? { error: REFUSED } : {});
+    await bench.start();
+    addService(bench, "a");
+    await bench.clock.advance(2000);
+    addService(bench, "b");
+    await bench.clock.advance(2000);
+    addService(bench, "c");
+    await bench.clock.advance(2000);
+    addService(bench, "d");
+    await bench.clock.advance(2000);
+    assert.deepEqual(
+      bench.backend.calls.map(({ changedPorts }) => changedPorts.map((key) => key.slice(3, 4)).join("")),
+      ["", "a", "ab", "abc", "d"],
+    );
+  });
+
+  it("does not call health updated, and owes an update even for a sync that nobody queued", async () => {
+    const bench = new ProxierBench();
+    bench.backend.script = (call) => (call === 1 ? { error: REFUSED } : {});
+    await bench.start();
+    assert.deepEqual(bench.health.calls, ["updated IPv4", "queued IPv4"]);
+    await bench.clock.advance(30_000);
+    assert.deepEqual(bench.health.calls, ["updated IPv4", "queued IPv4", "updated IPv4"]);
+  });
+
+  it("still owes the update when the sync failed before the loop started", async () => {
+    const bench = new ProxierBench();
+    bench.backend.script = () => ({ error: REFUSED });
+    bench.proxier.onServicesSynced();
+    bench.proxier.onEndpointSlicesSynced();
+    await bench.clock.settle();
+    void bench.proxier.run(bench.stop.signal);
+    assert.equal(bench.health.isPending, true);
+    await bench.clock.advance(30_000);
+    assert.deepEqual(bench.startTimes, [0, 30_000]);
+  });
+
+  it("touches neither health ports, conntrack nor the last-sync time, but measures the sync", async () => {
+    const bench = new ProxierBench();
+    bench.backend.script = () => ({ error: REFUSED, durationMs: 250 });
+    addService(bench, "a", UDP);
+    bench.proxier.onEndpointSlice({ kind: "add", object: sliceRecord("a", ["10.1.0.1"], UDP_SLICE) });
+    await bench.start();
+    await bench.clock.advance(1000);
+    assert.deepEqual(bench.serviceHealth.calls, []);
+    assert.equal(bench.conntrack.dumps, 0);
+    assert.deepEqual(
+      bench.metrics.calls.filter((call) => /sync \d/.test(call)),
+      ["full sync 0.25s"],
+    );
+  });
+
+  it("looks for stale flows once a later sync succeeds", async () => {
+    const bench = new ProxierBench();
+    bench.backend.script = (call) => (call === 1 ? { error: REFUSED } : {});
+    addService(bench, "a", UDP);
+    bench.proxier.onEndpointSlice({ kind: "add", object: sliceRecord("a", ["10.1.0.1"], UDP_SLICE) });
+    bench.conntrack.flows = [udpFlow("10.1.0.2")];
+    await bench.start();
+    assert.equal(bench.conntrack.flows.length, 1);
+    await bench.clock.advance(30_000);
+    assert.equal(bench.conntrack.flows.length, 0);
+    addService(bench, "b");
+    await bench.clock.advance(2000);
+    assert.equal(bench.conntrack.dumps, 1);
+  });
+});
+
+describe("proxier: parts that the kernel refuses", () => {
+  const start = async (): Promise<ProxierBench> => {
+    const bench = new ProxierBench();
+    bench.backend.script = (call) => (call === 1 ? { refused: ["ns/bad:p/TCP"] } : {});
+    const lastChangeTriggerTime = new Date(bench.clock.now() + 500).toISOString();
+    await bench.clock.advance(2000);
+    for (const name of ["bad", "good"]) {
+      addService(bench, name, { type: "LoadBalancer", externalTrafficPolicy: "Local", healthCheckNodePort: 3000 });
+      const endpoints = [endpointRecord("10.1.0.1", { nodeName: "node" })];
+      bench.proxier.onEndpointSlice({
+        kind: "add",
+        object: sliceRecord(name, [], { endpoints, lastChangeTriggerTime }),
+      });
+    }
+    await bench.start();
+    return bench;
+  };
+
+  it("names them, is not healthy and tries again in full after syncPeriod", async () => {
+    const bench = await start();
+    const failure = { subject: "ns/bad:p", reason: "refused" };
+    assert.deepEqual(bench.failures, [[failure]]);
+    assert.deepEqual(bench.proxier.status.failures, [failure]);
+    assert.equal(bench.health.isPending, true);
+    assert.match(bench.log.lines.join("\n"), /E Sync failed .*ns\/bad:p \(refused\)/);
+    assert.deepEqual([...bench.backend.programmed.keys()], ["ns/good:p/TCP"]);
+    await bench.clock.advance(30_000);
+    assert.equal(bench.backend.calls[1]?.isFullSync, true);
+    assert.deepEqual([...bench.backend.programmed.keys()].sort(), ["ns/bad:p/TCP", "ns/good:p/TCP"]);
+    assert.deepEqual(bench.failures, [[failure], []]);
+    assert.equal(bench.health.isPending, false);
+  });
+
+  it("leaves what was refused to the backend, and looks for stale flows again when it is in the kernel", async () => {
+    const bench = new ProxierBench();
+    await bench.start();
+    bench.backend.script = (call) => (call === 2 ? { refused: ["ns/bad:p/UDP"] } : {});
+    const ports = [{ name: "p", protocol: "UDP" as const, port: 53, nodePort: 0 }];
+    addService(bench, "bad", { ports });
+    bench.proxier.onEndpointSlice({
+      kind: "add",
+      object: sliceRecord("bad", ["10.1.0.1"], { ports: [{ name: "p", protocol: "UDP", port: 53 }] }),
+    });
+    await bench.clock.advance(2000);
+    assert.deepEqual([...bench.backend.programmed.keys()], []);
+    const dumps = bench.conntrack.dumps;
+    addService(bench, "good");
+    await bench.clock.advance(2000);
+    const [, , third] = bench.backend.calls;
+    assert.deepEqual([third?.isFullSync, third?.changedPorts], [false, ["ns/good:p/TCP"]]);
+    assert.deepEqual([...bench.backend.programmed.keys()].sort(), ["ns/bad:p/UDP", "ns/good:p/TCP"]);
+    assert.equal(bench.conntrack.dumps, dumps + 1);
+  });
+
+  it("names all rules when none could be programmed, until a sync succeeds", async () => {
+    const bench = new ProxierBench();
+    bench.backend.script = (call) => (call === 1 ? { error: new Error("the table is somebody else's") } : {});
+    await bench.start();
+    const failure = { subject: "fake rules", reason: "the table is somebody else's" };
+    assert.deepEqual(bench.failures, [[failure]]);
+    await bench.clock.advance(30_000);
+    assert.deepEqual(bench.failures, [[failure], []]);
+  });
+
+  it("does what follows the rules for the parts that are programmed", async () => {
+    const bench = await start();
+    assert.deepEqual(bench.serviceHealth.calls, [
+      'services [["ns/bad",3000],["ns/good",3000]]',
+      'endpoints [["ns/bad",1],["ns/good",1]]',
+    ]);
+    assert.deepEqual(
+      bench.metrics.calls.filter((call) => /^(programming|no local|last sync)/.test(call)),
+      ["programming 1.5s", "no local endpoints 1 2"],
+    );
+  });
+});

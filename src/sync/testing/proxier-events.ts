@@ -1,0 +1,30 @@
+/** Services, slices and flows that tests give to a {@link ProxierBench}. */
+import assert from "node:assert/strict";
+import { parseIpAddress } from "../../net/ip.ts";
+import type { UdpFlow } from "../../net/udp-flow.ts";
+import type { ProxierBench } from "./proxier-bench.ts";
+import { serviceRecord } from "./records.ts";
+
+/** Adds a Service with one TCP port and no endpoints. */
+export function addService(bench: ProxierBench, name: string, changes = {}): void {
+  bench.proxier.onService({ kind: "add", object: serviceRecord(name, changes) });
+}
+
+/** A flow of a client to the first Service's address that is answered from this endpoint. */
+export function udpFlow(replier: string, sourcePort = 1): UdpFlow {
+  const ip = (text: string) => parseIpAddress(text) ?? assert.fail(text);
+  return {
+    sourceIP: ip("10.9.9.9"),
+    sourcePort,
+    destinationIP: ip("10.0.0.1"),
+    destinationPort: 80,
+    replySourceIP: ip(replier),
+    replySourcePort: 8080,
+    replyDestinationIP: ip("10.9.9.9"),
+    replyDestinationPort: sourcePort,
+  };
+}
+
+/** Changes that make a Service, and a slice, one of UDP. */
+export const UDP = { ports: [{ name: "p", protocol: "UDP", port: 80, nodePort: 0 }] } as const;
+export const UDP_SLICE = { ports: [{ name: "p", protocol: "UDP", port: 8080 }] } as const;

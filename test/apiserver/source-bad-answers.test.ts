@@ -1,0 +1,147 @@
+/** The API source at a server that answers nonsense: nothing delivered is lost, and nothing is made up. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { service } from "./example-objects.ts";
+import { type Fault, WEB_PAGE } from "./faults.ts";
+import { settled, until } from "./source-under-test.ts";
+import { COUNT, cutServices, failing, some, start } from "./source-with-objects.ts";
+
+const BROKEN_ANSWERS: readonly (readonly [string, Fault, RegExp])[] = [
+  [
+    "another object",
+    { kind: "text", contentType: "application/json", text: '{"kind":"APIVersions","metadata":{}}' },
+    /is no list: is this an API server\?/,
+  ],
+  ["a web page", WEB_PAGE, /"text\/html" and not JSON: is this an API server\?/],
+  ["a list that ends early", { kind: "truncate", afterBytes: 3_000 }, /ends in the middle of the JSON text/],
+  ["a list that is cut", { kind: "cut", afterBytes: 3_000 }, /the connection was cut/],
+  ["status 500", { kind: "status", code: 500 }, /500 InternalError/],
+  ["status 503 without a Status", { kind: "status", code: 503 }, /503 ServiceUnavailable/],
+  ["status 429", { kind: "status", code: 429, retryAfterSeconds: 1 }, /429 TooManyRequests/],
+];
+
+for (const [what, fault, expected] of BROKEN_ANSWERS) {
+  test(`${what} instead of a list is said once and asked for again; nothing is deleted for it`, async (t) => {
+    const source = await start(t, {
+      prepare: (server) => {
+        server.switches.hasWatchList = false;
+        some(server);
+      },
+    });
+    const { server, sink, log } = source;
+    sink.take("services");
+    await until("the watch", () => server.watches("services").length === 1);
+    const recover = failing(server, "services", fault, "list");
+    server.store.restart();
+    cutServices(server);
+    const before = server.seen("list", "services").length;
+    await until("three attempts", () => server.seen("list", "services").length >= before + 3);
+    const complaints = log.errors().filter((line) => line.includes("list services"));
+    assert.equal(complaints.length, 1, complaints.join("\n"));
+    assert.match(complaints[0] ?? "", expected);
+    assert.deepEqual(sink.take("services"), []);
+    recover();
+    await settled(source, "services");
+    assert.deepEqual(sink.take("services"), []);
+    assert.equal(sink.state.services.size, COUNT);
+  });
+}
+
+test("a first list that is nonsense is not taken for an empty cluster", async (t) => {
+  const source = await start(t, {
+    waitsForSync: false,
+    prepare: (server) => {
+      some(server);
+      server.switches.hasWatchList = false;
+      server.pages.mangle = () => "{}";
+    },
+  });
+  const { server, sink, log } = source;
+  await until("a few attempts", () => server.seen("list", "services").length >= 3);
+  assert.deepEqual(sink.synced, []);
+  assert.ok(log.errors().some((line) => line.includes("20 items of the list are no objects with a name")));
+  server.pages.mangle = (json) => json;
+  await until("everything", () => sink.synced.length === 4);
+});
+
+test("one nameless object in a list holds back deletions only, and only while it is there", async (t) => {
+  const source = await start(t, {
+    prepare: (server) => {
+      some(server);
+      server.switches.hasWatchList = false;
+    },
+  });
+  const { server, sink } = source;
+  await until("the watch", () => server.watches("services").length === 1);
+  sink.take("services");
+  server.pages.mangle = (json) => (json.includes('"svc-5"') ? json.replace('"svc-5"', '""') : json);
+  for (const watch of server.watches("services")) watch.pause();
+  server.put("services", service(60));
+  server.delete("services", service(6));
+  server.store.compact();
+  cutServices(server);
+  await until("the addition", () => sink.state.services.has("default/svc-60"));
+  const lists = server.seen("list", "services").length;
+  await until("another attempt", () => server.seen("list", "services").length > lists + 1);
+  assert.deepEqual(sink.take("services"), ["add default/svc-60"]);
+  server.pages.mangle = (json) => json;
+  await settled(source, "services");
+  assert.deepEqual(sink.take("services"), ["delete default/svc-6"]);
+});
+
+test("an object that cannot be used keeps its last good version, in watches and lists", async (t) => {
+  const source = await start(t);
+  const { server, sink, log } = source;
+  sink.take("services");
+  server.put("services", service(4, { ports: [{ port: 0, protocol: "TCP" }] }), service(5, { type: "NodePort" }));
+  await settled(source, "services");
+  assert.deepEqual(sink.take("services"), ["update default/svc-5"]);
+  server.store.compact();
+  cutServices(server);
+  await settled(source, "services");
+  assert.deepEqual(sink.take("services"), []);
+  assert.equal(log.errors().filter((line) => line.includes("Cannot use an object")).length, 1);
+});
+
+test("an object of 40 MB is left out of a watch and of a list without stopping anything else", async (t) => {
+  const source = await start(t);
+  const { server, sink, log } = source;
+  sink.take("services");
+  server.put("services", service(4, { externalName: "x".repeat(40 * 1_048_576) }), service(5, { type: "NodePort" }));
+  await settled(source, "services");
+  assert.deepEqual(sink.take("services"), ["update default/svc-5"]);
+  server.switches.hasWatchList = false;
+  server.store.compact();
+  cutServices(server);
+  await settled(source, "services");
+  assert.deepEqual(sink.take("services"), []);
+  const said = log
+    .errors()
+    .filter((line) => /has 4\d{7} bytes, more than 16777216: its last good version stays/.test(line));
+  assert.equal(said.length, 1, log.errors().join("\n"));
+  server.delete("services", service(4));
+  await settled(source, "services");
+  assert.deepEqual(sink.take("services"), ["delete default/svc-4"]);
+});
+
+for (const [what, line] of [
+  ["broken JSON", '{"type":"MODIFIED","object":{"metadata":{"na'],
+  ["an object without a name", '{"type":"MODIFIED","object":{"kind":"Service","metadata":{}}}'],
+  ["an unknown type", '{"type":"NEWS","object":{}}'],
+  ["something else than an object", "7"],
+] as const) {
+  test(`${what} in a watch is followed by a list, for an update may have been lost`, async (t) => {
+    const source = await start(t);
+    const { server, sink, log } = source;
+    await settled(source, "services");
+    sink.take("services");
+    for (const watch of server.watches("services")) {
+      watch.pause();
+      server.put("services", service(1, { type: "NodePort" }));
+      watch.sendNow(line);
+    }
+    await until("the update", () => sink.events.services.length > 0);
+    assert.deepEqual(sink.take("services"), ["update default/svc-1"]);
+    assert.equal(log.errors().length, 1);
+  });
+}

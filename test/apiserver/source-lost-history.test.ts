@@ -1,0 +1,116 @@
+/** The API source at a server that no longer knows the versions it is asked for: the smallest set of events follows. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { service } from "./example-objects.ts";
+import { settled, until } from "./source-under-test.ts";
+import { COUNT, cutServices, some, start } from "./source-with-objects.ts";
+
+for (const [how, refusesOldWatches, hasWatchList] of [
+  ["an ERROR event, then a streamed list", false, true],
+  ["an ERROR event, then pages", false, false],
+  ["a status, then a streamed list", true, true],
+] as const) {
+  test(`lost history (${how}) becomes the smallest set of events`, async (t) => {
+    const source = await start(t, {
+      prepare: (server) => {
+        server.switches.refusesOldWatches = refusesOldWatches;
+        server.switches.hasWatchList = hasWatchList;
+        some(server);
+      },
+    });
+    const { server, sink, log } = source;
+    await until("the watch", () => server.watches("services").length === 1);
+    sink.take("services");
+    for (const watch of server.watches("services")) watch.pause();
+    server.put("services", service(1, { type: "NodePort" }), service(50));
+    server.delete("services", service(2));
+    server.store.compact();
+    cutServices(server);
+    await settled(source, "services");
+    assert.deepEqual(sink.take("services").toSorted(), [
+      "add default/svc-50",
+      "delete default/svc-2",
+      "update default/svc-1",
+    ]);
+    assert.deepEqual(log.errors(), [], "that is ordinary");
+  });
+}
+
+test("pages that expire on the way are read again as a whole", async (t) => {
+  const source = await start(t, {
+    waitsForSync: false,
+    prepare: (server) => {
+      server.switches.hasWatchList = false;
+      for (let index = 0; index < 1_200; index++) server.put("services", service(index));
+      server.switches.fault = ({ plural, query }) => {
+        if (plural !== "services" || !query.has("continue")) return undefined;
+        server.pages.expireTokens();
+        server.delete("services", service(0));
+        return undefined;
+      };
+    },
+  });
+  await until("the services", () => source.sink.synced.includes("services"));
+  const lists = source.server
+    .seen("list", "services")
+    .map(({ query }) => `${query.get("limit")} ${query.has("continue")}`);
+  assert.deepEqual(lists, ["500 false", "500 true", "null false"]);
+  const events = source.sink.take("services");
+  assert.equal(events.length, 1_201, "each was added once");
+  assert.equal(events.at(-1), "delete default/svc-0", "it was on the first page and is gone");
+});
+
+for (const hasWatchList of [true, false]) {
+  test(`a server restored from an older backup is followed back (streamed lists: ${hasWatchList})`, async (t) => {
+    const source = await start(t, {
+      prepare: (s) => {
+        some(s);
+        s.switches.hasWatchList = hasWatchList;
+      },
+    });
+    const { server, sink } = source;
+    await until("the watch", () => server.watches("services").length === 1);
+    sink.take("services");
+    // To the client it looks the same when its own version is ahead: the server has never heard of it.
+    server.store.rewind(50);
+    server.delete("services", service(3));
+    cutServices(server);
+    await settled(source, "services");
+    assert.deepEqual(sink.take("services"), ["delete default/svc-3"]);
+  });
+}
+
+for (const streamsLists of [true, false]) {
+  test(`a server that refuses lists from a version it forgot is asked for the newest (streams: ${streamsLists})`, async (t) => {
+    const source = await start(t, { streamsLists });
+    const { server, sink } = source;
+    await until("the watch", () => server.watches("services").length === 1);
+    sink.take("services");
+    server.switches.fault = ({ plural, verb, query }) => {
+      const isList = verb === "list" || query.has("sendInitialEvents");
+      const isOfVersion = (query.get("resourceVersion") ?? "") !== "";
+      return plural === "services" && isList && isOfVersion ? { kind: "status", code: 410 } : undefined;
+    };
+    for (const watch of server.watches("services")) watch.pause();
+    server.delete("services", service(2));
+    server.store.compact();
+    cutServices(server);
+    await settled(source, "services");
+    assert.deepEqual(sink.take("services"), ["delete default/svc-2"]);
+  });
+}
+
+test("a streamed list that never ends is given up for pages", async (t) => {
+  const { sink, server } = await start(t, {
+    times: { streamIdleMs: 10_000 },
+    prepare: (s) => {
+      some(s);
+      s.switches.fault = ({ verb, plural }) =>
+        verb === "watch" && plural === "services" && s.seen("list", "services").length === 0
+          ? { kind: "stall", afterBytes: 2_000 }
+          : undefined;
+    },
+  });
+  assert.equal(sink.state.services.size, COUNT);
+  assert.equal(server.seen("list", "services").length, 1);
+});
