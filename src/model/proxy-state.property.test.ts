@@ -6,6 +6,7 @@ import type { ObjectEvent } from "../cluster/object-source.ts";
 import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import { silentLogger } from "../logging/logger.ts";
 import type { IpFamily } from "../net/ip.ts";
+import { ownedFrontends } from "./frontend.ts";
 import { type AppliedChanges, ProxyState } from "./proxy-state.ts";
 import { haveSameLosses } from "./service-port.ts";
 import { makeEndpointRecord, makeService, makeServicePort, makeSlice } from "./testing/records.ts";
@@ -201,6 +202,13 @@ function assertRecomputed(state: ProxyState): void {
   assert.deepEqual(state.healthCheckNodePorts, healthCheckNodePorts);
   assert.deepEqual(state.localReadyCounts, new Map([...localReady].map(([service, ips]) => [service, ips.size])));
   assert.deepEqual(state.udpServices, new Map([...state.services].filter(([, port]) => port.protocol === "UDP")));
+  for (const port of state.services.values()) {
+    for (const { address, port: number } of ownedFrontends(port)) {
+      const [atAddress, onPort] = state.udpFrontends.ownersOf(address ?? port.clusterIP, number);
+      const owners = address === undefined ? onPort : atAddress;
+      assert.equal(owners?.includes(port.name.key) ?? false, port.protocol === "UDP");
+    }
+  }
 }
 
 const NONE = makeServicePort();

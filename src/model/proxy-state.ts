@@ -14,6 +14,7 @@ import { type FrontendConflict, OwnedServices } from "./owned-services.ts";
 import type { OnProblem } from "./problem.ts";
 import { ServiceChangeTracker } from "./service-change-tracker.ts";
 import { type ServicePort, servicePortText } from "./service-port.ts";
+import { UdpFrontends } from "./stale-udp-flows.ts";
 
 /** What one call of `applyChanges` moved into the live maps (reference endpoints.md §6.1 and §6.2, results). */
 export interface AppliedChanges {
@@ -46,6 +47,7 @@ export class ProxyState {
   readonly #declared = new Map<string, ServicePort>();
   readonly #owned = new OwnedServices();
   readonly #udpServices = new Map<string, ServicePort>();
+  readonly #udpFrontends = new UdpFrontends();
   readonly #endpoints = new Map<string, readonly Endpoint[]>();
   readonly #serviceChanges: ServiceChangeTracker;
   readonly #endpointsChanges: EndpointsChangeTracker;
@@ -70,9 +72,14 @@ export class ProxyState {
     return this.#owned.services;
   }
 
-  /** The UDP part of `services`; live. All that the clean-up of stale flows has to look at. */
+  /** The UDP part of `services`; live. */
   get udpServices(): ReadonlyMap<string, ServicePort> {
     return this.#udpServices;
+  }
+
+  /** Where these answer; live. */
+  get udpFrontends(): UdpFrontends {
+    return this.#udpFrontends;
   }
 
   /** By {@link ServicePortName.key}; live. Lists are sorted by text and never empty; some belong to no known service. */
@@ -140,6 +147,7 @@ export class ProxyState {
       this.#logReplaced(before, after);
     });
     const owned = yield* this.#owned.updating(services.changedPorts, this.#declared, (key, port) => {
+      this.#udpFrontends.replace(key, this.#udpServices.get(key), port);
       if (port === undefined) this.#udpServices.delete(key);
       else if (port.protocol === "UDP") this.#udpServices.set(key, port);
     });

@@ -4,7 +4,7 @@ import type { UdpFlow } from "../net/udp-flow.ts";
 import type { Endpoint } from "./endpoint.ts";
 import type { ServicePort } from "./service-port.ts";
 import { servicePortName } from "./service-port-name.ts";
-import { isStale, udpFrontends } from "./stale-udp-flows.ts";
+import { staleFlowTest, UdpFrontends } from "./stale-udp-flows.ts";
 import { ip, makeEndpoint, makeServicePort } from "./testing/records.ts";
 
 function udpPort(name: string, overrides: Partial<ServicePort> = {}): ServicePort {
@@ -37,7 +37,9 @@ function flow(destination: [string, number], replySource: [string, number]): Udp
 }
 
 function stale(services: ServicePort[], endpoints: Record<string, readonly Endpoint[]>, one: UdpFlow): boolean {
-  return isStale(udpFrontends(services, new Map(Object.entries(endpoints))), one);
+  const frontends = new UdpFrontends();
+  for (const port of services) frontends.replace(port.name.key, undefined, port);
+  return staleFlowTest(frontends, new Map(Object.entries(endpoints)))(one);
 }
 
 const CLUSTER = { "ns1/dns:dns/UDP": [...SERVING, DEAD] };
@@ -106,6 +108,22 @@ describe("stale UDP flows", () => {
     const endpoints = { ...CLUSTER, "ns1/twin:dns/UDP": [makeEndpoint("10.0.0.7", 53)] };
     assert.equal(stale([DNS, twin], endpoints, flow(["172.16.0.1", 53], ["10.0.0.1", 5353])), false);
     assert.equal(stale([DNS, twin], endpoints, flow(["172.16.0.1", 53], ["10.0.0.7", 53])), true);
+  });
+
+  test("a service port that changed or went has no say any more at what it gave up", () => {
+    const frontends = new UdpFrontends();
+    const twin = udpPort("twin", { nodePort: 30053 });
+    const moved = udpPort("dns", { clusterIP: ip("172.16.0.9") });
+    for (const port of [DNS, twin]) frontends.replace(port.name.key, undefined, port);
+    frontends.replace(DNS.name.key, DNS, moved);
+    const owners = (address: string, port: number) => frontends.ownersOf(ip(address), port).flat();
+    assert.deepEqual(owners("172.16.0.1", 53), [twin.name.key]);
+    assert.deepEqual(owners("8.8.8.8", 30053), [twin.name.key]);
+    assert.deepEqual(owners("172.16.0.9", 53), [DNS.name.key]);
+    assert.deepEqual(owners("5.5.5.5", 53), []);
+    frontends.replace(DNS.name.key, moved, undefined);
+    frontends.replace(twin.name.key, twin, undefined);
+    assert.deepEqual([owners("172.16.0.9", 53), owners("8.8.8.8", 30053)], [[], []]);
   });
 
   test("IPv6", () => {

@@ -5,71 +5,92 @@
 import { type IpAddress, joinHostPort } from "../net/ip.ts";
 import type { UdpFlow } from "../net/udp-flow.ts";
 import type { Endpoint } from "./endpoint.ts";
-import { ownedFrontends } from "./frontend.ts";
+import { type FrontendAddress, ownedFrontends } from "./frontend.ts";
 import type { ServicePort } from "./service-port.ts";
 
 /** `ip:port` of serving endpoints. */
 type Serving = ReadonlySet<string>;
 
+/** Keys of service ports; nearly always one. */
+type Owners = readonly string[];
+
 interface PortFrontends {
-  readonly byAddress: Map<IpAddress, Serving>;
-  /** Set when the port is a node port: any destination address then. */
-  nodePort: Serving | undefined;
+  readonly byAddress: Map<IpAddress, Owners>;
+  /** Those that answer at any destination address. */
+  nodePort: Owners;
 }
 
-/** The addresses and ports that UDP services answer on, by destination port. */
-export type UdpFrontends = ReadonlyMap<number, PortFrontends>;
+const NO_OWNERS: Owners = Object.freeze([]);
 
-/**
- * Collects the frontends of all UDP service ports that have a serving endpoint; where it is, readiness and policy do not
- * matter. A frontend has one owner, whose endpoints alone count. Pure; costs what the services given
- * cost, so hand in `ProxyState.udpServices`.
- */
-export function udpFrontends(
-  services: Iterable<ServicePort>,
-  endpoints: ReadonlyMap<string, readonly Endpoint[]>,
-): UdpFrontends {
-  const frontends = new Map<number, PortFrontends>();
-  for (const port of services) {
-    if (port.protocol !== "UDP") continue;
-    const serving = servingOf(endpoints.get(port.name.key));
-    if (serving.size === 0) continue;
-    for (const { address, port: number } of ownedFrontends(port)) {
-      const onPort = frontendsOn(frontends, number);
-      if (address === undefined) onPort.nodePort = unionOf(onPort.nodePort, serving);
-      else onPort.byAddress.set(address, unionOf(onPort.byAddress.get(address), serving));
+/** The addresses and ports that UDP services answer on, kept up to date service port by service port. */
+export class UdpFrontends {
+  readonly #byPort = new Map<number, PortFrontends>();
+
+  /** Replaces what a service port owns; of other protocols than UDP nothing is kept. Costs what the two ports have. */
+  replace(key: string, before: ServicePort | undefined, after: ServicePort | undefined): void {
+    if (before?.protocol === "UDP") {
+      for (const frontend of ownedFrontends(before)) {
+        this.#change(frontend, (owners) => owners.filter((owner) => owner !== key));
+      }
+    }
+    if (after?.protocol === "UDP") {
+      for (const frontend of ownedFrontends(after)) {
+        this.#change(frontend, (owners) => (owners.includes(key) ? owners : [...owners, key]));
+      }
     }
   }
-  return frontends;
+
+  /** The service ports that decide about a destination: those of its address, and those of its port on any address. */
+  ownersOf(address: IpAddress, port: number): readonly Owners[] {
+    const onPort = this.#byPort.get(port);
+    return onPort === undefined ? [] : [onPort.byAddress.get(address) ?? NO_OWNERS, onPort.nodePort];
+  }
+
+  #change({ address, port }: FrontendAddress, change: (owners: Owners) => Owners): void {
+    const onPort = this.#byPort.get(port) ?? { byAddress: new Map<IpAddress, Owners>(), nodePort: NO_OWNERS };
+    this.#byPort.set(port, onPort);
+    if (address === undefined) onPort.nodePort = change(onPort.nodePort);
+    else {
+      const owners = change(onPort.byAddress.get(address) ?? NO_OWNERS);
+      if (owners.length === 0) onPort.byAddress.delete(address);
+      else onPort.byAddress.set(address, owners);
+    }
+    if (onPort.byAddress.size + onPort.nodePort.length === 0) this.#byPort.delete(port);
+  }
 }
 
-/** Whether the flow goes to a frontend and is answered by none of its serving endpoints. Pure. */
-export function isStale(frontends: UdpFrontends, flow: UdpFlow): boolean {
-  const onPort = frontends.get(flow.destinationPort);
-  if (onPort === undefined) return false;
-  const serving = onPort.byAddress.get(flow.destinationIP);
-  if (serving === undefined && onPort.nodePort === undefined) return false;
-  const replier = joinHostPort(flow.replySourceIP, flow.replySourcePort);
-  return serving?.has(replier) === false || onPort.nodePort?.has(replier) === false;
+/**
+ * Makes the judgement of flows: whether one goes to a frontend and is answered by none of its serving endpoints. Service ports
+ * without a serving endpoint have no say; where an endpoint is, readiness and policy do not matter. A frontend has one owner,
+ * whose endpoints alone count. Pure; looks only at service ports that flows go to.
+ */
+export function staleFlowTest(
+  frontends: UdpFrontends,
+  endpoints: ReadonlyMap<string, readonly Endpoint[]>,
+): (flow: UdpFlow) => boolean {
+  const known = new Map<string, Serving>();
+  const servingOf = (key: string): Serving => {
+    const serving = known.get(key) ?? servingIn(endpoints.get(key));
+    known.set(key, serving);
+    return serving;
+  };
+  return ({ destinationIP, destinationPort, replySourceIP, replySourcePort }) =>
+    frontends.ownersOf(destinationIP, destinationPort).some((owners) => {
+      const serving = owners.map(servingOf).filter(({ size }) => size > 0);
+      if (serving.length === 0) return false;
+      const replier = joinHostPort(replySourceIP, replySourcePort);
+      return !serving.some((texts) => texts.has(replier));
+    });
 }
 
-function servingOf(endpoints: readonly Endpoint[] | undefined): Serving {
+/** Whether any of these service ports has a serving endpoint. Pure; nearly always the first has. */
+export function anyServes(keys: Iterable<string>, endpoints: ReadonlyMap<string, readonly Endpoint[]>): boolean {
+  for (const key of keys) if (endpoints.get(key)?.some(({ isServing }) => isServing) === true) return true;
+  return false;
+}
+
+function servingIn(endpoints: readonly Endpoint[] | undefined): Serving {
   const serving = new Set<string>();
-  for (const endpoint of endpoints ?? []) {
-    if (endpoint.isServing) serving.add(endpoint.text);
-  }
+  for (const { isServing, text } of endpoints ?? []) if (isServing) serving.add(text);
   return serving;
-}
-
-function frontendsOn(frontends: Map<number, PortFrontends>, port: number): PortFrontends {
-  let found = frontends.get(port);
-  if (found === undefined) {
-    found = { byAddress: new Map(), nodePort: undefined };
-    frontends.set(port, found);
-  }
-  return found;
-}
-
-function unionOf(known: Serving | undefined, more: Serving): Serving {
-  return known === undefined || known === more ? more : new Set([...known, ...more]);
 }

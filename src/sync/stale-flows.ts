@@ -6,13 +6,14 @@
 import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
 import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePort } from "../model/service-port.ts";
-import { isStale, udpFrontends } from "../model/stale-udp-flows.ts";
+import { anyServes, staleFlowTest, type UdpFrontends } from "../model/stale-udp-flows.ts";
 import type { IpFamily } from "../net/ip.ts";
 import type { UdpFlow } from "../net/udp-flow.ts";
 
 /** Part of `ProxyState`: what the rules that are in the kernel now were made of. */
 export interface ServedUdp {
   readonly udpServices: ReadonlyMap<string, ServicePort>;
+  readonly udpFrontends: UdpFrontends;
   readonly endpoints: ReadonlyMap<string, readonly Endpoint[]>;
 }
 
@@ -35,11 +36,11 @@ export async function deleteStaleUdpFlows(
   signal: AbortSignal,
 ): Promise<CleanedFlows> {
   const errors: unknown[] = [];
-  const frontends = udpFrontends(served.udpServices.values(), served.endpoints);
-  if (frontends.size === 0) return { deleted: 0, errors };
+  if (!anyServes(served.udpServices.keys(), served.endpoints)) return { deleted: 0, errors };
+  const isStale = staleFlowTest(served.udpFrontends, served.endpoints);
   const stale: UdpFlow[] = [];
   await table.forEachUdpFlow(family, (flow) => {
-    if (isStale(frontends, flow)) stale.push(flow);
+    if (isStale(flow)) stale.push(flow);
   });
   let deleted = 0;
   for (const flow of stale) {
