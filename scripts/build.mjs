@@ -1,6 +1,6 @@
 /**
- * `node scripts/build.mjs [--anew]`: compiles src/ to dist/, bundles the program (`bundle.mjs`), and notes there which commit
- * it was made from, for what has no .git beside it: the image and the npm package. `--anew` empties dist/ first, so that
+ * `node scripts/build.mjs [--clean]`: compiles src/ to dist/, bundles the program (`bundle.mjs`), and notes there which commit
+ * it was made from, for what has no .git beside it: the image and the npm package. `--clean` empties dist/ first, so that
  * nothing of an older build is packed.
  */
 import { spawnSync } from "node:child_process";
@@ -43,6 +43,6 @@ function git(...args) {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  if (process.argv.includes("--anew")) rmSync(join(root, "dist"), { recursive: true, force: true });
+  if (process.argv.includes("--clean")) rmSync(join(root, "dist"), { recursive: true, force: true });
   process.exitCode = (await build()) ? 0 : 1;
 }

@@ -1,6 +1,6 @@
 /**
  * What an operator gets to read when the program is given something bad, and that it goes on: the whole program, with
- * kubeadm's files. The same faults one by one, and many more, are in source-faults.test.ts.
+ * kubeadm's files. The same faults one by one, and many more, are in source-*.test.ts.
  */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";

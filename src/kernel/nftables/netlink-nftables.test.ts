@@ -11,7 +11,8 @@ import type { NftHook, NftSet } from "./ruleset.ts";
 import { tableOf } from "./ruleset-table.ts";
 import { tableText } from "./ruleset-text.ts";
 import { foreignNftText } from "./testing/foreign-hand.ts";
-import { type NftablesSubject, nftablesContract } from "./testing/nftables-contract.ts";
+import { nftablesContract } from "./testing/nftables-contract.ts";
+import type { NftablesSubject } from "./testing/nftables-subject.ts";
 import { targetMapContract, targetMapExample } from "./testing/target-map-contract.ts";
 
 const TABLE = "kube-proxy";

@@ -3,7 +3,8 @@ import { test } from "node:test";
 import { NftError, type NftOperation } from "../../../src/kernel/nftables/nftables.ts";
 import type { NftSet } from "../../../src/kernel/nftables/ruleset.ts";
 import { foreignInMemory } from "../../../src/kernel/nftables/testing/foreign-hand.ts";
-import { type NftablesSubject, nftablesContract } from "../../../src/kernel/nftables/testing/nftables-contract.ts";
+import { nftablesContract } from "../../../src/kernel/nftables/testing/nftables-contract.ts";
+import type { NftablesSubject } from "../../../src/kernel/nftables/testing/nftables-subject.ts";
 import { targetMapContract } from "../../../src/kernel/nftables/testing/target-map-contract.ts";
 import { MemoryNftKernel } from "./memory-nftables.ts";
 

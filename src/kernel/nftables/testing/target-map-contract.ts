@@ -4,7 +4,7 @@ import { describe, test } from "node:test";
 import type { IpAddress } from "../../../net/ip.ts";
 import { NftError, type NftOperation } from "../nftables.ts";
 import { elementKey, type NftElement, type NftFamily, type NftHook, type NftRule, type NftSet } from "../ruleset.ts";
-import type { NftablesSubject } from "./nftables-contract.ts";
+import type { NftablesSubject } from "./nftables-subject.ts";
 
 const ip = (text: string): IpAddress => text as IpAddress; // canonical literals below
 
