@@ -5,11 +5,12 @@
 import { isLocalQuestion, type NodeFacts } from "../facts.ts";
 import type { Packet } from "../packet.ts";
 import { type Branching, branchesOf } from "./branches.ts";
+import { failsLater } from "./later-conditions.ts";
+import { whyNotAsked, withTranslationDecided } from "./nat-decision.ts";
 import {
   type BaseChain,
   type Chain,
   type Entry,
-  GO_ON,
   NO_MATCH,
   type Program,
   type Rule,
@@ -18,6 +19,7 @@ import {
   type Verdict,
 } from "./program.ts";
 import type { Fate, TraceEnd, TraceEvent, TraceNode } from "./tree.ts";
+import { verdictText } from "./verdict-text.ts";
 
 export interface WalkOptions {
   /** What is kept of the way: nothing but its end, rules that match, or every rule. @default "matches" */
@@ -352,44 +354,5 @@ class Machine {
   #finish(walk: Walk, fate: Fate): boolean {
     walk.node.end = { kind: "end", fate, packet: walk.packet, entries: walk.entries };
     return true;
-  }
-}
-
-function whyNotAsked(packet: Packet, stage: Stage): string | undefined {
-  if (packet.state === "untracked") return "the packet is not tracked";
-  if (packet.state !== "new" && packet.state !== "related") return "only the first packet of a connection is asked";
-  const isDestination = stage === "prerouting" || stage === "output";
-  const isDecided = isDestination ? packet.isDestinationDecided : packet.isSourceDecided;
-  return isDecided ? `the connection's ${isDestination ? "destination" : "source"} is decided` : undefined;
-}
-
-/** Where no rule translates, that is a decision as well. */
-function withTranslationDecided(packet: Packet, stage: Stage): Packet {
-  if (stage === "forward" || packet.state === "untracked") return packet;
-  const isDestination = stage === "prerouting" || stage === "output";
-  return isDestination ? { ...packet, isDestinationDecided: true } : { ...packet, isSourceDecided: true };
-}
-
-/** Whether a later condition of the rule fails for certain, before anything is done. */
-function failsLater(rule: Rule, at: number, packet: Packet): boolean {
-  for (const step of rule.steps.slice(at + 1)) {
-    const result = step.run(packet);
-    if (result.kind === "no-match") return true;
-    if (result !== GO_ON && result.kind !== "unknown") return false;
-  }
-  return false;
-}
-
-function verdictText(verdict: Verdict): string {
-  switch (verdict.kind) {
-    case "jump":
-    case "goto":
-      return `${verdict.kind} ${verdict.chain}`;
-    case "reject":
-      return `reject with ${verdict.answer}`;
-    case "forward-to":
-      return `on to ${verdict.stage}`;
-    default:
-      return verdict.kind;
   }
 }
