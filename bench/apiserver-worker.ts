@@ -61,7 +61,7 @@ async function measure({ child, trace }: Watched, server: ApiServerChild, task: 
 
 /** The built program, with the options and the environment that bin/kube-proxy gives it. */
 function startDaemon(folder: string, onLog: (text: string) => void): Watched {
-  const main = path("../dist/program/main.js");
+  const main = path("../dist/bundle/main.js");
   if (!existsSync(main)) throw new Error("dist/ is missing: run npm run build");
   const args = [`--config=${join(folder, "config.json")}`, "--hostname-override=node-a", "-v=2"];
   const child = spawn(process.execPath, [...engineOptions(), "--trace-gc", main, ...args], {

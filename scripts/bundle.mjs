@@ -1,5 +1,5 @@
 /**
- * Puts the program into a few files, dist/program/: hundreds of modules take several times as long to load as the few
+ * Puts the program into a few files, dist/bundle/: hundreds of modules take several times as long to load as the few
  * that a start needs (docs/performance.md). The library's entries stay modules of their own.
  */
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
@@ -8,7 +8,7 @@ import { basename, dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const folder = join(root, "dist/program");
+const folder = join(root, "dist/bundle");
 
 /** What Node.js is given: the program, and the thread that reads manifests. */
 const ENTRIES = ["src/cli/main.ts", "src/cluster/manifests/reader/thread-main.ts"];

@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { runCommand } from "../../testkit/net/run-command.ts";
 
 const CHECKOUT = fileURLToPath(new URL("../../", import.meta.url));
-const MAIN = join(CHECKOUT, "dist/program/main.js");
+const MAIN = join(CHECKOUT, "dist/bundle/main.js");
 const SOURCE = join(CHECKOUT, "src/cli/proxy-command.ts");
 const isCurrent = existsSync(MAIN) && statSync(MAIN).mtimeMs > statSync(SOURCE).mtimeMs;
 

@@ -115,11 +115,11 @@ describe("the npm package", () => {
       "bin/kube-proxy",
       "bin/kubectl-kube_proxy",
       "dist/build-info.json",
-      "dist/program/log-places.json",
+      "dist/bundle/log-places.json",
       "package.json",
     ]);
-    assert.ok(paths.includes("dist/program/main.js"));
-    const modules = paths.filter((path) => path.endsWith(".js") && !path.startsWith("dist/program/"));
+    assert.ok(paths.includes("dist/bundle/main.js"));
+    const modules = paths.filter((path) => path.endsWith(".js") && !path.startsWith("dist/bundle/"));
     assert.ok(modules.length > 300, `${modules.length} modules`);
     const untyped = modules.filter((path) => !paths.includes(path.replace(/\.js$/, ".d.ts")));
     assert.deepEqual(untyped, []);
