@@ -65,7 +65,7 @@ test("under the Local policy outside clients reach local pods only, and all but 
   }
 });
 
-test("a service without usable endpoints refuses on every address, whatever its policies", () => {
+test("a service without usable endpoints refuses on every address, with any policies", () => {
   const gone = { ...localPod, conditions: { ready: false, serving: false, terminating: true } };
   for (const spec of [{}, { externalTrafficPolicy: "Local", internalTrafficPolicy: "Local" }]) {
     for (const endpoints of [[], [gone]]) {
@@ -76,7 +76,7 @@ test("a service without usable endpoints refuses on every address, whatever its 
   }
 });
 
-test("in iptables mode the node's own packets to an external address without endpoints meet nobody", () => {
+test("in iptables mode the node's own packets to an external address without endpoints are not answered", () => {
   const iptables = modeNamed("iptables").traits;
   assert.equal(expected({}, [], "load balancer", "node", iptables), "dropped");
   assert.equal(expected({}, [], "load balancer", "client", iptables), "refused");

@@ -45,7 +45,7 @@ describe("bounded runner: reference sync.md §12.1", () => {
     await loop;
   });
 
-  it("retries a failed run after the retry period when nobody asks", async () => {
+  it("retries a failed run after the retry period without being asked", async () => {
     const { clock, starts, runner, start } = setUp({}, failOn(1));
     void start();
     runner.request();
@@ -101,7 +101,7 @@ describe("bounded runner: reference sync.md §12.1", () => {
     assert.deepEqual(starts, [3000]);
   });
 
-  it("makes its first run after the longest period when nobody asks", async () => {
+  it("makes its first run after the longest period without being asked", async () => {
     const { clock, starts, start } = setUp();
     void start();
     await clock.advance(9999);

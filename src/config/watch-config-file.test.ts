@@ -62,7 +62,7 @@ describe("watchConfigFile", () => {
     watched.close();
   });
 
-  it("ignores a deletion, and whatever happens at the path afterwards", async () => {
+  it("ignores a deletion, and everything that happens at the path afterwards", async () => {
     assert.equal(
       await isQuiet(() => {
         rmSync(file);

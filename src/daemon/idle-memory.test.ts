@@ -100,7 +100,7 @@ test("one that takes long is the last", async () => {
   await ended;
 });
 
-test("the engine's last resort frees what nobody refers to", async () => {
+test("the engine's last resort frees what nothing refers to", async () => {
   const clock = new FakeClock();
   const stop = new AbortController();
   const heaps: number[] = [];

@@ -175,7 +175,7 @@ describe("node manager: afterwards (node.md §8.3)", () => {
     }
   });
 
-  it("does not care about pod CIDRs that nobody needs", async () => {
+  it("does not care about pod CIDRs that nothing needs", async () => {
     const { fatal, log, add } = await started(false);
     add({ addresses: ADDRESSES, podCIDRs: [] });
     assert.deepEqual([fatal, log.lines], [[], []]);

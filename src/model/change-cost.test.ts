@@ -43,7 +43,7 @@ class CountingMap<V> extends Map<string, V> {
   }
 }
 
-/** A record that may be looked at until `seal` is called, and by nobody afterwards. */
+/** A record that may be looked at until `seal` is called, and not afterwards. */
 function sealable<T extends object>(record: T): { readonly record: T; seal(): void } {
   let isSealed = false;
   const guarded = new Proxy(record, {

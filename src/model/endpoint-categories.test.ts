@@ -172,10 +172,10 @@ describe("topology", () => {
   test("the own node comes before the own zone", () => {
     assert.equal(chosen({ a: here, b: near, c: far }), "a");
   });
-  test("nobody hinted for this node: the zone decides", () => {
+  test("no hint for this node: the zone decides", () => {
     assert.equal(chosen({ a: near, b: near, c: far }), "a b");
   });
-  test("nobody hinted for node or zone: all", () => {
+  test("no hint for node or zone: all", () => {
     assert.equal(chosen({ a: far, b: far }), "a b");
   });
   test("one ready endpoint without node hint turns node mode off, and falls through to the zone", () => {
@@ -196,7 +196,7 @@ describe("topology", () => {
   test("membership of any of several hints is enough", () => {
     assert.equal(chosen({ a: { zoneHints: ["zone-b", "zone-a"] }, b: { zoneHints: ["zone-b"] } }), "a");
   });
-  test("a node without zone, or with an empty one, filters nothing, whatever the hints are", () => {
+  test("a node without zone, or with an empty one, filters nothing, with any hints", () => {
     const parts = { a: { zoneHints: ["", "zone-a"] }, b: { zoneHints: ["zone-b"] } };
     assert.equal(chosen(parts, { nodeName: "me", zone: undefined }), "a b");
     assert.equal(chosen(parts, { nodeName: "me", zone: "" }), "a b");
@@ -238,7 +238,7 @@ describe("for any endpoints and policy", () => {
         assert.equal(hasAny, endpoints.some(isUsable));
         assert.ok(reachable.every(isUsable));
         assert.ok(local?.every((one) => one.isLocal) ?? true);
-        // Topology and policies never leave the Cluster set empty while somebody could serve.
+        // Topology and policies never leave the Cluster set empty while an endpoint could serve.
         if (cluster !== undefined) assert.equal(cluster.length > 0, hasAny);
       }),
     );

@@ -106,7 +106,7 @@ describe("proxy state", () => {
     assert.deepEqual([...changes.changedPorts].sort(), ["ns1/svc1:p/TCP", "ns1/svc2:p/TCP"]);
   });
 
-  test("the endpoint count is per service port, whatever the readiness, and ignores ports without a service", () => {
+  test("the endpoint count is per service port, ready or not, and ignores ports without a service", () => {
     const state = makeState();
     state.onEndpointSlice({ kind: "add", object: SLICE });
     state.applyChanges();
@@ -146,7 +146,7 @@ describe("proxy state", () => {
     assert.equal(state.endpoints.size, 2);
   });
 
-  test("a slice that is nobody's is no error: other controllers keep such", () => {
+  test("a slice without a service is no error: other controllers keep such", () => {
     const lines: string[] = [];
     const log = {
       ...silentLogger,

@@ -118,7 +118,7 @@ describe("joining slices", () => {
     assert.deepEqual(texts(joined(a, b)), ["10.0.1.10:80", "10.0.1.1:80", "10.0.1.2:80"]);
   });
 
-  test("a terminating copy never beats another one, in whatever order, in one slice or in several", () => {
+  test("a terminating copy never beats another one, in any order, in one slice or in several", () => {
     const orders = [
       [TERMINATING, READY],
       [READY, TERMINATING],

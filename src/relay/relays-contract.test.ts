@@ -31,7 +31,7 @@ const PROTOCOLS: readonly RelayProtocol[] = ["TCP", "UDP"];
 
 interface Subject {
   readonly relays: Relays;
-  /** Somebody to send to. */
+  /** An endpoint to send to. */
   server(protocol: RelayProtocol): Promise<Destination>;
   /** A client that connects and stays. */
   connect(protocol: RelayProtocol, to: Destination): Promise<void>;
@@ -57,7 +57,7 @@ function realSubject(t: TestContext): Subject {
       const answer = Promise.race([
         once(client, "message").then(
           () => true,
-          () => false, // the kernel says that nobody listens
+          () => false, // the kernel says that there is no listener
         ),
         new Promise<boolean>((resolve) => setTimeout(resolve, 300, false).unref()),
       ]);
@@ -93,7 +93,7 @@ function memorySubject(): Subject {
 const failsWith = (code: ListenErrorCode, words: RegExp) => (error: unknown) =>
   error instanceof ListenError && error.code === code && words.test(error.message);
 
-// Ports that are asked for by number must be nobody else's: in a namespace of its own, where there can be one.
+// Ports that are asked for by number must be free: in a namespace of its own, where there can be one.
 if (process.getuid?.() === 0) inNetns(import.meta.url, { name: "relays" }, contract);
 else contract();
 
@@ -193,7 +193,7 @@ function contract(): void {
           assert.deepEqual([relay.connections, seen.closed], [0, seen.opened]);
         });
 
-        it(`tell when there is nobody to send ${protocol} to`, async (t) => {
+        it(`tell when there is no endpoint to send ${protocol} to`, async (t) => {
           const { relays, isServed } = makeSubject(t);
           const { relay, seen } = await relayTo(t, protocol, () => undefined, { relays });
           assert.equal(await isServed(protocol, relay), false);

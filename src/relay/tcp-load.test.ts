@@ -133,7 +133,7 @@ inNetns(import.meta.url, { name: "relayload", timeoutMs: 120_000 }, () => {
   });
 });
 
-/** An address at the far end of a wire, where nobody takes what is sent to it. */
+/** An address at the far end of a wire, where nothing takes what is sent to it. */
 function silentEndpoint(): Destination {
   const address = "198.51.100.2" as IpAddress;
   const ip = (...args: string[]) => execFileSync("ip", args);

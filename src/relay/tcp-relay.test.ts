@@ -255,7 +255,7 @@ describe("stopping", () => {
     assert.equal(relay.connections, 0);
   });
 
-  it("cuts what is left after its time, so that nobody takes it for the end", async (t) => {
+  it("cuts what is left after its time, so that it is not taken for the end", async (t) => {
     const server = await tcpServer(t, (socket) => void socket.write(Buffer.alloc(50_000_000)));
     const { relay, seen } = await relayTo(t, "TCP", server);
     const stalled = (await tcpClient(t, relay)).pause();

@@ -136,7 +136,7 @@ describe("a UDP session", () => {
     assert.equal(String((await arrived)[0]), "y");
   });
 
-  it("tries another endpoint after one where nobody listens", async (t) => {
+  it("tries another endpoint after one without a listener", async (t) => {
     const gone = await udpSocket(t);
     const nobody = { address: LOOPBACK, port: gone.address().port };
     gone.close();

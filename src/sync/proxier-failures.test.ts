@@ -60,7 +60,7 @@ describe("proxier: after a failure (sync.md §12.3)", () => {
     );
   });
 
-  it("does not call health updated, and owes an update even for a sync that nobody queued", async () => {
+  it("does not call health updated, and owes an update even for a sync that was not queued", async () => {
     const bench = new ProxierBench();
     bench.backend.script = (call) => (call === 1 ? { error: REFUSED } : {});
     await bench.start();
@@ -168,9 +168,9 @@ describe("proxier: parts that the kernel refuses", () => {
 
   it("names all rules when none could be programmed, until a sync succeeds", async () => {
     const bench = new ProxierBench();
-    bench.backend.script = (call) => (call === 1 ? { error: new Error("the table is somebody else's") } : {});
+    bench.backend.script = (call) => (call === 1 ? { error: new Error("the table is another program's") } : {});
     await bench.start();
-    const failure = { subject: "fake rules", reason: "the table is somebody else's" };
+    const failure = { subject: "fake rules", reason: "the table is another program's" };
     assert.deepEqual(bench.failures, [[failure]]);
     await bench.clock.advance(30_000);
     assert.deepEqual(bench.failures, [[failure], []]);

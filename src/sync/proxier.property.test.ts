@@ -1,4 +1,4 @@
-/** Random histories: whatever happens in whatever order, in the end the kernel holds what the API wants. */
+/** Random histories: after any events in any order, in the end the kernel holds what the API wants. */
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import fc from "../../testkit/support/fast-check.ts";
@@ -88,7 +88,7 @@ function sorted(programmed: ReadonlyMap<string, string>): [string, string][] {
   return [...programmed].sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
-it("loses no change, whatever events, sync durations and failures come together", async () => {
+it("loses no change, with any events, sync durations and failures together", async () => {
   const history = fc.record({
     steps: fc.array(step, { maxLength: 40 }),
     scripts: fc.array(script, { maxLength: 15 }),

@@ -1,6 +1,6 @@
 /**
  * The real program with kubeadm's files, as a pod of kubeadm's DaemonSet finds them, against the test API server. Started
- * in the namespace of whoever starts it: see `inNetns`.
+ * in the namespace of its caller: see `inNetns`.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";

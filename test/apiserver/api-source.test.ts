@@ -262,7 +262,7 @@ test("without streaming lists (gate WatchListClient) the server is not asked for
   assert.ok(server.requests.every(({ query }) => !query.has("sendInitialEvents")));
 });
 
-test("whatever the server says of a resource is heard, and its silence is not", async (t) => {
+test("everything that the server says of a resource is heard, and its silence is not", async (t) => {
   const heard: string[] = [];
   const source = await start(t, { onHeard: (resource) => heard.push(resource) });
   assert.deepEqual([...new Set(heard)].sort(), WATCHED_PLURALS.toSorted(), "the lists");

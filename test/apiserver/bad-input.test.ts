@@ -61,7 +61,7 @@ const ENDS: readonly (readonly [string, (server: TestApiServer) => Partial<ApiDa
   ],
 ];
 
-/** Things that somebody may mend while the program waits. */
+/** Things that may be mended while the program waits. */
 const WAITS: readonly (readonly [string, (server: TestApiServer) => Partial<ApiDaemonOptions>, RegExp])[] = [
   [
     "a CA that did not sign the server's certificate",
@@ -82,7 +82,7 @@ const WAITS: readonly (readonly [string, (server: TestApiServer) => Partial<ApiD
     /401 Unauthorized.*check the token or client certificate/,
   ],
   [
-    "an address where nobody listens",
+    "an address without a listener",
     () => ({ kubeconfig: kubeconfigConf("https://127.0.0.1:9") }),
     /nothing listens there/,
   ],

@@ -171,7 +171,7 @@ inNetns(import.meta.url, { name: "apidaemon", timeoutMs: 180_000 }, () => {
     assert.equal(await set.text(), "successfully set klog.logging.verbosity to 4\n");
   });
 
-  test("a change of the configuration file ends it, so that it is started anew", async (t) => {
+  test("a change of the configuration file ends it, so that it is started again", async (t) => {
     const server = await startClusterServer(t);
     // From inside of its mount namespace, more than once because it may not be watching yet.
     const write = "for i in 1 2 3 4 5 6 7 8; do sleep 1; echo >> /var/lib/kube-proxy/config.conf; done";

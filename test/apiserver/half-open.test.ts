@@ -85,15 +85,15 @@ inNetns(import.meta.url, { name: "halfopen", timeoutMs: 150_000 }, () => {
     );
     await until("the change", () => sink.state.services.has("default/svc-1"), 2 * LIMIT_MS * PATIENCE);
     const watchMs = performance.now() - startMs;
-    await until("all watches anew", () => server.requests.length >= watches + 4, LIMIT_MS);
+    await until("all watches again", () => server.requests.length >= watches + 4, LIMIT_MS);
     const allMs = performance.now() - startMs;
-    t.diagnostic(`request ${await sentMs} ms, first change ${watchMs} ms, all watches anew ${allMs} ms`);
+    t.diagnostic(`request ${await sentMs} ms, first change ${watchMs} ms, all watches again ${allMs} ms`);
     assert.ok((await sentMs) <= LIMIT_MS * PATIENCE, `a request that was sent: ${await sentMs} ms`);
     assert.ok(allMs <= LIMIT_MS * PATIENCE, `quiet watches: ${allMs} ms`);
     assert.deepEqual(log.complaints(), [], "that is ordinary");
   });
 
-  test("a server whose packets are lost is knocked at anew after three seconds, and not when the kernel thinks so", async (t) => {
+  test("a server whose packets are lost is tried again after three seconds, and not when the kernel thinks so", async (t) => {
     const server = await TestApiServer.start();
     t.after(() => server.close());
     losePackets([server.port]);

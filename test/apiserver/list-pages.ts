@@ -23,7 +23,7 @@ export class ListPages {
   #count = 0;
   /** Replaces the JSON of an item on its way out. */
   mangle: (json: string) => string = (json) => json;
-  /** Lists have everything, whatever was selected. */
+  /** Lists have everything, with any selector. */
   ignoresSelectors = false;
 
   constructor(store: ObjectStore) {

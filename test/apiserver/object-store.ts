@@ -109,7 +109,7 @@ export class ObjectStore {
   }
 
   /**
-   * Begins anew, as a server that was restarted: all history is gone, of resources without changes, too, and the counter
+   * Begins again, as a server that was restarted: all history is gone, of resources without changes, too, and the counter
    * has moved, for the nodes' leases and much else were written meanwhile.
    */
   restart(): void {

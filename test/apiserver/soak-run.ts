@@ -1,6 +1,6 @@
 /**
  * The soak test: the whole program at an API server where everything changes and something is always going wrong. In the
- * network namespace of whoever calls it.
+ * network namespace of its caller.
  */
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
@@ -50,7 +50,7 @@ export interface SoakReport {
   readonly livezMs: number;
 }
 
-/** Services that nobody touches: their rules must be there all the time. */
+/** Services that are never touched: their rules must be there all the time. */
 const PERMANENT = 50;
 const PERMANENT_FROM = 1_000;
 /** Services that come, change and go. */

@@ -23,7 +23,7 @@ test("changes during an outage arrive as they are, and nothing else does", async
   assert.ok(log.lines.some(({ message, facts }) => message === "Watching again" && facts.resource === "services"));
 });
 
-test("a watch that the server has forgotten is opened anew when its time is over", async (t) => {
+test("a watch that the server has forgotten is opened again when its time is over", async (t) => {
   const { waits, clock } = notingClock();
   const source = await start(t, { times: { watchTimeoutMs: 10_000, watchGraceMs: 2_000 }, clock });
   const { server, sink, log } = source;
@@ -55,7 +55,7 @@ test("a watch that something in between holds back is replaced by a list with wh
   assert.deepEqual(log.complaints(), []);
 });
 
-test("a watch that is cut is opened anew at once, however often, as long as it works in between", async (t) => {
+test("a watch that is cut is opened again at once, however often, as long as it works in between", async (t) => {
   const { waits, clock } = notingClock();
   const source = await start(t, { clock });
   const { server, sink, log } = source;
@@ -72,7 +72,7 @@ test("a watch that is cut is opened anew at once, however often, as long as it w
 
 test("after an outage one watch that gets through wakes the others, and a history that is gone is no error", async (t) => {
   const clock = fastClock(20);
-  // Turns have timers, so whatever sleeps now is woken or stays where it is.
+  // Turns have timers, so what sleeps now is woken or stays where it is.
   const sleep: Clock["sleep"] = (delayMs, signal) => clock.sleep(delayMs <= 1_000 ? delayMs : 1e9, signal);
   const source = await start(t, { clock: { ...clock, sleep }, times: { shortWatchMs: 0 } });
   const { server, sink, log, problems } = source;

@@ -1,5 +1,5 @@
 /**
- * Random changes, faults and losses at once. Whatever happened, when it is over the delivered objects are the server's;
+ * Random changes, faults and losses at once. When it is over the delivered objects are the server's;
  * meanwhile no event contradicts what was delivered before, and no object is deleted that was there all the time.
  */
 import assert from "node:assert/strict";

@@ -57,7 +57,7 @@ test("after a restart the history is gone: every version from before is too old,
   assert.match(now.text, /"type":"ADDED".*"svc-2"/);
 });
 
-test("bookmarks come for a resource that has changed since the start, whoever sees that, and for no other", async (t) => {
+test("bookmarks come for a resource that has changed since the start, for every watcher, and for no other", async (t) => {
   const server = await start(t);
   const { version } = server.store;
   const services = await watchFrom(server, "/api/v1/services", version);

@@ -42,7 +42,7 @@ export interface ServerSwitches {
   refusesOldWatches: boolean;
   /** Whether list pages end where `limit` says; old watch caches did not for `resourceVersion=0`. */
   hasPages: boolean;
-  /** Time limit of watches, whatever they ask for. */
+  /** Time limit of watches; what they ask for does not count. */
   watchTimeoutMs: number | undefined;
   /** How long a second is that watches ask for. */
   secondMs: number;

@@ -136,7 +136,7 @@ describe("the command line", { concurrency: 2 }, () => {
     writeFileSync(manifests, JSON.stringify({ apiVersion: "v1", kind: "List", items: [node, ...services, ...slices] }));
     const whole = await runKubeProxy(["render", "-f", manifests, "--mode=iptables"]);
     assert.equal(whole.status, 0, whole.stderr);
-    // More than fits into a pipe that nobody empties.
+    // More than fits into a pipe that is not emptied.
     assert.ok(whole.stdout.length > 256 * 1024, `${whole.stdout.length}`);
     const cut = await runKubeProxy(["render", "-f", manifests, "--mode=iptables"], { readOnly: 1 });
     assert.deepEqual([cut.status, cut.stderr], [0, ""]);

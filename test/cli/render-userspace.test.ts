@@ -1,4 +1,4 @@
-/** `render --mode userspace`: what the kernel would take, the same whatever is free on this machine, or what is listened on. */
+/** `render --mode userspace`: what the kernel would take, the same with any ports free or taken on this machine. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -79,7 +79,7 @@ test("the plan as data has portals, rules and the proxy's ports", async () => {
   assert.equal(dns.rules[0].target.port, dns.proxyPorts.cluster);
 });
 
-test("an address that nobody else can reach is refused in words", async (t) => {
+test("an address that no other host can reach is refused in words", async (t) => {
   const file = configFile(t, "bindAddress: 127.0.0.1\n");
   await assert.rejects(run("--config", file), (error: unknown) => {
     assert.ok(error instanceof UsageError);

@@ -1,4 +1,4 @@
-/** `render`: text and data for the examples, the same whatever the order of files, and what it says about bad input. */
+/** `render`: text and data for the examples, the same for any order of files, and what it says about bad input. */
 import assert from "node:assert/strict";
 import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

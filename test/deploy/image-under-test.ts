@@ -92,7 +92,7 @@ exec chroot "$root" "$@"
 export type ContainerMounts = Readonly<Record<string, string>>;
 
 /**
- * The arguments that run a program of the image in a container, in whatever network namespace they are run, with the
+ * The arguments that run a program of the image in a container, in the network namespace in which they are run, with the
  * environment that the image gives and nothing of this machine's.
  */
 export function inContainer(

@@ -1,4 +1,4 @@
-/** Every family that the program can define, in whatever mode, told by the code that defines them. */
+/** Every family that the program can define, in any mode, told by the code that defines them. */
 
 import { systemClock } from "../../src/async/clock.ts";
 import { createRestMetrics } from "../../src/cluster/apiserver/connection/rest-metrics.ts";

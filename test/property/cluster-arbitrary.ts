@@ -114,7 +114,7 @@ function sliceArbitrary(family: IpFamily): fc.Arbitrary<EndpointSliceRecord> {
   return fc
     .record({
       index: fc.constantFrom(0, 1),
-      // Mostly a slice keeps its service; now and then it is relabelled, or nobody's.
+      // Mostly a slice keeps its service; now and then it is relabelled, or without a service.
       service: fc.constantFrom(...SERVICES),
       serviceName: fc.constantFrom(undefined, undefined, undefined, undefined, "b", "unknown"),
       ports: fc.uniqueArray(port, { selector: ({ name }) => name, maxLength: 3 }),
@@ -138,7 +138,7 @@ export type Step =
   | { readonly kind: "write-slice"; readonly object: EndpointSliceRecord }
   | { readonly kind: "delete-slice"; readonly index: number }
   | { readonly kind: "zone"; readonly zone: string | undefined }
-  /** Node-port addresses of the node: an index into whatever the test has. */
+  /** Node-port addresses of the node: an index into what the test has. */
   | { readonly kind: "addresses"; readonly index: number }
   | { readonly kind: "sync"; readonly isFullSync: boolean };
 

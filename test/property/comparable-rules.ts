@@ -54,7 +54,7 @@ function sectionsOf(saved: string, options: ComparableOptions): Map<string, stri
 /**
  * The rules that one service port has in a dump of one table, in shared chains and its own. Pure.
  *
- * @param owner `namespace/name:port protocol`. @param ownChains names of the chains that it shall have.
+ * @param owner `namespace/name:port protocol`. @param ownChains names of the chains that it should have.
  */
 export function rulesOfOwner(saved: string, owner: string, ownChains: readonly string[]): string {
   const own = new Set(ownChains);

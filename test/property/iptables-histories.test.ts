@@ -189,7 +189,7 @@ async function syncFaulty(node: FaultyNode, history: ClusterHistory, isFullSync:
     ({ failures } = await history.sync(isFullSync));
   } catch (error) {
     if (isLocked) assert.match(String(error), /xtables lock/);
-    // Nobody is left to be programmed.
+    // No port is left to be programmed.
     else
       assert.ok(
         history.servicePorts.every(({ text }) => node.isExpected(text)),
@@ -199,7 +199,7 @@ async function syncFaulty(node: FaultyNode, history: ClusterHistory, isFullSync:
   } finally {
     kernel.isLocked = false;
   }
-  for (const { subject } of failures) assert.ok(node.isExpected(subject), `${subject} is nobody's fault`);
+  for (const { subject } of failures) assert.ok(node.isExpected(subject), `${subject} is no service's fault`);
   await assertOthersAreRight(history, kernel, new Set(failures.map(({ subject }) => subject)));
 }
 

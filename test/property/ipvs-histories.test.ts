@@ -1,6 +1,6 @@
 /**
  * Any history of Services and EndpointSlices, synced step by step, leaves in the kernel what one full sync of the final
- * objects leaves in an empty one, but for real servers whose connections have not ended; whatever the kernel refuses and
+ * objects leaves in an empty one, but for real servers whose connections have not ended; with anything that the kernel refuses and
  * others destroy meanwhile.
  *
  * `KPTS_PROPERTY_RUNS` sets how many histories are tried (per family and kind), `KPTS_PROPERTY_SEED` repeats a run.
@@ -92,7 +92,7 @@ interface Refusal {
   readonly which: number;
 }
 
-/** Somebody else destroys something; a full sync follows. */
+/** Another program destroys something; a full sync follows. */
 interface Damage {
   readonly kind: "damage";
   readonly what: "virtual-servers" | "set" | "device" | "nat" | "filter" | "module";
@@ -190,7 +190,7 @@ class FaultyNode {
 }
 
 for (const family of ["IPv4", "IPv6"] as const) {
-  test(`${family}: whatever is refused and destroyed, all is right when that ends`, async () => {
+  test(`${family}: after refusals and destruction all is right when they end`, async () => {
     type Step = Happening | Refusal | Damage | { readonly kind: "heal" };
     const steps = fc.array(
       fc.oneof(

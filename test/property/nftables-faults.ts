@@ -1,4 +1,4 @@
-/** Faults for histories of the nftables mode: refused rules, foreign hands, and a ruleset that changes while it is read. */
+/** Faults for histories of the nftables mode: refused rules, changes of other programs, and a ruleset that changes while it is read. */
 
 import { isServiceChain, portTextOf } from "../../src/dataplane/nftables/names.ts";
 import type { NftErrorCode, NftOperation, NftSetContent } from "../../src/kernel/nftables/nftables.ts";

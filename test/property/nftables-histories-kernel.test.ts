@@ -82,7 +82,7 @@ inNetns(import.meta.url, { name: "nfthist", timeoutMs: 300_000 }, () => {
                 }
               }
               assert.deepEqual(history.rig.metrics, { syncFailures: 0, cleanupFailures: 0 });
-              assert.deepEqual(history.rig.lost, [], "our own commits were taken for somebody else's");
+              assert.deepEqual(history.rig.lost, [], "our own commits were taken for another program's");
             } finally {
               history.rig.close();
             }

@@ -1,6 +1,6 @@
 /**
  * Any history of Services and EndpointSlices, synced step by step, leaves the table that one full sync of the final objects
- * leaves in an empty kernel; whatever the kernel refuses and others destroy meanwhile.
+ * leaves in an empty kernel; with anything that the kernel refuses and others destroy meanwhile.
  *
  * `KPTS_PROPERTY_RUNS` sets how many histories are tried (per family and kind), `KPTS_PROPERTY_SEED` repeats a run.
  */
@@ -147,9 +147,9 @@ for (const { layout, releasesLate } of KERNELS) {
             if (rig.driver.isSyncDue) ({ failures } = await history.sync(false));
             const failed = new Set(failures.map(({ subject }) => subject.split(":", 1)[0] ?? subject));
             for (const service of failed) {
-              // Whoever gives up an address hands it to the next in line, and is stopped when that one's element is refused.
+              // A service that gives up an address hands it to the next in line, and is stopped when that one's element is refused.
               const isAtFault = (refusal: Refusal) => refusal.service === service || refusal.kind === "add-elements";
-              assert.ok(node.refusals.some(isAtFault), `${service}'s failure is nobody's fault`);
+              assert.ok(node.refusals.some(isAtFault), `${service}'s failure has no cause`);
             }
             await assertOthersAreRight(history, failed);
           }

@@ -9,7 +9,7 @@ test("a name of a living run is no leftover, and each name is new", () => {
   assert.notEqual(newRunName("demo"), name);
 });
 
-test("a name whose process is gone, or whose PID is somebody else's by now, is a leftover", () => {
+test("a name whose process is gone, or whose PID is another process's by now, is a leftover", () => {
   assert.equal(
     isLeftover("kpts-demo-77.100-1-node-a", () => undefined),
     true,

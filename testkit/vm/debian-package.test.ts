@@ -77,7 +77,7 @@ test("a download that failed says why, leaves nothing, and is repeated", (t) => 
   assert.ok(existsSync(join(ensurePackage(world.cache, PACKAGE), "bin/tool")));
 });
 
-test("what a killed download left, and a folder that lost its files, are made anew", (t) => {
+test("what a killed download left, and a folder that lost its files, are made again", (t) => {
   const world = worldFor(t);
   const folder = ensurePackage(world.cache, PACKAGE);
   rmSync(join(folder, "bin/tool"));

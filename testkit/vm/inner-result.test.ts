@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type InnerResult, parseResultLine, resultLine } from "./inner-result.ts";
 
-test("a result survives on its line, whatever it says", () => {
+test("a result survives on its line, with any text", () => {
   const result: InnerResult = {
     file: "src/a.test.ts",
     title: 'suite › it\'s "quoted"',

@@ -35,7 +35,7 @@ function shown(name: string, ...args: readonly string[]): string {
 }
 
 describe("parseCommandLine: forms", () => {
-  it("takes values with = and as the next argument, whatever it looks like", () => {
+  it("takes values with = and as the next argument, even one that looks like a flag", () => {
     assert.equal(shown("master", "--master=a=b"), "a=b");
     assert.equal(shown("master", "--master", "--cleanup"), "--cleanup");
     assert.equal(shown("oom-score-adj", "--oom-score-adj", "-5"), "-5");

@@ -258,7 +258,7 @@ describe("the shortest time between two syncs", () => {
     assert.equal(await shortest(["--config=FILE"], "mode: iptables\niptables: {minSyncPeriod: 1s}\n"), 1000);
   });
 
-  it("is short in nftables and iptables mode when nobody chose it, and upstream's otherwise", async () => {
+  it("is short in nftables and iptables mode when it was not chosen, and upstream's otherwise", async () => {
     assert.equal(await shortest(["--proxy-mode=nftables"]), 1);
     assert.equal(await shortest(["--config=FILE"], "mode: nftables\niptables: {minSyncPeriod: 3s}\n"), 1);
     assert.equal(await shortest([]), 1);

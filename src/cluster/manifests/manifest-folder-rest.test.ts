@@ -40,7 +40,7 @@ test("a file that is gone for a moment deletes nothing", async () => {
   assert.deepEqual(await it.settle(), ["update services/default/a"]);
 });
 
-test("a half-written file deletes and changes nothing, at whatever byte it stops", async () => {
+test("a half-written file deletes and changes nothing, at any byte where it stops", async () => {
   const text = `${serviceYaml("a", 8080)}---\n${sliceYaml("s", "a")}---\n${serviceYaml("b", 9090)}`;
   using it = await manifestBench({ "a.yaml": text });
   for (let length = text.length - 2; length >= 0; length -= 7) {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isEndpointSliceSelected, isEndpointsSelected, isServiceSelected } from "./selectors.ts";
 
-test("a Service with the proxy-name label is another proxy's, whatever the value", () => {
+test("a Service with the proxy-name label is another proxy's, with any value", () => {
   const withLabels = (labels: unknown) => isServiceSelected({ metadata: { labels }, spec: { clusterIP: "10.0.0.1" } });
   assert.equal(withLabels({}), true);
   assert.equal(withLabels({ "service.kubernetes.io/service-proxy-name": "other" }), false);
@@ -31,7 +31,7 @@ test("Endpoints that ask not to be mirrored, and locks, are not shown", () => {
   assert.equal(isEndpointsSelected({ metadata: { annotations } }), false);
 });
 
-test("nonsense is somebody else's to judge", () => {
+test("nonsense is left to other checks", () => {
   for (const raw of [null, 1, "x", [], { metadata: 1, spec: 2 }]) {
     assert.equal(isServiceSelected(raw), true);
     assert.equal(isEndpointSliceSelected(raw), true);

@@ -253,7 +253,7 @@ test("an ingress of an unknown mode is left out with a warning", () => {
   assert.equal(warnings[0]?.field, "status.loadBalancer.ingress[0].ipMode");
 });
 
-test("accepted names are DNS labels whatever the input", () => {
+test("accepted names are DNS labels for any input", () => {
   const name = fc.oneof(fc.string(), fc.stringMatching(/^[-a-z0-9 ."']{1,70}$/));
   fc.assert(
     fc.property(name, name, name, (serviceName, namespace, portName) => {

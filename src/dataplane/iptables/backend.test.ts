@@ -90,7 +90,7 @@ test("without the node's addresses no node port is open, and the rest works", as
   assert.match(bench.kernel.dump("nat"), /-d 172\.16\.0\.1\/32/);
 });
 
-test("of ports with one address only the owner has rules there, whoever came first: a cluster IP's, then the first name's", async () => {
+test("of ports with one address only the owner has rules there, in any order of arrival: a cluster IP's, then the first name's", async () => {
   const bench = new BackendBench();
   const entries = () =>
     [

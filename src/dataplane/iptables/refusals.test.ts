@@ -26,7 +26,7 @@ test("a partial sync that is refused becomes a full one at once", async () => {
   const bench = new BackendBench();
   bench.set("a", clusterIP(1), 2);
   await bench.sync(true);
-  // Somebody takes a rule away that the next change wants to delete.
+  // Another program takes a rule away that the next change wants to delete.
   bench.kernel.flush("nat");
   bench.set("a", undefined);
   assert.deepEqual((await bench.sync()).failures, []);
@@ -55,7 +55,7 @@ function kernelRefusing(text: string, namesLine: boolean): MemoryIptables & { is
 }
 
 for (const namesLine of [true, false]) {
-  test(`a refused port keeps its last good rules in both tables (line ${namesLine ? "named" : "not named"})`, async () => {
+  test(`a refused port keeps its last known good rules in both tables (line ${namesLine ? "named" : "not named"})`, async () => {
     const kernel = kernelRefusing("10.0.3.1", namesLine);
     const bench = new BackendBench({}, kernel);
     bench.set("bad", clusterIP(1), 0);

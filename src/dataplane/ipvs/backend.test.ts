@@ -238,7 +238,7 @@ test("an external IP does not take another service's cluster IP, nor its source 
   assert.deepEqual(await node.realServers("10.96.0.2:80/TCP"), ["10.1.1.5:8080 weight 1"]);
 });
 
-test("at an address of the node an external IP goes before a node port, whatever the names", async () => {
+test("at an address of the node an external IP goes before a node port, with any names", async () => {
   const model = newModel();
   const address = ip("192.168.0.2");
   model.set(port("a", "10.96.0.1", { nodePort: 30080 }), [remote("10.1.1.5")]);

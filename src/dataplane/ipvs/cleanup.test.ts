@@ -107,7 +107,7 @@ test("a device of that name and another kind stays, and is said", async () => {
   assert.deepEqual(await node.ipset.sets(), []);
 });
 
-test("after cleaning up, the next sync makes everything anew", async () => {
+test("after cleaning up, the next sync makes everything again", async () => {
   const { node, tables, rigs } = await dualStackNode();
   await cleanUpIpvs(optionsFor(node, tables));
   for (const rig of rigs) assert.deepEqual((await rig.sync({ full: true })).failures, []);

@@ -25,7 +25,7 @@ function twoServices(options: BackendRigOptions = {}): TestModel {
 
 /** Runs until what was lost has been asked for, and syncs; expects the state that a full sync from nothing leaves. */
 async function healed(rig: BackendRig): Promise<void> {
-  assert.ok(rig.asked.repairs > 0, "nobody noticed");
+  assert.ok(rig.asked.repairs > 0, "the damage was not noticed");
   assert.deepEqual((await rig.sync()).failures, []);
   assert.deepEqual(await rig.node.state(), await rig.fromNothing());
 }
@@ -132,7 +132,7 @@ test("the module is unloaded: the sync says so, and the state is back with the m
   model.rig.watch();
   model.rig.node.ipvs.unload();
   await model.rig.clock.advance(VERIFY_PERIOD_MS);
-  assert.ok(model.rig.asked.repairs > 0, "nobody noticed");
+  assert.ok(model.rig.asked.repairs > 0, "the damage was not noticed");
   await assert.rejects(model.rig.sync(), /the module ip_vs is gone/);
   const { repairs } = model.rig.asked;
   await model.rig.clock.advance(2 * VERIFY_PERIOD_MS);
@@ -180,7 +180,7 @@ test("kube-ipvs0 is a device of another kind", async () => {
   );
 });
 
-test("a single address is removed by somebody else", async (t) => {
+test("a single address is removed by another program", async (t) => {
   const model = twoServices();
   t.after(() => model.rig.close());
   await model.rig.sync();
@@ -234,7 +234,7 @@ for (const [what, damage] of [
     },
   ],
 ] as const) {
-  test(`somebody else changes ${what}: seen with the next verification, and mended`, async (t) => {
+  test(`another program changes ${what}: seen with the next verification, and mended`, async (t) => {
     const model = twoServices();
     t.after(() => model.rig.close());
     await model.rig.sync();
@@ -250,7 +250,7 @@ for (const [what, damage] of [
   });
 }
 
-test("a route that is removed again right after its address was bound anew comes back, too", async (t) => {
+test("a route that is removed again right after its address was bound again comes back, too", async (t) => {
   const model = twoServices();
   t.after(() => model.rig.close());
   await model.rig.sync();
@@ -264,7 +264,7 @@ test("a route that is removed again right after its address was bound anew comes
   }
 });
 
-test("where an address bound anew has no route either, that is not tried again and again", async (t) => {
+test("where an address bound again has no route either, that is not tried again and again", async (t) => {
   const model = twoServices();
   t.after(() => model.rig.close());
   await model.rig.sync();
@@ -294,7 +294,7 @@ test("a verification that takes long gives way to a sync", async (t) => {
   assert.deepEqual([model.rig.logged("error"), model.rig.asked.repairs], [[], 0]);
 });
 
-test("what somebody else has deleted before us is deleted", async () => {
+test("what another program has deleted before us is deleted", async () => {
   const model = twoServices();
   await model.rig.sync();
   await model.rig.node.ipvs.apply([{ kind: "delete-virtual-server", virtualServer: remoteServer("10.96.0.1") }]);
@@ -303,7 +303,7 @@ test("what somebody else has deleted before us is deleted", async () => {
   assert.deepEqual(await model.rig.node.state(), await model.rig.fromNothing());
 });
 
-test("a set that somebody has destroyed is made again when it is needed", async () => {
+test("a set that another program has destroyed is made again when it is needed", async () => {
   const model = twoServices();
   await model.rig.sync();
   await model.rig.node.ipset.destroy("KUBE-NODE-PORT-SCTP-HASH");

@@ -170,7 +170,7 @@ test("one that cannot be removed is tried again", async (t) => {
 });
 
 for (const protocol of ["UDP", "SCTP"] as const) {
-  test(`a full sync, too, removes a ${protocol} endpoint whatever connections it has`, async (t) => {
+  test(`a full sync, too, removes a ${protocol} endpoint with any connections`, async (t) => {
     const { model, service, rig, realServers } = await withConnections(protocol);
     t.after(() => rig.close());
     model.setEndpoints(service, [FIRST]);

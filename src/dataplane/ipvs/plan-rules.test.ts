@@ -88,7 +88,7 @@ test("with every set filled", () => {
   assert.equal(text({}, { filled: ALL, deniedVips }), NAT_ALL + FILTER_ALL);
 });
 
-/** Rules that are there whatever the sets have, as upstream's table leaves them without its ◦ lines. */
+/** Rules that do not depend on the sets, as upstream's table leaves them without its ◦ lines. */
 const UNCONDITIONAL =
   /-s 127|dst-type LOCAL -j KUBE-NODE-PORT|KUBE-LOAD-BALANCER -j|-A KUBE-POSTROUTING -(?:m mark|j MARK)|SNAT|-A KUBE-MARK|FIREWALL -j DROP|KUBE-FORWARD|health check|KUBE-IPVS-FILTER/;
 
@@ -113,10 +113,10 @@ test("each set brings its own rules along, and no others", () => {
 
 for (const [what, config, match] of [
   ["everybody", { masqueradeAll: true }, "dst,dst"],
-  ["whoever is not in the pods' network", {}, "dst,dst ! -s 10.1.0.0/16"],
-  ["whatever comes in elsewhere", { detector: { kind: "interface", name: "cni0" } }, "dst,dst ! -i cni0"],
+  ["all that is not in the pods' network", {}, "dst,dst ! -s 10.1.0.0/16"],
+  ["what comes in elsewhere", { detector: { kind: "interface", name: "cni0" } }, "dst,dst ! -i cni0"],
   ["others' interfaces", { detector: { kind: "interface-prefix", prefix: "veth" } }, "dst,dst ! -i veth+"],
-  ["whoever has a cluster IP for its address", { detector: { kind: "none" } }, "src,dst"],
+  ["what has a cluster IP for its address", { detector: { kind: "none" } }, "src,dst"],
 ] as const satisfies readonly (readonly [string, Partial<PlanConfig>, string])[]) {
   test(`who is masqueraded on the way to a cluster IP: ${what}`, () => {
     const lines = text(config, { filled: new Set<SetId>(["clusterIP"]) }).split("\n");

@@ -95,7 +95,7 @@ test("an external address that another device has is served, and not bound", () 
   assert.deepEqual(entries(made)["KUBE-EXTERNAL-IP"], ["192.168.0.2,tcp:80"]);
 });
 
-test("a cluster IP is bound whatever other devices have", () => {
+test("a cluster IP is bound though other devices may have it", () => {
   assert.deepEqual(entries(plan(port("a", "192.168.0.2")))["kube-ipvs0"], ["192.168.0.2"]);
 });
 
@@ -225,7 +225,7 @@ test("without any endpoint nothing lacks local ones, nor where nothing is asked 
   assert.deepEqual(made.lacksLocal, { internal: false, external: false });
 });
 
-test("terminating endpoints serve when nobody else does", () => {
+test("terminating endpoints serve when no other endpoint does", () => {
   const ending = remote("10.1.1.9", { isReady: false, isServing: true, isTerminating: true });
   assert.deepEqual(servers(plan(port("a", "10.96.0.1"), [THERE, ending])), { "10.96.0.1:80/TCP": "10.1.1.5:8080" });
   assert.deepEqual(servers(plan(port("a", "10.96.0.1"), [ending])), { "10.96.0.1:80/TCP": "10.1.1.9:8080" });

@@ -278,7 +278,7 @@ test("a deleted table is made again", async () => {
   assert.deepEqual(rig.list(), before);
 });
 
-test("chains of others in the table are nobody's loss", async () => {
+test("the loss of others' chains in the table is not ours", async () => {
   const { rig } = await modelWithA();
   await foreignInMemory(rig.kernel.connectAnother(), { kind: "add-jump", chain: "theirs", to: CHAIN });
   assert.deepEqual([rig.lost, rig.log], [[], []]);
@@ -358,7 +358,7 @@ test("the table of another version is replaced", async () => {
   assert.deepEqual(rig.list(), before);
 });
 
-test("a full sync starts again when somebody changes the ruleset meanwhile", async () => {
+test("a full sync starts again when another program changes the ruleset meanwhile", async () => {
   const { rig } = await modelWithA();
   const foreign = rig.kernel.connectAnother();
   await foreignInMemory(foreign, { kind: "flush-chain", chain: CHAIN });
@@ -426,7 +426,7 @@ test("node-port addresses that cannot be read leave the set empty", async () => 
   assert.deepEqual(await texts(rig, { full: true }), ["delete-elements nodeport-ips 192.168.0.2"]);
 });
 
-test("ServiceCIDRs of the family are taken over, whatever their order", async () => {
+test("ServiceCIDRs of the family are taken over, in any order", async () => {
   const { rig } = await modelWithA();
   rig.driver.serviceCIDRs = ["10.96.0.0/16", "fd00:96::/108", "10.112.0.0/16"];
   const rewritten = ["flush-chain cluster-ips-check", "add-rule cluster-ips-check"];
@@ -467,7 +467,7 @@ test("clients keep their endpoints through full syncs, restarts and another time
   ]);
 });
 
-test("of services with one external IP the first by name answers, whatever the order of events", async () => {
+test("of services with one external IP the first by name answers, in any order of events", async () => {
   const external = (name: string, clusterIP: string) =>
     port(name, clusterIP, { externalIPs: [ip("198.51.100.1")], isExternallyAccessible: true });
   const ports = [external("a", "10.96.0.1"), external("b", "10.96.0.2"), external("c", "10.96.0.3")];

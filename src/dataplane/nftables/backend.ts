@@ -38,7 +38,7 @@ import { repairSets } from "./repair.ts";
 import { hasOurShape } from "./table-shape.ts";
 import { TableState } from "./table-state.ts";
 
-/** How often a full sync starts again because somebody else changed the ruleset while it was being worked out. */
+/** How often a full sync starts again because another program changed the ruleset while it was being worked out. */
 const MAX_CONFLICTS = 5;
 
 const PORTS_AT_ONCE = 500;
@@ -96,7 +96,7 @@ export class NftablesBackend implements Backend {
     this.#yielder = options.yielder ?? new SliceYielder();
     this.#refused = new RefusedPorts({
       onNews: ({ subject, reason }) =>
-        log.error("The kernel refused a service port; its last good rules stay", new Error(reason), {
+        log.error("The kernel refused a service port; its last known good rules stay", new Error(reason), {
           servicePort: subject,
         }),
     });
@@ -142,7 +142,7 @@ export class NftablesBackend implements Backend {
   /** Sees what other programs do to the table, as it happens. */
   async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal): Promise<void> {
     const watching = this.#options.nft.watch((change) => this.#onForeignChange(change, onLost), signal);
-    // Whatever happened since the watch broke off was not seen.
+    // What happened since the watch broke off was not seen.
     if (this.#wasWatched) onLost();
     this.#wasWatched = true;
     await watching;
@@ -238,7 +238,7 @@ export class NftablesBackend implements Backend {
     this.#facts = facts;
   }
 
-  /** Rejects with `conflict` when somebody else changed the ruleset meanwhile. */
+  /** Rejects with `conflict` when another program changed the ruleset meanwhile. */
   async #commitWhole(wanted: WantedTable, input: SyncInput, signal: AbortSignal): Promise<void> {
     const options = { deferred: this.#committer.deferred, yielder: this.#yielder, signal };
     const content = await this.#readPrepared(wanted, options);
@@ -356,7 +356,7 @@ export class NftablesBackend implements Backend {
 
 function ownedTable(family: NftFamily): string {
   const name = `table ${family} ${TABLE}`;
-  return `nftables: ${name} belongs to another process (flag owner), and the kernel lets nobody else change it: end that process`;
+  return `nftables: ${name} belongs to another process (flag owner), and the kernel lets no other change it: end that process`;
 }
 
 /** Whether a chain or set belongs to a service port. */

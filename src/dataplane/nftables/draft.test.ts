@@ -13,7 +13,7 @@ function texts(draft: TransactionDraft): string[] {
   return Array.from(draft.operations(), operationText);
 }
 
-test("what is referred to comes first and goes last, whatever the order of the steps", () => {
+test("what is referred to comes first and goes last, in any order of the steps", () => {
   const draft = new TransactionDraft();
   draft.deleteSet("affinity-old");
   draft.deleteChain("old");

@@ -55,7 +55,7 @@ interface SetFill {
 }
 
 /**
- * At most one change for each key, whoever asks for it: when one service port gives up an address and another first gets it
+ * At most one change for each key, whichever port asks for it: when one service port gives up an address and another first gets it
  * and then gives it up too, the kernel must see one deletion only.
  */
 export class ElementChanges {

@@ -1,4 +1,4 @@
-/** From the elements that a shared set has to those that it shall have. */
+/** From the elements that a shared set has to those that it should have. */
 
 import type { Yielder } from "../../async/yielder.ts";
 import { elementKey, type NftElement, type NftSet } from "../../kernel/nftables/ruleset.ts";

@@ -32,7 +32,7 @@ test("the first claim of a key adds the element, the last one removed deletes it
   assert.deepEqual(wanted(owners, "cluster-ips"), []);
 });
 
-test("the first claimant by name decides the verdict, whatever the order of owners", () => {
+test("the first claimant by name decides the verdict, in any order of owners", () => {
   for (const order of [
     ["a", "b", "c"],
     ["c", "b", "a"],

@@ -27,7 +27,7 @@ export class ElementOwners {
     return this.#version;
   }
 
-  /** All elements that shall be in a set, with whom they are for. */
+  /** All elements that should be in a set, with whom they are for. */
   *wanted(set: string): Iterable<OwnedElement> {
     for (const [key, { owner, value: element }] of this.#sets.get(set)?.entries() ?? []) yield { owner, key, element };
   }

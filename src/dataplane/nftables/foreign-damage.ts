@@ -40,7 +40,7 @@ export function assessDamage(
       names.add(name);
     }
   }
-  // What looks like ours and belongs to nobody must go; and what was made again may be of another kind.
+  // What looks like ours and belongs to none must go; and what was made again may be of another kind.
   const isOfAnyKind = [...names].some((name) => change.defined.has(name));
   return ofServices.size > 0 || isOfAnyKind ? { kind: "total" } : { kind: "known", ports, names };
 }

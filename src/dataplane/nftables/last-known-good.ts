@@ -1,5 +1,5 @@
 /**
- * What the kernel has for service ports whose new rules it refuses: their last good rules stay until it takes new ones.
+ * What the kernel has for service ports whose new rules it refuses: their last known good rules stay until it takes new ones.
  * They are found in the kernel and not in memory: a restart does not lose them, and keeping them never writes anything
  * that the kernel might refuse, too. Pure.
  */
@@ -16,7 +16,7 @@ export interface RefusedPortHint {
   readonly name: ServicePortName;
   /** What this process had installed for it. */
   readonly remembered: InstalledPort | undefined;
-  /** What it shall have. */
+  /** What it should have. */
   readonly desired: InstalledPort;
 }
 

@@ -1,5 +1,5 @@
 /**
- * The layouts there are. They share one table, so one takes over from the other in a single transaction: whatever is of either
+ * The layouts there are. They share one table, so one takes over from the other in a single transaction: all that is of either
  * and not wanted any more goes.
  */
 import type { NftSet } from "../../kernel/nftables/ruleset.ts";

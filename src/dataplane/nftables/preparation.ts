@@ -14,8 +14,8 @@ import type { SetsInUse } from "./table-plan.ts";
 import { hasOurShape } from "./table-shape.ts";
 
 /**
- * How long a portion should take the kernel, which on many machines gives the processor to nobody else meanwhile, not even
- * to this process's health checks.
+ * How long a portion should take the kernel, which on many machines runs nothing else on that processor meanwhile, not even
+ * this process's health checks.
  */
 const PORTION_MS = 25;
 /** The kernel goes through all chains for every commit: with fewer, that would be most of the work in a large table. */
@@ -33,7 +33,7 @@ export interface PreparationOptions extends DifferenceOptions {
 /**
  * @param content undefined when there is no table.
  * @returns whether anything was committed, so that the table must be read again. What the kernel refuses is left to the
- * transaction that follows; rejects for what is nobody's fault.
+ * transaction that follows; rejects for what is no operation's fault.
  */
 export async function prepareChains(
   content: NftTableContent | undefined,

@@ -1,6 +1,6 @@
 /**
- * The difference between what the kernel holds and what shall be there, everything considered. Affinity entries, and
- * whatever others have put into the table under names that are not ours, stay. No I/O.
+ * The difference between what the kernel holds and what should be there, everything considered. Affinity entries, and
+ * what others have put into the table under names that are not ours, stay. No I/O.
  */
 import type { NftTableContent } from "../../kernel/nftables/nftables.ts";
 import type { NftChain } from "../../kernel/nftables/ruleset.ts";
@@ -14,7 +14,7 @@ import { chainDigest, type DesiredPort, digestOf, type InstalledPort, installedP
 import { hasOurShape } from "./table-shape.ts";
 import { TableState } from "./table-state.ts";
 
-/** What shall be in the table. A service port is in `ports` or in `kept`. */
+/** What should be in the table. A service port is in `ports` or in `kept`. */
 export interface WantedTable {
   readonly layout: Layout;
   readonly config: PlanConfig;
@@ -105,7 +105,7 @@ export async function reconcile(
   return { draft, state };
 }
 
-/** How a chain must be written; undefined when the kernel has it as it shall be. */
+/** How a chain must be written; undefined when the kernel has it as it should be. */
 function presenceOf(
   content: NftTableContent | undefined,
   name: string,

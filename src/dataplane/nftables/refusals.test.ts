@@ -66,7 +66,7 @@ for (const isNamed of [true, false]) {
   });
 }
 
-test("a refused port keeps its last good rules, in the partial sync and in full ones", async () => {
+test("a refused port keeps its last known good rules, in the partial sync and in full ones", async () => {
   const { a, b } = first();
   const model = newModel();
   model.set(a, [local("10.180.0.1")]);
@@ -248,7 +248,7 @@ test("a chain that others jump to is emptied, and deleted when they let go", asy
   assert.deepEqual((await rig.operationsOf()).map(operationText), [`delete-chain ${clusterChain(a)}`]);
 });
 
-test("a deferred deletion of what somebody else has deleted is forgotten", async () => {
+test("a deferred deletion of what another program has deleted is forgotten", async () => {
   const { a } = first();
   const model = newModel({ releasesLate: true });
   const { rig } = model;

@@ -7,7 +7,7 @@ import type { StaticPlan } from "./table-plan.ts";
 /**
  * Adds the difference to a draft. Elements of sets that go are left to others.
  *
- * @param rewrites names of chains to write whatever is believed of them.
+ * @param rewrites names of chains to write in any case.
  */
 export function changeStatic(
   draft: TransactionDraft,

@@ -8,7 +8,7 @@ import type { StaticPlan } from "./table-plan.ts";
 const AFFINITY_SET: Omit<NftSet, "name"> = { key: ["address"], isMap: false, timeoutSeconds: 1 };
 
 /**
- * False for a table with flags or with chains or sets of another kind (an old version's, or somebody else's) under our
+ * False for a table with flags or with chains or sets of another kind (an old version's, or another program's) under our
  * names: a hook, a type, a key or a flag is given once and for all. What can be changed in place does not count: a policy,
  * being dormant, the timeout of a set. A table of the other layout has our shape.
  */

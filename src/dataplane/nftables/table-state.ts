@@ -40,7 +40,7 @@ export class TableState {
     this.#owners.replace(NO_OWNER, [], premises.fixed ?? []);
   }
 
-  /** The chains and sets that shall belong to no service port, in view of what the ports have now. */
+  /** The chains and sets that should belong to no service port, in view of what the ports have now. */
   planStatic(): StaticPlan {
     const { layout, config, facts } = this.#premises;
     return layout.planStatic(config, facts, this.#owners.setsInUse);
@@ -101,7 +101,7 @@ export class TableState {
     return names;
   }
 
-  /** Elements that shall be in a shared set, with whom they are for. */
+  /** Elements that should be in a shared set, with whom they are for. */
   wantedElements(set: string): Iterable<OwnedElement> {
     return this.#owners.wanted(set);
   }
@@ -120,7 +120,7 @@ export class TableState {
   }
 
   /**
-   * Adds to a draft the step of one port from what is installed to what shall be; undefined removes it. The step counts
+   * Adds to a draft the step of one port from what is installed to what should be; undefined removes it. The step counts
    * as done: when the transaction is refused, {@link TableState.put} takes it back, in the reverse order of several.
    *
    * @param rewrites names of chains and affinity sets to write even if they are believed to be right.

@@ -21,7 +21,7 @@ function setUp() {
 const manyPicks = (pick: () => string | undefined, count: number) => Array.from({ length: count }, () => pick());
 
 describe("the round-robin balancer", () => {
-  it("has nobody to pick for an unknown service and for one without endpoints", () => {
+  it("has no endpoint to pick for an unknown service and for one without endpoints", () => {
     const { balancer, pick } = setUp();
     assert.equal(pick(), undefined);
     balancer.setService("web", undefined);
@@ -63,7 +63,7 @@ describe("the round-robin balancer", () => {
 });
 
 describe("ClientIP affinity", () => {
-  it("keeps a client at its endpoint, and the time begins anew with each connection", () => {
+  it("keeps a client at its endpoint, and the time begins again with each connection", () => {
     const { balancer, pick, time } = setUp();
     balancer.setService("web", { timeoutSeconds: 10 });
     balancer.setEndpoints("web", endpoints(1, 2));

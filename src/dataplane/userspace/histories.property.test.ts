@@ -1,4 +1,4 @@
-/** Whatever the history, what is there in the end is what one full sync from nothing makes; proxy ports apart. */
+/** After any history, what is there in the end is what one full sync from nothing makes; proxy ports apart. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../../testkit/support/fast-check.ts";

@@ -95,7 +95,7 @@ test("a port that another process has is named and tried again, and keeps no oth
   assert.deepEqual((await rig.sync()).failures, []);
 });
 
-/** Gives whatever is wanted, but for refused addresses. */
+/** Gives all that is wanted, but for refused addresses. */
 class FakeAssigner implements AddressAssigner {
   assigned: readonly string[] = [];
   refused = new Set<string>();
@@ -143,7 +143,7 @@ test("a stop closes every socket and gives every address back", async () => {
   assert.deepEqual([assigner.assigned, rig.openSockets], [[], []]);
 });
 
-test("without endpoints nobody listens; a Local policy binds clients from outside, and not the node and its pods", async () => {
+test("without endpoints there is no listener; a Local policy binds clients from outside, and not the node and its pods", async () => {
   const rig = new BackendRig({ rules: "none" });
   const local = { nodePort: 30080, externalPolicyLocal: true, isExternallyAccessible: true };
   const here = makeEndpoint("10.1.0.1", 8080, { isLocal: true });

@@ -98,7 +98,7 @@ test("an address that appears late is waited for, one that never does is given u
   assert.match(refused.get("10.96.0.2" as IpAddress) ?? "", /did not appear on interface .* within 10 s/);
 });
 
-test("what netsh refuses is told in its words and keeps nobody else", async () => {
+test("what netsh refuses is told in its words and keeps no other service", async () => {
   const host = new FakeHost();
   host.refuse = "10.96.0.1";
   const refused = await host.assigner().update(ips("10.96.0.1", "10.96.0.2"), new AbortController().signal);

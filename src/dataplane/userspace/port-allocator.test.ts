@@ -43,7 +43,7 @@ describe("the port allocator", () => {
     assert.equal(told, 1);
     assert.equal((await allocator.open(opens)).port, 4000);
     allocator.release(4000);
-    assert.equal(told, 1, "nobody waits any more");
+    assert.equal(told, 1, "none waits any more");
   });
 
   it("takes another port when one cannot be bound, and gives the first back", async () => {

@@ -74,7 +74,7 @@ test("the flows of either lane are right where clients of both are served; witho
   );
 });
 
-test("a flow of a portal that nobody serves any more is stale if it is translated", () => {
+test("a flow of a portal that is no longer served is stale if it is translated", () => {
   const udp = new UdpPortals();
   udp.lost(dns.name, portals);
   assert.equal(udp.isStale(flow("172.16.0.1", 53, "192.168.1.5", 40001), HOST), true);

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { signalChild } from "../child-process.ts";
 
 // Every iptables process that ends is a SIGCHLD. A poll that a signal cuts short must not be taken for "there is
-// something to read": the read would then wait for ever, and the whole program with it.
+// something to read": the read would then never return, and the whole program with it.
 test("signals while looking for an answer do not block the process", async () => {
   const subject = fileURLToPath(new URL("testing/dump-under-signals.ts", import.meta.url));
   const child = spawn(process.execPath, [subject], {

@@ -46,7 +46,7 @@ test("a peer that has its share loses its oldest connection that has asked for n
   assert.deepEqual([gate.size, full], [5, ["a"]]);
 });
 
-test("a full server takes from the peer that has the most, whoever comes", () => {
+test("a full server takes from the peer that has the most, for any new peer", () => {
   const gate = new ConnectionGate({ total: 5, perPeer: 4 });
   const few = filled(gate, "a", [0]);
   const many = filled(gate, "b", [0, 0, 0, 0]);

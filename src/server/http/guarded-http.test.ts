@@ -52,7 +52,7 @@ const isClosed = async (socket: Socket) => {
   return true;
 };
 
-test("1,000 pipelined requests that nobody reads hold up nobody, cost one page, and are answered when they are read", async () => {
+test("1,000 pipelined requests whose answers are not read hold up no other peer, cost one page, and are answered when they are read", async () => {
   let renders = 0;
   let answers = 0;
   const text = "x".repeat(34_000);

@@ -33,7 +33,7 @@ export async function faultNode(t: { after(work: () => unknown): void }): Promis
 
 export type FaultOptions = Partial<Omit<DaemonOptions, "hostnameOverride">>;
 
-/** The daemon's options: `node-a` and these objects, {@link SYNC_PERIOD_MS}, and whatever the test adds. */
+/** The daemon's options: `node-a` and these objects, {@link SYNC_PERIOD_MS}, and what the test adds. */
 export function daemonOptions({ config, objects = [], ...rest }: FaultOptions): DaemonOptions {
   return {
     hostnameOverride: "node-a",

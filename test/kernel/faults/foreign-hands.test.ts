@@ -26,7 +26,7 @@ function scratch(t: TestContext): string {
   return folder;
 }
 
-/** What somebody did to the tables. */
+/** What another program did to the tables. */
 const FLUSHES: readonly { readonly name: string; readonly commands: readonly (readonly string[])[] }[] = [
   {
     name: "everything, with its chains",
@@ -48,7 +48,7 @@ const FLUSHES: readonly { readonly name: string; readonly commands: readonly (re
 
 describe("other programs on the node", { concurrency: 2, skip: kernelSkip, timeout: stretched(120_000) }, () => {
   for (const { name, commands } of FLUSHES) {
-    test(`somebody flushes ${name}: all is back within the monitor's period`, async (t) => {
+    test(`another program flushes ${name}: all is back within the monitor's period`, async (t) => {
       const node = await faultNode(t);
       const daemon = await startDaemon(t, node, { objects });
       await daemon.until("the canary", async () => (await daemon.saved("iptables-save")).includes("KUBE-PROXY-CANARY"));

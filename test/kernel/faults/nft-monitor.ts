@@ -22,7 +22,7 @@ export class NftMonitor {
   #rest = "";
 
   private constructor(node: NetworkNamespace) {
-    // Output that goes to no terminal is kept back, unless somebody asks for lines.
+    // Output that goes to no terminal is kept back, unless lines are asked for.
     this.#child = node.spawn(["stdbuf", "-oL", "nft", "monitor"], { stdio: ["ignore", "pipe", "inherit"] });
     this.#child.stdout?.setEncoding("utf8").on("data", (text: string) => this.#onText(text));
   }

@@ -60,7 +60,7 @@ const DAMAGES: readonly Damage[] = [
     touched: 5,
   },
   {
-    name: "a rule of somebody else's is put into a chain of ours",
+    name: "a rule of another program's is put into a chain of ours",
     commands: (listed) => [`insert rule ${AT} ${chainOf(listed, "external", "everywhere")} drop`],
     lost: /chains="external-\S+-ns\/everywhere\/tcp\/http"/,
     touched: 11,
@@ -294,7 +294,7 @@ describe("nftables mode: other programs on the node", { skip: kernelSkip, timeou
     assert.match(daemon.log, new RegExp(`"Still in use, to be deleted by a later sync" .*chain ${chain}.*EBUSY`));
     assert.equal((await daemon.fetch("http://127.0.0.1:10256/healthz")).status, 200);
     await node.exec(["nft", `delete chain ${AT} theirs`]);
-    // A second after it was put off, with whatever sync comes next.
+    // A second after it was put off, with the next sync of any kind.
     for (let number = 5; (await list()).includes(chain); number += 1) {
       assert.ok(number < 100, "the chain is still there");
       daemon.writeObjects([nodeObject, ...left, ...served("late", number)]);

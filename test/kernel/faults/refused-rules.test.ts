@@ -97,7 +97,7 @@ describe("rules that are refused", { concurrency: 2, skip: kernelSkip, timeout: 
       );
       const rules = await daemon.saved("iptables-save");
       assert.ok(isServedAsMade(rules, 2) && isServedAsMade(rules, 3));
-      assert.ok(isServedAsMade(rules, 9), "the bad one keeps its last good rules");
+      assert.ok(isServedAsMade(rules, 9), "the bad one keeps its last known good rules");
       await daemon.until("the failure in /healthz", async () =>
         (await healthOf(daemon)).failures.some(({ subject }) => subject === "ns/bad:http"),
       );
@@ -123,7 +123,7 @@ describe("rules that are refused", { concurrency: 2, skip: kernelSkip, timeout: 
     );
     const held = await daemon.saved("iptables-save");
     assert.ok(isServedAsMade(held, 4) && (await goodOnes(daemon)));
-    assert.ok(isServed(held, "10.96.0.9", ["10.180.0.9"]), "its service has the endpoints that it shall have");
+    assert.ok(isServed(held, "10.96.0.9", ["10.180.0.9"]), "its service has the endpoints that it should have");
     assert.match(held, new RegExp(`^-A FOREIGN -j ${chain}$`, "m"));
     assert.doesNotMatch(held, new RegExp(`^-A ${chain} `, "m"));
     await node.exec(["iptables", "-t", "nat", "-F", "FOREIGN"]);

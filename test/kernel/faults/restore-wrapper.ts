@@ -17,7 +17,7 @@ export class RestoreWrapper {
   readonly folder: string;
   readonly #order: string;
 
-  /** @param folder of the test; removed by whoever made it. */
+  /** @param folder of the test; removed by the test. */
   constructor(folder: string, complaint: Complaint) {
     this.folder = join(folder, "bin");
     this.#order = join(folder, "refuse");

@@ -40,7 +40,7 @@ async function runScript(node: NetworkNamespace, code: string): Promise<{ child:
   return { child, line: String(chunk).trim() };
 }
 
-/** Greets whoever connects, and keeps the connection. */
+/** Greets every client, and keeps the connection. */
 const greeter = (port: number) =>
   `require("node:net").createServer((s) => { s.on("error", () => {}); s.write("hi"); }).listen(${port}, "0.0.0.0", () => console.log("open"))`;
 
@@ -107,7 +107,7 @@ describe("userspace mode: faults", { concurrency: 2, skip: kernelSkip, timeout: 
     assert.deepEqual(await failuresOf(daemon), []);
   });
 
-  test("rules that somebody flushes or changes are back within a sync period", async (t) => {
+  test("rules that another program flushes or changes are back within a sync period", async (t) => {
     const node = await faultNode(t);
     const daemon = await startDaemon(t, node, { config: CONFIG, objects: served("web", 1) });
     const before = await daemon.saved("iptables-save");

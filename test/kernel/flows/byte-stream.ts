@@ -28,7 +28,7 @@ export class ByteStream {
     });
   }
 
-  /** Sends to whoever connects to the port. */
+  /** Sends to every client of the port. */
   static async source(namespace: NetworkNamespace, port: number): Promise<ByteStream> {
     const stream = new ByteStream(namespace, ["source", String(port)]);
     await stream.#until("it listens", () => stream.#isOpen);
@@ -48,7 +48,7 @@ export class ByteStream {
     await this.#until("bytes come", () => this.#bytes > before);
   }
 
-  /** Waits until the other side, or somebody between, ended the connection. */
+  /** Waits until the other side, or something between, ended the connection. */
   async ended(): Promise<void> {
     await this.#until("the end", () => this.#hasEnded);
   }

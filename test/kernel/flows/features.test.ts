@@ -242,9 +242,7 @@ function registerTests(t: TestContext, network: FlowNetwork, mode: Mode): Promis
   const outside = "off-node client";
   const barred = barredBy(mode);
   return [
-    check("with session affinity a client meets one pod, at whatever address of the service", () =>
-      affinity(mode, network),
-    ),
+    check("with session affinity a client meets one pod, at any address of the service", () => affinity(mode, network)),
     ...FAMILIES.flatMap((family) =>
       protocolsOf(mode).map((protocol) =>
         check(`three pods share requests evenly: ${protocol} over ${family}`, () =>
@@ -280,7 +278,7 @@ function registerTests(t: TestContext, network: FlowNetwork, mode: Mode): Promis
     check("node ports on localhost, IPv4 only and only where the mode has them", () =>
       localhostNodePorts(network, mode),
     ),
-    check("nobody reaches the node's localhost from outside", () => localhostFromOutside(network)),
+    check("the node's localhost cannot be reached from outside", () => localhostFromOutside(network)),
     check(
       "the health-check node port counts ready local pods and answers 503 without one",
       () => healthCheck(network, "two-here", 200, 2),

@@ -214,7 +214,7 @@ async function liveUdpFlows(cluster: LiveCluster): Promise<void> {
 
 async function flowBeforeService(cluster: LiveCluster): Promise<void> {
   const flows = FAMILIES.map((family): UdpFlow => ({ family, number: 8, sourcePort: 20008 }));
-  // Nobody refuses it and nobody answers: the kernel remembers a flow that is not translated.
+  // It is neither refused nor answered: the kernel remembers a flow that is not translated.
   for (const flow of flows) assert.equal(await askFromPort(cluster, flow, SILENCE_MS), "timeout");
   cluster.set(service(8, ["local-2"]));
   await Promise.all(flows.map((flow) => flowUntil(cluster, flow, "local-2")));

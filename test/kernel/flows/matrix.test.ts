@@ -1,6 +1,6 @@
 /**
  * Every kind of address × traffic policies × where the endpoints are × who asks × protocol × family: which pods answer
- * and which source address they see, or that nobody does and how. One network and one daemon for all.
+ * and which source address they see, or that none does and how. One network and one daemon for all.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -26,7 +26,7 @@ const others = Array.from(
   }),
 );
 const home = [stable, ...others];
-/** Services that only some variants have, so that a later daemon finds rules that nobody needs any more. */
+/** Services that only some variants have, so that a later daemon finds rules that are no longer needed. */
 const extras = others
   .slice(0, 20)
   .map((service) => ({ ...service, name: `extra-${service.name}`, number: service.number + 60 }));
@@ -68,7 +68,7 @@ async function killAndRestart(network: FlowNetwork, mode: Mode): Promise<void> {
   assert.deepEqual(await stopAsking(), []);
 }
 
-/** A daemon that carries the traffic takes it along; what it leaves leads to nobody and must not stay in the way. */
+/** A daemon that carries the traffic takes it along; what it leaves leads nowhere and must not stay in the way. */
 async function takeOver(network: FlowNetwork, mode: Mode): Promise<void> {
   const { daemon, probers } = network;
   const { rules } = traitsOf[mode];

@@ -44,7 +44,7 @@ async function endAndCheck({ daemon, probers }: FlowNetwork, mode: Mode, pid = d
   const before = await rules(daemon);
   const tookMs = await end(daemon, pid);
   const after = await rules(daemon);
-  if (carriesTraffic) assert.doesNotMatch(after, /PROXY/, "rules that lead to nobody");
+  if (carriesTraffic) assert.doesNotMatch(after, /PROXY/, "rules that lead nowhere");
   else assert.equal(after, before, "the rules after the end");
   const expected: Expected = carriesTraffic
     ? { kind: "nothing" }

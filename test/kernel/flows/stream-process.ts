@@ -1,5 +1,5 @@
 /**
- * Bytes that flow for as long as somebody lets them. `source PORT` sends to whoever connects; `sink ADDRESS PORT` reads, prints
+ * Bytes that flow for as long as they may. `source PORT` sends to every client; `sink ADDRESS PORT` reads, prints
  * `open`, `bytes N` now and then, and at last `end`.
  */
 import { connect, createServer } from "node:net";

@@ -12,7 +12,7 @@ import { ByteStream } from "./byte-stream.ts";
 
 const WEB = "10.96.0.1";
 const webPod = { name: "web-1", node: nodeA.name, ipv4: "10.180.0.11", ipv6: "fd00:10:180::11" } as const;
-/** Nobody has it. */
+/** No host has it. */
 const SILENT = "10.180.0.99";
 const PORT = 8080;
 

@@ -47,7 +47,7 @@ test("addresses with another prefix length are removed once, and what is ours un
   }
 });
 
-test("whatever others take away comes back, and is said", async (t) => {
+test("what others take away comes back, and is said", async (t) => {
   const { node, daemon } = await ipvsNode(t, { objects: [...served("web", 1), ...served("mail", 2)] });
   const before = await state(daemon);
   const ours = await virtualServers(node);
@@ -103,7 +103,7 @@ test("while nothing happens, verification finds nothing", async (t) => {
 test("the module is unloaded: it is said, loaded again, and everything is back", async (t) => {
   const { node, daemon } = await ipvsNode(t, { objects: served("web", 1) });
   const before = await state(daemon);
-  // Nobody may put anything back meanwhile.
+  // Nothing may be put back meanwhile.
   const { pid } = daemon;
   assert.ok(pid !== undefined, "the daemon runs");
   process.kill(pid, "SIGSTOP");

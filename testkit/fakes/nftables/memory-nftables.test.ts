@@ -45,7 +45,7 @@ test("a refusal need not name the operation", async () => {
   await assert.rejects(kernel.connect().transact([TABLE]), { code: "too_large", operation: undefined });
 });
 
-test("somebody can change the table just after it was read", async () => {
+test("another program can change the table just after it was read", async () => {
   const kernel = new MemoryNftKernel("ip");
   const nft = kernel.connect();
   await nft.transact([TABLE]);

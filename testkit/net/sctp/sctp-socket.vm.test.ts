@@ -76,7 +76,7 @@ inNetns(import.meta.url, { name: "sctp" }, () => {
     }
   });
 
-  test("hundreds at once, those that nobody answers among them", async (t) => {
+  test("hundreds at once, some of them never answered", async (t) => {
     await serve(t, ip("127.0.0.1"));
     execFileSync("iptables", ["-A", "INPUT", "-p", "sctp", "--dport", "12", "-j", "DROP"]);
     const silent = Array.from({ length: 200 }, () => connectSctp({ address: ip("127.0.0.1"), port: 12 }, 3000));

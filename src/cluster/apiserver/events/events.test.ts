@@ -112,7 +112,7 @@ test("repetitions count in one object, which is written at the second, every hal
   assert.equal(sent[4]?.method, "POST", "after the end it is a new event");
 });
 
-test("an event object that is gone is written anew with its count", async () => {
+test("an event object that is gone is written again with its count", async () => {
   const { clock, sent, recorder, start } = setUp(({ method }) => {
     if (method === "PATCH") throw new ApiError("not_found", { request: "patch events", detail: "404", status: 404 });
   });
@@ -190,7 +190,7 @@ test("an event has the UID of its object; an object that was made again has even
   );
 });
 
-test("whoever waits for what was recorded is told when it was sent, or given up", async () => {
+test("a caller that waits for what was recorded is told when it was sent, or given up", async () => {
   const { clock, recorder, start } = setUp((_request, count) => {
     if (count === 1) throw new ApiError("unreachable", { request: "create events", detail: "no answer" });
   });

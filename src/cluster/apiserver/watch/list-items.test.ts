@@ -18,7 +18,7 @@ function split(text: string, sizes: readonly number[] = [7], maxItemBytes = NO_L
   return { items, rest: () => list.end() };
 }
 
-test("whatever the objects and wherever the chunks end, each item comes out as it went in", () => {
+test("with any objects and chunks, each item comes out as it went in", () => {
   const item = fc.jsonValue({ maxDepth: 4, stringUnit: "grapheme" });
   const sizes = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 5 });
   const indent = fc.constantFrom(undefined, 1, "\t");

@@ -58,7 +58,7 @@ test("another number of endpoints is one transaction, with the map and the rule 
   assert.deepEqual((await endpointsOf(model.rig, "endpoints-3")).length, 3);
 });
 
-test("a size that is refused keeps the last good rules, and its services are named", async () => {
+test("a size that is refused keeps the last known good rules, and its services are named", async () => {
   const model = await modelWith(2);
   const allow = model.rig.kernel.refuse((operation) =>
     operation.kind === "add-set" && operation.set.name === "endpoints-3" ? { code: "failed" } : undefined,
@@ -107,7 +107,7 @@ test("a restart with nothing changed writes nothing, nor does a full sync", asyn
   assert.deepEqual(await texts(model.rig), []);
 });
 
-test("an element that somebody deleted, and a rule, come back alone", async () => {
+test("an element that another program deleted, and a rule, come back alone", async () => {
   const model = await modelWith(2);
   const { rig } = model;
   const another = rig.kernel.connectAnother();

@@ -117,7 +117,7 @@ test("a chain that cannot be deleted is named by itself, and its owner is progra
   assert.deepEqual(kernel.chains("nat").slice(4), ["S", "SEP-3", "SVC"]);
 });
 
-test("chains that jump to one another go, whatever else has to stay", async () => {
+test("chains that jump to one another go, though others have to stay", async () => {
   const kernel = await kernelRefusing();
   await kernel.restore(["*nat\n:A - [0:0]\n:B - [0:0]\n:C - [0:0]\n-A B -j A\n-A OUTPUT -j C\nCOMMIT\n"]);
   const result = await bisectChanges(kernel, (["A", "B", "C"] as ChainName[]).map(removalOf), quiet);
@@ -132,7 +132,7 @@ test("patience ends after so many refusals; what was not tried is neither accept
   assert.deepEqual(entries(kernel, "filter"), []);
 });
 
-test("a held lock is nobody's fault: it ends the whole attempt", async () => {
+test("a held lock is no port's fault: it ends the whole attempt", async () => {
   const kernel = await kernelRefusing();
   kernel.isLocked = true;
   await assert.rejects(bisectChanges(kernel, [add("a")], quiet), { code: "lock_held" });

@@ -40,7 +40,7 @@ test("what is there stays as it is, foreign rules around it included", async () 
   assert.equal(tablesOf(kernel), before);
 });
 
-test("a jump that somebody deleted comes back, without emptying its chain", async () => {
+test("a jump that another program deleted comes back, without emptying its chain", async () => {
   const kernel = new MemoryIptables("IPv4");
   await stepByStep(kernel);
   await kernel.restore(["*nat\n-A KUBE-SERVICES -s 10.0.0.1 -j RETURN\nCOMMIT\n"]);

@@ -21,7 +21,7 @@ function spelled(overrides: Partial<SpelledPlan>): SpelledPlan {
 
 const textOf = ({ transactions }: Payload) => [...textsOf(transactions)].join("");
 
-test("every line leads to its owner, static lines to nobody", () => {
+test("every line leads to its owner, static lines to none", () => {
   const kept: InstalledRule = { table: "nat", rule: { chain: "S", printed: "k" } };
   const payload = fullPayload({
     plan,

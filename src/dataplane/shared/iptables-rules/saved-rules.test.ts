@@ -80,7 +80,7 @@ test("each port of a name has one health-check entry, as many as there are", () 
   assert.equal(saved.of(web), saved.of(web));
 });
 
-test("the rest is what nobody was asked about, without rules that belong to no service", () => {
+test("the rest is what was not asked about, without rules that belong to no service", () => {
   const saved = new SavedRules(FILTER, NAT);
   saved.of(web);
   const rest = saved.rest();

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { commentOf, protocolOf, targetOf } from "./rule-parts.ts";
 
-test("parts of a rule are found wherever they stand, whatever else is in it", () => {
+test("parts of a rule are found wherever they stand, with anything else in it", () => {
   const rule =
     '-d 10.0.0.1/32 -p udp -m comment --comment "ns/web:http cluster IP" -m exotic --foo -j KUBE-SVC-A --bar 1';
   assert.deepEqual(
