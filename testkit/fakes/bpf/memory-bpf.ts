@@ -15,12 +15,18 @@ import { type MapWriteResult, MemoryMap } from "./memory-map.ts";
 
 const MODES = { any: 0, create: 1, replace: 2 } as const;
 
-/** @param cgroups the number of each directory. */
-export function memoryBpf(cgroups: ReadonlyMap<string, bigint> = new Map()): Bpf {
+/**
+ * @param cgroups the number of each directory.
+ * @param elements what maps hold, by name, for those that a test reads itself.
+ */
+export function memoryBpf(
+  cgroups: ReadonlyMap<string, bigint> = new Map(),
+  elements: ReadonlyMap<string, MemoryMap> = new Map(),
+): Bpf {
   const links: MemoryLink[] = [];
   let programs = 0;
   return {
-    createMap: (definition) => new OpenMap(definition),
+    createMap: (definition) => new OpenMap(definition, elements.get(definition.name)),
     loadProgram(program, _place, maps = []) {
       refuseUnset(program);
       return new MemoryProgram(++programs, program, openMaps(program, maps));
@@ -41,11 +47,11 @@ class OpenMap implements BpfMap {
   readonly definition: MapDefinition;
   readonly memory: MemoryMap;
 
-  constructor(definition: MapDefinition) {
+  constructor(definition: MapDefinition, memory: MemoryMap | undefined) {
     const problem = mapDefinitionProblem(definition);
     if (problem !== undefined) throw new BpfError("invalid", `bpf: map ${definition.name}: ${problem}`);
     this.definition = definition;
-    this.memory = new MemoryMap(definition);
+    this.memory = memory ?? new MemoryMap(definition);
   }
 
   lookup(key: Uint8Array): Uint8Array | undefined {

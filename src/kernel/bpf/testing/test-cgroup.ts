@@ -28,8 +28,11 @@ export function testCgroup(t: TestContext): string {
   if (root === undefined) throw new Error("no cgroup2 file system is mounted");
   const path = join(root, `kpts-bpf-${process.pid}-${made++}`);
   mkdirSync(path);
-  // The kernel lets go of a process some time after its end.
-  t.after(() => eventually(() => rmdirSync(path)));
+  t.after(async () => {
+    // What still runs in it would keep it; the kernel lets go of a process some time after its end.
+    writeFileSync(join(path, "cgroup.kill"), "1");
+    await eventually(() => rmdirSync(path));
+  });
   return path;
 }
 

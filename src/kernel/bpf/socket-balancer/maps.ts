@@ -1,0 +1,81 @@
+/**
+ * Maps of one family that lead from a frontend to one of its backends (reference ebpf-operation.md §5.3). A reader may see an old
+ * list or a new one, and knows: the backend that it arrives at must carry the id that it came with.
+ */
+import type { IpFamily } from "../../../net/ip.ts";
+import { be16, bytes, layout, u8, u32, u64 } from "../layout.ts";
+import type { MapDefinition } from "../map-definition.ts";
+
+/** What is dialled. The protocol is an IP protocol's number. */
+export const FRONTEND_KEY = {
+  IPv4: layout("frontend", 8, { address: bytes(0, 4), port: be16(4), protocol: u8(6) }),
+  IPv6: layout("frontend", 20, { address: bytes(0, 16), port: be16(16), protocol: u8(18) }),
+} as const;
+
+/** A run of slots. Base and count are read as one word, and so are id and flags. */
+export const FRONTEND_VALUE = layout("frontend value", 24, {
+  base: u32(0),
+  count: u32(4),
+  /** Of the service port: its backends carry it. */
+  id: u32(8),
+  flags: u32(12),
+  affinitySeconds: u32(16),
+});
+/** Base in the lower half, count in the upper. */
+export const EXTENT_WORD = u64(FRONTEND_VALUE.fields.base.at);
+/** Id in the lower half, flags in the upper. */
+export const IDENTITY_WORD = u64(FRONTEND_VALUE.fields.id.at);
+
+/** There is no endpoint: TCP is refused, and UDP left to the packet path. Any other flag leaves all to the packet path. */
+export const NO_ENDPOINTS = 1;
+
+/** A backend's index. */
+export const SLOT_VALUE = layout("slot", 8, { backend: u32(0) });
+
+export const BACKEND_VALUE = {
+  IPv4: layout("backend", 16, { address: bytes(0, 4), port: be16(4), id: u32(8), generation: u32(12) }),
+  IPv6: layout("backend", 32, { address: bytes(0, 16), port: be16(16), id: u32(20), generation: u32(24) }),
+} as const;
+
+export interface BalancerMaps {
+  readonly frontends: MapDefinition;
+  readonly slots: MapDefinition;
+  readonly backends: MapDefinition;
+}
+
+/** How many there may be. */
+export interface BalancerCapacity {
+  readonly frontends: number;
+  readonly slots: number;
+  readonly backends: number;
+}
+
+export function balancerMaps(family: IpFamily, capacity: BalancerCapacity): BalancerMaps {
+  const suffix = family === "IPv4" ? "4" : "6";
+  return {
+    frontends: {
+      name: `frontends${suffix}`,
+      type: "hash",
+      keySize: FRONTEND_KEY[family].size,
+      valueSize: FRONTEND_VALUE.size,
+      maxEntries: capacity.frontends,
+      isAllocatedOnWrite: true,
+    },
+    slots: {
+      name: `slots${suffix}`,
+      type: "array",
+      keySize: 4,
+      valueSize: SLOT_VALUE.size,
+      maxEntries: capacity.slots,
+      isMappable: true,
+    },
+    backends: {
+      name: `backends${suffix}`,
+      type: "array",
+      keySize: 4,
+      valueSize: BACKEND_VALUE[family].size,
+      maxEntries: capacity.backends,
+      isMappable: true,
+    },
+  };
+}

@@ -1,0 +1,67 @@
+/** The other side of `dialler.ts`: runs in the process that connects. */
+import { createSocket } from "node:dgram";
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer } from "node:net";
+
+export type Request =
+  | { readonly what: "listen"; readonly protocol: "tcp" | "udp"; readonly address: string }
+  | { readonly what: "dial"; readonly protocol: "tcp" | "udp"; readonly address: string; readonly port: number };
+
+export interface DialReport {
+  /** The port that the peer listens on, as it says itself. */
+  readonly reached?: number;
+  /** Why the connection failed. */
+  readonly code?: string;
+}
+
+/** What is left to wait for an answer that will not come. */
+const DATAGRAM_WAIT_MS = 2000;
+
+async function listen(protocol: "tcp" | "udp", address: string): Promise<number> {
+  if (protocol === "tcp") {
+    const server = createServer((socket) => socket.end(`${(server.address() as AddressInfo).port}`));
+    server.listen(0, address);
+    await once(server, "listening");
+    return (server.address() as AddressInfo).port;
+  }
+  const socket = createSocket(address.includes(":") ? "udp6" : "udp4");
+  socket.on("message", (_, { port, address: client }) => socket.send(`${socket.address().port}`, port, client));
+  socket.bind(0, address);
+  await once(socket, "listening");
+  return socket.address().port;
+}
+
+function dialTcp(address: string, port: number): Promise<DialReport> {
+  return new Promise((resolve) => {
+    let text = "";
+    const socket = connect({ host: address, port });
+    socket.on("data", (chunk) => (text += String(chunk)));
+    socket.on("end", () => resolve({ reached: Number(text) }));
+    socket.on("error", (error) => resolve({ code: "code" in error ? String(error.code) : error.message }));
+  });
+}
+
+async function dialUdp(address: string, port: number): Promise<DialReport> {
+  const socket = createSocket(address.includes(":") ? "udp6" : "udp4");
+  try {
+    return await new Promise((resolve) => {
+      const failed = (error: Error): void => resolve({ code: "code" in error ? String(error.code) : error.message });
+      socket.on("error", failed);
+      socket.on("message", (text) => resolve({ reached: Number(text) }));
+      socket.connect(port, address, (error?: Error) => {
+        if (error !== undefined && error !== null) failed(error);
+        else socket.send("?", (problem) => problem !== null && failed(problem));
+      });
+      setTimeout(() => resolve({ code: "silence" }), DATAGRAM_WAIT_MS).unref();
+    });
+  } finally {
+    socket.close();
+  }
+}
+
+process.on("message", async (request: Request) => {
+  if (request.what === "listen") process.send?.(await listen(request.protocol, request.address));
+  else process.send?.(await (request.protocol === "tcp" ? dialTcp : dialUdp)(request.address, request.port));
+});
+process.on("disconnect", () => process.exit());
+process.send?.("ready");

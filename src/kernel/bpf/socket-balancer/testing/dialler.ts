@@ -1,0 +1,43 @@
+/** A process in a network namespace and a cgroup of its own, that listens and connects when told. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import type { TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
+import { moveInto } from "../../testing/test-cgroup.ts";
+import type { DialReport, Request } from "./dialler-side.ts";
+import type { Place } from "./dialling.ts";
+
+export interface Dialler {
+  /** Listens on a free port of the address. @returns the port. */
+  listen(protocol: "tcp" | "udp", address: string): Promise<number>;
+  /** Connects, and for TCP waits for the peer's greeting. */
+  dial(protocol: "tcp" | "udp", to: Pick<Place, "port"> & { readonly address: string }): Promise<DialReport>;
+}
+
+const SIDE = fileURLToPath(new URL("./dialler-side.ts", import.meta.url));
+
+/** Ends with the test. */
+export async function startDialler(t: TestContext, cgroup: string): Promise<Dialler> {
+  const script = 'ip link set lo up && exec "$0" "$1"';
+  const child: ChildProcess = spawn("unshare", ["--net", "sh", "-c", script, process.execPath, SIDE], {
+    stdio: ["ignore", "inherit", "inherit", "ipc"],
+  });
+  t.after(async () => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    child.kill("SIGKILL");
+    await once(child, "exit");
+  });
+  await once(child, "message");
+  if (child.pid === undefined) throw new Error("the dialler did not start");
+  moveInto(cgroup, child.pid);
+  const ask = async (request: Request): Promise<unknown> => {
+    const answer = once(child, "message");
+    child.send(request);
+    const [message] = await answer;
+    return message;
+  };
+  return {
+    listen: async (protocol, address) => Number(await ask({ what: "listen", protocol, address })),
+    dial: async (protocol, { address, port }) => (await ask({ what: "dial", protocol, address, port })) as DialReport,
+  };
+}
