@@ -2,6 +2,7 @@
 import { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
 import { UsageError } from "./exit.ts";
 import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, type InspectChoices, readChoices } from "./inspect-options.ts";
+import { readMissing } from "./missing-features.ts";
 import { OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, type ObjectsChoice } from "./objects-input.ts";
 import { parseWords } from "./subcommand-options.ts";
 
@@ -93,15 +94,4 @@ export async function readDiffOptions(argv: readonly string[]): Promise<DiffOpti
     watches,
     form: values.output,
   };
-}
-
-function readMissing(list: string): ReadonlySet<KernelFeature> {
-  const words = list.split(",").filter((word) => word !== "");
-  return new Set(
-    words.map((word) => {
-      const feature = KERNEL_FEATURES.find((name) => name === word);
-      if (feature !== undefined) return feature;
-      throw new UsageError(`--without knows ${KERNEL_FEATURES.join(" and ")}, got "${word}"`);
-    }),
-  );
 }

@@ -12,6 +12,7 @@ import { PlanError } from "../lib/plan-error.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { readChoices, warner } from "./inspect-options.ts";
+import { readMissing } from "./missing-features.ts";
 import { readInput } from "./render-input.ts";
 import { parseOptions } from "./subcommand-options.ts";
 import { nearestWord } from "./suggestion.ts";
@@ -179,15 +180,4 @@ function withModeFlags(draft: DraftConfig, given: ReadonlyMap<string, unknown>):
     if (typeof text === "string") changed = overlay(changed, [text]);
   }
   return changed;
-}
-
-function readMissing(list: string): ReadonlySet<KernelFeature> {
-  const words = list.split(",").filter((word) => word !== "");
-  return new Set(
-    words.map((word) => {
-      const feature = KERNEL_FEATURES.find((name) => name === word);
-      if (feature !== undefined) return feature;
-      throw new UsageError(`--without knows ${KERNEL_FEATURES.join(" and ")}, got "${word}"`);
-    }),
-  );
 }

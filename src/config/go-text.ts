@@ -2,6 +2,9 @@
  * The textual forms of Go that users of kube-proxy meet in flags and in error messages: quoted strings, booleans,
  * integers, floats, lists of errors. Pure.
  */
+import { quoteText as quoteGo } from "../logging/escape.ts";
+
+export { quoteGo };
 
 /** The outcome of reading a text: the value, or upstream's error text. */
 export type Parsed<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly error: string };
@@ -14,33 +17,6 @@ export function parsed<T>(value: T): Parsed<T> {
 /** A failed {@link Parsed}. */
 export function refused<T>(error: string): Parsed<T> {
   return { ok: false, error };
-}
-
-const SHORT_ESCAPES: Readonly<Record<string, string>> = {
-  '"': '\\"',
-  "\\": "\\\\",
-  "\u0007": "\\a",
-  "\b": "\\b",
-  "\f": "\\f",
-  "\n": "\\n",
-  "\r": "\\r",
-  "\t": "\\t",
-  "\v": "\\v",
-};
-
-/** A double-quoted string as Go's `%q` prints it: printable Unicode stays, control characters are escaped. */
-export function quoteGo(text: string): string {
-  let quoted = '"';
-  for (const character of text) {
-    const code = character.codePointAt(0) ?? 0;
-    const short = SHORT_ESCAPES[character];
-    if (short !== undefined) quoted += short;
-    else if (code < 0x20 || code === 0x7f) quoted += `\\x${code.toString(16).padStart(2, "0")}`;
-    else if (code > 0x7e && !/[\p{L}\p{M}\p{N}\p{P}\p{S}]/u.test(character)) {
-      quoted += code > 0xffff ? `\\U${code.toString(16).padStart(8, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
-    } else quoted += character;
-  }
-  return `${quoted}"`;
 }
 
 const TRUE_WORDS: ReadonlySet<string> = new Set(["1", "t", "T", "true", "TRUE", "True"]);

@@ -15,7 +15,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   kernel: ["async", "logging", "net"],
   relay: ["async", "kernel", "logging", "net"],
   // Settings and the descriptors of the modes that declare them are one layer in two folders.
-  config: ["dataplane", "net"],
+  config: ["dataplane", "logging", "net"],
   cluster: ["async", "config", "kernel", "logging", "net", "server"],
   model: ["async", "cluster", "logging", "net"],
   sync: ["async", "cluster", "config", "kernel", "logging", "model", "net"],

@@ -1,7 +1,5 @@
 /** A history of one address family: the objects as a source holds them, the model, the backend, and what must be there. */
 
-import type { ObjectEvent } from "../../src/cluster/object-source.ts";
-import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../../src/cluster/objects.ts";
 import { IptablesBackend } from "../../src/dataplane/iptables/backend.ts";
 import { COUNTERS, type PlanConfig } from "../../src/dataplane/iptables/plan-options.ts";
 import type { Iptables } from "../../src/kernel/iptables/iptables.ts";
@@ -15,6 +13,7 @@ import type { SyncOutcome } from "../../src/sync/backend.ts";
 import { SyncDriver } from "../../testkit/dataplane/sync-driver.ts";
 import { MemoryIptables } from "../../testkit/fakes/iptables/memory-iptables.ts";
 import { NODE_NAME, type Step } from "./cluster-arbitrary.ts";
+import { ObjectHistory } from "./object-history.ts";
 
 /** What varies among histories but not within one. */
 export interface HistoryOptions {
@@ -61,31 +60,9 @@ interface RuleTotals {
   nat: number;
 }
 
-/** The events that a source makes of writes and deletes. */
-export class Objects<T extends { readonly namespace: string; readonly name: string }> {
-  readonly byKey = new Map<string, T>();
-
-  write(object: T): ObjectEvent<T> {
-    const key = objectKeyText(object);
-    const old = this.byKey.get(key);
-    this.byKey.set(key, object);
-    return old === undefined ? { kind: "add", object } : { kind: "update", old, object };
-  }
-
-  deleteAt(index: number): ObjectEvent<T> | undefined {
-    const keys = [...this.byKey.keys()];
-    const key = keys[index % keys.length];
-    const object = key === undefined ? undefined : this.byKey.get(key);
-    if (key === undefined || object === undefined) return undefined;
-    this.byKey.delete(key);
-    return { kind: "delete", object };
-  }
-}
-
 export class ClusterHistory {
   readonly #options: HistoryOptions;
-  readonly #services = new Objects<ServiceRecord>();
-  readonly #slices = new Objects<EndpointSliceRecord>();
+  readonly #objects = new ObjectHistory();
   readonly #state: ProxyState;
   readonly #backend: IptablesBackend;
   readonly #driver: SyncDriver;
@@ -106,21 +83,11 @@ export class ClusterHistory {
   apply(step: Exclude<Step, { kind: "sync" }>): void {
     switch (step.kind) {
       case "write-service":
-        this.#state.onService(this.#services.write(step.object));
-        return;
-      case "delete-service": {
-        const event = this.#services.deleteAt(step.index);
-        if (event !== undefined) this.#state.onService(event);
-        return;
-      }
+      case "delete-service":
       case "write-slice":
-        this.#state.onEndpointSlice(this.#slices.write(step.object));
+      case "delete-slice":
+        this.#objects.apply(step, this.#state);
         return;
-      case "delete-slice": {
-        const event = this.#slices.deleteAt(step.index);
-        if (event !== undefined) this.#state.onEndpointSlice(event);
-        return;
-      }
       case "zone":
         if (step.zone !== this.#driver.zone) this.#driver.requireFullSync();
         this.#driver.zone = step.zone;
@@ -144,8 +111,8 @@ export class ClusterHistory {
   /** What one full sync of the same objects leaves in an empty kernel; with the counts that it reports. */
   async fromScratch(): Promise<{ readonly kernel: MemoryIptables; readonly totals: RuleTotals }> {
     const state = this.#newState();
-    for (const object of this.#services.byKey.values()) state.onService({ kind: "add", object });
-    for (const object of this.#slices.byKey.values()) state.onEndpointSlice({ kind: "add", object });
+    for (const object of this.#objects.services.byKey.values()) state.onService({ kind: "add", object });
+    for (const object of this.#objects.slices.byKey.values()) state.onEndpointSlice({ kind: "add", object });
     state.applyChanges();
     const driver = new SyncDriver(state);
     driver.zone = this.#driver.zone;

@@ -1,6 +1,5 @@
 /** A history of one address family in the ipvs mode: objects, model, and the backend on a kernel in memory. */
 
-import type { EndpointSliceRecord, ServiceRecord } from "../../src/cluster/objects.ts";
 import { BackendRig, type BackendRigOptions } from "../../src/dataplane/ipvs/testing/backend-rig.ts";
 import { MemoryNode } from "../../src/dataplane/ipvs/testing/memory-node.ts";
 import type { NodeState } from "../../src/dataplane/ipvs/testing/node-state.ts";
@@ -12,7 +11,7 @@ import { type IpAddress, type IpFamily, joinHostPort } from "../../src/net/ip.ts
 import type { SyncOutcome } from "../../src/sync/backend.ts";
 import { SyncDriver } from "../../testkit/dataplane/sync-driver.ts";
 import { NODE_NAME, type Step } from "./cluster-arbitrary.ts";
-import { Objects } from "./cluster-history.ts";
+import { ObjectHistory } from "./object-history.ts";
 
 /** An address that services have as an external one, and that the node has now and then. */
 const SHARED_ADDRESS: Readonly<Record<IpFamily, string>> = { IPv4: "198.51.100.1", IPv6: "2001:db8:1::1" };
@@ -22,8 +21,7 @@ export class IpvsHistory {
   readonly node: MemoryNode;
   readonly state: ProxyState;
   readonly #family: IpFamily;
-  readonly #services = new Objects<ServiceRecord>();
-  readonly #slices = new Objects<EndpointSliceRecord>();
+  readonly #objects = new ObjectHistory();
   readonly #connections = new Map<string, readonly [VirtualServerKey, RealServerKey]>();
   readonly #onAddress: (address: IpAddress, isThere: boolean) => void;
   #hasSharedAddress = false;
@@ -47,21 +45,11 @@ export class IpvsHistory {
     const { rig, state } = this;
     switch (step.kind) {
       case "write-service":
-        state.onService(this.#services.write(step.object));
-        return;
-      case "delete-service": {
-        const event = this.#services.deleteAt(step.index);
-        if (event !== undefined) state.onService(event);
-        return;
-      }
+      case "delete-service":
       case "write-slice":
-        state.onEndpointSlice(this.#slices.write(step.object));
+      case "delete-slice":
+        this.#objects.apply(step, state);
         return;
-      case "delete-slice": {
-        const event = this.#slices.deleteAt(step.index);
-        if (event !== undefined) state.onEndpointSlice(event);
-        return;
-      }
       case "zone":
         rig.driver.zone = step.zone;
         rig.driver.requireFullSync();

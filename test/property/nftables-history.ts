@@ -1,6 +1,5 @@
 /** A history of one address family in the nftables mode: objects, model, and the backend on a kernel in memory. */
 
-import type { EndpointSliceRecord, ServiceRecord } from "../../src/cluster/objects.ts";
 import { BackendRig, type BackendRigOptions } from "../../src/dataplane/nftables/testing/backend-rig.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import { ProxyState } from "../../src/model/proxy-state.ts";
@@ -9,7 +8,7 @@ import type { IpFamily } from "../../src/net/ip.ts";
 import type { SyncOutcome } from "../../src/sync/backend.ts";
 import { SyncDriver } from "../../testkit/dataplane/sync-driver.ts";
 import { NODE_NAME, type Step } from "./cluster-arbitrary.ts";
-import { Objects } from "./cluster-history.ts";
+import { ObjectHistory } from "./object-history.ts";
 
 const NODES = {
   IPv4: { address: ip("10.200.0.2"), serviceCIDRs: ["10.96.0.0/12"] },
@@ -20,8 +19,7 @@ export class NftablesHistory {
   readonly rig: BackendRig;
   readonly state: ProxyState;
   readonly #family: IpFamily;
-  readonly #services = new Objects<ServiceRecord>();
-  readonly #slices = new Objects<EndpointSliceRecord>();
+  readonly #objects = new ObjectHistory();
 
   constructor(family: IpFamily, options: Omit<BackendRigOptions, "family"> = {}) {
     this.#family = family;
@@ -35,21 +33,11 @@ export class NftablesHistory {
     const { rig, state } = this;
     switch (step.kind) {
       case "write-service":
-        state.onService(this.#services.write(step.object));
-        return;
-      case "delete-service": {
-        const event = this.#services.deleteAt(step.index);
-        if (event !== undefined) state.onService(event);
-        return;
-      }
+      case "delete-service":
       case "write-slice":
-        state.onEndpointSlice(this.#slices.write(step.object));
+      case "delete-slice":
+        this.#objects.apply(step, state);
         return;
-      case "delete-slice": {
-        const event = this.#slices.deleteAt(step.index);
-        if (event !== undefined) state.onEndpointSlice(event);
-        return;
-      }
       case "zone":
         rig.driver.zone = step.zone;
         rig.driver.requireFullSync();

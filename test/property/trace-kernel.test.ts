@@ -29,7 +29,7 @@ import { netnsSkip } from "../../testkit/support/netns.ts";
 import { skipWithoutTool } from "../../testkit/support/tools.ts";
 import { type LoadedRules, type Observed, PacketLab } from "../trace/packet-lab.ts";
 import { NODE_NAME, stepArbitrary } from "./cluster-arbitrary.ts";
-import { Objects } from "./cluster-history.ts";
+import { Objects } from "./object-history.ts";
 
 const RUNS = historyRuns("KPTS_PROPERTY_TRACE_RUNS", 6);
 const PACKETS = 30;

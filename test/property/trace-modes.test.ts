@@ -21,7 +21,7 @@ import { walk } from "../../src/trace/netfilter/walk.ts";
 import { endText, newPacket, type PacketQuestion } from "../../src/trace/packet.ts";
 import fc, { historyRuns } from "../../testkit/support/fast-check.ts";
 import { NODE_NAME, stepArbitrary } from "./cluster-arbitrary.ts";
-import { Objects } from "./cluster-history.ts";
+import { Objects } from "./object-history.ts";
 
 const RUNS = historyRuns("KPTS_PROPERTY_TRACE_RUNS", 30);
 const PLACES = {
