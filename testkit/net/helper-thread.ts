@@ -42,7 +42,13 @@ export class HelperThread<Request extends Numbered, Reply extends Numbered> {
   constructor(namespace: NetworkNamespace, program: URL, argument = "") {
     this.#title = `${basename(program.pathname, ".ts")} in ${namespace.name}`;
     const workerData: HelperData = { namespacePath: namespace.path, argument };
-    this.#worker = new Worker(program, { workerData, trackUnmanagedFds: false });
+    this.#worker = new Worker(program, {
+      workerData,
+      // Sockets are opened and closed by the C library as well.
+      trackUnmanagedFds: false,
+      // This process may have been started with its program as text.
+      execArgv: [],
+    });
     this.#worker.on("message", (reply: Reply) => this.#receive(reply));
     this.#worker.on("error", (error) => this.#end(error instanceof Error ? error.message : String(error)));
     this.#worker.on("exit", (status) => this.#end(`ended with status ${status}`));

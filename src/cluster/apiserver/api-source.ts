@@ -9,6 +9,7 @@ import type { OnHeard } from "./watch/last-heard.ts";
 import { Recovery } from "./watch/recovery.ts";
 import { Reflector, type ReflectorTimes } from "./watch/reflector.ts";
 import { CLUSTER_RESOURCES, nodeResource, type WatchedResource } from "./watch/resources.ts";
+import { SharedCauses } from "./watch/shared-causes.ts";
 
 export interface ApiSourceOptions {
   readonly transport: Transport;
@@ -65,13 +66,14 @@ async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink
   const ended = AbortSignal.any([signal, failed.signal]);
   const reflect = async <K extends ObjectKind>(resource: WatchedResource<K>): Promise<void> => {
     try {
-      await follow(resource, { ...options, recovery }, records, sink, ended);
+      await follow(resource, { ...options, recovery, causes }, records, sink, ended);
     } catch (error) {
       failed.abort();
       throw error;
     }
   };
   const recovery = new Recovery(options.clock, options.random ?? Math.random);
+  const causes = new SharedCauses();
   const [services, endpointSlices, serviceCIDRs] = CLUSTER_RESOURCES;
   try {
     // The Node's request is the first: the rest of the start waits for it.
@@ -85,12 +87,12 @@ async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink
 
 async function follow<K extends ObjectKind>(
   resource: WatchedResource<K>,
-  options: ApiSourceOptions & { readonly recovery: Recovery },
+  options: ApiSourceOptions & { readonly recovery: Recovery; readonly causes: SharedCauses },
   records: Records,
   sink: ObjectSink,
   signal: AbortSignal,
 ): Promise<void> {
-  const { transport, recovery, clock, log, resyncPeriodMs, streamsLists, onProblem, times, random } = options;
+  const { transport, recovery, causes, clock, log, resyncPeriodMs, streamsLists, onProblem, times, random } = options;
   const { controller, plural } = resource;
   log.info(`Starting ${controller} controller`);
   log.info("Waiting for caches to sync", { controller });
@@ -98,6 +100,7 @@ async function follow<K extends ObjectKind>(
     resource,
     transport,
     recovery,
+    causes,
     clock,
     log,
     resyncPeriodMs,

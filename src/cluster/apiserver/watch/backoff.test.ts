@@ -5,6 +5,7 @@ import { ApiError, type ApiErrorCode } from "../connection/api-error.ts";
 import { recordingLog } from "../testing/recording-log.ts";
 import { Backoff } from "./backoff.ts";
 import { FailureLog } from "./failure-log.ts";
+import { SharedCauses } from "./shared-causes.ts";
 
 test("waits double up to 30 s, and begin again after two healthy minutes", async () => {
   const clock = new FakeClock();
@@ -54,6 +55,24 @@ test("another reason is said at once", () => {
   fail("unauthorized", false, 401);
   fail("forbidden", false, 403);
   assert.equal(log.errors().length, 3);
+});
+
+test("what all watches of a server meet alike is said by one of them, and again after one of them worked", () => {
+  const clock = new FakeClock();
+  const log = recordingLog();
+  const causes = new SharedCauses();
+  const [one, other] = [0, 1].map(() => new FailureLog(log, clock, () => {}, causes));
+  const fail = (failures: FailureLog | undefined, code: ApiErrorCode) =>
+    failures?.failed(new ApiError(code, { request: "list", detail: code }), false);
+  fail(one, "unauthorized");
+  fail(other, "unauthorized");
+  assert.equal(log.errors().length, 1);
+  fail(one, "forbidden");
+  fail(other, "forbidden");
+  assert.equal(log.errors().length, 3);
+  one?.succeeded();
+  fail(one, "unauthorized");
+  assert.equal(log.errors().length, 4);
 });
 
 test("ordinary ends are not complained of, unless nothing good follows", () => {

@@ -6,6 +6,7 @@
 import type { Clock } from "../../../async/clock.ts";
 import type { Logger } from "../../../logging/logger.ts";
 import type { ApiError } from "../connection/api-error.ts";
+import { SharedCauses } from "./shared-causes.ts";
 
 const REMIND_AFTER_MS = 300_000;
 /** A cut connection, and the history lost meanwhile, are nothing to speak of. */
@@ -18,11 +19,14 @@ export class FailureLog {
   readonly #log: Logger;
   readonly #clock: Clock;
   readonly #onProblem: OnProblem;
+  readonly #causes: SharedCauses;
   #standing: { readonly sinceMs: number; saidAtMs: number; reason: string; count: number } | undefined;
   /** Harmless failures that nothing good has followed yet. */
   #harmlessInRow = 0;
 
-  constructor(log: Logger, clock: Clock, onProblem: OnProblem) {
+  /** @param causes what the server's other watches have said already. */
+  constructor(log: Logger, clock: Clock, onProblem: OnProblem, causes = new SharedCauses()) {
+    this.#causes = causes;
     this.#log = log;
     this.#clock = clock;
     this.#onProblem = onProblem;
@@ -52,7 +56,11 @@ export class FailureLog {
     standing.reason = reason;
     standing.saidAtMs = nowMs;
     const facts = standing.count === 1 ? {} : { attempts: standing.count };
-    this.#log.error("Failed to watch, retrying; everything stays as it is", error, facts);
+    if (this.#causes.isKnown(error.code, nowMs, REMIND_AFTER_MS)) {
+      this.#log.v(2, "Failed to watch, for the same reason as others", { reason: error.message, ...facts });
+    } else {
+      this.#log.error("Failed to watch, retrying; everything stays as it is", error, facts);
+    }
     this.#onProblem(error.message);
   }
 
@@ -61,6 +69,7 @@ export class FailureLog {
     const standing = this.#standing;
     if (standing === undefined) return;
     this.#standing = undefined;
+    this.#causes.clear();
     const seconds = Math.round((this.#clock.monotonicMs() - standing.sinceMs) / 1000);
     this.#log.info("Watching again", { failedAttempts: standing.count, afterSeconds: seconds });
     this.#onProblem(undefined);

@@ -15,6 +15,7 @@ import { readListPage } from "./list-reader.ts";
 import { ObjectCache } from "./object-cache.ts";
 import type { Recovery } from "./recovery.ts";
 import type { WatchedResource } from "./resources.ts";
+import type { SharedCauses } from "./shared-causes.ts";
 import { followWatch } from "./watch-reader.ts";
 import { Watchdog } from "./watchdog.ts";
 
@@ -79,6 +80,8 @@ export interface ReflectorOptions<K extends ObjectKind> {
   readonly sink: ObjectSink;
   /** Shared by all reflectors of the server. */
   readonly recovery: Recovery;
+  /** Shared by all reflectors of the server. @default its own */
+  readonly causes?: SharedCauses;
   /** How often everything is delivered again as updates; 0 for never. */
   readonly resyncPeriodMs: number;
   readonly clock: Clock;
@@ -131,7 +134,7 @@ export class Reflector<K extends ObjectKind> {
     this.#random = random;
     this.#streamsLists = options.streamsLists ?? true;
     this.#cache = new ObjectCache(resource, sink, log);
-    this.#failures = new FailureLog(log, clock, onProblem);
+    this.#failures = new FailureLog(log, clock, onProblem, options.causes);
     this.#refusals = new Backoff(clock, random);
     this.#letdowns = new Backoff(clock, random);
   }

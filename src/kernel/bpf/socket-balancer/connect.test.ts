@@ -4,6 +4,7 @@ import { interpret } from "../../../../testkit/fakes/bpf/interpreter.ts";
 import { memoryBpf } from "../../../../testkit/fakes/bpf/memory-bpf.ts";
 import { MemoryMap } from "../../../../testkit/fakes/bpf/memory-map.ts";
 import fc from "../../../../testkit/support/fast-check.ts";
+import { PATIENCE } from "../../../../testkit/support/patience.ts";
 import { type IpAddress, ipFromBytes } from "../../../net/ip.ts";
 import { kernelBpf } from "../kernel-bpf.ts";
 import { takeNumber } from "../layout.ts";
@@ -133,7 +134,7 @@ function asOpenMaps(maps: ReadonlyMap<string, MemoryMap>, definitions: ReturnTyp
   return openMaps(bpf, definitions);
 }
 
-describe("connect: a process in a cgroup", { skip: reasonToSkip() }, () => {
+describe("connect: a process in a cgroup", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, () => {
   const VIP4 = "10.96.0.1" as IpAddress; // canonical literals
   const VIP6 = "fd00:10:96::1" as IpAddress;
 
