@@ -226,7 +226,7 @@ test("the permissions of system:node-proxier are enough", async (t) => {
 
 test("for a start that only needs the node nothing else is asked for", async (t) => {
   const { server, sink } = await start(t, { onlyNode: true, waitsForSync: false });
-  await until("the watch of the node", () => server.watches().length === 1);
+  await until("the watch of the node", () => server.watches().length === 1 && sink.synced.length > 0);
   assert.deepEqual(sink.synced, ["nodes"]);
   assert.deepEqual(new Set(server.requests.map(({ plural }) => plural)), new Set(["nodes"]));
 });

@@ -67,11 +67,12 @@ test("a token file that is mended ends the wait for it at once, however long tha
       server.switches.tokens = new Map([["one", "system:kube-proxy"]]);
     },
   });
-  const { server, sink, log } = source;
+  const { server, sink, log, problems } = source;
   sink.take("services");
   server.switches.tokens = new Map([["two", "system:kube-proxy"]]);
   server.cutConnections();
-  await until("the complaints", () => log.errors().length === 4);
+  await until("all watches to have failed", () => new Set(problems.map(([plural]) => plural)).size === 4);
+  assert.equal(log.errors().length, 1, "one line speaks for all");
   const requests = server.requests.length;
   writeFileSync(path, "neither");
   await until("another attempt", () => server.requests.length > requests);

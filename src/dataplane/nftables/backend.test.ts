@@ -4,12 +4,7 @@ import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts"
 import { ip } from "../../model/testing/records.ts";
 import { endpointNames, servicePortChains } from "./names.ts";
 import { clusterChain, newModel } from "./testing/backend-rig.ts";
-import { A, CHAIN, chainsOf, elementsOf, modelWithA, texts } from "./testing/observations.ts";
-
-/** Objects in an order that does not depend on when they were made. */
-function sorted(objects: readonly unknown[]): string[] {
-  return objects.map((object) => JSON.stringify(object)).sort();
-}
+import { A, CHAIN, chainsOf, elementsOf, modelWithA, sorted, texts } from "./testing/observations.ts";
 
 test("the first sync makes everything in one transaction", async () => {
   const model = newModel();

@@ -8,12 +8,7 @@ import { ip } from "../../model/testing/records.ts";
 import { SHARED_SETS } from "./compatible/plan-static.ts";
 import { endpointNames } from "./names.ts";
 import { clusterChain } from "./testing/backend-rig.ts";
-import { A, CHAIN, modelWithA, texts } from "./testing/observations.ts";
-
-/** Objects in an order that does not depend on when they were made. */
-function sorted(objects: readonly unknown[]): string[] {
-  return objects.map((object) => JSON.stringify(object)).sort();
-}
+import { A, CHAIN, modelWithA, sorted, texts } from "./testing/observations.ts";
 
 test("a restart with nothing changed writes nothing, nor does a full sync", async () => {
   const model = await modelWithA();

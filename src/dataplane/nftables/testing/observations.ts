@@ -31,3 +31,8 @@ export async function modelWithA(): Promise<TestModel> {
   await model.rig.sync();
   return model;
 }
+
+/** Objects in an order that does not depend on when they were made. */
+export function sorted(objects: readonly unknown[]): string[] {
+  return objects.map((object) => JSON.stringify(object)).sort();
+}
