@@ -39,15 +39,15 @@ export function vmFiles(root: string, machine: MachineName, isFull: boolean): st
 
 /** Seconds that the longest take in user-mode Linux, roughly; others take less than half a minute. */
 const SECONDS: Readonly<Record<string, number>> = {
-  "demo/run-demo.test.ts": 110,
-  "test/conformance/ipvs-mode-switch.vm.test.ts": 210,
-  "test/kernel/flows/features.test.ts": 220,
-  "test/kernel/flows/matrix.test.ts": 200,
-  "test/kernel/ipvs/faults.vm.test.ts": 130,
-  "test/kernel/ipvs/foreign-hands.vm.test.ts": 250,
-  "test/kernel/ipvs/graceful-termination.vm.test.ts": 140,
-  "test/kernel/ipvs/schedulers.vm.test.ts": 180,
-  "test/property/ipvs-histories-kernel.vm.test.ts": 110,
+  "demo/run-demo.test.ts": 66,
+  "test/conformance/ipvs-mode-switch.vm.test.ts": 77,
+  "test/kernel/flows/features.test.ts": 65,
+  "test/kernel/flows/matrix.test.ts": 54,
+  "test/kernel/ipvs/faults.vm.test.ts": 56,
+  "test/kernel/ipvs/foreign-hands.vm.test.ts": 173,
+  "test/kernel/ipvs/graceful-termination.vm.test.ts": 119,
+  "test/kernel/ipvs/schedulers.vm.test.ts": 120,
+  "test/property/ipvs-histories-kernel.vm.test.ts": 73,
 };
 
 /** Shares the files between machines that run side by side, so that all take about as long. No share is empty. Pure. */
