@@ -1,6 +1,7 @@
 /** Network namespaces of this process's own threads: `setns` changes the calling thread, and no other. */
 import { closeSync, openSync } from "node:fs";
 import { createRequire } from "node:module";
+import { openLibrary } from "../../src/kernel/netlink/libc.ts";
 
 /** linux/sched.h. */
 const CLONE_NEWNET = 0x40000000;
@@ -11,7 +12,7 @@ let loaded: { readonly setns: (fd: number, kind: number) => unknown; readonly er
 
 function load() {
   const koffi: Koffi = createRequire(import.meta.url)("koffi");
-  return { setns: koffi.load("libc.so.6").func("int setns(int fd, int kind)"), errno: () => koffi.errno() };
+  return { setns: openLibrary(koffi).func("int setns(int fd, int kind)"), errno: () => koffi.errno() };
 }
 
 function moveTo(fd: number, path: string): void {

@@ -79,8 +79,12 @@ function load(): Libc {
   };
 }
 
-/** Only glibc's name: the pinned Node.js is linked to it, and npm refuses the package elsewhere (package.json, `libc`). */
-/** The C library, for calls that have a file of their own. */
+/**
+ * The C library, for calls that have a file of their own. Only glibc's name: the pinned Node.js is linked to it, and npm refuses the
+ * package elsewhere (package.json, `libc`).
+ *
+ * @throws Error when it cannot be opened.
+ */
 export function openLibrary(koffi: Koffi): ReturnType<Koffi["load"]> {
   try {
     return koffi.load("libc.so.6");
