@@ -12,7 +12,7 @@ import { UsageError } from "./exit.ts";
 import type { Output } from "./render.ts";
 
 /** The status of a command line or of input that cannot be used. */
-export const EXIT_BAD_INPUT = 2;
+const EXIT_BAD_INPUT = 2;
 
 /** Flags of every such command. */
 export const INSPECT_FLAGS = {

@@ -27,7 +27,7 @@ const known = new Map<string, bigint>();
 const MEMORY_LIMIT = 100_000;
 
 /** A number that orders addresses of one family as the kernel does. */
-export function addressNumber(address: IpAddress): bigint {
+function addressNumber(address: IpAddress): bigint {
   const found = known.get(address);
   if (found !== undefined) return found;
   let value = 0n;

@@ -75,7 +75,7 @@ export type Instruction =
   | { readonly kind: "exit" };
 
 /** How many 8-byte slots an instruction takes: jumps count slots. */
-export function slotsOf(instruction: Instruction): 1 | 2 {
+function slotsOf(instruction: Instruction): 1 | 2 {
   return instruction.kind === "load-wide" || instruction.kind === "load-map" ? 2 : 1;
 }
 

@@ -5,7 +5,7 @@ import type { TestContext } from "node:test";
 import { eventually } from "./eventually.ts";
 
 /** Where the cgroup2 file system is, or undefined. */
-export function cgroupRoot(): string | undefined {
+function cgroupRoot(): string | undefined {
   for (const line of readFileSync("/proc/self/mountinfo", "utf8").split("\n")) {
     const [mount, kind] = line.split(" - ");
     if (kind?.startsWith("cgroup2 ") === true) return mount?.split(" ")[4];
