@@ -27,8 +27,8 @@ interface Observed {
 
 async function nftRules({ namespace }: ProxyDaemon): Promise<string> {
   const { stdout } = await namespace.exec(["nft", "-j", "list", "ruleset"]);
-  // nft prints nothing when a table goes while it lists.
-  return stdout === "" ? "" : canonicalNftables(JSON.parse(stdout).nftables);
+  // nft prints an empty line, or nothing, when a table goes while it lists.
+  return stdout.trim() === "" ? "" : canonicalNftables(JSON.parse(stdout).nftables);
 }
 
 const OBSERVED = {

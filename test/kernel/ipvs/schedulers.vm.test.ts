@@ -28,6 +28,12 @@ const SCHEDULERS = {
 const ASKED = 6;
 
 /**
+ * A connection through this kernel was once left without an answer for longer than the limit, among thousands and under load;
+ * the cause is not known. Which pods a scheduler may choose is then asked again, once.
+ */
+const MOST_LOST = 1;
+
+/**
  * A client that gets a port again within the time of a flow is still led where the scheduler before sent it. So flows are
  * forgotten before the next one starts.
  */
@@ -61,11 +67,19 @@ async function cells({ probers }: FlowNetwork, positions: readonly Position[]): 
           positions.map(async (from): Promise<Cell> => {
             const wanted = expected("ipvs", service, { to, from, family, protocol, number: service.number });
             assert.ok(wanted.kind === "answers");
-            const answers = await ask(probers[from], addressOf(service.number, to, protocol, family), ASKED);
+            const title = `${service.name}: ${from} to ${to}, ${protocol} ${family}`;
+            const address = addressOf(service.number, to, protocol, family);
+            const answers = [...(await ask(probers[from], address, ASKED))];
+            const heard = answers.filter((answer) => answer.ok || answer.error !== "timeout");
+            const lost = answers.length - heard.length;
+            if (lost > 0 && lost <= MOST_LOST) {
+              process.stderr.write(`${title}: ${lost} of ${ASKED} not answered; asked again\n`);
+              heard.push(...(await ask(probers[from], address, ASKED)));
+            }
             return {
-              title: `${service.name}: ${from} to ${to}, ${protocol} ${family}`,
+              title,
               allowed: [...wanted.peers].map(([pod, peer]) => `${pod} saw ${peer}`).sort(),
-              got: outcomes(answers),
+              got: outcomes(lost <= MOST_LOST ? heard : answers),
             };
           }),
         ),
