@@ -1,0 +1,236 @@
+/**
+ * The JSON documents of HCN as types: what is sent, byte for byte as upstream sends it, and what is read, tolerantly: enums as
+ * numbers or words, absent fields as zero, unknown fields ignored. Reference windows-hcn.md §4.5, §4.6.
+ */
+import { type Cidr, type IpAddress, parseCidr, parseIpAddress } from "../../net/ip.ts";
+import { type Guid, parseGuid } from "./guid.ts";
+import { isJsonObject, type JsonObject, listOf, numberOf, objectOf, textOf } from "./json-fields.ts";
+
+const SCHEMA = { Major: 2, Minor: 0 } as const;
+
+/** Bits of a load balancer. */
+export const LB_DSR = 1;
+export const LB_IPV6 = 2;
+
+/** Bits of a port mapping. */
+export const MAP_LOCAL_ROUTED_VIP = 2;
+export const MAP_USE_MUX = 4;
+export const MAP_PRESERVE_DIP = 8;
+export const MAP_EXTERNAL_IP = 16;
+
+/** All traffic of a client address goes to one endpoint; 0 is by connection. */
+export const DISTRIBUTE_BY_SOURCE = 2;
+
+/** Bit of an endpoint: it stands for an address elsewhere. */
+const EP_REMOTE = 1;
+
+const PROTOCOL_WORDS = { Unknown: 0, ICMPv4: 1, IGMP: 2, TCP: 6, UDP: 17, ICMPv6: 58, SCTP: 132 };
+const LB_WORDS = { None: 0, EnableDirectServerReturn: LB_DSR, EnableIPv6: LB_IPV6 };
+const MAP_WORDS = {
+  None: 0,
+  EnableInternalLoadBalancer: 1,
+  LocalRoutedVip: MAP_LOCAL_ROUTED_VIP,
+  NotUsed: MAP_USE_MUX,
+  EnablePreserveDip: MAP_PRESERVE_DIP,
+  IsVipExternalIP: MAP_EXTERNAL_IP,
+};
+const DISTRIBUTION_WORDS = { None: 0, SourceIPProtocol: 1, SourceIP: DISTRIBUTE_BY_SOURCE };
+const EP_WORDS = { None: 0, RemoteEndpoint: EP_REMOTE };
+
+/** Addresses that another node carries. */
+export interface RemoteSubnet {
+  readonly prefix: Cidr;
+  readonly providerAddress: IpAddress;
+}
+
+export interface HcnNetwork {
+  readonly id: Guid;
+  readonly name: string;
+  /** `Overlay`, `L2Bridge`, …; `NAT` where it says nothing. */
+  readonly type: string;
+  readonly remoteSubnets: readonly RemoteSubnet[];
+}
+
+export interface HcnEndpoint {
+  readonly id: Guid;
+  readonly name: string;
+  /** Undefined where HNS does not say. */
+  readonly network: Guid | undefined;
+  readonly addresses: readonly IpAddress[];
+  /** In lower case with colons; empty where HNS does not say. */
+  readonly mac: string;
+  readonly isRemote: boolean;
+}
+
+export interface PortMapping {
+  /** IANA's number. */
+  readonly protocol: number;
+  readonly internalPort: number;
+  readonly externalPort: number;
+  readonly distribution: number;
+  readonly flags: number;
+}
+
+export interface HcnLoadBalancer {
+  readonly id: Guid;
+  readonly endpoints: readonly Guid[];
+  readonly sourceVip: IpAddress | undefined;
+  readonly frontendVips: readonly IpAddress[];
+  readonly mappings: readonly PortMapping[];
+  readonly flags: number;
+}
+
+export interface EndpointSettings {
+  readonly network: Guid;
+  readonly address: IpAddress;
+  /** As it is to be sent. */
+  readonly mac: string;
+  readonly isRemote: boolean;
+  /** Of the node that has the address, on an overlay. */
+  readonly providerAddress?: IpAddress;
+}
+
+export interface LoadBalancerSettings {
+  readonly endpoints: readonly Guid[];
+  readonly sourceVip: IpAddress | undefined;
+  /** Undefined: at the node's own address. */
+  readonly frontendVip: IpAddress | undefined;
+  readonly mapping: PortMapping;
+  readonly flags: number;
+}
+
+/** What is looked for; of no filter, everything. */
+export interface HcnFilter {
+  readonly Name?: string;
+  readonly ID?: Guid;
+  /** Of endpoints: those of one network. */
+  readonly VirtualNetwork?: Guid;
+}
+
+/** A query document. Pure. */
+export function queryText(filter?: HcnFilter): string {
+  return JSON.stringify({ SchemaVersion: SCHEMA, ...(filter && { Filter: JSON.stringify(filter) }) });
+}
+
+/** The settings of a new endpoint. Pure. */
+export function endpointText({ network, address, mac, isRemote, providerAddress }: EndpointSettings): string {
+  const policy = { Type: "ProviderAddress", Settings: { ProviderAddress: providerAddress } };
+  return JSON.stringify({
+    HostComputeNetwork: network,
+    ...(isRemote && providerAddress !== undefined && { Policies: [policy] }),
+    IpConfigurations: [{ IpAddress: address }],
+    Dns: {},
+    MacAddress: mac,
+    ...(isRemote && { Flags: EP_REMOTE }),
+    Health: { Extra: {} },
+    SchemaVersion: SCHEMA,
+  });
+}
+
+/** The settings of a load balancer, for its creation and for every change. Pure. */
+export function loadBalancerText(settings: LoadBalancerSettings): string {
+  const { endpoints, sourceVip, frontendVip, mapping, flags } = settings;
+  return JSON.stringify({
+    ...(endpoints.length > 0 && { HostComputeEndpoints: endpoints }),
+    ...(sourceVip !== undefined && { SourceVIP: sourceVip }),
+    ...(frontendVip !== undefined && { FrontendVIPs: [frontendVip] }),
+    PortMappings: [
+      {
+        ...(mapping.protocol !== 0 && { Protocol: mapping.protocol }),
+        ...(mapping.internalPort !== 0 && { InternalPort: mapping.internalPort }),
+        ...(mapping.externalPort !== 0 && { ExternalPort: mapping.externalPort }),
+        ...(mapping.distribution !== 0 && { DistributionType: mapping.distribution }),
+        ...(mapping.flags !== 0 && { Flags: mapping.flags }),
+      },
+    ],
+    SchemaVersion: SCHEMA,
+    ...(flags !== 0 && { Flags: flags }),
+  });
+}
+
+/** Why a document was not read. */
+export interface UnreadDocument {
+  readonly problem: string;
+}
+
+/** The IDs of an enumeration. @throws SyntaxError when it is no JSON. */
+export function readIds(text: string): Guid[] {
+  if (text === "") return [];
+  return listOf(JSON.parse(text)).flatMap((item) => parseGuid(textOf(item)) ?? []);
+}
+
+/** Reads the properties of a network. Pure. */
+export function readNetwork(text: string): HcnNetwork | UnreadDocument {
+  return readObject(text, (id, document) => ({
+    id,
+    name: textOf(document.Name),
+    type: textOf(document.Type) || "NAT",
+    remoteSubnets: listOf(document.Policies).flatMap(remoteSubnet),
+  }));
+}
+
+/** A prefix or an address that cannot be read leaves the one subnet out, where upstream's program ends (§4.5). */
+function remoteSubnet(policy: unknown): RemoteSubnet[] {
+  const { Type, Settings } = objectOf(policy);
+  if (Type !== "RemoteSubnetRoute") return [];
+  const { DestinationPrefix, ProviderAddress } = objectOf(Settings);
+  const prefix = parseCidr(textOf(DestinationPrefix));
+  const providerAddress = parseIpAddress(textOf(ProviderAddress));
+  return prefix === undefined || providerAddress === undefined ? [] : [{ prefix, providerAddress }];
+}
+
+/** Reads the properties of an endpoint. Pure. */
+export function readEndpoint(text: string): HcnEndpoint | UnreadDocument {
+  return readObject(text, (id, document) => ({
+    id,
+    name: textOf(document.Name),
+    network: parseGuid(textOf(document.HostComputeNetwork)),
+    addresses: listOf(document.IpConfigurations).flatMap(
+      (configuration) => parseIpAddress(textOf(objectOf(configuration).IpAddress)) ?? [],
+    ),
+    mac: plainMac(textOf(document.MacAddress)),
+    isRemote: (numberOf(document.Flags, EP_WORDS) & EP_REMOTE) !== 0,
+  }));
+}
+
+/** Reads the properties of a load balancer; one without port mappings is possible (kubernetes #141488). Pure. */
+export function readLoadBalancer(text: string): HcnLoadBalancer | UnreadDocument {
+  return readObject(text, (id, document) => ({
+    id,
+    endpoints: listOf(document.HostComputeEndpoints).flatMap((endpoint) => parseGuid(textOf(endpoint)) ?? []),
+    sourceVip: parseIpAddress(textOf(document.SourceVIP)),
+    frontendVips: listOf(document.FrontendVIPs).flatMap((vip) => parseIpAddress(textOf(vip)) ?? []),
+    mappings: listOf(document.PortMappings).map(portMapping),
+    flags: numberOf(document.Flags, LB_WORDS),
+  }));
+}
+
+function portMapping(value: unknown): PortMapping {
+  const { Protocol, InternalPort, ExternalPort, DistributionType, Flags } = objectOf(value);
+  return {
+    protocol: numberOf(Protocol, PROTOCOL_WORDS),
+    internalPort: numberOf(InternalPort),
+    externalPort: numberOf(ExternalPort),
+    distribution: numberOf(DistributionType, DISTRIBUTION_WORDS),
+    flags: numberOf(Flags, MAP_WORDS),
+  };
+}
+
+function readObject<T>(text: string, read: (id: Guid, document: JsonObject) => T): T | UnreadDocument {
+  let document: unknown;
+  try {
+    document = JSON.parse(text);
+  } catch {
+    return { problem: "is no JSON" };
+  }
+  if (!isJsonObject(document)) return { problem: "is no JSON object" };
+  const { Major: major = SCHEMA.Major } = objectOf(document.SchemaVersion);
+  if (major !== SCHEMA.Major) return { problem: `has schema version ${String(major)}, of which only 2 is known` };
+  const id = parseGuid(textOf(document.ID));
+  return id === undefined ? { problem: "has no ID" } : read(id, document);
+}
+
+/** A MAC address in one form: HNS writes dashes, Node colons. Pure. */
+export function plainMac(text: string): string {
+  return text.toLowerCase().replaceAll("-", ":");
+}
