@@ -2,7 +2,7 @@
  * `kube-proxy explain WHAT`: what a Service, an address, a port or a name in the kernel is on a node: how it is reached, which
  * endpoints are used and why, and what is in the kernel for it. Without root and without a kernel.
  */
-import { isProxyMode } from "../dataplane/registry.ts";
+import { isProxyMode, modeNamed } from "../dataplane/registry.ts";
 import { explainOnAllNodes, nodeGroupsText } from "../explain/all-nodes.ts";
 import { clientChanges } from "../explain/compare.ts";
 import { type ExplainedCluster, explainedCluster, explainPorts, type Objects } from "../explain/explained-cluster.ts";
@@ -96,14 +96,15 @@ export async function explain(
     if (target === undefined) {
       throw new UsageError(`"${what}" is no Service, address, port or name`, "See 'kube-proxy explain --help'.");
     }
-    const objects = partOf(whole, servicesOfTarget(whole, target));
+    const inspection = await modeNamed(choices.config.mode).loadInspection();
+    const objects = partOf(whole, servicesOfTarget(whole, target, inspection));
     const [firstNode] = whole.nodes;
     if (options.onAllNodes && firstNode === undefined)
       throw new UsageError("--all-nodes needs Nodes, and there are none");
     // What is asked for is found on any of them.
     const finder = options.onAllNodes ? { ...choices.config, hostnameOverride: firstNode?.name ?? "" } : choices.config;
     const cluster = await explainedCluster(objects, finder, choices.families, warn);
-    const search = await searched(cluster, target, whole);
+    const search = searched(cluster, target, whole);
     if (search.kind === "shared") {
       output.out(safe(`${search.name} is there once for all Services. What it is for: ${search.purpose}.\n`));
       return EXIT_SUCCESS;
@@ -126,18 +127,22 @@ export async function explain(
 }
 
 /** @param whole for words that were perhaps meant. @throws UsageError where nothing is found. */
-async function searched(
-  cluster: ExplainedCluster,
-  target: Target,
-  whole: Objects,
-): Promise<Exclude<Search, { kind: "nothing" }>> {
+function searched(cluster: ExplainedCluster, target: Target, whole: Objects): Exclude<Search, { kind: "nothing" }> {
   const part = find(cluster, target);
   if (part.kind !== "nothing") return part;
-  const families = cluster.families.map(({ node }) => node.family);
-  const search = find(await explainedCluster(whole, cluster.config, families, () => {}), target);
-  if (search.kind !== "nothing") return search;
-  const nearest = nearestWord(search.wanted, search.meant);
-  throw new UsageError(search.why, nearest === undefined ? undefined : `Did you mean ${nearest}?`);
+  const meant = [...part.meant];
+  const nearest = nearestWord(part.wanted, meant.length > 0 ? meant : servicesLike(target, whole));
+  throw new UsageError(part.why, nearest === undefined ? undefined : `Did you mean ${nearest}?`);
+}
+
+/** What a word for a Service was perhaps meant to be. */
+function* servicesLike(target: Target, { services }: Objects): Generator<string, void> {
+  if (target.kind !== "service" && target.kind !== "name") return;
+  for (const { namespace, name, clusterIP } of services) {
+    if (clusterIP === "" || clusterIP === "None") continue;
+    yield `${namespace}/${name}`;
+    if (target.kind === "name") yield name;
+  }
 }
 
 /** The cluster with the wish fulfilled. @throws UsageError */

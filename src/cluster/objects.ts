@@ -89,6 +89,8 @@ export interface EndpointSliceRecord extends ObjectKey {
   readonly lastChangeTriggerTime: string;
   /** Opaque; differs whenever any part of the object differs (a content digest for manifests). */
   readonly resourceVersion: string;
+  /** It mirrors an Endpoints object that was cut at its capacity (reference endpoints.md §5.2). Only for `explain`. */
+  readonly isCutShort?: true;
 }
 
 /** One `status.addresses[]` entry of a Node. */

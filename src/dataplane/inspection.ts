@@ -8,6 +8,7 @@ import type { DumpKind } from "../inspect/dumps/inventory.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePort } from "../model/service-port.ts";
+import type { ServicePortName } from "../model/service-port-name.ts";
 import type { IpFamily } from "../net/ip.ts";
 
 /** One thing in the kernel that is there for a service port. */
@@ -30,6 +31,9 @@ export interface OwnName {
   readonly endpoint?: string;
 }
 
+/** @param endpoints their {@link Endpoint.text}; asked for only where the name needs them. */
+export type OwnerTest = (port: ServicePortName, endpoints: () => Iterable<string>) => boolean;
+
 /** A mode, seen by people who look at the kernel. */
 export interface ModeInspection {
   /** How an endpoint is chosen among several, to follow "chosen": `at random`. */
@@ -38,8 +42,14 @@ export interface ModeInspection {
   partsOf(node: OfflineNode, config: KubeProxyConfig, key: string): readonly KernelPart[];
   /** Names that a service port has or may get, under any policy. Cheap: it is asked of every service port. */
   namesOf(port: ServicePort, endpoints: readonly Endpoint[]): Iterable<OwnName>;
-  /** Names that exist once for all service ports, and what they are for. */
-  sharedNames(node: OfflineNode): ReadonlyMap<string, string>;
+  /**
+   * Tells by the names of service ports and endpoints whose a name may be, so that one name among 10,000 services is found before
+   * the model is made of all of them. @returns undefined for a name that no service port has. It must say yes to every name of
+   * {@link namesOf}.
+   */
+  ownerTest(name: string): OwnerTest | undefined;
+  /** What a name is for that exists once for all service ports; undefined for other names. */
+  sharedPurpose(name: string, family: IpFamily): string | undefined;
   /** How the mode's part of the kernel is compared; undefined where it cannot be. */
   readonly comparison?: ModeComparison;
 }

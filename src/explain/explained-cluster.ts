@@ -1,6 +1,6 @@
 /** A cluster as one node must serve it, in one mode, ready to be explained. */
 import type { ClusterRecords } from "../cluster/manifests/index.ts";
-import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
+import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { modeNamed } from "../dataplane/registry.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
@@ -9,6 +9,7 @@ import { nodeIPsOf } from "../model/node-identity.ts";
 import { type Cidr, familyOf, type IpFamily, parseCidr } from "../net/ip.ts";
 import { type ExplainedNode, explainPort } from "./explain-port.ts";
 import type { PortExplanation } from "./explanation.ts";
+import { slicesByService } from "./part-of-cluster.ts";
 import type { ClientFacts } from "./reach.ts";
 
 /** The objects of a cluster; what is wrong with them has been told by their reader. */
@@ -89,17 +90,6 @@ export function explainPorts(cluster: ExplainedCluster, keys: Iterable<string>):
     }
   }
   return explanations;
-}
-
-function slicesByService(slices: readonly EndpointSliceRecord[]): ReadonlyMap<string, readonly EndpointSliceRecord[]> {
-  const byService = new Map<string, EndpointSliceRecord[]>();
-  for (const slice of slices) {
-    const service = `${slice.namespace}/${slice.serviceName}`;
-    const known = byService.get(service);
-    if (known === undefined) byService.set(service, [slice]);
-    else known.push(slice);
-  }
-  return byService;
 }
 
 /** Every service port of the cluster that some family has, in the order of their keys. */

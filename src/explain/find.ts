@@ -40,11 +40,7 @@ function findService(cluster: ExplainedCluster, service: string, port: string | 
   if (own.length === 0) {
     const record = serviceOf(cluster, service);
     if (record !== undefined) return nothing(service, whyNotServed(record));
-    return nothing(
-      service,
-      `no Service "${service}" is known, or it is headless or another proxy's`,
-      servedServices(cluster),
-    );
+    return nothing(service, `no Service "${service}" is known, or it is headless or another proxy's`);
   }
   if (port === undefined) return { kind: "ports", keys: keysOf(own), because: [] };
   const chosen = own.filter((one) => one.name.port === port || String(one.port) === port);
@@ -127,10 +123,11 @@ function findNodePort(
 
 function findName(cluster: ExplainedCluster, name: string): Search {
   for (const { inspection, node } of cluster.families) {
-    const purpose = inspection.sharedNames(node).get(name);
+    const purpose = inspection.sharedPurpose(name, node.family);
     if (purpose !== undefined) return { kind: "shared", name, purpose };
   }
   for (const { inspection, node } of cluster.families) {
+    if (inspection.ownerTest(name) === undefined) continue;
     for (const [key, port] of node.state.services) {
       for (const own of inspection.namesOf(port, node.state.endpoints.get(key) ?? [])) {
         if (own.name !== name) continue;
@@ -147,7 +144,6 @@ function findName(cluster: ExplainedCluster, name: string): Search {
     name,
     `${name} is no Service, and no chain or set that this program makes in ${modes} mode for these objects; ` +
       "it may be left over from an endpoint that is gone, or be another program's or another mode's",
-    [...servedServices(cluster)].flatMap((service) => [service, service.split("/")[1] ?? ""]),
   );
 }
 

@@ -2,8 +2,15 @@
  * The part of a cluster that says all about some Services: they, their slices, and the Services that share an address with them.
  * So that a question about one Service among 10,000 costs what that Service costs. Pure.
  */
-import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
-import { parseIpAddress } from "../net/ip.ts";
+import {
+  type EndpointSliceRecord,
+  objectKeyText,
+  type ServicePortSpec,
+  type ServiceRecord,
+} from "../cluster/objects.ts";
+import type { ModeInspection } from "../dataplane/inspection.ts";
+import { servicePortName } from "../model/service-port-name.ts";
+import { joinHostPort, parseIpAddress } from "../net/ip.ts";
 import type { Objects } from "./explained-cluster.ts";
 import type { Target } from "./target.ts";
 
@@ -39,15 +46,27 @@ function addressesOf({ clusterIPs, clusterIP, externalIPs, loadBalancerIngress }
   return texts.flatMap((text) => parseIpAddress(text) ?? []);
 }
 
-/** The Services that a target can be about; undefined when only the names in the kernel tell, or when there is none. */
-export function servicesOfTarget(objects: Objects, target: Target): ReadonlySet<string> | undefined {
-  const isMeant = predicateOf(objects, target);
-  if (isMeant === undefined) return undefined;
-  const meant = objects.services.filter(isMeant).map(objectKeyText);
-  return meant.length === 0 ? undefined : withNeighbours(objects.services, new Set(meant));
+/**
+ * The Services that a target can be about.
+ *
+ * @param inspection of the mode, which knows whose a name in the kernel can be.
+ * @returns undefined for an address or a port that no object states: the whole cluster tells more about those.
+ */
+export function servicesOfTarget(
+  objects: Objects,
+  target: Target,
+  inspection: ModeInspection,
+): ReadonlySet<string> | undefined {
+  const meant = objects.services.filter(predicateOf(objects, target, inspection)).map(objectKeyText);
+  if (meant.length > 0) return withNeighbours(objects.services, new Set(meant));
+  return target.kind === "service" || target.kind === "name" ? new Set() : undefined;
 }
 
-function predicateOf(objects: Objects, target: Target): ((service: ServiceRecord) => boolean) | undefined {
+function predicateOf(
+  objects: Objects,
+  target: Target,
+  inspection: ModeInspection,
+): (service: ServiceRecord) => boolean {
   switch (target.kind) {
     case "service":
       return (service) => objectKeyText(service) === target.service;
@@ -64,6 +83,45 @@ function predicateOf(objects: Objects, target: Target): ((service: ServiceRecord
         service.ports.some(({ nodePort }) => nodePort !== 0 && nodePort === port);
     }
     case "name":
-      return undefined;
+      return ownsName(objects, target.name, inspection);
   }
+}
+
+/** The Service has this name, or owns this name in the kernel. */
+function ownsName(
+  { endpointSlices }: Objects,
+  wanted: string,
+  { ownerTest }: ModeInspection,
+): (service: ServiceRecord) => boolean {
+  const isOwner = ownerTest(wanted);
+  if (isOwner === undefined) return ({ name }) => name === wanted;
+  let slices: ReadonlyMap<string, readonly EndpointSliceRecord[]> | undefined;
+  return ({ namespace, name, ports }) => {
+    return ports.some((port) => {
+      const identity = servicePortName(namespace, name, port.name, port.protocol);
+      return isOwner(identity, () => {
+        slices ??= slicesByService(endpointSlices);
+        return endpointTexts(slices.get(identity.service) ?? [], port);
+      });
+    });
+  };
+}
+
+function* endpointTexts(
+  slices: readonly EndpointSliceRecord[],
+  { name, protocol }: ServicePortSpec,
+): Generator<string, void> {
+  for (const { ports, endpoints } of slices) {
+    for (const { port, ...own } of ports) {
+      if (port === null || own.name !== name || own.protocol !== protocol) continue;
+      for (const { address } of endpoints) yield joinHostPort(address, port);
+    }
+  }
+}
+
+/** By `namespace/name` of their Service. */
+export function slicesByService(
+  slices: readonly EndpointSliceRecord[],
+): ReadonlyMap<string, readonly EndpointSliceRecord[]> {
+  return Map.groupBy(slices, ({ namespace, serviceName }) => `${namespace}/${serviceName}`);
 }

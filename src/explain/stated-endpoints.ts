@@ -31,6 +31,10 @@ export interface Statement {
   readonly passedOver: readonly PassedOver[];
 }
 
+const CUT_SHORT =
+  "it mirrors an Endpoints object that was cut at 1,000 addresses: endpoints beyond them are in no slice " +
+  "(annotation endpoints.kubernetes.io/over-capacity)";
+
 /** @param slices those of the service, of every family and kind. */
 export function statedEndpoints(
   slices: readonly EndpointSliceRecord[],
@@ -49,6 +53,7 @@ export function statedEndpoints(
       passedOver.push({ slice, why: `${field}: ${message}${value === undefined ? "" : `: ${JSON.stringify(value)}`}` });
     const one = readSlice(record, { nodeName, onProblem });
     read.push(one);
+    if (record.isCutShort === true) passedOver.push({ slice, why: CUT_SHORT });
     if (!one.ports.some(({ key }) => key === port.key)) passedOver.push({ slice, why: whyNothing(record, port) });
   }
   // As the cache of slices orders them: by name.

@@ -36,3 +36,19 @@ export function base32FromHex(hex: string): string {
   }
   return text;
 }
+
+/** The inverse of {@link base32FromHex}, in lower case. Pure. @returns undefined for text that is none. */
+export function hexFromBase32(text: string): string | undefined {
+  if (text.length % 4 !== 0) return undefined;
+  let hex = "";
+  for (let at = 0; at < text.length; at += 4) {
+    let bits = 0;
+    for (const character of text.slice(at, at + 4)) {
+      const value = ALPHABET.indexOf(character);
+      if (value < 0) return undefined;
+      bits = bits * 32 + value;
+    }
+    hex += bits.toString(16).padStart(5, "0");
+  }
+  return hex;
+}

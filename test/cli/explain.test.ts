@@ -3,6 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { explain } from "../../src/cli/explain.ts";
 import { MODES } from "../../src/dataplane/registry.ts";
+import { servicePortName } from "../../src/model/service-port-name.ts";
+import { makeEndpoint, makeServicePort } from "../../src/model/testing/records.ts";
 import { examplesAsJson, type Ran, runCommand } from "./run-command.ts";
 
 const EXAMPLES = examplesAsJson();
@@ -71,6 +73,45 @@ test("addresses, node ports and names in the kernel lead to their Service", asyn
   assert.match(await textOf("KUBE-CLUSTER-IP", "--mode", "ipvs"), /cluster ip \+ port for masquerade/);
   assert.match(await textOf("svc/web", "-n", "shop"), /^shop\/web:http TCP/);
   assert.match(await textOf("[fd00:10:96::10]:80", "--family", "both"), /is an address of shop\/web:http/);
+});
+
+for (const { name, loadInspection } of MODES) {
+  test(`every name that ${name} mode gives a service port says whose it can be, without the model of all`, async () => {
+    const inspection = await loadInspection();
+    const port = makeServicePort({ sessionAffinity: "ClientIP" });
+    const other = servicePortName("shop", "other", "http", "TCP");
+    const endpoints = [makeEndpoint("10.1.0.1"), makeEndpoint("10.1.0.2")];
+    for (const own of inspection.namesOf(port, endpoints)) {
+      const isOwner = inspection.ownerTest(own.name) ?? (() => false);
+      assert.ok(
+        isOwner(port.name, () => endpoints.map(({ text }) => text)),
+        own.name,
+      );
+      assert.ok(!isOwner(other, () => endpoints.map(({ text }) => text)), own.name);
+    }
+    for (const strange of ["KUBE-SEP-", "KUBE-SEP-!!!!", "KUBE-SVC-", "service-", "endpoint-AAAAAAAA-x", ""]) {
+      const isOwner = inspection.ownerTest(strange) ?? (() => false);
+      assert.ok(!isOwner(port.name, () => ["10.1.0.1:80"]), strange);
+    }
+  });
+}
+
+test("sets of the flat layout whose names end in a number are known", async () => {
+  const purpose = (name: string) => textOf(name, "--mode", "nftables");
+  assert.match(await purpose("endpoints-3"), /once for all Services.*leads service addresses with 3 slots/);
+  assert.match(await purpose("nodeport-endpoints-64"), /leads node ports with 64 slots/);
+  assert.match(await purpose("sticky-frontends-10800"), /service addresses with session affinity of 10800 seconds/);
+  assert.match(await purpose("clients-60"), /remembers for 60 seconds/);
+});
+
+test("endpoints that no slice has, because the mirrored object was cut", async () => {
+  const objects = JSON.parse(EXAMPLES);
+  for (const object of objects.items) {
+    if (object.kind !== "EndpointSlice") continue;
+    object.metadata.annotations = { "endpoints.kubernetes.io/over-capacity": "truncated" };
+  }
+  const { out } = await runCommand(explain, ["shop/web", ...NODE_A], JSON.stringify(objects));
+  assert.match(out, /\nPassed over\n {2}shop\/web-\S+: it mirrors an Endpoints object that was cut at 1,000 addresses/);
 });
 
 test("what would change", async () => {

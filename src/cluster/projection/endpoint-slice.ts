@@ -21,6 +21,7 @@ import { readPortName } from "./service.ts";
 const ADDRESS_TYPES = ["IPv4", "IPv6", "FQDN"] as const;
 const SERVICE_NAME_LABEL = "kubernetes.io/service-name";
 const TRIGGER_TIME_ANNOTATION = "endpoints.kubernetes.io/last-change-trigger-time";
+const OVER_CAPACITY_ANNOTATION = "endpoints.kubernetes.io/over-capacity";
 const NO_PORTS: readonly EndpointSlicePort[] = Object.freeze([]);
 const NO_ENDPOINTS: readonly EndpointRecord[] = Object.freeze([]);
 
@@ -49,7 +50,11 @@ export function projectEndpointSlice(raw: unknown, resourceVersion?: string): Pr
     lastChangeTriggerTime: readTriggerTime(object),
     resourceVersion: resourceVersion ?? stringField(found, metadata.resourceVersion, "metadata.resourceVersion"),
   };
-  return conclude(found, Object.freeze(record));
+  return conclude(found, Object.freeze(isCutShort(object) ? { ...record, isCutShort: true } : record));
+}
+
+function isCutShort(object: JsonObject): boolean {
+  return metadataEntry(object, "annotations", OVER_CAPACITY_ANNOTATION) === "truncated";
 }
 
 function readServiceName(found: Findings, object: JsonObject): string {

@@ -1,7 +1,13 @@
 /** What a service port owns in iptables mode, and whose a chain is: reference iptables.md §1, §3, §7. */
 import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
 import type { KernelPart, ModeInspection, OwnName } from "../inspection.ts";
-import { CHAINS, endpointChain, isServiceChain, servicePortChains } from "../shared/iptables-rules/chain-names.ts";
+import {
+  CHAINS,
+  endpointChain,
+  endpointChainTest,
+  isServiceChain,
+  servicePortChains,
+} from "../shared/iptables-rules/chain-names.ts";
 import { offlineOptions } from "./offline-options.ts";
 import { LARGE_CLUSTER_ENDPOINTS } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
@@ -38,7 +44,18 @@ const UNORDERED: ReadonlySet<string> = new Set([
 /** The iptables mode, seen by people who look at the kernel. */
 export const inspectIptables: ModeInspection = {
   choice: () => "at random, each with the same chance",
-  sharedNames: () => SHARED,
+  sharedPurpose: (name) => SHARED.get(name),
+  ownerTest(name) {
+    if (!isServiceChain(name)) return undefined;
+    if (!name.startsWith("KUBE-SEP-")) {
+      return (port) => Object.values(servicePortChains(port)).some((chain) => chain === name);
+    }
+    const isOf = endpointChainTest(name);
+    return (port, endpoints) => {
+      for (const text of endpoints()) if (isOf(port, text)) return true;
+      return false;
+    };
+  },
   *namesOf(port, endpoints) {
     const { cluster, local, external, firewall } = servicePortChains(port.name);
     yield { name: cluster, purpose: "chooses among the endpoints of the Cluster policy" };

@@ -8,7 +8,7 @@ import { CHAINS, DUMMY_DEVICE, SET_IDS, SETS, setName } from "./names.ts";
 import { offlineOptions } from "./offline-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
 
-const SHARED_CHAINS: readonly (readonly [string, string])[] = [
+const SHARED_CHAINS: ReadonlyMap<string, string> = new Map([
   [CHAINS.services, "decides by the IP sets which packets to service addresses are masqueraded"],
   [CHAINS.postrouting, "masquerades packets that carry the mark, and endpoints that reach themselves"],
   [CHAINS.nodePort, "decides by the IP sets which packets to node ports are masqueraded"],
@@ -20,13 +20,16 @@ const SHARED_CHAINS: readonly (readonly [string, string])[] = [
   [CHAINS.ipvsFilter, "refuses other ports of service addresses, which are the node's own"],
   [CHAINS.ipvsOutFilter, "drops what the node sends to load-balancer addresses that it may not use"],
   [DUMMY_DEVICE, "the device that has the service addresses, so that the kernel takes packets to them for its own"],
-];
+]);
 
 /** The ipvs mode, seen by people who look at the kernel. */
 export const inspectIpvs: ModeInspection = {
   choice: ({ ipvs }) => `by the kernel's scheduler ${schedulerOf(ipvs)}`,
-  sharedNames: ({ family }) =>
-    new Map([...SHARED_CHAINS, ...SET_IDS.map((id) => [setName(id, family), SETS[id].comment] as const)]),
+  sharedPurpose(name, family) {
+    const id = SET_IDS.find((one) => setName(one, family) === name);
+    return id === undefined ? SHARED_CHAINS.get(name) : SETS[id].comment;
+  },
+  ownerTest: () => undefined,
   // Names are shared; a service port has entries and virtual servers, which are found by their address.
   namesOf: () => [],
   partsOf(node, kubeProxyConfig, key) {
@@ -81,7 +84,7 @@ export const inspectIpvs: ModeInspection = {
         if (kind === "virtual server") return families.includes(name.startsWith("[") ? "IPv6" : "IPv4");
         return kind === "set" && families.some((family) => SET_IDS.some((id) => setName(id, family) === name));
       },
-      isOurRule: (line) => SHARED_CHAINS.some(([chain]) => line.endsWith(` -j ${chain}`)),
+      isOurRule: (line) => [...SHARED_CHAINS.keys()].some((chain) => line.endsWith(` -j ${chain}`)),
       isUnordered: () => false,
       isShared: () => false,
     }),

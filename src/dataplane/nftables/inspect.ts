@@ -6,10 +6,19 @@ import { masqueradeMarkOf } from "../shared/masquerade-bit.ts";
 import { BASE_CHAINS } from "./base-chains.ts";
 import { SHARED_SETS } from "./compatible/plan-static.ts";
 import { layoutOf } from "./config.ts";
-import { FLAT_CHAINS, FLAT_SETS } from "./flat/names.ts";
+import {
+  CLIENTS,
+  ENDPOINT_MAPS,
+  type EndpointMap,
+  endpointMapOf,
+  FLAT_CHAINS,
+  FLAT_SETS,
+  STICKY_SETS,
+  timeoutOf,
+} from "./flat/names.ts";
 import { FIXED_SETS } from "./flat/sets.ts";
 import { LAYOUTS, sharedSetOfAny } from "./layouts.ts";
-import { CHAINS, endpointNames, SETS, servicePortChains, TABLE } from "./names.ts";
+import { CHAINS, endpointNames, portText, portTextOf, SETS, servicePortChains, TABLE } from "./names.ts";
 import { offlineOptions } from "./offline-options.ts";
 
 const ELEMENTS_OF: Readonly<Record<string, string>> = {
@@ -58,7 +67,11 @@ const SHARED: ReadonlyMap<string, string> = new Map([
 /** The nftables mode, seen by people who look at the kernel. */
 export const inspectNftables: ModeInspection = {
   choice: () => "at random, each with the same chance",
-  sharedNames: () => SHARED,
+  sharedPurpose: (name) => SHARED.get(name) ?? numberedPurpose(name),
+  ownerTest(name) {
+    const text = portTextOf(name);
+    return text === undefined ? undefined : (port) => portText(port) === text;
+  },
   *namesOf(port, endpoints) {
     const { cluster, local, external, firewall } = servicePortChains(port.name);
     yield { name: cluster, purpose: "chooses among the endpoints of the Cluster policy" };
@@ -113,6 +126,34 @@ export const inspectNftables: ModeInspection = {
     }),
   },
 };
+
+const ENDPOINT_MAP_PURPOSES: Readonly<Record<EndpointMap, string>> = {
+  [ENDPOINT_MAPS.frontend]: "service addresses",
+  [ENDPOINT_MAPS.frontendCluster]: "service addresses of the Local policy, for clients of this node,",
+  [ENDPOINT_MAPS.nodePort]: "node ports",
+  [ENDPOINT_MAPS.nodePortCluster]: "node ports of the Local policy, for clients of this node,",
+};
+
+/** What sets of the flat layout are for whose names end in a number. */
+function numberedPurpose(name: string): string | undefined {
+  const endpoints = endpointMapOf(name);
+  if (endpoints !== undefined) {
+    const { map, slots } = endpoints;
+    return `leads ${ENDPOINT_MAP_PURPOSES[map]} with ${slots} slots to the endpoint in a slot that is drawn (flat layout)`;
+  }
+  const clients = timeoutOf(name, CLIENTS);
+  if (clients !== undefined) return `remembers for ${clients} seconds which endpoint a client has got (flat layout)`;
+  for (const [base, what] of STICKY_PURPOSES) {
+    const seconds = timeoutOf(name, base);
+    if (seconds !== undefined) return `holds the ${what} with session affinity of ${seconds} seconds (flat layout)`;
+  }
+  return undefined;
+}
+
+const STICKY_PURPOSES: readonly (readonly [string, string])[] = [
+  [STICKY_SETS.frontend, "service addresses"],
+  [STICKY_SETS.nodePort, "node ports"],
+];
 
 function purposeOf(set: string): string {
   const known = ELEMENTS_OF[set];

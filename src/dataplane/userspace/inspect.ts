@@ -16,7 +16,8 @@ const CHAIN_PURPOSES: ReadonlyMap<string, string> = new Map([
 /** The userspace mode, seen by people who look at the kernel. */
 export const inspectUserspace: ModeInspection = {
   choice: () => "in turn, by the proxy's own process",
-  sharedNames: () => CHAIN_PURPOSES,
+  sharedPurpose: (name) => CHAIN_PURPOSES.get(name),
+  ownerTest: () => undefined,
   // Service ports own no chain: only rules in shared ones.
   namesOf: () => [],
   partsOf(node, config, key) {

@@ -7,7 +7,7 @@ import { hash } from "node:crypto";
 import type { ChainName } from "../../../kernel/iptables/rule.ts";
 import type { Endpoint } from "../../../model/endpoint.ts";
 import type { ServicePortName } from "../../../model/service-port-name.ts";
-import { base32FromHex } from "../../../net/base32.ts";
+import { base32FromHex, hexFromBase32 } from "../../../net/base32.ts";
 import { protocolName } from "../../../net/protocol.ts";
 
 /** Chains that exist once. The same word names different chains in `filter` and `nat`. */
@@ -43,9 +43,12 @@ export interface ServicePortChains {
   readonly firewall: ChainName;
 }
 
+/** Hexadecimal digits of ten bytes. */
+const HASH_DIGITS = 20;
+
 /** First 16 characters of the base32 text of SHA-256: ten bytes. */
 function shortHash(text: string): string {
-  return base32FromHex(hash("sha256", text, "hex").slice(0, 20));
+  return base32FromHex(hash("sha256", text, "hex").slice(0, HASH_DIGITS));
 }
 
 /** The four service chains of a port; they share one hash. Pure. */
@@ -56,6 +59,19 @@ export function servicePortChains(name: ServicePortName): ServicePortChains {
     local: `KUBE-SVL-${suffix}` as ChainName,
     external: `KUBE-EXT-${suffix}` as ChainName,
     firewall: `KUBE-FW-${suffix}` as ChainName,
+  };
+}
+
+/**
+ * Whether a chain is one endpoint's of a port, for one chain and very many endpoints: only digests are compared. Pure.
+ *
+ * @param chain `KUBE-SEP-…`. @returns a function that takes the port and an endpoint's text.
+ */
+export function endpointChainTest(chain: string): (name: ServicePortName, endpointText: string) => boolean {
+  const wanted = hexFromBase32(chain.slice("KUBE-SEP-".length));
+  if (wanted?.length !== HASH_DIGITS) return () => false;
+  return (name, endpointText) => {
+    return hash("sha256", name.text + protocolName(name.protocol) + endpointText, "hex").startsWith(wanted);
   };
 }
 
