@@ -53,6 +53,12 @@ export const COMMANDS: readonly Command[] = [
     usage: async () => (await import("./status.ts")).SERVICES_USAGE,
   },
   {
+    name: "monitor",
+    summary: "prints every sync of a running daemon as it happens: why, what was written, how long it took",
+    run: async (argv, output) => await (await import("./monitor.ts")).monitor(argv, output),
+    usage: async () => (await import("./monitor.ts")).MONITOR_USAGE,
+  },
+  {
     name: "completion",
     summary: "prints a script that lets bash, zsh or fish complete commands and flags",
     run: async (argv, output) => await (await import("./completion.ts")).completion(argv, output),

@@ -4,6 +4,7 @@ import type { ProxyState } from "../model/proxy-state.ts";
 import { routeServicePort } from "../model/service-port-routing.ts";
 import { joinHostPort } from "../net/ip.ts";
 import type { HealthVerdict } from "../server/health/proxy-health.ts";
+import type { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { ProxierStatus } from "../sync/proxier.ts";
 
 /** One family of the daemon. */
@@ -50,6 +51,7 @@ export interface InspectedDaemon {
   readonly zone: () => string | undefined;
   readonly families: readonly InspectedFamily[];
   readonly verdict: () => HealthVerdict;
+  readonly journal: SyncJournal;
 }
 
 export function statusReport({ program, mode, node, families, verdict }: InspectedDaemon): StatusReport {

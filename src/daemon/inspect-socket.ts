@@ -1,15 +1,18 @@
 /**
- * The inspect socket: a Unix socket, mode 0600, on which a running daemon answers `/status` and `/services` with JSON. Read-only.
- * Without `--inspect-socket` there is none.
+ * The inspect socket: a Unix socket, mode 0600, on which a running daemon answers `/status`, `/services` and `/journal` with JSON.
+ * Read-only. Without `--inspect-socket` there is none.
  */
 import { lstatSync, unlinkSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { Logger } from "../logging/logger.ts";
 import { type InspectedDaemon, serviceLines, statusReport } from "./inspect-report.ts";
+import { streamJournal } from "./journal-stream.ts";
 
 /** For the owner alone: set while the socket is made, so that it is never open to others. */
 const PRIVATE_UMASK = 0o177;
 const IDLE_MS = 5_000;
+/** Readers of the journal stay. */
+const MAX_CONNECTIONS = 64;
 
 /**
  * Listens until the signal aborts. A path that cannot be had is logged, and the daemon goes on without: nothing depends on it.
@@ -25,11 +28,16 @@ export async function serveInspectSocket(
     { keepAlive: false, requestTimeout: IDLE_MS, headersTimeout: IDLE_MS },
     (request, response) => {
       const url = new URL(request.url ?? "/", "http://localhost");
+      if (request.method === "GET" && url.pathname === "/journal") {
+        streamJournal(daemon.journal, response, { last: Number(url.searchParams.get("last") ?? "0"), signal });
+        return;
+      }
       const answer = request.method === "GET" ? answerTo(url, daemon) : undefined;
       response.writeHead(answer === undefined ? 404 : 200, { "content-type": "application/json" });
-      response.end(`${JSON.stringify(answer ?? { error: "ask GET /status or GET /services" })}\n`);
+      response.end(`${JSON.stringify(answer ?? { error: "ask GET /status, /services or /journal" })}\n`);
     },
   );
+  server.maxConnections = MAX_CONNECTIONS;
   try {
     removeStale(path);
     await listen(server, path);

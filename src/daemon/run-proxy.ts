@@ -32,6 +32,7 @@ import { fullReporter } from "../server/http/http-endpoint.ts";
 import { createMetrics, type FeatureState, type ProxyMetrics } from "../server/metrics/metrics.ts";
 import type { Backend } from "../sync/backend.ts";
 import { DualStackDispatcher, type NodeSink } from "../sync/dual-stack.ts";
+import { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { ServiceHealthPorts } from "../sync/observers.ts";
 import { Proxier } from "../sync/proxier.ts";
 import { connectCluster } from "./cluster-connection.ts";
@@ -124,6 +125,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
       conntrack: conntrackFor(mode, config),
       healthGate: healthGate(base),
       addressWatch: new AddressWatch(),
+      journal: options.inspectSocket === undefined ? undefined : new SyncJournal(),
     };
     const openMode = await openModeOn(context, runtime);
     const proxiers = await createProxiers(context, openMode);
@@ -187,6 +189,8 @@ interface ProxierContext extends RunOptions {
   readonly healthGate: ConnectionGate;
   /** One subscription for all families, and for the mode. */
   readonly addressWatch: AddressWatch;
+  /** Kept when anything can ask for it. */
+  readonly journal: SyncJournal | undefined;
   readonly clock: Clock;
   readonly events: EventRecorder;
   readonly fatal: (error: Error) => void;
@@ -279,6 +283,7 @@ async function createProxier(context: ProxierContext, family: IpFamily, openMode
     log: context.log,
     onFailures: (failures) => health.setFailures(family, failures),
     onConflict: (conflict) => context.events.record(frontendConflict(nodeName, conflict)),
+    ...(context.journal === undefined ? {} : { journal: context.journal }),
   });
   const onChange = (ips: readonly IpAddress[], isNew: boolean): void => {
     serviceHealth.setAddresses(ips).catch((error: unknown) => log.error("Error syncing healthcheck services", error));
@@ -327,10 +332,10 @@ async function serve(context: ServeContext): Promise<void> {
   await context.servers?.closed;
 }
 
-/** Answers `kube-proxy status` and `kube-proxy services`, where that was asked for. */
+/** Answers `kube-proxy status`, `services` and `monitor`, where that was asked for. */
 async function serveInspection(context: ServeContext): Promise<void> {
-  const { inspectSocket, config, nodeName, proxiers, health, log, ended } = context;
-  if (inspectSocket === undefined) return;
+  const { inspectSocket, config, nodeName, proxiers, health, journal, log, ended } = context;
+  if (inspectSocket === undefined || journal === undefined) return;
   const { serveInspectSocket } = await import("./inspect-socket.ts");
   const daemon = {
     program: identityLine(programIdentity()),
@@ -339,6 +344,7 @@ async function serveInspection(context: ServeContext): Promise<void> {
     zone: () => proxiers[0]?.proxier.zone,
     families: proxiers.map(({ proxier }) => proxier),
     verdict: () => health.verdict(),
+    journal,
   };
   await serveInspectSocket(inspectSocket, daemon, { log, signal: ended });
 }

@@ -45,6 +45,16 @@ export interface SyncOutcome {
   readonly failures: readonly SyncFailure[];
   /** Service ports with a Local policy, endpoints somewhere and none here. */
   readonly noLocalEndpoints: { readonly internal: number; readonly external: number };
+  /** For people; absent where the mode does not count it. */
+  readonly written?: Written;
+}
+
+/** What a sync has written. */
+export interface Written {
+  /** How often each thing was done, by what it is in the words of the mode: `add element`. */
+  readonly counts: Readonly<Record<string, number>>;
+  /** Time that went by while the kernel or its tools worked; absent where it is not measured. */
+  readonly kernelMs?: number;
 }
 
 /** Rules that another program destroyed, as far as the mode can tell. */
@@ -52,6 +62,9 @@ export interface LostRules {
   /** Keys of the service ports whose rules must be written again; nothing else was touched. */
   readonly ports: ReadonlySet<string>;
 }
+
+/** Told what must be written again; without `lost`, everything. @param by the program that did it, where it is known. */
+export type OnLostRules = (lost?: LostRules, by?: string) => void;
 
 /** One proxy mode for one family. Calls of `sync` never overlap. */
 export interface Backend {
@@ -65,7 +78,7 @@ export interface Backend {
    * again, or with nothing when a full sync is due, and `requestSync` when nothing was destroyed but the host has changed.
    * Optional: a mode without it has nothing to watch.
    */
-  monitor?(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void>;
+  monitor?(onLost: OnLostRules, signal: AbortSignal, requestSync: () => void): Promise<void>;
   /**
    * For modes that hold more than rules: called after the last sync, when the process is told to stop. Resolves when the
    * process may end. Another call does nothing.

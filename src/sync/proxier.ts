@@ -19,8 +19,11 @@ import type { Logger } from "../logging/logger.ts";
 import type { FrontendConflict } from "../model/owned-services.ts";
 import { type AppliedChanges, ProxyState } from "../model/proxy-state.ts";
 import type { IpFamily } from "../net/ip.ts";
-import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "./backend.ts";
+import type { Backend, OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "./backend.ts";
 import { logConflicts } from "./frontend-conflicts.ts";
+import { CauseNotes } from "./journal/cause-notes.ts";
+import { RunningSync } from "./journal/running-sync.ts";
+import type { SyncJournal } from "./journal/sync-journal.ts";
 import type { HealthReporter, ServiceHealthPorts, SyncMetrics } from "./observers.ts";
 import { FULL_SYNC, merged, NO_WORK, type PendingWork } from "./pending-work.ts";
 import { deleteStaleUdpFlows } from "./stale-flows.ts";
@@ -58,6 +61,8 @@ export interface ProxierOptions {
   readonly onFailures?: (failures: readonly SyncFailure[]) => void;
   /** Told of every frontend that a service port has lost to another one. */
   readonly onConflict?: (conflict: FrontendConflict) => void;
+  /** Where every sync is written down, with its causes. @default nowhere */
+  readonly journal?: SyncJournal;
 }
 
 /** Where a proxier stands, for tests and for people. */
@@ -81,6 +86,8 @@ export class Proxier {
   readonly #fullMs: number;
   readonly #runner: BoundedRunner;
   readonly #stop = new AbortController();
+  /** Kept where there is a journal. */
+  readonly #notes: CauseNotes | undefined;
   #hasServices = false;
   #hasEndpointSlices = false;
   #zone: string | undefined;
@@ -99,6 +106,8 @@ export class Proxier {
     this.family = backend.family;
     this.#log = options.log.with({ ipFamily: this.family });
     this.#fullMs = periods.fullMs ?? HOUR_MS;
+    this.#notes = options.journal && new CauseNotes(() => clock.monotonicMs());
+    this.#notes?.onWhole("start");
     this.state = new ProxyState({
       family: this.family,
       nodeName: options.nodeName,
@@ -135,7 +144,9 @@ export class Proxier {
     const isPending = this.state.onService(event);
     serviceChanges.addTotal();
     serviceChanges.setPending(this.state.pendingServiceCount);
-    if (isPending && this.#isInitialised) this.sync();
+    if (!isPending || !this.#isInitialised) return;
+    this.#notes?.onService(event);
+    this.sync();
   }
 
   /** Takes an EndpointSlice event of any family; asks for a sync when it changes something for this one. */
@@ -145,7 +156,9 @@ export class Proxier {
     if (accepted) endpointChanges.addTotal();
     if (!changed) return;
     endpointChanges.addPending();
-    if (this.#isInitialised) this.sync();
+    if (!this.#isInitialised) return;
+    this.#notes?.onEndpointSlice(event);
+    this.sync();
   }
 
   /** All Services there were at the start have been handed over. */
@@ -164,13 +177,16 @@ export class Proxier {
   onZone(zone: string | undefined): void {
     this.#zone = zone;
     this.#owe({ isFull: true });
+    if (this.#isInitialised) this.#notes?.onWhole("zone");
     this.sync();
   }
 
   /** Node ports answer on other addresses of the node now. */
   onNodeAddresses(): void {
     this.#owe({ isFull: true });
-    if (this.#isInitialised) this.sync();
+    if (!this.#isInitialised) return;
+    this.#notes?.onWhole("node-addresses");
+    this.sync();
   }
 
   /** The union of all ServiceCIDRs, in a fixed order. Costs a sync only in a mode that uses them, and only on change. */
@@ -180,7 +196,9 @@ export class Proxier {
     this.#serviceCIDRs = cidrs;
     if (this.#options.backend.usesServiceCIDRs !== true) return;
     this.#owe({ isFull: true });
-    if (this.#isInitialised) this.sync();
+    if (!this.#isInitialised) return;
+    this.#notes?.onWhole("service-cidrs");
+    this.sync();
   }
 
   /** Queues a sync: it runs when the shortest period allows. From now on health expects one to succeed. */
@@ -214,14 +232,18 @@ export class Proxier {
 
   async #watch(signal: AbortSignal): Promise<void> {
     const { backend, clock, metrics, periods } = this.#options;
-    const onLost = (lost?: LostRules): void => {
+    const onLost: OnLostRules = (lost, by) => {
       metrics.countRepair();
+      this.#notes?.onLost(lost?.ports.size ?? null, by ?? null);
       this.#owe(lost === undefined ? { isFull: true } : { ports: lost.ports });
       this.#runner.runNow();
     };
     while (!signal.aborted) {
       try {
-        await backend.monitor?.(onLost, signal, () => this.sync());
+        await backend.monitor?.(onLost, signal, () => {
+          this.#notes?.onWhole("requested");
+          this.sync();
+        });
         return;
       } catch (error) {
         if (signal.aborted) return;
@@ -245,22 +267,36 @@ export class Proxier {
     let work = this.#take(startMs);
     const isFullSync = work.isFull;
     this.#wasQueuedWhileSyncing = false;
+    const running = this.#begin(isFullSync, startMs);
     try {
       const applied = await this.#applyChanges();
       const { changedPorts: ports, updatedServices: services, conntrackCleanupRequired } = applied;
       work = merged(work, { ports, services, staleFlows: conntrackCleanupRequired && backend.endsUdpFlows !== true });
+      running?.onModel(ports.size);
       this.#log.v(2, `Syncing ${backend.mode} rules`, { fullSync: isFullSync });
       const outcome = await backend.sync(this.#inputOf(work), signal);
+      running?.onRules(outcome.written);
       await this.#finish(outcome, applied, work);
+      running?.end("done", []);
     } catch (error) {
       this.#pending = merged(leftBy(error, work), this.#pending);
       if (!signal.aborted) this.#reportFailure(error);
+      running?.end(error instanceof IncompleteSyncError ? "refused" : "failed", this.#failures);
       throw error;
     } finally {
       const elapsedMs = clock.monotonicMs() - startMs;
       metrics.observeSync(elapsedMs / 1000, isFullSync);
       this.#log.v(2, "SyncProxyRules complete", { elapsed: formatMs(elapsedMs) });
     }
+  }
+
+  /** Begins an entry of the journal. A sync that nothing asked for is the periodic one, or tries again what failed. */
+  #begin(isFullSync: boolean, startMs: number): RunningSync | undefined {
+    const { journal, clock } = this.#options;
+    if (journal === undefined || this.#notes === undefined) return undefined;
+    if (this.#notes.isEmpty) this.#notes.onWhole(this.#isFailing ? "retry" : isFullSync ? "periodic" : "requested");
+    const noted = this.#notes.take();
+    return new RunningSync({ journal, family: this.family, clock, isFullSync, startMs, noted });
   }
 
   #owe(work: Partial<PendingWork>): void {

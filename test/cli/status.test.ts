@@ -11,6 +11,7 @@ import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
 import { serveInspectSocket } from "../../src/daemon/inspect-socket.ts";
 import { offlineState } from "../../src/inspect/offline-state.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
+import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
 import { examplesAsJson, runCommand } from "./run-command.ts";
 
 const SYNCED = { isInitialised: true, isSyncing: false, needsFullSync: false, isFailing: false, failures: [] };
@@ -40,6 +41,7 @@ function daemonAt(t: TestContext, path: string, failures: { subject: string; rea
       families: [{ family: "IPv4" as const, lastUpdatedMs: 3_000, isHealthy: true }],
       failures,
     }),
+    journal: new SyncJournal(),
   };
   const closed = serveInspectSocket(path, daemon, { log: silentLogger, signal: stop.signal });
   const end = async () => {
@@ -98,7 +100,8 @@ test("a socket that was left behind is replaced, a file is not; the daemon goes 
   const log = recordingLog();
   const families = [] as const;
   const verdict = () => ({ nowMs: 0, isHealthy: true, isNodeEligible: true, families: [], failures: [] });
-  const daemon = { program: "", mode: "", node: "", zone: () => undefined, families, verdict };
+  const journal = new SyncJournal();
+  const daemon = { program: "", mode: "", node: "", zone: () => undefined, families, verdict, journal };
   await serveInspectSocket(file, daemon, { log, signal: new AbortController().signal });
   assert.ok(existsSync(file));
   assert.match(JSON.stringify(log.lines), /Cannot open the inspect socket/);

@@ -79,7 +79,7 @@ export const INSPECT_SOCKET = flag({
   name: "inspect-socket",
   type: stringType,
   initial: "",
-  help: "A Unix socket, for the daemon's user alone, on which kube-proxy status and kube-proxy services are answered. Empty: none. May be used together with --config.",
+  help: "A Unix socket, for the daemon's user alone, on which kube-proxy status, services and monitor are answered. Empty: none. May be used together with --config.",
   isExtension: true,
 });
 

@@ -195,8 +195,9 @@ export class IptablesBackend implements Backend {
     try {
       const written = await send(this.#options.iptables, payload);
       for (const { owner, after } of others) this.#installed.set(owner, after?.installed);
-      this.#report(input, await this.#tryRefusedAgain(changes, written));
-      return this.#outcome();
+      const all = await this.#tryRefusedAgain(changes, written);
+      this.#report(input, all);
+      return this.#outcome(all);
     } catch (error) {
       this.#static = undefined;
       this.#options.metrics.restoreFailures.inc();
@@ -302,15 +303,17 @@ export class IptablesBackend implements Backend {
       this.#refused.replace(result.failures);
       this.#static = result.failures.has(STATIC_RULES) ? undefined : plan;
       this.#report(input, result.written);
-      return this.#outcome();
+      return this.#outcome(result.written);
     } catch (error) {
       if (error instanceof IptablesRestoreError && !isAttributable(error)) metrics.restoreFailures.inc();
       throw error;
     }
   }
 
-  #outcome(): SyncOutcome {
-    return { failures: this.#refused.failures, noLocalEndpoints: this.#installed.noLocalEndpoints };
+  #outcome({ filter, nat }: WrittenRules): SyncOutcome {
+    const counts = { "rules in filter": filter, "rules in nat": nat };
+    const { failures } = this.#refused;
+    return { failures, noLocalEndpoints: this.#installed.noLocalEndpoints, written: { counts } };
   }
 
   #report(input: SyncInput, written: WrittenRules): void {

@@ -14,7 +14,7 @@ import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
 import type { Cidr, IpAddress } from "../../net/ip.ts";
-import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import type { Backend, LostRules, SyncInput, SyncOutcome, Written } from "../../sync/backend.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import { AddressRemarks } from "./address-remarks.ts";
 import { type AddressDifference, type AddressFailures, DummyAddresses } from "./dummy-addresses.ts";
@@ -95,6 +95,8 @@ export class IpvsBackend implements Backend {
   /** By subject: what the last sync left undone. Each part knows what of it to try again. */
   readonly #refused: RefusedPorts;
   #hasReplacedIptables = false;
+  /** Of the last sync. */
+  #written: Written["counts"] = {};
 
   constructor(options: IpvsBackendOptions) {
     const { config, ipvs, ipset, links, iptables, excludeCIDRs, log } = options;
@@ -159,7 +161,8 @@ export class IpvsBackend implements Backend {
       await removeIptablesLeftovers(this.#options.iptables, this.#options.log);
     }
     this.#refused.replace(failures.bySubject);
-    return { failures: this.#refused.failures, noLocalEndpoints: this.#wanted.lacking };
+    const written = { counts: this.#written };
+    return { failures: this.#refused.failures, noLocalEndpoints: this.#wanted.lacking, written };
   }
 
   /** Reads everything, and writes what differs. */
@@ -244,6 +247,7 @@ export class IpvsBackend implements Backend {
     signal: AbortSignal,
   ): Promise<void> {
     const { sets, virtualServers, addresses } = difference;
+    this.#written = countsOf(difference);
     const wanted = this.#wanted.virtualServers;
     this.#noteSets(await this.#sets.add(sets, this.#wanted, signal), failures);
     for (const [id, reason] of this.#sets.unusable) {
@@ -327,4 +331,16 @@ export class IpvsBackend implements Backend {
     };
     return Object.values(damage).some((count) => count > 0) ? damage : undefined;
   }
+}
+
+/** What a difference comes to, in the words of the tools. */
+function countsOf({ sets, virtualServers, addresses }: Difference): Written["counts"] {
+  return {
+    "virtual servers written": virtualServers.changes.size,
+    "virtual servers deleted": virtualServers.deletions.size,
+    "set entries added": sets.additions.length,
+    "set entries deleted": sets.deletions.length,
+    "addresses bound": addresses.bind.length + addresses.rebind.length,
+    "addresses unbound": addresses.unbind.length,
+  };
 }

@@ -17,7 +17,7 @@ import type { Logger } from "../../logging/logger.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { type Cidr, familyOf, parseCidr } from "../../net/ip.ts";
-import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import type { Backend, OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import { bisectPorts, isAttributable, type PortChange } from "./bisect-ports.ts";
 import { Committer } from "./committer.ts";
@@ -125,7 +125,8 @@ export class NftablesBackend implements Backend {
       throw error;
     }
     if (this.#refused.size > 0) syncFailures.inc();
-    return { failures: this.#refused.failures, noLocalEndpoints: this.#state.lacking };
+    const { failures } = this.#refused;
+    return { failures, noLocalEndpoints: this.#state.lacking, written: this.#committer.takeWritten() };
   }
 
   #clientMaps(): readonly string[] {
@@ -140,7 +141,7 @@ export class NftablesBackend implements Backend {
   }
 
   /** Sees what other programs do to the table, as it happens. */
-  async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal): Promise<void> {
+  async monitor(onLost: OnLostRules, signal: AbortSignal): Promise<void> {
     const watching = this.#options.nft.watch((change) => this.#onForeignChange(change, onLost), signal);
     // What happened since the watch broke off was not seen.
     if (this.#wasWatched) onLost();
@@ -148,7 +149,7 @@ export class NftablesBackend implements Backend {
     await watching;
   }
 
-  #onForeignChange(change: NftForeignChange, onLost: (lost?: LostRules) => void): void {
+  #onForeignChange(change: NftForeignChange, onLost: OnLostRules): void {
     const damage = assessDamage(change, this.#state.ports);
     if (damage === undefined) return;
     this.#options.log.warn("Another program changed our nftables rules; repairing them", {
@@ -159,11 +160,11 @@ export class NftablesBackend implements Backend {
       process: change.by?.name,
     });
     if (damage.kind === "total") {
-      onLost();
+      onLost(undefined, change.by?.name);
       return;
     }
     this.#damaged = new Set([...this.#damaged, ...damage.names]);
-    onLost({ ports: damage.ports });
+    onLost({ ports: damage.ports }, change.by?.name);
   }
 
   #plan(port: ServicePort, input: SyncInput, facts: PlanFacts): DesiredPort {

@@ -1,6 +1,7 @@
 /** Commits drafts, and puts off the deletions that the kernel does not accept yet. */
 import { type Nftables, NftError, type NftOperation } from "../../kernel/nftables/nftables.ts";
 import type { Logger } from "../../logging/logger.ts";
+import type { Written } from "../../sync/backend.ts";
 import { CommitCost } from "../shared/commit-cost.ts";
 import { DeferredDeletions } from "./deferred-deletions.ts";
 import type { TransactionDraft } from "./draft.ts";
@@ -19,6 +20,8 @@ export class Committer {
   readonly deferred = new DeferredDeletions();
   readonly #cost = new CommitCost();
   readonly #options: CommitterOptions;
+  #counts: Partial<Record<NftOperation["kind"], number>> = {};
+  #kernelMs = 0;
 
   constructor(options: CommitterOptions) {
     this.#options = options;
@@ -52,6 +55,20 @@ export class Committer {
     return this.#cost.restMs(this.#options.nowMs());
   }
 
+  /** What was committed since the last call, in nft's words. */
+  takeWritten(): Written {
+    const counts = Object.fromEntries(
+      Object.entries(this.#counts).map(([kind, count]) => [
+        kind.replace("-", " ").replace(/elements$/, "element"),
+        count,
+      ]),
+    );
+    const written = { counts, kernelMs: this.#kernelMs };
+    this.#counts = {};
+    this.#kernelMs = 0;
+    return written;
+  }
+
   /** Tries the deferred deletions that are old enough. Never rejects for what the kernel refuses. */
   async deleteDeferred(): Promise<void> {
     const { nft, cleanupFailures, log, nowMs } = this.#options;
@@ -83,14 +100,19 @@ export class Committer {
     const { nft, nowMs } = this.#options;
     const startMs = nowMs();
     let count = 0;
+    const counts = { ...this.#counts };
     function* counted(): Iterable<NftOperation> {
       for (const operation of draft.operations()) {
         count += 1;
+        counts[operation.kind] =
+          (counts[operation.kind] ?? 0) + ("elements" in operation ? operation.elements.length : 1);
         yield operation;
       }
     }
     await nft.transact(counted(), generation === undefined ? {} : { generation });
     const endMs = nowMs();
+    this.#counts = counts;
+    this.#kernelMs += endMs - startMs;
     this.#cost.note(count, endMs - startMs, endMs);
     this.deferred.forgetAdded(draft.operations());
   }

@@ -2,6 +2,7 @@
 import { testYielder } from "../../async/testing/test-yielder.ts";
 import type { FrontendConflict } from "../../model/owned-services.ts";
 import type { SyncFailure } from "../backend.ts";
+import { SyncJournal } from "../journal/sync-journal.ts";
 import { Proxier, type ProxierOptions } from "../proxier.ts";
 import { FakeBackend } from "./fake-backend.ts";
 import { FakeClock } from "./fake-clock.ts";
@@ -23,6 +24,7 @@ export class ProxierBench {
   readonly log = new RecordingLogger();
   readonly conflicts: FrontendConflict[] = [];
   readonly failures: (readonly SyncFailure[])[] = [];
+  readonly journal = new SyncJournal();
   readonly stop = new AbortController();
   readonly proxier: Proxier;
 
@@ -41,6 +43,7 @@ export class ProxierBench {
       yielder: testYielder,
       onFailures: (failures) => this.failures.push(failures),
       onConflict: (conflict) => this.conflicts.push(conflict),
+      journal: this.journal,
     });
   }
 

@@ -1,0 +1,151 @@
+/** `kube-proxy monitor`: every sync of a running daemon as it happens, from its inspect socket. */
+import { once } from "node:events";
+import { type IncomingMessage, request } from "node:http";
+import type { JournalLine, SyncRecord } from "../daemon/journal-stream.ts";
+import { safe } from "../explain/text.ts";
+import { escapeJson } from "../logging/escape.ts";
+import { EXIT_SUCCESS, UsageError } from "./exit.ts";
+import { inspecting } from "./inspect-options.ts";
+import { recordText } from "./journal-text.ts";
+import type { Output } from "./render.ts";
+import { parseOptions } from "./subcommand-options.ts";
+
+export const MONITOR_USAGE = `Usage: kube-proxy monitor --socket FILE [options]
+
+Prints every sync of a running daemon as it happens: which objects changed or what else was the cause, what was written,
+and how many milliseconds each part took. Ends when the daemon ends. A reader that is too slow is told how many syncs it
+has missed; the daemon never waits for it.
+
+      --socket FILE    what the daemon was started with: --inspect-socket FILE
+      --last NUMBER    first so many syncs from before, as far as the daemon remembers them (default 0)
+      --count NUMBER   end after so many syncs
+  -o, --output FORM    text, json: a line for each sync (default text)
+  -h, --help           this text
+
+The parts: waiting (from the change to the sync), model (what it means for services and endpoints), rules (planned,
+compared and written; of which the kernel or its tools), after (health-check ports, stale flows).
+
+Exit status: 0 when the daemon has ended or --count is reached; 2 when no daemon answers.
+`;
+
+const ANSWER_LIMIT_MS = 5_000;
+
+interface MonitorOptions {
+  readonly socket: string;
+  readonly last: number;
+  /** Infinity: no end. */
+  readonly count: number;
+  readonly isJson: boolean;
+}
+
+/** Runs `monitor`. @returns the exit status. */
+export async function monitor(argv: readonly string[], output: Output): Promise<number> {
+  return await inspecting(output, async () => {
+    const options = readOptions(argv);
+    if (options === "help") {
+      output.out(MONITOR_USAGE);
+      return EXIT_SUCCESS;
+    }
+    const response = await openJournal(options);
+    let left = options.count;
+    for await (const line of linesOf(response)) {
+      output.out(options.isJson ? `${escapeJson(JSON.stringify(line))}\n` : safe(lineText(line)));
+      if (!("missed" in line)) left -= 1;
+      if (left <= 0) return EXIT_SUCCESS;
+    }
+    output.err("The daemon has ended.\n");
+    return EXIT_SUCCESS;
+  });
+}
+
+function lineText(line: JournalLine): string {
+  return "missed" in line ? `… ${line.missed} syncs were missed: this reader is too slow\n` : recordText(line);
+}
+
+/** Until the connection ends, however it does. A last line that is not whole is left out. */
+async function* linesOf(response: IncomingMessage): AsyncGenerator<JournalLine> {
+  response.setEncoding("utf8");
+  let rest = "";
+  try {
+    for await (const text of response) {
+      const texts = `${rest}${text}`.split("\n");
+      rest = texts.pop() ?? "";
+      for (const one of texts) {
+        const line = parsedLine(one);
+        if (line !== undefined) yield line;
+      }
+    }
+  } catch (error) {
+    // The daemon was killed: that is an end as well.
+    if (!(error instanceof Error && "code" in error)) throw error;
+  } finally {
+    response.destroy();
+  }
+}
+
+function parsedLine(text: string): JournalLine | undefined {
+  try {
+    const line: unknown = JSON.parse(text);
+    return isLine(line) ? line : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** What a daemon of another version says is left out where it is nothing that can be shown. */
+function isLine(line: unknown): line is JournalLine {
+  if (typeof line !== "object" || line === null) return false;
+  const { missed, causes, stages, failures } = line as Partial<SyncRecord> & { missed?: unknown };
+  return typeof missed === "number" || (Array.isArray(causes) && typeof stages === "object" && Array.isArray(failures));
+}
+
+/** @throws UsageError when no daemon answers, or one without a journal. */
+async function openJournal({ socket, last }: MonitorOptions): Promise<IncomingMessage> {
+  const asked = request({ socketPath: socket, path: `/journal?last=${last}` });
+  const limit = AbortSignal.timeout(ANSWER_LIMIT_MS);
+  asked.on("error", () => {});
+  try {
+    asked.end();
+    const [response] = (await once(asked, "response", { signal: limit })) as [IncomingMessage];
+    if (response.statusCode === 200) return response;
+    response.destroy();
+  } catch (error) {
+    asked.destroy();
+    const reason = limit.aborted ? `nothing within ${ANSWER_LIMIT_MS / 1_000} seconds` : String(error);
+    throw new UsageError(
+      `no answer at ${socket}: ${reason.replace(/^Error: /, "")}`,
+      "Is the daemon running with --inspect-socket, and are you its user?",
+    );
+  }
+  throw new UsageError(`the daemon at ${socket} has no journal: is it of another version?`);
+}
+
+function readOptions(argv: readonly string[]): MonitorOptions | "help" {
+  const values = parseOptions("kube-proxy monitor", argv, {
+    socket: { type: "string" },
+    last: { type: "string", default: "0" },
+    count: { type: "string" },
+    output: { type: "string", short: "o", default: "text" },
+    help: { type: "boolean", short: "h" },
+  });
+  if (values.help === true) return "help";
+  const { socket, output } = values;
+  if (socket === undefined) {
+    throw new UsageError(
+      "monitor needs --socket FILE: the daemon's --inspect-socket",
+      "See 'kube-proxy monitor --help'.",
+    );
+  }
+  if (output !== "text" && output !== "json") throw new UsageError(`--output must be text or json, got "${output}"`);
+  return {
+    socket,
+    last: numberOf("--last", values.last),
+    count: values.count === undefined ? Number.POSITIVE_INFINITY : numberOf("--count", values.count),
+    isJson: output === "json",
+  };
+}
+
+function numberOf(flag: string, text: string): number {
+  if (/^\d{1,9}$/.test(text)) return Number(text);
+  throw new UsageError(`${flag} must be a number, got "${text}"`);
+}

@@ -1,0 +1,60 @@
+/**
+ * The journal: the last syncs of the process, in a ring of fixed size. Readers have a place in it and are told when there is
+ * more; what a slow one has not read when it is overwritten is missed, and costs the process nothing.
+ */
+import type { SyncRecord } from "./sync-record.ts";
+
+/** About a quarter of a megabyte when every sync has few causes. */
+const KEPT_SYNCS = 512;
+
+/** What a reader gets. */
+export interface JournalPart {
+  readonly records: readonly SyncRecord[];
+  /** How many there were between the reader's place and the first of `records`. */
+  readonly missed: number;
+}
+
+export class SyncJournal {
+  readonly #ring: SyncRecord[] = [];
+  readonly #capacity: number;
+  readonly #listeners = new Set<() => void>();
+  #last = 0;
+
+  constructor(capacity = KEPT_SYNCS) {
+    this.#capacity = capacity;
+  }
+
+  /** The number of the newest record; 0 before the first. */
+  get last(): number {
+    return this.#last;
+  }
+
+  /** How many are told of new records. */
+  get readers(): number {
+    return this.#listeners.size;
+  }
+
+  add(record: Omit<SyncRecord, "number">): void {
+    this.#last += 1;
+    this.#ring[this.#last % this.#capacity] = { number: this.#last, ...record };
+    for (const listener of this.#listeners) listener();
+  }
+
+  /** The records after this number, at most `limit` of them, the oldest first. A number that there has not been yet counts as 0. */
+  after(number: number, limit = this.#capacity): JournalPart {
+    const place = number > this.#last ? 0 : Math.max(0, number);
+    const first = Math.max(place + 1, this.#last - this.#capacity + 1);
+    const records: SyncRecord[] = [];
+    for (let next = first; next <= this.#last && records.length < limit; next += 1) {
+      const record = this.#ring[next % this.#capacity];
+      if (record !== undefined) records.push(record);
+    }
+    return { records, missed: first - place - 1 };
+  }
+
+  /** @param listener told of each record; must be quick. @returns what ends that. */
+  subscribe(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+}

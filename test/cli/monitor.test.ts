@@ -1,0 +1,145 @@
+/** `kube-proxy monitor`: the journal of a daemon over its socket, for readers of every speed. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { monitor } from "../../src/cli/monitor.ts";
+import { serveInspectSocket } from "../../src/daemon/inspect-socket.ts";
+import type { SyncRecord } from "../../src/daemon/journal-stream.ts";
+import { silentLogger } from "../../src/logging/logger.ts";
+import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
+import { runCommand } from "./run-command.ts";
+
+const RECORD: Omit<SyncRecord, "number"> = {
+  family: "IPv4",
+  endedMs: Date.UTC(2026, 0, 1, 10, 12, 3, 45),
+  isFullSync: false,
+  causes: [
+    { kind: "object", object: "EndpointSlice", change: "update", namespace: "shop", name: "web-x", service: "web" },
+    { kind: "repair", servicePorts: 2, by: "nft\u001b[31m" },
+  ],
+  furtherCauses: 3,
+  servicePorts: 1,
+  stages: { waiting: 100.4, model: 0.04, rules: 1.96, kernel: 1.25, after: 0 },
+  written: { "add element": 2, "delete element": 0 },
+  result: "refused",
+  failures: [{ subject: "shop/web:http", reason: "no space" }],
+  furtherFailures: 0,
+};
+
+/** A daemon's socket with a journal. */
+function daemonWith(t: TestContext, journal: SyncJournal) {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-monitor-"));
+  const path = join(folder, "kube-proxy.sock");
+  const stop = new AbortController();
+  const verdict = () => ({ nowMs: 0, isHealthy: true, isNodeEligible: true, families: [], failures: [] });
+  const daemon = { program: "", mode: "", node: "", zone: () => undefined, families: [], verdict, journal };
+  const closed = serveInspectSocket(path, daemon, { log: silentLogger, signal: stop.signal });
+  const end = async () => {
+    stop.abort();
+    await closed;
+  };
+  t.after(async () => {
+    await end();
+    rmSync(folder, { recursive: true });
+  });
+  return { path, end };
+}
+
+test("each sync in words: causes, what was written, milliseconds; safe for a terminal", async (t) => {
+  const journal = new SyncJournal();
+  const { path } = daemonWith(t, journal);
+  journal.add(RECORD);
+  const { status, out, err } = await runCommand(monitor, ["--socket", path, "--last", "5", "--count", "1"]);
+  assert.deepEqual([status, err], [0, ""]);
+  assert.equal(
+    out,
+    [
+      "10:12:03.045 IPv4 EndpointSlice shop/web-x of shop/web updated",
+      "                  rules of 2 service ports destroyed by nft\\x1b[31m",
+      "                  and 3 more",
+      "    REFUSED: 1 service port changed, wrote add element ×2; " +
+        "102 ms: waited 100, model 0.04, rules 2.0 (kernel 1.3), after 0.00",
+      "    refused: shop/web:http: no space",
+      "",
+    ].join("\n"),
+  );
+});
+
+test("what happens from now on, as JSON lines, until the daemon ends", async (t) => {
+  const journal = new SyncJournal();
+  journal.add(RECORD);
+  const { path, end } = daemonWith(t, journal);
+  const lines: SyncRecord[] = [];
+  let said = "";
+  const output = {
+    out(text: string) {
+      lines.push(JSON.parse(text));
+      if (lines.length === 1) journal.add({ ...RECORD, result: "done" });
+      else void end();
+    },
+    err(text: string) {
+      said += text;
+    },
+  };
+  const status = await monitor(["--socket", path, "-o", "json", "--last", "1"], output);
+  assert.deepEqual(
+    lines.map(({ number, result }) => [number, result]),
+    [
+      [1, "refused"],
+      [2, "done"],
+    ],
+  );
+  assert.deepEqual([status, said], [0, "The daemon has ended.\n"]);
+});
+
+test("a reader that does not read holds up nothing and costs nothing; later it is told how much it has missed", async (t) => {
+  const journal = new SyncJournal();
+  const { path, end } = daemonWith(t, journal);
+  const socket = connect(path);
+  socket.pause();
+  socket.write("GET /journal HTTP/1.0\r\n\r\n");
+  while (journal.readers === 0) await sleep(5);
+  for (let round = 0; round < 60; round += 1) {
+    for (let index = 0; index < 100; index += 1) journal.add(RECORD);
+    await sleep(25);
+  }
+  let received = "";
+  socket.on("data", (bytes) => {
+    received += String(bytes);
+    if (received.includes(`"number":${journal.last},`)) void end();
+  });
+  socket.resume();
+  await once(socket, "close");
+  const lines = received.split("\r\n\r\n")[1]?.trimEnd().split("\n") ?? [];
+  const parsed = lines.map((line) => JSON.parse(line) as { missed?: number });
+  const missed = parsed.reduce((sum, line) => sum + (line.missed ?? 0), 0);
+  const read = parsed.filter((line) => line.missed === undefined).length;
+  assert.ok(missed > 1000, `${missed} missed`);
+  assert.equal(read + missed, 6000);
+  assert.equal(journal.readers, 0);
+});
+
+test("bad input: status 2, and words that help", async (t) => {
+  const refusal = async (...args: string[]) => {
+    const { status, out, err } = await runCommand(monitor, args);
+    assert.deepEqual({ status, out }, { status: 2, out: "" });
+    return err;
+  };
+  assert.match(await refusal(), /monitor needs --socket/);
+  assert.match(await refusal("--socket", "/nonexistent"), /no answer at \/nonexistent: .*\nIs the daemon running/);
+  assert.match(await refusal("--socket", "x", "--last", "-1"), /--last must be a number|argument is ambiguous/);
+  const folder = mkdtempSync(join(tmpdir(), "kpts-monitor-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const path = join(folder, "old.sock");
+  const old = createServer((_request, response) => response.writeHead(404).end("{}"));
+  t.after(() => old.close());
+  old.listen(path);
+  await once(old, "listening");
+  assert.match(await refusal("--socket", path), /has no journal: is it of another version/);
+});
