@@ -104,8 +104,7 @@ export class Committer {
     function* counted(): Iterable<NftOperation> {
       for (const operation of draft.operations()) {
         count += 1;
-        counts[operation.kind] =
-          (counts[operation.kind] ?? 0) + ("elements" in operation ? operation.elements.length : 1);
+        counts[operation.kind] = (counts[operation.kind] ?? 0) + sizeOf(operation);
         yield operation;
       }
     }
@@ -116,4 +115,9 @@ export class Committer {
     this.#cost.note(count, endMs - startMs, endMs);
     this.deferred.forgetAdded(draft.operations());
   }
+}
+
+function sizeOf(operation: NftOperation): number {
+  if (operation.kind === "add-elements") return operation.elements.length;
+  return operation.kind === "delete-elements" ? operation.keys.length : 1;
 }
