@@ -49,8 +49,8 @@ export const COMMANDS: readonly Command[] = [
   {
     name: "services",
     summary: "prints the service table of a running daemon",
-    run: async (argv, output) => await (await import("./status.ts")).services(argv, output),
-    usage: async () => (await import("./status.ts")).SERVICES_USAGE,
+    run: async (argv, output) => await (await import("./services.ts")).services(argv, output),
+    usage: async () => (await import("./services.ts")).SERVICES_USAGE,
   },
   {
     name: "monitor",

@@ -12,6 +12,7 @@ import { answerText, FORMS, type Form, jsonText } from "../explain/forms.ts";
 import { partOf, servicesOfTarget } from "../explain/part-of-cluster.ts";
 import { parseTarget, type Target } from "../explain/target.ts";
 import { safe } from "../explain/text.ts";
+import { withTraffic } from "../explain/traffic.ts";
 import { WHAT_IF_FIELDS, WhatIfError, withChange } from "../explain/what-if.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import {
@@ -45,6 +46,8 @@ ${OBJECTS_FLAGS_HELP}
   -n, --namespace NAME         the namespace of a Service that is named without one
 ${INSPECT_FLAGS_HELP}
       --all-nodes              on every Node: where they differ
+      --kernel                 also what this host's kernel has counted: connections that are open now, and those
+                               since the rules were made. Needs root
       --what-if FIELD=VALUE    what would be different for clients. FIELD is one of the Service's
                                ${WHAT_IF_FIELDS.slice(0, 4).join(", ")},
                                ${WHAT_IF_FIELDS.slice(4).join(", ")}, or mode
@@ -55,6 +58,7 @@ Examples:
   kube-proxy explain shop/web -f examples --node node-a
   kubectl kube-proxy explain svc/web -n shop --node node-a
   kube-proxy explain shop/storefront -f examples --node node-a --what-if externalTrafficPolicy=Cluster
+  kube-proxy explain shop/web --kubeconfig kubelet.conf --node node-a --kernel
 
 Exit status: 0; 2 when there is no such thing, or the input cannot be used.
 `;
@@ -66,6 +70,7 @@ interface ExplainOptions {
   readonly onAllNodes: boolean;
   readonly choices: InspectChoices;
   readonly wish: string | undefined;
+  readonly asksKernel: boolean;
   readonly form: Form;
   /** Reads the configuration again with another mode. */
   readonly withMode: (mode: string) => Promise<InspectChoices>;
@@ -114,8 +119,9 @@ export async function explain(
       output.out(form === "json" ? jsonText(groups) : nodeGroupsText(groups));
       return EXIT_SUCCESS;
     }
-    const servicePorts = explainPorts(cluster, search.keys);
     const { wish } = options;
+    const planned = explainPorts(cluster, search.keys);
+    const servicePorts = options.asksKernel ? await withTraffic(inspection, planned) : planned;
     if (wish === undefined) {
       output.out(await answerText(form, { what, because: search.because, servicePorts }));
     } else {
@@ -186,6 +192,7 @@ async function readOptions(argv: readonly string[]): Promise<ExplainOptions | "h
     "all-nodes": { type: "boolean" },
     namespace: { type: "string", short: "n" },
     "what-if": { type: "string" },
+    kernel: { type: "boolean" },
     output: { type: "string", short: "o", default: "text" },
   });
   if (values.help === true) return "help";
@@ -201,6 +208,8 @@ async function readOptions(argv: readonly string[]): Promise<ExplainOptions | "h
     if (form !== "text" && form !== "json")
       throw new UsageError(`--all-nodes has --output text and json, got "${form}"`);
   }
+  if (values.kernel === true && (values["all-nodes"] === true || values["what-if"] !== undefined))
+    throw new UsageError("--kernel is this host's: leave --all-nodes and --what-if out");
   const choices = await readChoices(values);
   const { config: file, node } = values;
   return {
@@ -210,6 +219,7 @@ async function readOptions(argv: readonly string[]): Promise<ExplainOptions | "h
     onAllNodes: values["all-nodes"] ?? false,
     choices,
     wish: values["what-if"],
+    asksKernel: values.kernel ?? false,
     form,
     withMode: async (mode) => ({
       ...choices,

@@ -2,7 +2,7 @@
  * The inspect socket: a Unix socket, mode 0600, on which a running daemon answers `/status`, `/services` and `/journal` with JSON.
  * Read-only. Without `--inspect-socket` there is none.
  */
-import { lstatSync, unlinkSync } from "node:fs";
+import { lstatSync, readlinkSync, unlinkSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { Logger } from "../logging/logger.ts";
 import { type InspectedDaemon, serviceLines, statusReport } from "./inspect-report.ts";
@@ -59,11 +59,20 @@ export async function serveInspectSocket(
 function answerTo(url: URL, daemon: InspectedDaemon): unknown {
   switch (url.pathname) {
     case "/status":
-      return statusReport(daemon);
+      return { ...statusReport(daemon), networkNamespace: networkNamespace() };
     case "/services":
       return serviceLines(daemon, url.searchParams.get("service") ?? undefined);
     default:
       return undefined;
+  }
+}
+
+/** So that others know whether they see the same rules and connections. */
+function networkNamespace(): string | undefined {
+  try {
+    return readlinkSync("/proc/self/ns/net");
+  } catch {
+    return undefined;
   }
 }
 

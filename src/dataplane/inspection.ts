@@ -10,6 +10,7 @@ import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import type { ServicePortName } from "../model/service-port-name.ts";
 import type { IpFamily } from "../net/ip.ts";
+import type { ModeCounters } from "./traffic.ts";
 
 /** One thing in the kernel that is there for a service port. */
 export interface KernelPart {
@@ -50,6 +51,8 @@ export interface ModeInspection {
   ownerTest(name: string): OwnerTest | undefined;
   /** What a name is for that exists once for all service ports; undefined for other names. */
   sharedPurpose(name: string, family: IpFamily): string | undefined;
+  /** What the mode's part of the kernel counts. */
+  loadCounters(): Promise<ModeCounters>;
   /** How the mode's part of the kernel is compared; undefined where it cannot be. */
   readonly comparison?: ModeComparison;
 }

@@ -22,6 +22,16 @@ export interface PortExplanation {
   /** The policy or rule that decided which endpoints are used, in sentences. */
   readonly decisions: readonly string[];
   readonly kernel: readonly KernelPart[];
+  /** What the numbers of {@link Traffic} mean, and what is not known; missing where the kernel was not asked. */
+  readonly trafficNotes?: readonly string[];
+}
+
+/** What the kernel has counted; null is not known, missing was not asked. */
+export interface Traffic {
+  /** Connections that are tracked now. */
+  readonly open?: number | null;
+  /** Connections since the kernel began to count. */
+  readonly counted?: number | null;
 }
 
 export interface Policies {
@@ -37,7 +47,7 @@ export interface Policies {
   readonly localReady: number;
 }
 
-export interface ExplainedFrontend {
+export interface ExplainedFrontend extends Traffic {
   readonly kind: FrontendKind;
   /** Null for a node port. */
   readonly address: string | null;
@@ -52,7 +62,7 @@ export interface ExplainedFrontend {
   readonly clients: readonly Encounter[];
 }
 
-export interface ExplainedEndpoint {
+export interface ExplainedEndpoint extends Traffic {
   readonly address: string;
   readonly node: string;
   readonly slice: string;

@@ -15,6 +15,7 @@ export function explanationText(explained: PortExplanation): string {
     section("Why", explained.decisions.map((sentence) => `  ${sentence}\n`).join("")),
     section("Passed over", explained.passedOver.map(({ slice, why }) => `  ${slice}: ${why}\n`).join("")),
     section("In the kernel", kernelText(explained)),
+    section("Counted", (explained.trafficNotes ?? []).map((sentence) => `  ${sentence}\n`).join("")),
   ];
   return safe(parts.filter((part) => part !== "").join("\n"));
 }
@@ -37,7 +38,7 @@ export function frontendTitle({ kind, address, port }: Pick<ExplainedFrontend, "
 function frontendText(frontend: ExplainedFrontend): string {
   const { policy, owner, answersAt } = frontend;
   const where = answersAt === null ? "" : ` at ${answersAt}`;
-  const title = `  ${frontendTitle(frontend)}${where}, policy ${policy}\n`;
+  const title = `  ${frontendTitle(frontend)}${where}, policy ${policy}${trafficText(frontend)}\n`;
   if (owner !== null) return `${title}    belongs to ${owner}, and does not lead here\n`;
   // Positions that meet the same stand in one line.
   const groups = new Map<string, string[]>();
@@ -53,23 +54,35 @@ function frontendText(frontend: ExplainedFrontend): string {
   )}`;
 }
 
+function trafficText({ open, counted }: ExplainedFrontend): string {
+  return open === undefined ? "" : `: ${countText(open)} open, ${countText(counted)} counted`;
+}
+
+/** `12`, `?` for what is not known; empty for what was not asked for. */
+export function countText(count: number | null | undefined): string {
+  return count === undefined ? "" : count === null ? "?" : String(count);
+}
+
 function endpointsText(endpoints: readonly ExplainedEndpoint[]): string {
   if (endpoints.length === 0) return "  none\n";
   const hasLocal = endpoints.some(({ local }) => local !== null);
   const hasCluster = endpoints.some(({ cluster }) => cluster !== null);
+  const hasTraffic = endpoints.some(({ open }) => open !== undefined);
   const head = [
     "ADDRESS",
     "NODE",
     "STATE",
     ...(hasCluster ? ["CLUSTER POLICY"] : []),
     ...(hasLocal ? ["LOCAL POLICY"] : []),
+    ...(hasTraffic ? ["OPEN", "COUNTED"] : []),
   ];
-  const rows = endpoints.map(({ address, node, state, cluster, local, isLocal }) => [
+  const rows = endpoints.map(({ address, node, state, cluster, local, isLocal, open, counted }) => [
     address,
     node === "" ? "-" : isLocal ? `${node} (here)` : node,
     state,
     ...(hasCluster ? [useText(cluster)] : []),
     ...(hasLocal ? [useText(local)] : []),
+    ...(hasTraffic ? [countText(open), countText(counted)] : []),
   ]);
   return tableText([head, ...rows]);
 }

@@ -95,6 +95,7 @@ export const inspectIptables: ModeInspection = {
       }),
     ];
   },
+  loadCounters: async () => (await import("./counters.ts")).iptablesCounters,
   comparison: {
     dumps: [{ kind: "iptables-save", form: "iptables-save" }],
     ownership: () => ({

@@ -73,6 +73,7 @@ export const inspectIpvs: ModeInspection = {
       ),
     ];
   },
+  loadCounters: async () => (await import("./counters.ts")).ipvsCounters,
   comparison: {
     dumps: [
       { kind: "iptables-save", form: "iptables-save" },

@@ -114,6 +114,7 @@ export const inspectNftables: ModeInspection = {
       ...plan.affinitySets.map(({ name }) => named("set", name)),
     ];
   },
+  loadCounters: async () => (await import("./counters.ts")).nftablesCounters,
   comparison: {
     dumps: [{ kind: "nft", form: "text" }],
     nftTable: TABLE,

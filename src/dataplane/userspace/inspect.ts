@@ -20,6 +20,7 @@ export const inspectUserspace: ModeInspection = {
   ownerTest: () => undefined,
   // Service ports own no chain: only rules in shared ones.
   namesOf: () => [],
+  loadCounters: async () => (await import("./counters.ts")).userspaceCounters,
   partsOf(node, config, key) {
     const port = node.state.services.get(key);
     if (port === undefined) return [];

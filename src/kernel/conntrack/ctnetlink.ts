@@ -1,7 +1,7 @@
 /** Conntrack messages: the attributes of a flow, in the kernel's numbers (linux/netfilter/nfnetlink_conntrack.h). */
 
-import { ipBytes, ipFromBytes } from "../../net/ip.ts";
-import { PROTOCOL_NUMBERS } from "../../net/protocol.ts";
+import { type IpAddress, ipBytes, ipFromBytes } from "../../net/ip.ts";
+import { PROTOCOL_NUMBERS, type Protocol, protocolOfNumber } from "../../net/protocol.ts";
 import type { UdpFlow } from "../../net/udp-flow.ts";
 import { attributes, binary, u8, u16be, u32be, u32host, type ValueOf } from "../netlink/attributes.ts";
 import { NLM_F_DUMP } from "../netlink/constants.ts";
@@ -12,6 +12,8 @@ const IPCTNL_MSG_CT_GET = 1;
 const IPCTNL_MSG_CT_DELETE = 2;
 /** CTA_FILTER_ORIG_FLAGS: compare the protocol number of the original direction. */
 const CTA_FILTER_F_PROTO_NUM = 1 << 3;
+/** IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h: the destination was translated. */
+const IPS_DST_NAT = 1 << 5;
 
 const ip = attributes({
   sourceV4: [1, binary],
@@ -28,9 +30,11 @@ const filter = attributes({ originalFlags: [1, u32host], replyFlags: [2, u32host
 export const conntrackEntry = attributes({
   original: [1, tuple],
   reply: [2, tuple],
+  status: [3, u32be],
   id: [12, u32be],
   zone: [18, u16be],
   filter: [25, filter],
+  statusMask: [26, u32be],
 });
 export type ConntrackEntry = ValueOf<typeof conntrackEntry>;
 type Tuple = ValueOf<typeof tuple>;
@@ -45,6 +49,16 @@ export function writeUdpDump(messages: MessageBuffer, family: number): void {
     original: { protocol: { number: PROTOCOL_NUMBERS.UDP } },
     filter: { originalFlags: CTA_FILTER_F_PROTO_NUM, replyFlags: 0 },
   });
+  messages.end();
+}
+
+/**
+ * Asks for the entries of a family whose destination was translated. The filter by status is the kernel's (5.18 and later); older
+ * kernels ignore it and send every entry.
+ */
+export function writeTranslatedDump(messages: MessageBuffer, family: number): void {
+  beginNfnetlink(messages, NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET, NLM_F_DUMP, family);
+  conntrackEntry.write(messages.out, { status: IPS_DST_NAT, statusMask: IPS_DST_NAT });
   messages.end();
 }
 
@@ -99,6 +113,31 @@ export function toUdpFlow(entry: ConntrackEntry): UdpFlow | undefined {
     replySourcePort: reply?.protocol?.sourcePort ?? 0,
     replyDestinationIP: ipFromBytes(replyDestination),
     replyDestinationPort: reply?.protocol?.destinationPort ?? 0,
+  };
+}
+
+/** A connection to a service, as conntrack knows it: what was asked for, and who answers. */
+export interface ServiceFlow {
+  readonly protocol: Protocol;
+  readonly address: IpAddress;
+  readonly port: number;
+  readonly endpointIP: IpAddress;
+  readonly endpointPort: number;
+}
+
+/** The connection to a service that an entry describes; undefined where nothing was translated, as for {@link toUdpFlow}. Pure. */
+export function toServiceFlow({ original, reply, zone, status }: ConntrackEntry): ServiceFlow | undefined {
+  const known = protocolOfNumber(original?.protocol?.number);
+  if (known === undefined || (zone ?? 0) !== 0 || ((status ?? 0) & IPS_DST_NAT) === 0) return undefined;
+  const asked = original?.ip?.destinationV4 ?? original?.ip?.destinationV6;
+  const answering = reply?.ip?.sourceV4 ?? reply?.ip?.sourceV6;
+  if (!isAddress(asked) || !isAddress(answering)) return undefined;
+  return {
+    protocol: known,
+    address: ipFromBytes(asked),
+    port: original?.protocol?.destinationPort ?? 0,
+    endpointIP: ipFromBytes(answering),
+    endpointPort: reply?.protocol?.sourcePort ?? 0,
   };
 }
 

@@ -1,12 +1,11 @@
 /** The kernel's connection tracking table over ctnetlink (reference sync.md §13.2). */
-import type { IpFamily } from "../../net/ip.ts";
 import type { UdpFlow } from "../../net/udp-flow.ts";
 import { NETLINK_NETFILTER } from "../netlink/constants.ts";
 import { dumpWithRetry } from "../netlink/dump-retry.ts";
 import { isNotFound } from "../netlink/errors.ts";
 import type { ReplyVisitor } from "../netlink/frames.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
-import { NFPROTO_IPV4, NFPROTO_IPV6, nfnetlinkPayload } from "../netlink/nfnetlink.ts";
+import { nfnetlinkPayload, nfprotoOf } from "../netlink/nfnetlink.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
 import type { ConntrackTable } from "./conntrack.ts";
 import {
@@ -36,7 +35,7 @@ export function openConntrack(): NetlinkConntrack {
   return {
     async forEachUdpFlow(family, visit) {
       const request = new MessageBuffer(128);
-      writeUdpDump(request, nfproto(family));
+      writeUdpDump(request, nfprotoOf(family));
       let flows: UdpFlow[] = [];
       const collect = onEntry((entry) => {
         const flow = toUdpFlow(entry);
@@ -52,7 +51,7 @@ export function openConntrack(): NetlinkConntrack {
 
     async deleteUdpFlow(family, flow) {
       const request = new MessageBuffer(256);
-      writeGet(request, nfproto(family), flow);
+      writeGet(request, nfprotoOf(family), flow);
       let id: number | undefined;
       const find = onEntry((entry) => {
         const found = toUdpFlow(entry);
@@ -63,7 +62,7 @@ export function openConntrack(): NetlinkConntrack {
         // The same original tuple with another reply is a new flow, which may well be right.
         if (id === undefined) return false;
         request.reset();
-        writeDelete(request, nfproto(family), flow, id);
+        writeDelete(request, nfprotoOf(family), flow, id);
         await socket.request(request);
         return true;
       } catch (error) {
@@ -82,8 +81,4 @@ function onEntry(visit: (entry: ConntrackEntry) => void): ReplyVisitor {
     const { input, start, end } = nfnetlinkPayload(reply);
     visit(conntrackEntry.read(input, start, end));
   };
-}
-
-function nfproto(family: IpFamily): number {
-  return family === "IPv4" ? NFPROTO_IPV4 : NFPROTO_IPV6;
 }

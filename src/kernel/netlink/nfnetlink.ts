@@ -1,4 +1,5 @@
 /** The common header of all NETLINK_NETFILTER messages, and batch markers (reference nfnetlink.md §2–3). */
+import type { IpFamily } from "../../net/ip.ts";
 import type { ByteReader } from "./attributes.ts";
 import { u32be, writeAttribute } from "./attributes.ts";
 import { malformed } from "./errors.ts";
@@ -19,6 +20,11 @@ export const NFPROTO_IPV4 = 2;
 export const NFPROTO_IPV6 = 10;
 
 const NFGENMSG_BYTES = 4;
+
+/** The family in nfnetlink's header. Pure. */
+export function nfprotoOf(family: IpFamily): number {
+  return family === "IPv4" ? NFPROTO_IPV4 : NFPROTO_IPV6;
+}
 
 /** Starts a message of a subsystem; write its attributes to `messages.out`, then call `messages.end()`. */
 export function beginNfnetlink(

@@ -76,6 +76,6 @@ export function endpointChainTest(chain: string): (name: ServicePortName, endpoi
 }
 
 /** The chain of one endpoint of a port. Pure. */
-export function endpointChain(name: ServicePortName, endpoint: Endpoint): ChainName {
+export function endpointChain(name: ServicePortName, endpoint: Pick<Endpoint, "text">): ChainName {
   return `KUBE-SEP-${shortHash(name.text + protocolName(name.protocol) + endpoint.text)}` as ChainName;
 }

@@ -1,0 +1,184 @@
+/** `kube-proxy services`: the service table of a running daemon, and what this host's kernel has counted for it. */
+import { readlinkSync } from "node:fs";
+import type { ServiceLine, StatusReport } from "../daemon/inspect-report.ts";
+import { isProxyMode, modeNamed } from "../dataplane/registry.ts";
+import { countedPort } from "../explain/counted-ports.ts";
+import { jsonText } from "../explain/forms.ts";
+import { tableText } from "../explain/table.ts";
+import { countText, safe, shareText } from "../explain/text.ts";
+import { type FlowReader, readTraffic } from "../explain/traffic.ts";
+import { EXIT_SUCCESS, UsageError } from "./exit.ts";
+import { inspecting } from "./inspect-options.ts";
+import { askDaemon } from "./inspect-socket-client.ts";
+import type { Output } from "./render.ts";
+import { parseWords } from "./subcommand-options.ts";
+
+export const SERVICES_USAGE = `Usage: kube-proxy services [NAMESPACE/NAME] --socket FILE [options]
+
+The service table of a running daemon: addresses, endpoints, and the part of the connections that each gets on this node. As
+root in the daemon's network namespace also what the kernel knows: connections that are open now (of conntrack or IPVS), and
+those that were counted (by the rules of iptables mode, by IPVS). What cannot be known is said.
+
+      --socket FILE    what the daemon was started with: --inspect-socket FILE
+      --no-traffic     only the table: read nothing in the kernel
+  -o, --output FORM    text, json (default text)
+  -h, --help           this text
+
+Examples:
+  kube-proxy services --socket /run/kube-proxy.sock
+  kube-proxy services shop/web --socket /run/kube-proxy.sock -o json
+
+Exit status: 0; 2 when the daemon does not answer, or has no such Service.
+`;
+
+/** One line with its traffic; -o json. */
+type CountedLine = Omit<ServiceLine, "frontends" | "endpoints"> & {
+  readonly frontends: readonly (ServiceLine["frontends"][number] & Counted)[];
+  readonly endpoints: readonly (ServiceLine["endpoints"][number] & Counted)[];
+};
+
+/** Null is not known; without both, nothing was read. */
+interface Counted {
+  readonly open?: number | null;
+  readonly counted?: number | null;
+}
+
+/** Runs `services`. @param readFlows reads the connections of this network namespace. @returns the exit status. */
+export async function services(
+  argv: readonly string[],
+  output: Output,
+  _input?: NodeJS.ReadableStream,
+  readFlows?: FlowReader,
+): Promise<number> {
+  return await inspecting(output, async () => {
+    const options = readOptions(argv);
+    if (options === "help") {
+      output.out(SERVICES_USAGE);
+      return EXIT_SUCCESS;
+    }
+    const { service, socket } = options;
+    const path = service === undefined ? "/services" : `/services?${new URLSearchParams({ service })}`;
+    const lines = await askDaemon(socket, path);
+    if (!isServiceTable(lines))
+      throw new UsageError("the daemon's answer is no list of services: it is of another version");
+    if (service !== undefined && lines.length === 0) throw new UsageError(`the daemon has no Service "${service}"`);
+    const report = options.hasTraffic ? ((await askDaemon(socket, "/status")) as Partial<StatusReport>) : undefined;
+    const { counted, notes } =
+      report === undefined ? { counted: lines, notes: [] } : await withTraffic(lines, report, readFlows);
+    output.out(options.isJson ? jsonText(counted) : safe(servicesText(counted)));
+    for (const note of notes) output.err(safe(`note: ${note}\n`));
+    return EXIT_SUCCESS;
+  });
+}
+
+interface ServicesOptions {
+  readonly socket: string;
+  readonly service: string | undefined;
+  readonly hasTraffic: boolean;
+  readonly isJson: boolean;
+}
+
+function readOptions(argv: readonly string[]): ServicesOptions | "help" {
+  const { values, positionals } = parseWords("kube-proxy services", argv, {
+    socket: { type: "string" },
+    "no-traffic": { type: "boolean", default: false },
+    output: { type: "string", short: "o", default: "text" },
+    help: { type: "boolean", short: "h" },
+  });
+  if (values.help === true) return "help";
+  const hint = "See 'kube-proxy services --help'.";
+  if (values.socket === undefined)
+    throw new UsageError("services needs --socket FILE: the daemon's --inspect-socket", hint);
+  if (!["text", "json"].includes(values.output))
+    throw new UsageError(`--output must be text or json, got "${values.output}"`);
+  if (positionals.length > 1) throw new UsageError(`unexpected "${positionals.at(-1)}"`, hint);
+  return {
+    socket: values.socket,
+    service: positionals[0],
+    hasTraffic: !values["no-traffic"],
+    isJson: values.output === "json",
+  };
+}
+
+/** What a daemon of another version says may be anything. */
+function isServiceTable(lines: unknown): lines is readonly ServiceLine[] {
+  return (
+    Array.isArray(lines) &&
+    lines.every((line: Partial<ServiceLine> | null) => {
+      return typeof line?.servicePort === "string" && Array.isArray(line.frontends) && Array.isArray(line.endpoints);
+    })
+  );
+}
+
+async function withTraffic(
+  lines: readonly ServiceLine[],
+  { mode = "", networkNamespace }: Partial<StatusReport> & { readonly networkNamespace?: string },
+  readFlows: FlowReader | undefined,
+): Promise<{ readonly counted: readonly CountedLine[]; readonly notes: readonly string[] }> {
+  const unknown = whyNot(mode, networkNamespace);
+  if (unknown !== undefined || !isProxyMode(mode)) return { counted: lines, notes: [unknown ?? ""] };
+  const ports = lines.map(({ frontends, endpoints, ...line }) => {
+    return countedPort({
+      ...line,
+      frontends: frontends.map(({ at }) => at),
+      endpoints: endpoints.map(({ address }) => address),
+    });
+  });
+  const known = ports.filter((port) => port !== undefined);
+  const notes = await readTraffic(await modeNamed(mode).loadInspection(), known, readFlows);
+  const counted = lines.map((line, index): CountedLine => {
+    const port = ports[index];
+    return {
+      ...line,
+      frontends: line.frontends.map((one, at) => ({ ...one, ...port?.frontends[at]?.count })),
+      endpoints: line.endpoints.map((one, at) => ({ ...one, ...port?.endpoints[at]?.count })),
+    };
+  });
+  return { counted, notes };
+}
+
+function whyNot(mode: string, daemons: string | undefined): string | undefined {
+  if (!isProxyMode(mode))
+    return `Counters and connections are not known: mode "${mode}" of the daemon is not known here.`;
+  if (daemons === undefined || daemons === networkNamespace()) return undefined;
+  return "Counters and connections are not known: the daemon runs in another network namespace. Ask in there.";
+}
+
+function networkNamespace(): string {
+  return readlinkSync("/proc/self/ns/net");
+}
+
+function servicesText(lines: readonly CountedLine[]): string {
+  const hasTraffic = lines.some(({ frontends }) => frontends.some(({ open }) => open !== undefined));
+  const traffic = hasTraffic ? ["OPEN", "COUNTED"] : [];
+  const head = ["SERVICE PORT", "ADDRESS", ...traffic, "ENDPOINT", "SHARE", ...traffic];
+  return tableText([head, ...lines.flatMap((line) => rowsOf(line, hasTraffic))], "");
+}
+
+/** Addresses and endpoints stand side by side. */
+function rowsOf({ servicePort, protocol, frontends, endpoints }: CountedLine, hasTraffic: boolean): string[][] {
+  const counts = (one: Counted | undefined) => {
+    if (!hasTraffic) return [];
+    return one === undefined ? ["", ""] : [countText(one.open), countText(one.counted)];
+  };
+  return Array.from({ length: Math.max(frontends.length, endpoints.length, 1) }, (_, index) => {
+    const [frontend, endpoint] = [frontends[index], endpoints[index]];
+    const at =
+      frontend === undefined ? "" : frontend.fate === "serve" ? frontend.at : `${frontend.at} (${frontend.fate})`;
+    return [
+      index === 0 ? `${servicePort} ${protocol}` : "",
+      at,
+      ...counts(frontend),
+      endpoint?.address ?? (index === 0 ? "none" : ""),
+      endpoint === undefined ? "" : sharesText(endpoint),
+      ...counts(endpoint),
+    ];
+  });
+}
+
+function sharesText({ cluster, local }: ServiceLine["endpoints"][number]): string {
+  return [
+    ...(cluster === null ? [] : [shareText(cluster)]),
+    ...(local === null ? [] : [`${shareText(local)} Local`]),
+  ].join(", ");
+}

@@ -1,0 +1,56 @@
+/** What the kernel's IPVS counts: connections of each virtual server, and those that each real server has now. */
+import type { Ipvs, VirtualServerKey } from "../../kernel/ipvs/ipvs.ts";
+import { openNetlinkIpvs } from "../../kernel/ipvs/netlink-ipvs.ts";
+import { addTo, type Count, type CountedPort, type ModeCounters } from "../traffic.ts";
+
+export const ipvsCounters: ModeCounters = {
+  isEndpointTracked: false,
+  async fill(ports) {
+    const ipvs = await openNetlinkIpvs({ loadModule: async () => {} });
+    try {
+      return await fillFromIpvs(ipvs, ports);
+    } finally {
+      await ipvs.close();
+    }
+  },
+};
+
+/** The same for any {@link Ipvs}. */
+export async function fillFromIpvs(
+  ipvs: Pick<Ipvs, "virtualServers" | "statistics" | "realServers">,
+  ports: readonly CountedPort[],
+): Promise<readonly string[]> {
+  const families = new Set(ports.map(({ family }) => family));
+  const byPort = new Map<string, VirtualServerKey[]>();
+  for (const family of families) {
+    for (const server of await ipvs.virtualServers(family)) {
+      const key = `${family} ${server.protocol} ${server.port}`;
+      byPort.set(key, [...(byPort.get(key) ?? []), server]);
+    }
+  }
+  for (const { name, family, frontends, endpoints } of ports) {
+    const counts = new Map<string, Count>(endpoints.map(({ ip, port, count }) => [`${ip} ${port}`, count]));
+    for (const { address, port, count } of frontends) {
+      const servers = byPort.get(`${family} ${name.protocol} ${port}`) ?? [];
+      for (const server of servers) {
+        // A node port has a virtual server for each address of the node.
+        if (address !== undefined && server.address !== address) continue;
+        if (address === undefined && isOther(server, frontends)) continue;
+        const statistics = await ipvs.statistics(server);
+        if (statistics !== undefined) addTo(count, "counted", statistics.connections);
+        for (const real of (await ipvs.realServers(server)) ?? []) {
+          const connections = real.activeConnections + real.inactiveConnections;
+          addTo(count, "open", connections);
+          const own = counts.get(`${real.address} ${real.port}`);
+          if (own !== undefined) addTo(own, "open", connections);
+        }
+      }
+    }
+  }
+  return ["IPVS counts the connections of an address since it was added, and of an endpoint those that it has now."];
+}
+
+/** The server is another frontend of the service port, whose port happens to be the node port. */
+function isOther({ address, port }: VirtualServerKey, frontends: CountedPort["frontends"]): boolean {
+  return frontends.some((one) => one.address === address && one.port === port);
+}

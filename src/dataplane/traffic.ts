@@ -1,0 +1,51 @@
+/** What is counted of the traffic of service ports: `kube-proxy services`, and `explain --kernel`. */
+import type { ServicePortName } from "../model/service-port-name.ts";
+import type { IpAddress, IpFamily } from "../net/ip.ts";
+
+/** A service port whose traffic is asked for. */
+export interface CountedPort {
+  readonly name: ServicePortName;
+  readonly family: IpFamily;
+  readonly frontends: readonly CountedFrontend[];
+  readonly endpoints: readonly CountedEndpoint[];
+}
+
+export interface CountedFrontend {
+  /** Undefined for a node port. */
+  readonly address: IpAddress | undefined;
+  readonly port: number;
+  readonly count: Count;
+}
+
+export interface CountedEndpoint {
+  readonly ip: IpAddress;
+  readonly port: number;
+  /** `ip:port` */
+  readonly text: string;
+  readonly count: Count;
+}
+
+/** Filled in by what reads the kernel; null is not known. */
+export interface Count {
+  /** Connections that the kernel tracks now; those that have ended stay for a while (TIME_WAIT, UDP timeouts). */
+  open: number | null;
+  /** Connections since the kernel began to count, which a rewritten rule or a new virtual server does afresh. */
+  counted: number | null;
+}
+
+/** What a mode's part of the kernel counts itself. */
+export interface ModeCounters {
+  /** Whether conntrack tells the endpoint of a connection; else only what was asked for. */
+  readonly isEndpointTracked: boolean;
+  /**
+   * Fills in what this network namespace has counted.
+   *
+   * @returns what cannot be known, in sentences. @throws Error when the kernel or a tool refuses.
+   */
+  fill(ports: readonly CountedPort[]): Promise<readonly string[]>;
+}
+
+/** Adds to what is known. */
+export function addTo(count: Count, what: keyof Count, number: number): void {
+  count[what] = (count[what] ?? 0) + number;
+}

@@ -1,0 +1,52 @@
+/** Service ports as their traffic is asked for, from what is printed of them. Pure. */
+import type { Count, CountedPort } from "../dataplane/traffic.ts";
+import { servicePortName } from "../model/service-port-name.ts";
+import { type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
+import { PROTOCOLS } from "../net/protocol.ts";
+
+/** A service port in texts. */
+export interface StatedPort {
+  /** `namespace/name:port` */
+  readonly servicePort: string;
+  readonly protocol: string;
+  readonly family: string;
+  /** `10.96.0.10:80`, `[fd00::1]:80`, `*:30080` for a node port. */
+  readonly frontends: readonly string[];
+  readonly endpoints: readonly string[];
+}
+
+/**
+ * @returns one entry for each frontend and endpoint, in their order; undefined for a service port that makes no sense, as another
+ * version of the program may say it.
+ */
+export function countedPort({ servicePort, protocol, family, ...stated }: StatedPort): CountedPort | undefined {
+  const [, namespace = "", name = "", port = ""] = /^([^/:]+)\/([^/:]+)(?::([^/:]+))?$/.exec(servicePort) ?? [];
+  const known = PROTOCOLS.find((one) => one === protocol);
+  if (name === "" || known === undefined || (family !== "IPv4" && family !== "IPv6")) return undefined;
+  const frontends = stated.frontends.map(socketOf);
+  const endpoints = stated.endpoints.map(socketOf);
+  if ([...frontends, ...endpoints].includes(undefined)) return undefined;
+  return {
+    name: servicePortName(namespace, name, port, known),
+    family,
+    frontends: frontends.flatMap((one) => (one === undefined ? [] : [{ ...one, count: unknownCount() }])),
+    endpoints: endpoints.flatMap((one, index) => {
+      const text = stated.endpoints[index];
+      if (one?.address === undefined || text === undefined) return [];
+      return [{ ip: one.address, port: one.port, text, count: unknownCount() }];
+    }),
+  };
+}
+
+function unknownCount(): Count {
+  return { open: null, counted: null };
+}
+
+function socketOf(text: string): { readonly address: IpAddress | undefined; readonly port: number } | undefined {
+  const [, bracketed, bare = "", number] = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/.exec(text) ?? [];
+  const port = toPort(Number(number));
+  if (number === undefined || port === undefined) return undefined;
+  if (bare === "*") return { address: undefined, port };
+  const address = parseIpAddress(bracketed ?? bare);
+  return address && { address, port };
+}

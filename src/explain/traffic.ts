@@ -1,0 +1,117 @@
+/** What this host's kernel has counted for service ports: the mode's own counters, and connections from conntrack. */
+
+import type { ModeInspection } from "../dataplane/inspection.ts";
+import { addTo, type Count, type CountedPort, type ModeCounters } from "../dataplane/traffic.ts";
+import type { ServiceFlow } from "../kernel/conntrack/ctnetlink.ts";
+import { readTranslatedFlows } from "../kernel/conntrack/translated-flows.ts";
+import { countedPort } from "./counted-ports.ts";
+import type { PortExplanation } from "./explanation.ts";
+
+/** The same explanations with what this host's kernel has counted. */
+export async function withTraffic(
+  inspection: Pick<ModeInspection, "loadCounters">,
+  explanations: readonly PortExplanation[],
+  readFlows?: FlowReader,
+): Promise<PortExplanation[]> {
+  const ports = explanations.map(({ frontends, endpoints, ...own }) => {
+    const places = frontends.map(({ address, port }) => (address === null ? `*:${port}` : hostPort(address, port)));
+    return countedPort({ ...own, frontends: places, endpoints: endpoints.map(({ address }) => address) });
+  });
+  const trafficNotes = await readTraffic(
+    inspection,
+    ports.filter((port) => port !== undefined),
+    readFlows,
+  );
+  return explanations.map((own, index) => ({
+    ...own,
+    // Another service port has it, and its connections.
+    frontends: own.frontends.map((one, at) =>
+      one.owner === null ? { ...one, ...ports[index]?.frontends[at]?.count } : one,
+    ),
+    endpoints: own.endpoints.map((one, at) => ({ ...one, ...ports[index]?.endpoints[at]?.count })),
+    trafficNotes,
+  }));
+}
+
+function hostPort(address: string, port: number): string {
+  return address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
+}
+
+/** Reads one dump of the connection tracking table. */
+export type FlowReader = typeof readTranslatedFlows;
+
+/**
+ * Fills the counts of these service ports in. What cannot be read stays null.
+ *
+ * @returns what is not known and why, and what the numbers mean: sentences.
+ */
+export async function readTraffic(
+  inspection: Pick<ModeInspection, "loadCounters">,
+  ports: readonly CountedPort[],
+  readFlows: FlowReader = readTranslatedFlows,
+): Promise<readonly string[]> {
+  if (ports.length === 0) return [];
+  const notes: string[] = [];
+  const counters = await inspection.loadCounters();
+  try {
+    notes.push(...(await counters.fill(ports)));
+  } catch (error) {
+    notes.push(`What was counted is not known: ${reasonOf(error)}.`);
+  }
+  // What the mode's kernel has said of open connections is more exact.
+  const asked = ports.filter(({ frontends }) => frontends.some(({ count }) => count.open === null));
+  try {
+    const isComplete = await countFlows(asked, counters, readFlows);
+    if (!isComplete) notes.push("Connections changed while they were counted: some may be missing.");
+  } catch (error) {
+    notes.push(`Open connections are not known: conntrack: ${reasonOf(error)}.`);
+  }
+  return notes;
+}
+
+function reasonOf(error: unknown): string {
+  const text = error instanceof Error ? error.message : String(error);
+  return process.getuid?.() === 0 ? text : `${text} (it needs root)`;
+}
+
+async function countFlows(
+  ports: readonly CountedPort[],
+  { isEndpointTracked }: ModeCounters,
+  readFlows: FlowReader,
+): Promise<boolean> {
+  if (ports.length === 0) return true;
+  const families = [...new Set(ports.map(({ family }) => family))];
+  return await readFlows(families, (family) => {
+    const own = ports.filter((port) => port.family === family);
+    const places = new Map<string, Place>();
+    for (const { name, frontends, endpoints } of own) {
+      const counts = new Map(endpoints.map(({ ip, port, count }) => [`${ip} ${port}`, count] as const));
+      // A dump that is repeated begins at zero.
+      for (const { count } of frontends) count.open = 0;
+      if (isEndpointTracked) for (const { count } of endpoints) count.open = 0;
+      for (const { address, port, count } of frontends) {
+        places.set(`${name.protocol} ${address ?? ""} ${port}`, { count, endpoints: counts });
+      }
+    }
+    return (flow) => note(flow, places, isEndpointTracked);
+  });
+}
+
+interface Place {
+  readonly count: Count;
+  readonly endpoints: ReadonlyMap<string, Count>;
+}
+
+function note(flow: ServiceFlow, places: ReadonlyMap<string, Place>, isEndpointTracked: boolean): void {
+  const { protocol, address, port, endpointIP, endpointPort } = flow;
+  const endpoint = `${endpointIP} ${endpointPort}`;
+  const atAddress = places.get(`${protocol} ${address} ${port}`);
+  const atNodePort = atAddress === undefined ? places.get(`${protocol}  ${port}`) : undefined;
+  const place = atAddress ?? atNodePort;
+  if (place === undefined) return;
+  const count = place.endpoints.get(endpoint);
+  // Any address may have the number of a node port: only who answers tells.
+  if (atNodePort !== undefined && isEndpointTracked && count === undefined) return;
+  addTo(place.count, "open", 1);
+  if (isEndpointTracked && count !== undefined) addTo(count, "open", 1);
+}

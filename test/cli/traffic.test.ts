@@ -1,0 +1,201 @@
+/** Counters and connections in `explain` and `services`: the mode's counters, and conntrack, in a network namespace. */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { explain } from "../../src/cli/explain.ts";
+import { render } from "../../src/cli/render.ts";
+import { fillFromIpvs } from "../../src/dataplane/ipvs/counters.ts";
+import type { ModeCounters } from "../../src/dataplane/traffic.ts";
+import { countedPort } from "../../src/explain/counted-ports.ts";
+import { readTraffic } from "../../src/explain/traffic.ts";
+import type { ServiceFlow } from "../../src/kernel/conntrack/ctnetlink.ts";
+import { readTranslatedFlows } from "../../src/kernel/conntrack/translated-flows.ts";
+import { type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
+import { MemoryIpvs } from "../../testkit/fakes/ipvs/memory-ipvs.ts";
+import { inNetns } from "../../testkit/support/in-netns.ts";
+import { examplesAsJson, runCommand } from "./run-command.ts";
+
+const NODE_A = ["-f", "-", "--family", "ipv4"];
+
+function ip(text: string): IpAddress {
+  const parsed = parseIpAddress(text);
+  assert.ok(parsed !== undefined, text);
+  return parsed;
+}
+
+function web() {
+  const port = countedPort({
+    servicePort: "shop/web:http",
+    protocol: "TCP",
+    family: "IPv4",
+    frontends: ["10.96.0.10:80", "*:30080"],
+    endpoints: ["10.180.0.11:8080", "10.180.1.11:8080"],
+  });
+  assert.ok(port !== undefined);
+  return port;
+}
+
+function countsOf({ frontends, endpoints }: ReturnType<typeof web>) {
+  const counts = (list: typeof frontends | typeof endpoints) => list.map(({ count }) => [count.open, count.counted]);
+  return { frontends: counts(frontends), endpoints: counts(endpoints) };
+}
+
+const counters = (isEndpointTracked: boolean): { loadCounters(): Promise<ModeCounters> } => ({
+  loadCounters: async () => ({ isEndpointTracked, fill: async () => [] }),
+});
+
+function flow(address: string, port: number, endpointIP: string): ServiceFlow {
+  return { protocol: "TCP", address: ip(address), port, endpointIP: ip(endpointIP), endpointPort: 8080 };
+}
+
+test("connections are told by what was asked for and who answers; a dump that is repeated begins at zero", async () => {
+  const port = web();
+  const notes = await readTraffic(counters(true), [port], async (_families, begin) => {
+    begin("IPv4")(flow("10.96.0.10", 80, "10.180.0.11"));
+    const visit = begin("IPv4");
+    visit(flow("10.96.0.10", 80, "10.180.0.11"));
+    visit(flow("10.96.0.10", 80, "10.180.0.99")); // an endpoint that is gone
+    visit(flow("10.200.0.2", 30080, "10.180.1.11"));
+    visit(flow("192.0.2.1", 30080, "192.0.2.9")); // another program's port
+    visit(flow("10.96.0.99", 80, "10.180.0.11"));
+    return false;
+  });
+  assert.deepEqual(countsOf(port), {
+    frontends: [
+      [2, null],
+      [1, null],
+    ],
+    endpoints: [
+      [1, null],
+      [1, null],
+    ],
+  });
+  assert.deepEqual(notes, ["Connections changed while they were counted: some may be missing."]);
+});
+
+test("what cannot be known is said, and is no zero", async () => {
+  const port = web();
+  const failing = {
+    loadCounters: async (): Promise<ModeCounters> => ({
+      isEndpointTracked: true,
+      fill: () => Promise.reject(new Error("iptables-save: no such program")),
+    }),
+  };
+  const notes = await readTraffic(failing, [port], () => Promise.reject(new Error("EPERM")));
+  assert.match(
+    notes.join("\n"),
+    /^What was counted is not known: iptables-save: .*\nOpen connections are not known: conntrack: EPERM/,
+  );
+  assert.deepEqual(countsOf(port).endpoints, [
+    [null, null],
+    [null, null],
+  ]);
+  await readTraffic(counters(false), [port], async (_families, begin) => {
+    begin("IPv4")(flow("10.96.0.10", 80, "10.180.0.11"));
+    return true;
+  });
+  assert.deepEqual(countsOf(port).frontends[0], [1, null]);
+  assert.deepEqual(countsOf(port).endpoints[0], [null, null]);
+});
+
+test("IPVS says what a virtual server has counted, and what a real server has now", async () => {
+  const ipvs = new MemoryIpvs();
+  const virtualServer = { address: ip("10.96.0.10"), protocol: "TCP", port: 80 } as const;
+  const nodePort = { address: ip("10.200.0.2"), protocol: "TCP", port: 30080 } as const;
+  const added = { scheduler: "rr", flags: 0, timeoutSeconds: 0 };
+  await ipvs.apply([
+    { kind: "add-virtual-server", virtualServer: { ...virtualServer, ...added } },
+    { kind: "add-virtual-server", virtualServer: { ...nodePort, ...added } },
+    ...[virtualServer, nodePort].map((one) => {
+      const realServer = { address: ip("10.180.0.11"), port: 8080, weight: 1 };
+      return { kind: "add-real-server", virtualServer: one, realServer } as const;
+    }),
+  ]);
+  ipvs.setConnections(virtualServer, { address: ip("10.180.0.11"), port: 8080 }, { active: 2, inactive: 1 });
+  const port = web();
+  await fillFromIpvs(ipvs, [port]);
+  assert.deepEqual(countsOf(port), {
+    frontends: [
+      [3, 0],
+      [0, 0],
+    ],
+    endpoints: [
+      [3, null],
+      [null, null],
+    ],
+  });
+});
+
+const COUNTED: Readonly<Record<string, number>> = {
+  "-A KUBE-SERVICES .*-d 10\\.96\\.0\\.10 --dport 80 ": 57,
+  "-A KUBE-SEP-\\S+ .*-j DNAT --to-destination 10\\.180\\.0\\.11:8080": 20,
+};
+
+inNetns(import.meta.url, { name: "traffic" }, () => {
+  test("the counters of the real rules, and connections of the real table", async () => {
+    const rendered = await runCommand(
+      render,
+      ["--mode", "iptables", "--hostname-override", "node-a", ...NODE_A],
+      EXAMPLES,
+    );
+    let rules = rendered.out;
+    for (const [pattern, packets] of Object.entries(COUNTED)) {
+      assert.match(rules, new RegExp(`^${pattern}`, "m"));
+      rules = rules.replaceAll(new RegExp(`^${pattern}`, "gm"), (rule) => `[${packets}:${60 * packets}] ${rule}`);
+    }
+    // Not every kernel has these counters.
+    rules = rules
+      .split("\n")
+      .filter((line) => !line.includes("nfacct"))
+      .join("\n");
+    execFileSync("iptables-restore", ["-c"], { input: rules, stdio: ["pipe", "ignore", "inherit"] });
+    addConnections(500);
+
+    const { status, out, err } = await runCommand(
+      explain,
+      ["shop/web", "--kernel", "--mode", "iptables", "--node", "node-a", ...NODE_A],
+      EXAMPLES,
+    );
+    assert.deepEqual([status, err], [0, ""]);
+    assert.match(out, /^ {2}cluster IP 10\.96\.0\.10:80, policy Cluster: 500 open, 57 counted$/m);
+    assert.match(out, /^ {2}10\.180\.0\.11:8080 .* 500 +20$/m);
+    assert.match(out, /^ {2}10\.180\.1\.11:8080 .* 0 +0$/m);
+    assert.match(out, /\nCounted\n {2}Rules count connections since they were written/);
+  });
+
+  test("one address among very many connections, without keeping them", async () => {
+    addConnections(20_000);
+    let seen = 0;
+    const before = process.memoryUsage().heapUsed;
+    await readTranslatedFlows(["IPv4"], () => {
+      seen = 0;
+      return () => {
+        seen += 1;
+      };
+    });
+    assert.equal(seen, 20_000);
+    const grown = process.memoryUsage().heapUsed - before;
+    assert.ok(grown < 100_000_000, `${grown} bytes`);
+  });
+});
+
+/** Connections from as many clients through shop/web to one endpoint. */
+function addConnections(count: number): void {
+  const lines = Array.from({ length: count }, (_, n) => {
+    const client = `10.3.${n >> 8}.${n & 255}`;
+    return `-I -p tcp -t 600 --state ESTABLISHED -u SEEN_REPLY,ASSURED -s ${client} -d 10.96.0.10 --sport 4000 --dport 80 --dst-nat 10.180.0.11:8080`;
+  });
+  const folder = mkdtempSync(join(tmpdir(), "kpts-traffic-"));
+  try {
+    writeFileSync(join(folder, "flows"), lines.join("\n"));
+    execFileSync("conntrack", ["-F"], { stdio: "pipe" });
+    execFileSync("conntrack", ["-R", join(folder, "flows")], { stdio: "pipe" });
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+const EXAMPLES = examplesAsJson();
