@@ -9,16 +9,19 @@
  * A test that needs the kernel and was skipped although the kernel can run it counts as failed.
  */
 import { spawn } from "node:child_process";
-import { globSync } from "node:fs";
+import { globSync, rmSync } from "node:fs";
 import { dirname, join, relative, resolve, sep } from "node:path";
 import { run } from "node:test";
 import { fileURLToPath } from "node:url";
+import { makeBatches, partition } from "../testkit/batches/make-batches.ts";
 import { missingForTopology } from "../testkit/net/kernel-capabilities.ts";
+import { endHungTests } from "./hung-tests.mjs";
 import { ensureNextNode, NEXT_NODE } from "./next-node.mjs";
 import report from "./test-report.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const TIMEOUT_MS = 300_000;
+/** For a file, and for a batch of files that share a process. */
+const TIMEOUT_MS = 600_000;
 /** The virtual machines, whose tests these files report: alone, after all others. */
 const UML_TEST = join(root, "testkit/vm/uml.test.ts");
 const QEMU_TEST = join(root, "testkit/vm/qemu.test.ts");
@@ -123,10 +126,21 @@ const wronglySkipped = [];
 /** A test process spends half of its time compiling what another has compiled before. */
 const environment = { NODE_COMPILE_CACHE: join(root, ".cache", "compiled"), ...process.env };
 
-/** Runs the files, prints what they do, and adds to the total. */
-async function runFiles(options) {
+/**
+ * Runs the files, prints what they do, and adds to the total.
+ *
+ * @param batches those among the files that run several test files, by path.
+ * @returns the files of batches that were not reported, since the process of their batch had ended.
+ */
+async function runFiles({ batches = new Map(), ...options }) {
   const stream = run({ concurrency: CONCURRENCY, ...options });
-  stream.on("test:pass", ({ skip, name, file }) => {
+  const unreported = new Map([...batches].map(([path, { files }]) => [path, new Set(files)]));
+  const note = ({ nesting, name, file, entryFile }) => {
+    if (nesting === 0) unreported.get(entryFile ?? file)?.delete(name);
+  };
+  stream.on("test:pass", (data) => {
+    note(data);
+    const { skip, name, file } = data;
     if (skip === undefined || missing.length > 0 || file === undefined) return;
     const path = relative(root, file);
     // On another architecture or distribution there cannot be one; and some tools of others are only used where they are.
@@ -139,29 +153,74 @@ async function runFiles(options) {
     const isKernelTest = path.startsWith(`test${sep}`) || String(skip).startsWith("kernel");
     if (isKernelTest) wronglySkipped.push(`${path}: ${name}`);
   });
+  stream.on("test:fail", (data) => {
+    note(data);
+    // node:test does not count a suite that could not even be loaded.
+    const { type, error } = data.details;
+    if (type === "suite" && error?.failureType !== "subtestsFailed") total.failed += 1;
+  });
   stream.on("test:summary", ({ file, counts }) => {
     if (file !== undefined) return;
     total.passed += counts.passed;
     total.failed += counts.failed + counts.cancelled;
     total.skipped += counts.skipped + counts.todo;
   });
-  for await (const text of stream.compose(report)) process.stdout.write(text);
+  const stopWatching = endHungTests(options.timeout);
+  for await (const text of report(stream, batches)) process.stdout.write(text);
+  stopWatching();
+  return [...unreported].flatMap(([path, files]) => [...files].map((file) => ({ file, batch: batches.get(path) })));
+}
+
+const BATCHES = join(".cache", "batches", String(process.pid));
+/** Removed at the end, however it comes. */
+process.on("exit", () => rmSync(join(root, BATCHES), { recursive: true, force: true }));
+
+/** Batches for unit tests that may share a process. @param env of all of them. */
+function batchesOf(title, files, env = {}) {
+  const made = makeBatches(root, join(BATCHES, title.replaceAll(/\W+/g, "-")), files, { env });
+  return made.map(({ path, files: part }, index) => [path, { title: `${title} ${index + 1}`, files: part, env }]);
 }
 
 const forVm = files.filter((file) => file.endsWith(".vm.test.ts"));
 const machines = files.filter((file) => file === UML_TEST || file === QEMU_TEST);
 const onHost = files.filter((file) => !forVm.includes(file) && !machines.includes(file));
-if (onHost.length > 0) {
-  const names = patterns.length > 0 && { testNamePatterns: patterns };
-  const env = { ...environment, ...(isAll && { KPTS_PROPERTY_SCALE: LONG_HISTORIES }) };
-  await runFiles({ files: onHost, timeout: TIMEOUT_MS * (isAll ? 4 : 1), env, ...names });
+const inFolder = (folder) => (file) => file.startsWith(folder + sep);
+
+/** One file that was asked for, or names that files in a batch could have, need no batches. */
+function hostBatches() {
+  if (patterns.length > 0 || onHost.length < 10) return [];
+  const units = onHost.map((file) => relative(root, file)).filter(inFolder("src"));
+  const { shared } = partition(
+    root,
+    units.filter((file) => turn(join(root, file)) > 0),
+  );
+  const batches = batchesOf("unit tests", shared);
+  if (!isWhole) return batches;
+  // The tests whose computations give way only when a test says so, with the other choice.
+  const giving = shared.filter(inFolder(join("src", "dataplane")));
+  return [...batches, ...batchesOf("KPTS_YIELD=always", giving, { KPTS_YIELD: "always" })];
 }
 
-/** The tests whose computations give way only when a test says so, with the other choice: once more, they take seconds. */
-if (isWhole && runsHost) {
-  const dataplane = onHost.filter((file) => relative(root, file).startsWith(join("src", "dataplane") + sep));
-  await runFiles({ files: dataplane, timeout: TIMEOUT_MS, env: { ...environment, KPTS_YIELD: "always" } });
+/** Unit tests as node:test is given them, for the next Node.js. */
+let unitFiles = [];
+
+async function runHost() {
+  const env = { ...environment, ...(isAll && { KPTS_PROPERTY_SCALE: LONG_HISTORIES }) };
+  const timeout = TIMEOUT_MS * (isAll ? 4 : 1);
+  const batches = new Map(hostBatches());
+  const inBatches = new Set([...batches.values()].flatMap((batch) => batch.files));
+  const alone = onHost.filter((file) => !inBatches.has(relative(root, file)));
+  unitFiles = [...batches.keys(), ...alone.filter((file) => inFolder("src")(relative(root, file)))];
+  // What waits for a clock first, then what needs a processor.
+  const isLong = (file) => turn(file) === 0;
+  const inTurn = [...alone.filter(isLong), ...batches.keys(), ...alone.filter((file) => !isLong(file))];
+  const names = patterns.length > 0 && { testNamePatterns: patterns };
+  const unreported = await runFiles({ files: inTurn, batches, timeout, env, ...names });
+  for (const { file, batch } of unreported) {
+    await runFiles({ files: [join(root, file)], timeout, env: { ...env, ...batch.env } });
+  }
 }
+if (onHost.length > 0) await runHost();
 
 /** @param named the only files to run in the machine. */
 async function runMachine(file, named) {
@@ -177,8 +236,7 @@ if (forVm.length > 0 && !machines.includes(UML_TEST)) await runMachine(UML_TEST,
 async function checkNextNode() {
   const title = `unit tests on Node.js ${NEXT_NODE}`;
   try {
-    const units = onHost.filter((file) => relative(root, file).startsWith(`src${sep}`));
-    return await check(title, ["--test", "--test-concurrency=2", ...units], ensureNextNode(root));
+    return await check(title, ["--test", "--test-concurrency=2", ...unitFiles], ensureNextNode(root));
   } catch (error) {
     console.log(`✗ ${title}: ${error.message}`);
     return false;

@@ -4,6 +4,7 @@
  */
 import { relative } from "node:path";
 import { stripVTControlCharacters, styleText } from "node:util";
+import { WARM_UP } from "../testkit/batches/run-batch.ts";
 
 /** What node:test says at the end of every file. */
 const TOTALS = /^(?:tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) [\d.]+$/;
@@ -19,41 +20,110 @@ function errorText(error) {
   return cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);
 }
 
-/** `suite › test` from a stack of the names that are open, kept per file because files run side by side. */
-function titleOf(path, { name, nesting }) {
-  return [...path.slice(0, nesting), name].join(" › ");
+function passedLine(file, passed, skipped, durationMs) {
+  const more = skipped > 0 ? `, ${skipped} skipped` : "";
+  return `${styleText("green", "✓")} ${file} ${styleText("dim", `${passed} passed${more}, ${Math.round(durationMs)} ms`)}\n`;
 }
 
-/** @param source the event stream of node:test. */
-export default async function* report(source) {
-  const paths = new Map();
-  const noise = new Map();
+/** What one process has reported so far: of one test file, or of the files of a batch. */
+class ProcessReport {
+  /** The names of the tests that are open, from the outermost. */
+  #open = [];
+  #noise = "";
+  #passed = 0;
+  #skipped = 0;
+
+  #path;
+  #file;
+
+  /**
+   * @param path what node:test was given.
+   * @param batch what runs in this process, where it is no test file itself.
+   */
+  constructor(path, batch) {
+    this.#path = path;
+    this.#file = relative(process.cwd(), path);
+    this.batch = batch;
+  }
+
+  /** The test file, relative to the checkout; of a batch the one that is open. */
+  get file() {
+    return this.batch === undefined ? this.#file : (this.#open[0] ?? this.batch.title);
+  }
+
+  start({ name, nesting }) {
+    this.#open[nesting] = name;
+    this.#open.length = nesting + 1;
+    if (this.batch === undefined || nesting > 0) return;
+    this.#passed = 0;
+    this.#skipped = 0;
+  }
+
+  say(message) {
+    this.#noise = (this.#noise + message).slice(-8000);
+  }
+
+  /** `suite › test`. */
+  #title({ name, nesting }) {
+    return [...this.#open.slice(this.batch === undefined ? 0 : 1, nesting), name].join(" › ");
+  }
+
+  /** Whether this is about the process: it has ended in another way than with its last test. */
+  #isProcess({ name, nesting }) {
+    return nesting === 0 && (name === this.#path || name === this.#file);
+  }
+
+  *fail(data) {
+    const { failureType } = data.details.error ?? {};
+    if (failureType === "subtestsFailed") return;
+    const isProcess = this.#isProcess(data);
+    const isFile = this.batch !== undefined && data.nesting === 0 && data.name === this.file;
+    const title = isProcess || isFile ? this.file : `${this.file}: ${this.#title(data)}`;
+    const where = isProcess ? "" : ` (line ${data.line})`;
+    const whose =
+      isProcess && this.batch !== undefined
+        ? `: the process of ${this.batch.title} has ended; its other files follow`
+        : where;
+    yield `${styleText("red", "✗")} ${title}${whose}\n${indent(errorText(data.details.error))}\n`;
+    if (this.#noise !== "") yield `${indent(`the file printed:\n${stripVTControlCharacters(this.#noise)}`)}\n`;
+    this.#noise = "";
+  }
+
+  *pass(data) {
+    if (data.skip !== undefined) {
+      const reason = typeof data.skip === "string" ? `: ${data.skip}` : "";
+      this.#skipped += 1;
+      yield `${styleText("yellow", "-")} ${this.file}: ${this.#title(data)} skipped${reason}\n`;
+    } else if (data.details.type !== "suite") this.#passed += 1;
+    else if (this.batch !== undefined && data.nesting === 0 && data.name !== WARM_UP) {
+      yield passedLine(this.file, this.#passed, this.#skipped, data.details.duration_ms);
+    }
+  }
+
+  *end({ success, counts, duration_ms }) {
+    if (success && this.batch === undefined) yield passedLine(this.#file, counts.passed, counts.skipped, duration_ms);
+  }
+}
+
+/**
+ * @param source the event stream of node:test.
+ * @param batches by the path of the file that runs the batch: `{ title }`.
+ */
+export default async function* report(source, batches = new Map()) {
+  const processes = new Map();
   for await (const { type, data } of source) {
     const key = data.entryFile ?? data.file;
-    const file = key === undefined ? "" : relative(process.cwd(), key);
-    if (type === "test:start") {
-      const path = paths.get(key) ?? [];
-      path[data.nesting] = data.name;
-      path.length = data.nesting + 1;
-      paths.set(key, path);
-    } else if (type === "test:stderr" || type === "test:stdout") {
-      noise.set(key, ((noise.get(key) ?? "") + data.message).slice(-8000));
-    } else if (type === "test:fail") {
-      if (data.details.error?.failureType === "subtestsFailed") continue;
-      const title = data.file === key && data.name === file ? file : `${file}: ${titleOf(paths.get(key) ?? [], data)}`;
-      yield `${styleText("red", "✗")} ${title} (line ${data.line})\n${indent(errorText(data.details.error))}\n`;
-      const said = noise.get(key);
-      if (said !== undefined) yield `${indent(`the file printed:\n${stripVTControlCharacters(said)}`)}\n`;
-      noise.delete(key);
-    } else if (type === "test:pass" && data.skip !== undefined) {
-      const reason = typeof data.skip === "string" ? `: ${data.skip}` : "";
-      yield `${styleText("yellow", "-")} ${file}: ${titleOf(paths.get(key) ?? [], data)} skipped${reason}\n`;
-    } else if (type === "test:diagnostic" && !TOTALS.test(data.message)) {
-      yield `${indent(data.message)}\n`;
-    } else if (type === "test:summary" && data.file !== undefined && data.success) {
-      const { passed, skipped } = data.counts;
-      const more = skipped > 0 ? `, ${skipped} skipped` : "";
-      yield `${styleText("green", "✓")} ${file} ${styleText("dim", `${passed} passed${more}, ${Math.round(data.duration_ms)} ms`)}\n`;
+    if (key === undefined) {
+      if (type === "test:diagnostic" && !TOTALS.test(data.message)) yield `${indent(data.message)}\n`;
+      continue;
     }
+    if (!processes.has(key)) processes.set(key, new ProcessReport(key, batches.get(key)));
+    const report = processes.get(key);
+    if (type === "test:start") report.start(data);
+    else if (type === "test:stderr" || type === "test:stdout") report.say(data.message);
+    else if (type === "test:fail") yield* report.fail(data);
+    else if (type === "test:pass") yield* report.pass(data);
+    else if (type === "test:diagnostic" && !TOTALS.test(data.message)) yield `${indent(data.message)}\n`;
+    else if (type === "test:summary") yield* report.end(data);
   }
 }

@@ -67,7 +67,9 @@ describe("a byte flow", () => {
     const flow = new ByteFlow({ buffers, turns: new FairTurns() }, () => {
       most = Math.max(most, buffers.lentLarge);
     });
-    flow.connect(readThrough(flow, accepted), sink);
+    const source = readThrough(flow, accepted);
+    t.after(() => source.destroy());
+    flow.connect(source, sink);
     client.write("little");
     await until(() => sink.bytesWritten === 6);
     assert.equal(most, 0);

@@ -295,7 +295,14 @@ test("a server that is not there, or speaks something else, is said with what to
     return (server.address() as AddressInfo).port;
   };
   const plain = await listen(createHttpServer((_request, response) => response.end("{}")));
-  const babble = await listen(createTcpServer((socket) => socket.on("error", () => {}).end("SSH-2.0-x\r\n")));
+  const babble = await listen(
+    createTcpServer((socket) =>
+      socket
+        .on("error", () => {})
+        .resume()
+        .end("SSH-2.0-x\r\n"),
+    ),
+  );
   const ca = new CertificateAuthority().certificate;
   assert.match((await failure(read(client("https://127.0.0.1:1", ca)))).message, /ECONNREFUSED.*nothing listens there/);
   assert.match((await failure(read(client(`https://127.0.0.1:${plain}`, ca)))).message, /does not speak TLS/);

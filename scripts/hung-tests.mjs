@@ -1,0 +1,42 @@
+/**
+ * Ends test processes that do not end: node:test asks them with SIGTERM when their time is over, and a process in an endless
+ * loop never hears that.
+ */
+import { readdirSync, readFileSync } from "node:fs";
+
+const LOOK_MS = 5_000;
+/** For a process that hears the signal and cleans up. */
+const GRACE_MS = 30_000;
+/** /proc/PID/stat counts in these. */
+const TICK_MS = 10;
+
+/** Children of this process: `{ pid, ageMs }`. */
+function children() {
+  const uptimeMs = Number(readFileSync("/proc/uptime", "utf8").split(" ")[0]) * 1000;
+  return readdirSync(`/proc/${process.pid}/task`)
+    .flatMap((thread) => readFileSync(`/proc/${process.pid}/task/${thread}/children`, "utf8").trim().split(" "))
+    .filter((pid) => pid !== "")
+    .map((pid) => {
+      const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+      // The name of the program, in brackets, may hold spaces; the start is the 22nd field.
+      const started = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]);
+      return { pid: Number(pid), ageMs: uptimeMs - started * TICK_MS };
+    });
+}
+
+/**
+ * Watches until the function that it returns is called.
+ *
+ * @param limitMs how long a test process may take.
+ */
+export function endHungTests(limitMs) {
+  const timer = setInterval(() => {
+    try {
+      for (const { pid, ageMs } of children()) if (ageMs > limitMs + GRACE_MS) process.kill(pid, "SIGKILL");
+    } catch {
+      // A process has ended while it was looked at.
+    }
+  }, LOOK_MS);
+  timer.unref();
+  return () => clearInterval(timer);
+}

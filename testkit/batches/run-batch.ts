@@ -1,0 +1,51 @@
+/**
+ * Many unit-test files in one process: most take a tenth of the time that a process of their own takes to start and to load
+ * what they test. Each file is a suite with the file's path as its name; `scripts/test-report.mjs` takes it apart again.
+ */
+
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { leftBehind, processState } from "./left-behind.ts";
+
+/** The suite that is no file. */
+export const WARM_UP = "start of the batch";
+/** A file that takes longer hangs. */
+const FILE_LIMIT_MS = 240_000;
+
+export interface BatchOptions {
+  /** Set in the environment before the first file is loaded. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** @default four minutes */
+  readonly fileLimitMs?: number;
+  /** How long what a file leaves may take to go. @default three seconds */
+  readonly patienceMs?: number;
+}
+
+/**
+ * Runs the files one after the other. One that leaves something behind in the process fails: it must clean up, or say what
+ * makes it a file of its own (own-process.ts).
+ *
+ * @param root what the paths are relative to.
+ */
+export async function runBatch(root: string, files: readonly string[], options: BatchOptions = {}): Promise<void> {
+  Object.assign(process.env, options.env);
+  // The machinery of tests has its own listeners, from the first suite on.
+  await describe(WARM_UP, () => {});
+  let isClean = true;
+  for (const file of files) {
+    const before = processState();
+    await describe(file, { timeout: options.fileLimitMs ?? FILE_LIMIT_MS }, async () => {
+      await import(pathToFileURL(join(root, file)).href);
+    });
+    const left = await leftBehind(before, options.patienceMs);
+    if (left.length > 0) {
+      isClean = false;
+      await test(`${file} leaves nothing behind in its process`, () => {
+        throw new Error(`it leaves ${left.join("; ")}`);
+      });
+    }
+  }
+  // What has been left may keep the process from ending.
+  if (!isClean) setImmediate(() => process.exit());
+}
