@@ -5,7 +5,7 @@
  */
 
 import { sortedKeys } from "../../async/sorted-keys.ts";
-import { SliceYielder, type Yielder } from "../../async/yielder.ts";
+import { neverYield, SliceYielder, type Yielder } from "../../async/yielder.ts";
 import {
   type Nftables,
   NftError,
@@ -15,7 +15,6 @@ import {
 import type { NftFamily } from "../../kernel/nftables/ruleset.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
-import type { ServicePort } from "../../model/service-port.ts";
 import { type Cidr, familyOf, parseCidr } from "../../net/ip.ts";
 import type { Backend, OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
@@ -31,7 +30,7 @@ import type { LayoutName } from "./layout-name.ts";
 import { LAYOUTS } from "./layouts.ts";
 import { isAffinitySet, isServiceChain, TABLE, TABLE_COMMENT } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
-import { type DesiredPort, desiredPort, type InstalledPort } from "./port-objects.ts";
+import { type DesiredPort, desiredPort, type InstalledPort, type PlanPort, withoutPlan } from "./port-objects.ts";
 import { prepareChains } from "./preparation.ts";
 import { type ReconcileOptions, type Reconciliation, reconcile, type WantedTable } from "./reconcile.ts";
 import { repairSets } from "./repair.ts";
@@ -77,10 +76,10 @@ export class NftablesBackend implements Backend {
   readonly #options: NftablesBackendOptions;
   readonly #layout: Layout;
   readonly #committer: Committer;
-  readonly #yielder: Yielder;
+  #yielder: Yielder = neverYield;
   #state: TableState;
-  /** Of the last full sync; undefined when the kernel is not known to match memory. */
-  #facts: PlanFacts | undefined;
+  /** In view of the facts of the last full sync; undefined when the kernel is not known to match memory. */
+  #plan: PlanPort | undefined;
   /** Service ports whose rules the kernel refused in the last sync: they have their last good ones, or none. */
   readonly #refused: RefusedPorts;
   /** Chains and sets that others have touched since the last sync began, or that could not be written then. */
@@ -93,7 +92,6 @@ export class NftablesBackend implements Backend {
     this.#layout = LAYOUTS[layout];
     this.#state = new TableState({ layout: this.#layout, config, facts: NO_FACTS });
     this.family = options.config.family;
-    this.#yielder = options.yielder ?? new SliceYielder();
     this.#refused = new RefusedPorts({
       onNews: ({ subject, reason }) =>
         log.error("The kernel refused a service port; its last known good rules stay", new Error(reason), {
@@ -109,18 +107,21 @@ export class NftablesBackend implements Backend {
   }
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
-    const { syncFailures } = this.#options.metrics;
+    const { metrics, yielder = new SliceYielder() } = this.#options;
+    const { syncFailures } = metrics;
+    // A slice begins now, and not where the last sync ended.
+    this.#yielder = yielder;
     // Taken before anything is waited for: ports that others damage from now on are not among the changed ones.
     const damaged = this.#damaged;
     this.#damaged = new Set();
     try {
       await this.#committer.deleteDeferred();
-      const facts = input.isFullSync ? undefined : this.#facts;
-      const isDone = facts !== undefined && (await this.#partialSync(input, facts, damaged, signal));
+      const plan = input.isFullSync ? undefined : this.#plan;
+      const isDone = plan !== undefined && (await this.#partialSync(input, plan, damaged, signal));
       if (!isDone) await this.#fullSync(input, signal);
       await this.#forgetClients(isDone ? this.#state.takeDoubtfulMaps() : this.#clientMaps());
     } catch (error) {
-      this.#facts = undefined;
+      this.#plan = undefined;
       syncFailures.inc();
       throw error;
     }
@@ -167,14 +168,9 @@ export class NftablesBackend implements Backend {
     onLost({ ports: damage.ports }, change.by?.name);
   }
 
-  #plan(port: ServicePort, input: SyncInput, facts: PlanFacts): DesiredPort {
-    const endpoints = input.endpoints.get(port.name.key) ?? [];
-    return desiredPort(this.#layout.planServicePort(port, endpoints, this.#options.config, facts));
-  }
-
-  #changeOf(owner: string, input: SyncInput, facts: PlanFacts): PortChange {
+  #changeOf(owner: string, input: SyncInput, plan: PlanPort): PortChange {
     const port = input.services.get(owner);
-    return { owner, desired: port === undefined ? undefined : this.#plan(port, input, facts) };
+    return { owner, desired: port && desiredPort(plan, port, input.endpoints.get(owner) ?? []) };
   }
 
   /**
@@ -183,7 +179,7 @@ export class NftablesBackend implements Backend {
    */
   async #partialSync(
     input: SyncInput,
-    facts: PlanFacts,
+    plan: PlanPort,
     damaged: ReadonlySet<string>,
     signal: AbortSignal,
   ): Promise<boolean> {
@@ -197,7 +193,7 @@ export class NftablesBackend implements Backend {
       for (const key of input.changedPorts) {
         if (this.#refused.has(key)) continue;
         before.push([key, this.#state.installed(key)]);
-        this.#state.change(draft, key, this.#changeOf(key, input, facts).desired, damaged);
+        this.#state.change(draft, key, this.#changeOf(key, input, plan).desired, damaged);
         if (yielder.isDue()) await yielder.turn(signal);
       }
       undoStatic = this.#state.changeStatic(draft, damaged);
@@ -210,7 +206,7 @@ export class NftablesBackend implements Backend {
       this.#options.log.error("nftables partial sync was refused, comparing all rules with the kernel's", error);
       return false;
     }
-    const again = this.#refused.owners.map((owner) => this.#changeOf(owner, input, facts));
+    const again = this.#refused.owners.map((owner) => this.#changeOf(owner, input, plan));
     await this.#bisectPorts(again, input, signal, damaged);
     // What is damaged of a port that is still refused is written when its new rules are accepted.
     if (this.#refused.size > 0) this.#damaged = new Set([...this.#damaged, ...[...damaged].filter(isOfService)]);
@@ -218,16 +214,18 @@ export class NftablesBackend implements Backend {
   }
 
   async #fullSync(input: SyncInput, signal: AbortSignal): Promise<void> {
-    this.#facts = undefined;
+    this.#plan = undefined;
+    const { config } = this.#options;
     const facts = await this.#readFacts(input);
+    const plan: PlanPort = (port, endpoints) => this.#layout.planServicePort(port, endpoints, config, facts);
     const ports = new Map<string, DesiredPort>();
     const yielder = this.#yielder;
     for (const key of await sortedKeys(input.services, yielder, signal)) {
-      const { desired } = this.#changeOf(key, input, facts);
-      if (desired !== undefined) ports.set(key, desired);
+      const { desired } = this.#changeOf(key, input, plan);
+      if (desired !== undefined) ports.set(key, withoutPlan(desired));
       if (yielder.isDue()) await yielder.turn(signal);
     }
-    const wanted: WantedTable = { layout: this.#layout, config: this.#options.config, facts, ports, kept: new Map() };
+    const wanted: WantedTable = { layout: this.#layout, config, facts, ports, kept: new Map() };
     for (let conflicts = 0; ; conflicts += 1) {
       try {
         await this.#commitWhole(wanted, input, signal);
@@ -236,7 +234,7 @@ export class NftablesBackend implements Backend {
         if (!(error instanceof NftError) || error.code !== "conflict" || conflicts >= MAX_CONFLICTS) throw error;
       }
     }
-    this.#facts = facts;
+    this.#plan = plan;
   }
 
   /** Rejects with `conflict` when another program changed the ruleset meanwhile. */

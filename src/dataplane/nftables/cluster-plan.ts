@@ -18,7 +18,7 @@ import type { LayoutName } from "./layout-name.ts";
 import { LAYOUTS as TABLE_LAYOUTS } from "./layouts.ts";
 import { TABLE } from "./names.ts";
 import { type PlanChoices as ConfigChoices, offlineOptions } from "./offline-options.ts";
-import { type DesiredPort, desiredPort } from "./port-objects.ts";
+import { type DesiredPort, desiredPort, type PlanPort } from "./port-objects.ts";
 import { reconcile } from "./reconcile.ts";
 
 const FAMILIES: Readonly<Record<IpFamily, NftFamily>> = { IPv4: "ip", IPv6: "ip6" };
@@ -90,11 +90,12 @@ export async function planNftables(
   const { layout: layoutName, ...choices } = options;
   const layout = TABLE_LAYOUTS[layoutName];
   const { config, facts } = offlineOptions(node, choices);
+  const plan: PlanPort = (port, endpoints) => layout.planServicePort(port, endpoints, config, facts);
   const ports = new Map<string, DesiredPort>();
   for (const key of [...state.services.keys()].sort()) {
     const port = state.services.get(key);
     if (port === undefined || !isWanted(port)) continue;
-    ports.set(key, desiredPort(layout.planServicePort(port, state.endpoints.get(key) ?? [], config, facts)));
+    ports.set(key, desiredPort(plan, port, state.endpoints.get(key) ?? []));
   }
   const { draft } = await reconcile(
     undefined,

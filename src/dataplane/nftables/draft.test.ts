@@ -114,20 +114,43 @@ test("operations are made when they are asked for, not before", () => {
   assert.ok(read <= 2, `${read} of 1000 elements were looked at for the first operation`);
 });
 
+const MAPS = new Map([[MAP.name, MAP]]);
+
+test("what one owner gives up and another gets is one change, whichever is told first", () => {
+  const before = at(80, "x");
+  const after = at(80, "y");
+  const given = { set: MAP.name, before, after: undefined };
+  const got = { set: MAP.name, before: undefined, after };
+  for (const changes of [
+    [given, got],
+    [got, given],
+  ]) {
+    const draft = new TransactionDraft();
+    for (const change of changes) draft.changeElement(MAP, change, "owner");
+    assert.deepEqual(
+      [...draft.operations()],
+      [
+        { kind: "delete-elements", set: MAP, keys: [before.key] },
+        { kind: "add-elements", set: MAP, elements: [after] },
+      ],
+    );
+  }
+});
+
 test("a set that is filled has its elements made when the draft is read, together for neighbours of one owner", () => {
   const draft = new TransactionDraft();
-  draft.fillSet(MAP, () => []);
+  draft.fillSets(MAPS, () => []);
   assert.equal(draft.isEmpty, true);
   const element = (port: number) => at(port, "x");
   let asked = 0;
   function* wanted() {
     asked += 1;
-    yield { owner: "", element: element(1) };
-    yield { owner: "a", element: element(2) };
-    yield { owner: "a", element: element(3) };
-    yield { owner: "b", element: element(4) };
+    yield { set: MAP.name, owner: "", element: element(1) };
+    yield { set: MAP.name, owner: "a", element: element(2) };
+    yield { set: MAP.name, owner: "a", element: element(3) };
+    yield { set: MAP.name, owner: "b", element: element(4) };
   }
-  draft.fillSet(MAP, wanted);
+  draft.fillSets(MAPS, wanted);
   assert.equal(draft.isEmpty, false);
   const before = asked;
   const added = (): readonly (readonly NftElement[])[] =>

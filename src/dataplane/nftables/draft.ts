@@ -72,12 +72,13 @@ export class TransactionDraft {
   }
 
   /**
-   * All elements of a set that has none, made whenever the draft is read: a first load has hundreds of thousands.
+   * All elements of sets that have none, made whenever the draft is read: a first load has hundreds of thousands. Once only.
    *
-   * @param wanted gives the same as long as the draft is in use; nothing else may change elements of the set.
+   * @param sets by name.
+   * @param wanted gives the same as long as the draft is in use; nothing else may change elements of these sets.
    */
-  fillSet(set: NftSet, wanted: () => Iterable<WantedElement>): void {
-    this.#elements.fill(set, wanted);
+  fillSets(sets: ReadonlyMap<string, NftSet>, wanted: () => Iterable<WantedElement>): void {
+    this.#elements.fill(sets, wanted);
   }
 
   /** The operations in the order in which they are carried out, made one by one: there can be hundreds of thousands. */

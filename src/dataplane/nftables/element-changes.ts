@@ -29,12 +29,14 @@ export interface Step {
 
 /** What is done to one set at a stretch, for one owner. */
 interface Run<T> {
+  readonly set: string;
   readonly owner: string | undefined;
   readonly items: T[];
 }
 
-/** An element, and the key of the service port that it is for; empty when it is for none. */
+/** An element of a set, and the key of the service port that it is for; empty when it is for none. */
 export interface WantedElement {
+  readonly set: string;
   readonly owner: string;
   readonly element: NftElement;
 }
@@ -49,8 +51,9 @@ interface SetChanges {
   readonly changes: Map<string, OwnedChange>;
 }
 
-interface SetFill {
-  readonly set: NftSet;
+/** All elements of sets that have none. */
+interface Filling {
+  readonly sets: ReadonlyMap<string, NftSet>;
   readonly wanted: () => Iterable<WantedElement>;
 }
 
@@ -60,63 +63,76 @@ interface SetFill {
  */
 export class ElementChanges {
   /** In the order in which they were first spoken of. */
-  readonly #sets = new Map<string, SetChanges | SetFill>();
+  readonly #sets = new Map<string, SetChanges>();
+  #filling: Filling | undefined;
 
   /**
-   * All elements of a set that has none.
+   * All elements of sets that have none; once only.
    *
+   * @param sets by name.
    * @param wanted asked whenever the operations are.
    */
-  fill(set: NftSet, wanted: () => Iterable<WantedElement>): void {
+  fill(sets: ReadonlyMap<string, NftSet>, wanted: () => Iterable<WantedElement>): void {
     for (const _any of wanted()) {
-      this.#sets.set(set.name, { set, wanted });
+      this.#filling = { sets, wanted };
       return;
     }
   }
 
   /** @throws Error for a set that is being filled. */
   add(set: NftSet, { before, after }: ElementChange, owner: string | undefined): void {
+    if (this.#filling?.sets.has(set.name) === true) throw new Error(`set ${set.name} is filled already`);
     const key = elementKey((after ?? before)?.key ?? []);
-    const entry = this.#sets.get(set.name) ?? { set, changes: new Map<string, OwnedChange>() };
-    if (!("changes" in entry)) throw new Error(`set ${set.name} is filled already`);
-    this.#sets.set(set.name, entry);
-    const earlier = entry.changes.get(key);
-    const original = earlier === undefined ? before : earlier.before;
-    if (sameElement(original, after)) entry.changes.delete(key);
-    else entry.changes.set(key, { set: set.name, before: original, after, owner });
+    const { changes } = this.#sets.get(set.name) ?? this.#changesOf(set);
+    const earlier = changes.get(key);
+    if (earlier === undefined) {
+      if (!sameElement(before, after)) changes.set(key, { set: set.name, before, after, owner });
+    } else if (after === undefined && !sameElement(earlier.after, before)) {
+      // What another port has been given already is given up only now.
+      changes.set(key, { ...earlier, before });
+    } else if (sameElement(earlier.before, after)) changes.delete(key);
+    else changes.set(key, { set: set.name, before: earlier.before, after, owner });
   }
 
   get isEmpty(): boolean {
-    for (const entry of this.#sets.values()) if (!("changes" in entry) || entry.changes.size > 0) return false;
+    if (this.#filling !== undefined) return false;
+    for (const { changes } of this.#sets.values()) if (changes.size > 0) return false;
     return true;
   }
 
   /** All deletions; keys of one set that follow each other for the same owner are one operation. */
   *deletions(): Iterable<Step> {
-    for (const entry of this.#sets.values()) {
-      if (!("changes" in entry)) continue;
-      for (const { owner, items: keys } of runsOf(entry.changes.values(), ({ before }) => before?.key)) {
-        yield { owner, operation: { kind: "delete-elements", set: entry.set, keys } };
+    for (const { set, changes } of this.#sets.values()) {
+      for (const { owner, items: keys } of runsOf(changes.values(), ({ before }) => before?.key)) {
+        yield { owner, operation: { kind: "delete-elements", set, keys } };
       }
     }
   }
 
   /** All additions, likewise. */
   *additions(): Iterable<Step> {
-    for (const entry of this.#sets.values()) {
-      const runs =
-        "changes" in entry
-          ? runsOf(entry.changes.values(), ({ after }) => after)
-          : runsOf(entry.wanted(), ({ element }) => element);
-      for (const { owner, items: elements } of runs) {
-        yield { owner: owner || undefined, operation: { kind: "add-elements", set: entry.set, elements } };
+    for (const { set, changes } of this.#sets.values()) {
+      for (const { owner, items: elements } of runsOf(changes.values(), ({ after }) => after)) {
+        yield { owner, operation: { kind: "add-elements", set, elements } };
       }
     }
+    const { sets, wanted } = this.#filling ?? {};
+    for (const run of wanted === undefined ? [] : runsOf(wanted(), ({ element }) => element)) {
+      const set = sets?.get(run.set);
+      if (set === undefined) throw new Error(`set ${run.set} is not among those to be filled`);
+      yield { owner: run.owner || undefined, operation: { kind: "add-elements", set, elements: run.items } };
+    }
+  }
+
+  #changesOf(set: NftSet): SetChanges {
+    const entry = { set, changes: new Map<string, OwnedChange>() };
+    this.#sets.set(set.name, entry);
+    return entry;
   }
 }
 
-/** What is picked, together where neighbours are done for the same owner. */
-function* runsOf<C extends { readonly owner: string | undefined }, T>(
+/** What is picked, together where neighbours are in one set and done for the same owner. */
+function* runsOf<C extends { readonly set: string; readonly owner: string | undefined }, T>(
   changes: Iterable<C>,
   pick: (change: C) => T | undefined,
 ): Iterable<Run<T>> {
@@ -124,10 +140,10 @@ function* runsOf<C extends { readonly owner: string | undefined }, T>(
   for (const change of changes) {
     const item = pick(change);
     if (item === undefined) continue;
-    if (run !== undefined && run.owner === change.owner) run.items.push(item);
+    if (run !== undefined && run.owner === change.owner && run.set === change.set) run.items.push(item);
     else {
       if (run !== undefined) yield run;
-      run = { owner: change.owner, items: [item] };
+      run = { set: change.set, owner: change.owner, items: [item] };
     }
   }
   if (run !== undefined) yield run;

@@ -11,24 +11,41 @@ export interface DifferenceOptions {
   readonly signal: AbortSignal;
 }
 
-/** Adds to the draft what changes the set from what is present to what the state wants. Rejects when the signal aborts. */
+/** A set, and the elements that it has. */
+export interface PresentSet {
+  readonly set: NftSet;
+  readonly present: Iterable<NftElement>;
+}
+
+/** Adds to the draft what changes the sets from what is present to what the state wants. Rejects when the signal aborts. */
 export async function changeElements(
   draft: TransactionDraft,
-  set: NftSet,
-  present: Iterable<NftElement>,
+  sets: Iterable<PresentSet>,
   state: TableState,
   { yielder, signal }: DifferenceOptions,
 ): Promise<void> {
-  const left = new Map<string, NftElement>();
-  for (const element of present) {
-    left.set(elementKey(element.key), element);
-    if (yielder.isDue()) await yielder.turn(signal);
+  const found = new Map<string, { readonly set: NftSet; readonly left: Map<string, NftElement> }>();
+  for (const { set, present } of sets) {
+    const left = new Map<string, NftElement>();
+    found.set(set.name, { set, left });
+    for (const element of present) {
+      left.set(elementKey(element.key), element);
+      if (yielder.isDue()) await yielder.turn(signal);
+    }
   }
-  for (const { owner, key, element: after } of state.wantedElements(set.name)) {
+  if (found.size === 0) return;
+  for (const { set: name, owner, key, element: after } of state.wantedElements(found)) {
+    const { set, left } = found.get(name) ?? unexpected(name);
     const before = left.get(key);
     left.delete(key);
-    if (!sameElement(before, after)) draft.changeElement(set, { set: set.name, before, after }, owner || undefined);
+    if (!sameElement(before, after)) draft.changeElement(set, { set: name, before, after }, owner || undefined);
     if (yielder.isDue()) await yielder.turn(signal);
   }
-  for (const before of left.values()) draft.changeElement(set, { set: set.name, before, after: undefined });
+  for (const { set, left } of found.values()) {
+    for (const before of left.values()) draft.changeElement(set, { set: set.name, before, after: undefined });
+  }
+}
+
+function unexpected(set: string): never {
+  throw new Error(`elements of ${set} were not asked for`);
 }

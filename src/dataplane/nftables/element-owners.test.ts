@@ -15,21 +15,25 @@ function goingTo(chain: string, comment?: string): SharedElement {
 
 const ADDRESS: SharedElement = { set: "cluster-ips", element: { key: [ip("10.96.0.1")] } };
 
-function wanted(owners: ElementOwners, set: string): (readonly [string, NftElement])[] {
-  return Array.from(owners.wanted(set), ({ owner, element }) => [owner, element]);
+function replace(owners: ElementOwners, owner: string, before: SharedElement[], after: SharedElement[]) {
+  return owners.replace(owner, { elements: before }, { elements: after });
 }
+
+const ownerOf = (owners: ElementOwners, { set, element }: SharedElement): string | undefined =>
+  owners.ownerAt(set, element.key.join(" . "));
 
 test("the first claim of a key adds the element, the last one removed deletes it", () => {
   const owners = new ElementOwners();
-  assert.deepEqual(owners.replace("a", [], [ADDRESS]), [
+  assert.deepEqual(replace(owners, "a", [], [ADDRESS]), [
     { set: "cluster-ips", before: undefined, after: ADDRESS.element },
   ]);
-  assert.deepEqual(owners.replace("b", [], [ADDRESS]), []);
-  assert.deepEqual(owners.replace("a", [ADDRESS], []), []);
-  assert.deepEqual(owners.replace("b", [ADDRESS], []), [
+  assert.deepEqual(replace(owners, "b", [], [ADDRESS]), []);
+  assert.deepEqual(replace(owners, "a", [ADDRESS], []), []);
+  assert.deepEqual(replace(owners, "b", [ADDRESS], []), [
     { set: "cluster-ips", before: ADDRESS.element, after: undefined },
   ]);
-  assert.deepEqual(wanted(owners, "cluster-ips"), []);
+  assert.equal(ownerOf(owners, ADDRESS), undefined);
+  assert.equal(owners.setsInUse.size, 0);
 });
 
 test("the first claimant by name decides the verdict, in any order of owners", () => {
@@ -39,40 +43,78 @@ test("the first claimant by name decides the verdict, in any order of owners", (
     ["b", "c", "a"],
   ]) {
     const owners = new ElementOwners();
-    for (const owner of order) owners.replace(owner, [], [goingTo(owner)]);
-    assert.deepEqual(wanted(owners, "service-ips"), [["a", goingTo("a").element]]);
+    for (const owner of order) replace(owners, owner, [], [goingTo(owner)]);
+    assert.equal(ownerOf(owners, goingTo("a")), "a");
+    assert.deepEqual(
+      ["a", "b", "c"].filter((owner) => owners.isEffective(owner, "service-ips", KEY.join(" . "))),
+      ["a"],
+    );
   }
 });
 
 test("the next claimant by name takes over from one that gives up", () => {
   const owners = new ElementOwners();
-  for (const owner of ["c", "a", "b"]) owners.replace(owner, [], [goingTo(owner)]);
-  assert.deepEqual(owners.replace("a", [goingTo("a")], []), [
+  for (const owner of ["c", "a", "b"]) replace(owners, owner, [], [goingTo(owner)]);
+  assert.deepEqual(replace(owners, "a", [goingTo("a")], []), [
     { set: "service-ips", before: goingTo("a").element, after: goingTo("b").element },
   ]);
-  assert.deepEqual(owners.replace("c", [goingTo("c")], []), []);
+  assert.deepEqual(replace(owners, "c", [goingTo("c")], []), []);
   assert.equal(owners.ownerAt("service-ips", KEY.join(" . ")), "b");
 });
 
 test("a claim that stays the same changes nothing", () => {
   const owners = new ElementOwners();
-  owners.replace("a", [], [goingTo("x"), ADDRESS]);
-  assert.deepEqual(owners.replace("a", [goingTo("x"), ADDRESS], [ADDRESS, goingTo("x")]), []);
+  replace(owners, "a", [], [goingTo("x"), ADDRESS]);
+  assert.deepEqual(replace(owners, "a", [goingTo("x"), ADDRESS], [ADDRESS, goingTo("x")]), []);
 });
 
 test("another verdict, or another comment, is a change", () => {
   const owners = new ElementOwners();
-  owners.replace("a", [], [goingTo("x")]);
-  const [change] = owners.replace("a", [goingTo("x")], [goingTo("y")]);
+  replace(owners, "a", [], [goingTo("x")]);
+  const [change] = replace(owners, "a", [goingTo("x")], [goingTo("y")]);
   assert.deepEqual(change, { set: "service-ips", before: goingTo("x").element, after: goingTo("y").element });
-  assert.equal(owners.replace("a", [goingTo("y")], [goingTo("y", "ns/a:p")]).length, 1);
+  assert.equal(replace(owners, "a", [goingTo("y")], [goingTo("y", "ns/a:p")]).length, 1);
 });
 
-test("of two owners of one owner for one key, the later counts, and both go together", () => {
+test("of two elements of one owner at one key, the later counts, and both go together", () => {
   const owners = new ElementOwners();
   const both = [goingTo("x"), goingTo("y")];
-  owners.replace("a", [], both);
-  assert.deepEqual(wanted(owners, "service-ips"), [["a", goingTo("y").element]]);
-  assert.equal(owners.replace("a", both, []).length, 1);
-  assert.deepEqual(wanted(owners, "service-ips"), []);
+  const [added] = replace(owners, "a", [], both);
+  assert.deepEqual(added?.after, goingTo("y").element);
+  assert.equal(replace(owners, "a", both, []).length, 1);
+  assert.equal(ownerOf(owners, goingTo("y")), undefined);
+});
+
+test("of sets that are not tracked the difference is told, and nothing is remembered but whether they are in use", () => {
+  const owners = new ElementOwners((set) => set === "cluster-ips");
+  assert.deepEqual(replace(owners, "a", [], [goingTo("x"), ADDRESS]), [
+    { set: "service-ips", before: undefined, after: goingTo("x").element },
+    { set: "cluster-ips", before: undefined, after: ADDRESS.element },
+  ]);
+  assert.equal(ownerOf(owners, goingTo("x")), undefined);
+  assert.deepEqual([...owners.setsInUse].sort(), ["cluster-ips", "service-ips"]);
+  const { setsVersion } = owners;
+  assert.deepEqual(replace(owners, "a", [goingTo("x"), ADDRESS], [goingTo("x"), ADDRESS]), []);
+  assert.deepEqual(replace(owners, "a", [goingTo("x"), ADDRESS], [goingTo("y"), ADDRESS]), [
+    { set: "service-ips", before: goingTo("x").element, after: goingTo("y").element },
+  ]);
+  assert.equal(owners.setsVersion, setsVersion);
+  assert.deepEqual(replace(owners, "a", [goingTo("y"), ADDRESS], [ADDRESS]), [
+    { set: "service-ips", before: goingTo("y").element, after: undefined },
+  ]);
+  assert.deepEqual([...owners.setsInUse], ["cluster-ips"]);
+  assert.notEqual(owners.setsVersion, setsVersion);
+});
+
+test("what was found in the kernel is remembered, so that another owner of the key does not collide with it", () => {
+  const owners = new ElementOwners(() => false);
+  owners.replace("a", { elements: [] }, { elements: [goingTo("found")], isFound: true });
+  assert.deepEqual(replace(owners, "b", [], [goingTo("b")]), []);
+  assert.equal(owners.isEffective("b", "service-ips", KEY.join(" . ")), false);
+  assert.deepEqual(owners.replace("a", { elements: [goingTo("found")], isFound: true }, { elements: [] }), [
+    { set: "service-ips", before: goingTo("found").element, after: goingTo("b").element },
+  ]);
+  assert.deepEqual(replace(owners, "b", [goingTo("b")], []), [
+    { set: "service-ips", before: goingTo("b").element, after: undefined },
+  ]);
 });

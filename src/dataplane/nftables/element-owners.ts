@@ -1,21 +1,35 @@
-/** Who wants which element of the shared sets and maps: all ports of a Service share its cluster IP, for one. */
+/**
+ * Who wants which element of the shared sets and maps: all ports of a Service share its cluster IP, for one. Most keys are
+ * wanted by one port at most, and then nothing is remembered here: {@link ElementOwners.replace} is told what was.
+ */
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
 import { KeyOwners } from "../shared/key-owners.ts";
 import { type ElementChange, sameElement } from "./element-changes.ts";
 import type { SharedElement } from "./table-plan.ts";
 
-/** An element, and the key of the service port that it is for. */
-export interface OwnedElement {
-  readonly owner: string;
-  /** {@link elementKey} of the element. */
-  readonly key: string;
-  readonly element: NftElement;
+/** What an owner wants. */
+export interface Wants {
+  readonly elements: readonly SharedElement[];
+  /** As they were found in the kernel, and not as they were planned: others may want the same keys meanwhile. */
+  readonly isFound?: boolean;
 }
 
 export class ElementOwners {
+  readonly #isTracked: (set: string) => boolean;
   readonly #sets = new Map<string, KeyOwners<NftElement>>();
+  /** How many elements are wanted, by set. */
+  readonly #counts = new Map<string, number>();
   readonly #inUse = new Set<string>();
   #version = 0;
+
+  /**
+   * @param isTracked sets of which all elements are remembered. Of the others no two owners want the same key, except where what
+   * one of them has was found in the kernel.
+   * @default all
+   */
+  constructor(isTracked: (set: string) => boolean = () => true) {
+    this.#isTracked = isTracked;
+  }
 
   /** Sets of which any element is wanted; live. */
   get setsInUse(): ReadonlySet<string> {
@@ -27,50 +41,100 @@ export class ElementOwners {
     return this.#version;
   }
 
-  /** All elements that should be in a set, with whom they are for. */
-  *wanted(set: string): Iterable<OwnedElement> {
-    for (const [key, { owner, value: element }] of this.#sets.get(set)?.entries() ?? []) yield { owner, key, element };
-  }
-
-  /** For whom there is an element at a key of a set. */
+  /** For whom there is an element at a key of a tracked set. */
   ownerAt(set: string, key: string): string | undefined {
     return this.#sets.get(set)?.effective(key)?.owner;
+  }
+
+  /** Whether the element that an owner wants at a key is the one that belongs there. */
+  isEffective(owner: string, set: string, key: string): boolean {
+    const first = this.ownerAt(set, key);
+    return first === undefined || first === owner;
   }
 
   /**
    * Replaces what an owner wants.
    *
+   * @param before as it was given the last time.
    * @returns the keys at which the kernel must change.
    */
-  replace(owner: string, before: readonly SharedElement[], after: readonly SharedElement[]): ElementChange[] {
+  replace(owner: string, before: Wants, after: Wants): ElementChange[] {
     const changes: ElementChange[] = [];
-    for (const set of new Set([...before, ...after].map((shared) => shared.set))) {
-      const owners = this.#ownersOf(set);
-      const touched = new Map<string, NftElement | undefined>();
-      owners.replace(owner, elementsOf(set, before), elementsOf(set, after), touched);
-      if (owners.size > 0 !== this.#inUse.has(set)) {
-        if (owners.size > 0) this.#inUse.add(set);
-        else this.#inUse.delete(set);
-        this.#version += 1;
-      }
-      for (const [key, old] of touched) {
-        const now = owners.get(key);
-        if (!sameElement(old, now)) changes.push({ set, before: old, after: now });
-      }
+    const tracked = new Map<string, { before: [string, NftElement][]; after: [string, NftElement][] }>();
+    const trackedOf = (set: string) => {
+      const lists = tracked.get(set) ?? { before: [], after: [] };
+      tracked.set(set, lists);
+      return lists;
+    };
+    const left = new Map<string, SharedElement>();
+    for (const shared of before.elements) {
+      const { set, element } = shared;
+      const key = elementKey(element.key);
+      this.#count(set, -1);
+      if (this.#tracks(set, key)) trackedOf(set).before.push([key, element]);
+      else left.set(idOf(set, key), shared);
     }
+    for (const { set, element } of after.elements) {
+      const key = elementKey(element.key);
+      this.#count(set, 1);
+      if (after.isFound === true || this.#tracks(set, key)) {
+        trackedOf(set).after.push([key, element]);
+        continue;
+      }
+      const id = idOf(set, key);
+      const old = left.get(id)?.element;
+      left.delete(id);
+      if (!sameElement(old, element)) changes.push({ set, before: old, after: element });
+    }
+    for (const { set, element } of left.values()) changes.push({ set, before: element, after: undefined });
+    for (const [set, lists] of tracked) this.#replaceTracked(owner, set, lists, changes);
+    this.#settle(before.elements);
+    this.#settle(after.elements);
     return changes;
   }
 
-  #ownersOf(set: string): KeyOwners<NftElement> {
+  #replaceTracked(
+    owner: string,
+    set: string,
+    {
+      before,
+      after,
+    }: { readonly before: Iterable<[string, NftElement]>; readonly after: Iterable<[string, NftElement]> },
+    changes: ElementChange[],
+  ): void {
     let owners = this.#sets.get(set);
     if (owners === undefined) {
       owners = new KeyOwners();
       this.#sets.set(set, owners);
     }
-    return owners;
+    const touched = new Map<string, NftElement | undefined>();
+    owners.replace(owner, before, after, touched);
+    for (const [key, old] of touched) {
+      const now = owners.get(key);
+      if (!sameElement(old, now)) changes.push({ set, before: old, after: now });
+    }
+  }
+
+  #tracks(set: string, key: string): boolean {
+    return this.#isTracked(set) || this.#sets.get(set)?.has(key) === true;
+  }
+
+  #count(set: string, by: 1 | -1): void {
+    this.#counts.set(set, (this.#counts.get(set) ?? 0) + by);
+  }
+
+  /** Which of these sets are in use by now. */
+  #settle(elements: readonly SharedElement[]): void {
+    for (const { set } of elements) {
+      const isInUse = (this.#counts.get(set) ?? 0) > 0;
+      if (isInUse === this.#inUse.has(set)) continue;
+      if (isInUse) this.#inUse.add(set);
+      else this.#inUse.delete(set);
+      this.#version += 1;
+    }
   }
 }
 
-function* elementsOf(set: string, shared: readonly SharedElement[]): Iterable<readonly [string, NftElement]> {
-  for (const { set: itsSet, element } of shared) if (itsSet === set) yield [elementKey(element.key), element];
+function idOf(set: string, key: string): string {
+  return `${set} ${key}`;
 }

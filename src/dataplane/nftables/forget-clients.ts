@@ -2,6 +2,8 @@
 import { type Nftables, NftError, type NftOperation } from "../../kernel/nftables/nftables.ts";
 import { isClientCurrent } from "./flat/clients.ts";
 import { sharedSetOfAny } from "./layouts.ts";
+import type { InstalledPort } from "./port-objects.ts";
+import type { SharedElement } from "./table-plan.ts";
 import type { TableState } from "./table-state.ts";
 
 /** Entries that are deleted in one transaction. */
@@ -16,10 +18,19 @@ const AT_ONCE = 1000;
  */
 export async function forgetClients(nft: Nftables, names: Iterable<string>, state: TableState): Promise<number> {
   let forgotten = 0;
+  // Many clients have asked at one service port, whose elements may have to be planned.
+  const planned = new Map<InstalledPort, readonly SharedElement[]>();
+  const findElements = (set: string, key: string): readonly SharedElement[] | undefined => {
+    const port = state.portWith(set, key);
+    if (port === undefined) return undefined;
+    const elements = planned.get(port) ?? port.elements;
+    planned.set(port, elements);
+    return elements;
+  };
   for (const name of names) {
     const set = sharedSetOfAny(name);
     const entries = (set && (await nft.readElements(set))) ?? [];
-    const stale = entries.filter((entry) => !isClientCurrent(name, entry, (...at) => state.portWith(...at)));
+    const stale = entries.filter((entry) => !isClientCurrent(name, entry, findElements));
     for (let start = 0; set !== undefined && start < stale.length; start += AT_ONCE) {
       const deletions = stale
         .slice(start, start + AT_ONCE)

@@ -31,8 +31,8 @@ test("a restart writes what changed meanwhile", async () => {
   assert.deepEqual(await texts(model.rig), [
     `flush-chain ${clusterChain(b)}`,
     `add-rule ${clusterChain(b)}`,
-    "delete-elements hairpin-connections 10.180.0.1 . 10.180.0.1 . tcp . 8080",
     "delete-elements cluster-ips 10.96.0.1",
+    "delete-elements hairpin-connections 10.180.0.1 . 10.180.0.1 . tcp . 8080",
     "delete-elements service-ips 10.96.0.1 . tcp . 80",
     "add-elements cluster-ips 10.96.0.3",
     "add-elements no-endpoint-services 10.96.0.3 . tcp . 80",

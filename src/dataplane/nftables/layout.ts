@@ -4,8 +4,7 @@ import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { LayoutName } from "./layout-name.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
-import type { InstalledPort } from "./port-objects.ts";
-import type { ServicePortPlan, SetsInUse, StaticPlan } from "./table-plan.ts";
+import type { ServicePortPlan, SetsInUse, SharedElement, StaticPlan } from "./table-plan.ts";
 
 export interface Layout {
   readonly name: LayoutName;
@@ -20,8 +19,13 @@ export interface Layout {
   ): ServicePortPlan;
   /** The set or map of this name that services share; undefined when it is none of this layout's. Pure. */
   sharedSet(name: string): NftSet | undefined;
-  /** Maps filled by packets that may lead to what a service port has no longer, when it changes so. @default none */
-  clientMapsInDoubt?(before: InstalledPort, after: InstalledPort): readonly string[];
+  /**
+   * Shared sets of which it is remembered whom each element is for: several service ports may want one key, or it is asked who has
+   * it. What memory of the others would hold can be planned again. @default all
+   */
+  isTracked?(this: void, set: string): boolean;
+  /** Maps filled by packets that may lead to what a service port has no longer, when its elements change so. @default none */
+  clientMapsInDoubt?(before: readonly SharedElement[], after: readonly SharedElement[]): readonly string[];
   /** All maps of that kind that a table has. @default none */
   clientMaps?(plan: StaticPlan): readonly string[];
   /** Names of the chains that belong to no service port, whether or not they are needed. */

@@ -10,7 +10,7 @@ import { clientMaps, clientMapsInDoubt } from "./flat/clients.ts";
 import { FLAT_CHAINS } from "./flat/names.ts";
 import { planServicePort as planFlatPort } from "./flat/plan-service-port.ts";
 import { planStatic as planFlatStatic } from "./flat/plan-static.ts";
-import { flatSet } from "./flat/sets.ts";
+import { flatSet, isTrackedSet } from "./flat/sets.ts";
 import type { Layout } from "./layout.ts";
 import { LAYOUT_NAMES, type LayoutName } from "./layout-name.ts";
 import { CHAINS, isAffinitySet, isServiceChain } from "./names.ts";
@@ -30,6 +30,7 @@ export const LAYOUTS: Readonly<Record<LayoutName, Layout>> = {
     planStatic: planFlatStatic,
     planServicePort: planFlatPort,
     sharedSet: flatSet,
+    isTracked: isTrackedSet,
     clientMapsInDoubt,
     clientMaps,
     fixedChains: new Set([...Object.values(CHAINS), ...Object.values(FLAT_CHAINS), ...BASE_CHAINS]),

@@ -3,6 +3,8 @@
 import { exactList } from "../../cluster/exact-list.ts";
 import { ruleDigest } from "../../kernel/nftables/rule-digest.ts";
 import type { NftChain, NftSet } from "../../kernel/nftables/ruleset.ts";
+import type { Endpoint } from "../../model/endpoint.ts";
+import type { ServicePort } from "../../model/service-port.ts";
 import { smallMap } from "../shared/small-map.ts";
 import type { ServicePortPlan, SharedElement } from "./table-plan.ts";
 
@@ -11,7 +13,10 @@ export interface InstalledPort {
   readonly chains: ReadonlyMap<string, string>;
   /** Affinity set name → timeout in seconds. */
   readonly affinitySets: ReadonlyMap<string, number>;
+  /** No key of a set twice. May be planned again each time it is asked for. */
   readonly elements: readonly SharedElement[];
+  /** Found in the kernel, where the port has kept it, and not planned. @default false */
+  readonly isFound?: boolean;
   readonly lacksInternal: boolean;
   readonly lacksExternal: boolean;
 }
@@ -34,33 +39,100 @@ export function digestOf(chain: NftChain): string {
 
 /** Nearly no port has any: those share one map. */
 const NO_SETS: ReadonlyMap<string, number> = new Map();
+const NO_CHAINS: ReadonlyMap<string, string> = new Map();
 
 function timeoutsOf(sets: readonly NftSet[]): ReadonlyMap<string, number> {
   return sets.length === 0 ? NO_SETS : new Map(sets.map((set) => [set.name, set.timeoutSeconds ?? 0]));
 }
 
-/** Pure. */
-export function desiredPort(plan: ServicePortPlan): DesiredPort {
+/** Plans a service port; the same function for all of them. Pure. */
+export type PlanPort = (port: ServicePort, endpoints: readonly Endpoint[]) => ServicePortPlan;
+
+/**
+ * A service port that has nothing but elements. What these are planned from is the model's: remembering that and planning again
+ * takes 60 bytes, and the elements of five endpoints 2 kB.
+ */
+class ReplannedPort implements DesiredPort {
+  readonly lacksInternal: boolean;
+  readonly lacksExternal: boolean;
+  readonly #plan: PlanPort;
+  readonly #port: ServicePort;
+  readonly #endpoints: readonly Endpoint[];
+  /** Until it is remembered. */
+  #planned: readonly SharedElement[] | undefined;
+
+  constructor(
+    { lacksLocal, elements }: ServicePortPlan,
+    plan: PlanPort,
+    port: ServicePort,
+    endpoints: readonly Endpoint[],
+  ) {
+    this.lacksInternal = lacksLocal.internal;
+    this.lacksExternal = lacksLocal.external;
+    this.#plan = plan;
+    this.#port = port;
+    this.#endpoints = endpoints;
+    this.#planned = elements;
+  }
+
+  /** From now on elements are planned again whenever they are asked for. */
+  settled(): this {
+    this.#planned = undefined;
+    return this;
+  }
+
+  get elements(): readonly SharedElement[] {
+    return this.#planned ?? this.#plan(this.#port, this.#endpoints).elements;
+  }
+
+  get chains(): ReadonlyMap<string, string> {
+    return NO_CHAINS;
+  }
+
+  get affinitySets(): ReadonlyMap<string, number> {
+    return NO_SETS;
+  }
+
+  get chainObjects(): readonly NftChain[] {
+    return [];
+  }
+
+  get setObjects(): readonly NftSet[] {
+    return [];
+  }
+}
+
+/** Plans a service port. @param endpoints all its endpoints, sorted by text. Pure if `plan` is. */
+export function desiredPort(plan: PlanPort, port: ServicePort, endpoints: readonly Endpoint[]): DesiredPort {
+  const planned = plan(port, endpoints);
+  const { chains, affinitySets, elements, lacksLocal } = planned;
+  if (chains.length + affinitySets.length === 0) return new ReplannedPort(planned, plan, port, endpoints);
   return {
-    chains: smallMap(plan.chains.map((chain) => [chain.name, digestOf(chain)] as const)),
-    affinitySets: timeoutsOf(plan.affinitySets),
-    elements: plan.elements,
-    lacksInternal: plan.lacksLocal.internal,
-    lacksExternal: plan.lacksLocal.external,
-    chainObjects: plan.chains,
-    setObjects: plan.affinitySets,
+    chains: smallMap(chains.map((chain) => [chain.name, digestOf(chain)] as const)),
+    affinitySets: timeoutsOf(affinitySets),
+    elements,
+    lacksInternal: lacksLocal.internal,
+    lacksExternal: lacksLocal.external,
+    chainObjects: chains,
+    setObjects: affinitySets,
   };
 }
 
 /** The part worth remembering. Pure. */
 export function installedPort(desired: DesiredPort): InstalledPort {
+  if (desired instanceof ReplannedPort) return desired.settled();
   const { chains, affinitySets, elements, lacksInternal, lacksExternal } = desired;
   return { chains, affinitySets, elements: exactList(elements), lacksInternal, lacksExternal };
 }
 
+/** The same where nothing but elements is planned; for many ports at once. */
+export function withoutPlan(desired: DesiredPort): DesiredPort {
+  return desired instanceof ReplannedPort ? desired.settled() : desired;
+}
+
 export const NOTHING_INSTALLED: InstalledPort = {
-  chains: new Map(),
-  affinitySets: new Map(),
+  chains: NO_CHAINS,
+  affinitySets: NO_SETS,
   elements: [],
   lacksInternal: false,
   lacksExternal: false,

@@ -3,9 +3,9 @@
  * what others have put into the table under names that are not ours, stay. No I/O.
  */
 import type { NftTableContent } from "../../kernel/nftables/nftables.ts";
-import type { NftChain } from "../../kernel/nftables/ruleset.ts";
+import type { NftChain, NftSet } from "../../kernel/nftables/ruleset.ts";
 import { type ChainPresence, TransactionDraft } from "./draft.ts";
-import { changeElements, type DifferenceOptions } from "./element-difference.ts";
+import { changeElements, type DifferenceOptions, type PresentSet } from "./element-difference.ts";
 import type { Layout } from "./layout.ts";
 import { isOurChain, isOurSet } from "./layouts.ts";
 import { isAffinitySet, SETS, TABLE_COMMENT } from "./names.ts";
@@ -85,13 +85,17 @@ export async function reconcile(
     }
     if (yielder.isDue()) await yielder.turn(signal);
   }
+  const filled: PresentSet[] = [];
+  const empty = new Map<string, NftSet>();
   for (const set of plan.sets) {
     if (set.timeoutSeconds !== undefined) continue;
     const present = usable?.sets.get(set.name)?.elements ?? [];
-    if (present.length > 0) await changeElements(draft, set, present, state, { yielder, signal });
-    // Until the draft is committed nothing else changes the state.
-    else draft.fillSet(set, () => state.wantedElements(set.name));
+    if (present.length > 0) filled.push({ set, present });
+    else empty.set(set.name, set);
   }
+  await changeElements(draft, filled, state, { yielder, signal });
+  // Until the draft is committed nothing else changes the state.
+  draft.fillSets(empty, () => state.wantedElements(empty));
   for (const [name, { ruleDigests }] of usable?.chains ?? []) {
     if (!isOurChain(name) || chains.has(name)) continue;
     if (ruleDigests.length > 0) draft.emptyChain(name);

@@ -2,7 +2,7 @@
 import type { Nftables } from "../../kernel/nftables/nftables.ts";
 import type { NftSet } from "../../kernel/nftables/ruleset.ts";
 import type { TransactionDraft } from "./draft.ts";
-import { changeElements, type DifferenceOptions } from "./element-difference.ts";
+import { changeElements, type DifferenceOptions, type PresentSet } from "./element-difference.ts";
 import { sharedSetOfAny } from "./layouts.ts";
 import type { TableState } from "./table-state.ts";
 
@@ -25,6 +25,7 @@ export async function repairSets(
   { nft, state, ...options }: RepairOptions,
 ): Promise<boolean> {
   let sets: ReadonlyMap<string, NftSet> | undefined;
+  const found: PresentSet[] = [];
   for (const name of damaged) {
     if (sharedSetOfAny(name) === undefined) continue;
     sets ??= new Map(state.planStatic().sets.map((one) => [one.name, one]));
@@ -33,7 +34,8 @@ export async function repairSets(
     if (set === undefined || present === undefined) return false;
     // What packets have put in is theirs.
     if (set.timeoutSeconds !== undefined) continue;
-    await changeElements(draft, set, present, state, options);
+    found.push({ set, present });
   }
+  await changeElements(draft, found, state, options);
   return true;
 }

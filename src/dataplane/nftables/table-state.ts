@@ -2,9 +2,10 @@
  * What this process wants in its table and what it believes to be there for each service port: the difference between the
  * two is a transaction. No I/O.
  */
+import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
 import type { TransactionDraft } from "./draft.ts";
 import type { ElementChange } from "./element-changes.ts";
-import { ElementOwners, type OwnedElement } from "./element-owners.ts";
+import { ElementOwners, type Wants } from "./element-owners.ts";
 import type { Layout } from "./layout.ts";
 import { sharedSetOfAny } from "./layouts.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
@@ -17,6 +18,15 @@ const NO_OWNER = "";
 
 const NO_NAMES: ReadonlySet<string> = new Set();
 
+/** An element of a set, and the key of the service port that it is for; empty when it is for none. */
+export interface OwnedElement {
+  readonly owner: string;
+  readonly set: string;
+  /** {@link elementKey} of the element. */
+  readonly key: string;
+  readonly element: NftElement;
+}
+
 /** What the table without its services depends on. */
 export interface TablePremises {
   readonly layout: Layout;
@@ -28,7 +38,7 @@ export interface TablePremises {
 
 export class TableState {
   readonly #ports = new Map<string, InstalledPort>();
-  readonly #owners = new ElementOwners();
+  readonly #owners: ElementOwners;
   readonly #premises: TablePremises;
   #lacking = { internal: 0, external: 0 };
   #doubtful = new Set<string>();
@@ -37,7 +47,9 @@ export class TableState {
 
   constructor(premises: TablePremises) {
     this.#premises = premises;
-    this.#owners.replace(NO_OWNER, [], premises.fixed ?? []);
+    const { isTracked } = premises.layout;
+    this.#owners = new ElementOwners(isTracked);
+    this.#owners.replace(NO_OWNER, { elements: [] }, { elements: premises.fixed ?? [] });
   }
 
   /** The chains and sets that should belong to no service port, in view of what the ports have now. */
@@ -85,7 +97,7 @@ export class TableState {
     return this.#ports;
   }
 
-  /** What the service port has that an element of a shared set is for. */
+  /** What the service port has that an element of a tracked set (`layout.ts`) is for. */
   portWith(set: string, key: string): InstalledPort | undefined {
     const owner = this.#owners.ownerAt(set, key);
     return owner === undefined ? undefined : this.#ports.get(owner);
@@ -101,22 +113,41 @@ export class TableState {
     return names;
   }
 
-  /** Elements that should be in a shared set, with whom they are for. */
-  wantedElements(set: string): Iterable<OwnedElement> {
-    return this.#owners.wanted(set);
+  /** Elements that should be in some of the shared sets, with whom they are for; no key of a set twice. */
+  *wantedElements(sets: { has(set: string): boolean }): Iterable<OwnedElement> {
+    yield* this.#effective(NO_OWNER, this.#premises.fixed ?? [], sets);
+    for (const [owner, { elements }] of this.#ports) yield* this.#effective(owner, elements, sets);
+  }
+
+  *#effective(
+    owner: string,
+    elements: readonly SharedElement[],
+    sets: { has(set: string): boolean },
+  ): Iterable<OwnedElement> {
+    for (const { set, element } of elements) {
+      if (!sets.has(set)) continue;
+      const key = elementKey(element.key);
+      if (this.#owners.isEffective(owner, set, key)) yield { owner, set, key, element };
+    }
   }
 
   /** Notes what a port has from now on; undefined: nothing. @returns the shared elements that change by that. */
   put(owner: string, installed: InstalledPort | undefined): ElementChange[] {
     const before = this.#ports.get(owner) ?? NOTHING_INSTALLED;
-    const after = installed ?? NOTHING_INSTALLED;
+    return this.#replace(owner, wantsOf(before), installed, wantsOf(installed ?? NOTHING_INSTALLED));
+  }
+
+  /** @param before, after are planned once: both are also what the port has, and will have. */
+  #replace(owner: string, before: Wants, installed: InstalledPort | undefined, after: Wants): ElementChange[] {
+    const had = this.#ports.get(owner) ?? NOTHING_INSTALLED;
+    const has = installed ?? NOTHING_INSTALLED;
     this.#lacking = {
-      internal: this.#lacking.internal + Number(after.lacksInternal) - Number(before.lacksInternal),
-      external: this.#lacking.external + Number(after.lacksExternal) - Number(before.lacksExternal),
+      internal: this.#lacking.internal + Number(has.lacksInternal) - Number(had.lacksInternal),
+      external: this.#lacking.external + Number(has.lacksExternal) - Number(had.lacksExternal),
     };
     if (installed === undefined) this.#ports.delete(owner);
     else this.#ports.set(owner, installed);
-    return this.#owners.replace(owner, before.elements, after.elements);
+    return this.#owners.replace(owner, before, after);
   }
 
   /**
@@ -150,12 +181,19 @@ export class TableState {
     for (const name of before.affinitySets.keys()) {
       if (desired?.affinitySets.has(name) !== true) draft.deleteSet(name, owner);
     }
-    for (const name of this.#premises.layout.clientMapsInDoubt?.(before, desired ?? NOTHING_INSTALLED) ?? []) {
+    const had = wantsOf(before);
+    const has = wantsOf(desired ?? NOTHING_INSTALLED);
+    for (const name of this.#premises.layout.clientMapsInDoubt?.(had.elements, has.elements) ?? []) {
       this.#doubtful.add(name);
     }
-    for (const change of this.put(owner, desired && installedPort(desired))) {
+    for (const change of this.#replace(owner, had, desired && installedPort(desired), has)) {
       const set = sharedSetOfAny(change.set);
       if (set !== undefined) draft.changeElement(set, change, owner);
     }
   }
+}
+
+/** Elements are planned here if they must be. */
+function wantsOf({ elements, isFound = false }: InstalledPort): Wants {
+  return { elements, isFound };
 }

@@ -20,7 +20,7 @@ import { allowedSources } from "../allowed-sources.ts";
 import { detectorStatement } from "../common-rules.ts";
 import { CHAINS, endpointNames, SETS, type ServicePortChains, servicePortChains } from "../names.ts";
 import type { PlanConfig, PlanFacts } from "../plan-options.ts";
-import type { ServicePortPlan, SharedElement } from "../table-plan.ts";
+import { type ServicePortPlan, type SharedElement, withoutRepetitions } from "../table-plan.ts";
 
 interface Decisions {
   readonly port: ServicePort;
@@ -135,7 +135,7 @@ function firewallRule(d: Decisions, config: PlanConfig): NftRule {
 }
 
 /** Elements of shared sets and maps, nftables.md §3.5. */
-function planElements(d: Decisions): SharedElement[] {
+function planElements(d: Decisions): readonly SharedElement[] {
   const { port, routing, protocol, chains } = d;
   const elements: SharedElement[] = [];
   const add = (set: string, element: NftElement) => elements.push({ set, element });
@@ -161,5 +161,6 @@ function planElements(d: Decisions): SharedElement[] {
     }
     if (kind === "load-balancer" && d.isRestricted) add(SETS.firewallIPs, { key, verdict: goto(chains.firewall) });
   }
-  return elements;
+  // One address can be the cluster IP, an external IP and the load balancer's.
+  return port.externalIPs.length + port.loadBalancerVIPs.length > 0 ? withoutRepetitions(elements) : elements;
 }

@@ -4,12 +4,11 @@
  */
 import type { NftElement } from "../../../kernel/nftables/ruleset.ts";
 import { elementKey } from "../../../kernel/nftables/ruleset.ts";
-import type { InstalledPort } from "../port-objects.ts";
 import type { SharedElement, StaticPlan } from "../table-plan.ts";
 import { CLIENTS, endpointMapOf, STICKY_SETS, timedName, timeoutOf } from "./names.ts";
 
-/** Finds the service port that has an element in a set. */
-export type FindPort = (set: string, key: string) => InstalledPort | undefined;
+/** Finds the elements of the service port that has one at a key of a set. */
+export type FindElements = (set: string, key: string) => readonly SharedElement[] | undefined;
 
 /** The maps of clients that a table has. Pure. */
 export function clientMaps({ sets }: StaticPlan): string[] {
@@ -17,11 +16,11 @@ export function clientMaps({ sets }: StaticPlan): string[] {
 }
 
 /** The maps that may remember what is not so any more, when a service port changes. Pure. */
-export function clientMapsInDoubt(before: InstalledPort, after: InstalledPort): string[] {
-  const timeouts = new Set(before.elements.flatMap(({ set }) => stickyTimeoutOf(set) ?? []));
+export function clientMapsInDoubt(before: readonly SharedElement[], after: readonly SharedElement[]): string[] {
+  const timeouts = new Set(before.flatMap(({ set }) => stickyTimeoutOf(set) ?? []));
   if (timeouts.size === 0) return [];
-  const left = new Set(after.elements.map(relation));
-  const hasLost = before.elements.some((shared) => {
+  const left = new Set(after.map(relation));
+  const hasLost = before.some((shared) => {
     const isRelevant = shared.element.target !== undefined || stickyTimeoutOf(shared.set) !== undefined;
     return isRelevant && !left.has(relation(shared));
   });
@@ -40,20 +39,24 @@ function relation({ set, element }: SharedElement): string {
 }
 
 /** Whether an entry of a map of clients names an endpoint that the frontend still has. Pure. */
-export function isClientCurrent(map: string, { key, target }: NftElement, findPort: FindPort): boolean {
+export function isClientCurrent(map: string, { key, target }: NftElement, findElements: FindElements): boolean {
   const seconds = timeoutOf(map, CLIENTS);
   const [, ...frontend] = key;
   if (seconds === undefined || target === undefined) return false;
   const nodePort = frontend.slice(1);
   const asked = elementKey(frontend);
   const askedPort = elementKey(nodePort);
-  const byFrontend = findPort(timedName(STICKY_SETS.frontend, seconds), asked);
+  const byFrontend = findElements(timedName(STICKY_SETS.frontend, seconds), asked);
   if (byFrontend !== undefined) return leadsTo(byFrontend, asked, target);
-  const byNodePort = findPort(timedName(STICKY_SETS.nodePort, seconds), askedPort);
+  const byNodePort = findElements(timedName(STICKY_SETS.nodePort, seconds), askedPort);
   return byNodePort !== undefined && leadsTo(byNodePort, askedPort, target);
 }
 
-function leadsTo({ elements }: InstalledPort, frontend: string, target: NonNullable<NftElement["target"]>): boolean {
+function leadsTo(
+  elements: readonly SharedElement[],
+  frontend: string,
+  target: NonNullable<NftElement["target"]>,
+): boolean {
   return elements.some(
     ({ set, element }) =>
       element.target?.ip === target.ip &&

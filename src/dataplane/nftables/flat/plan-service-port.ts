@@ -14,7 +14,7 @@ import { protocolName } from "../../../net/protocol.ts";
 import { allowedSources } from "../allowed-sources.ts";
 import { SETS } from "../names.ts";
 import type { PlanConfig, PlanFacts } from "../plan-options.ts";
-import type { ServicePortPlan, SharedElement } from "../table-plan.ts";
+import { type ServicePortPlan, type SharedElement, withoutRepetitions } from "../table-plan.ts";
 import { ENDPOINT_MAPS, type EndpointMap, endpointMapName, FLAT_SETS, STICKY_SETS, timedName } from "./names.ts";
 import { slotTargets } from "./slots.ts";
 
@@ -39,7 +39,14 @@ export function planServicePort(
     if (isServed(frontend, routing)) elementsOf.addService(slots);
     if (frontend.kind === "load-balancer" && frontend.sources.length > 0) elementsOf.addSources(config);
   }
-  return { affinitySets: [], chains: [], elements, lacksLocal: routing.lacksLocal };
+  // One address can be the cluster IP, an external IP and the load balancer's.
+  const isRepeating = port.externalIPs.length + port.loadBalancerVIPs.length > 0;
+  return {
+    affinitySets: [],
+    chains: [],
+    elements: isRepeating ? withoutRepetitions(elements) : elements,
+    lacksLocal: routing.lacksLocal,
+  };
 }
 
 /** Under the Local policy, clients of this node are served where others are dropped. */

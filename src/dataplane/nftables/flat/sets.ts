@@ -60,6 +60,13 @@ export function flatSet(name: string): NftSet | undefined {
   return byNodePort === undefined ? undefined : stickySet(name, byNodePort, false);
 }
 
+/** Whether several service ports may want one key of a set, or clients are led by it. Frontends have one owner. */
+export function isTrackedSet(name: string): boolean {
+  return !FIXED_BY_NAME.has(name)
+    ? timeoutOf(name, STICKY_SETS.frontend) !== undefined || timeoutOf(name, STICKY_SETS.nodePort) !== undefined
+    : name === CLUSTER_IPS.name || name === HAIRPIN_CONNECTIONS.name || name === NODE_PORT_IPS.name;
+}
+
 function endpointSet(name: string, map: EndpointMap, slots: number): NftSet {
   const isNodePort = map === ENDPOINT_MAPS.nodePort || map === ENDPOINT_MAPS.nodePortCluster;
   return {
