@@ -3,7 +3,7 @@ import { ExecError, execProcess } from "../kernel/process.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
 import { type Dump, recogniseDump } from "../trace/dump/recognise.ts";
 import type { KnownRoute } from "../trace/facts.ts";
-import { isObject, listOf, textOf } from "../trace/nftables/json.ts";
+import { isObject, listOf, numberOf, textOf } from "../trace/nftables/json.ts";
 import { UsageError } from "./exit.ts";
 import { placeInDump, type TracedRules } from "./trace-rules.ts";
 
@@ -27,12 +27,7 @@ const SHARED_TOOLS: readonly Tool[] = [
 
 /** Reads the kernel. @param local addresses that are given beside those that the node has. @throws UsageError */
 export async function kernelRules(family: IpFamily, local: readonly IpAddress[]): Promise<TracedRules> {
-  if (process.getuid?.() !== 0) {
-    throw new UsageError(
-      "reading the rules of this node's kernel needs root",
-      "Without it, give manifests with -f, or dumps of a node with --dump.",
-    );
-  }
+  needRoot("reading the rules of this node's kernel");
   const notes: string[] = [];
   const dumps: Dump[] = [];
   for (const tool of [...TOOLS[family], ...SHARED_TOOLS]) {
@@ -57,6 +52,12 @@ export async function kernelRules(family: IpFamily, local: readonly IpAddress[])
   };
 }
 
+/** @param what is to be done. @throws UsageError when this is not root. */
+export function needRoot(what: string): void {
+  if (process.getuid?.() === 0) return;
+  throw new UsageError(`${what} needs root`, "Without it, give manifests with -f, or dumps of a node with --dump.");
+}
+
 async function outputOf({ file, args }: Tool, notes: string[]): Promise<string> {
   try {
     const { status, stdout, stderr } = await execProcess(file, args, { timeoutMs: LIMIT_MS });
@@ -75,7 +76,17 @@ async function ipJson(...args: readonly string[]): Promise<readonly unknown[]> {
   return stdout.trim() === "" ? [] : listOf(JSON.parse(stdout));
 }
 
-async function ownAddresses(family: IpFamily): Promise<IpAddress[]> {
+/** Names of the node's interfaces by their numbers. */
+export async function interfaceNames(): Promise<ReadonlyMap<number, string>> {
+  const links = (await ipJson("link", "show")).flatMap((link): (readonly [number, string])[] => {
+    const [index, name] = isObject(link) ? [numberOf(link.ifindex), textOf(link.ifname)] : [];
+    return index === undefined || name === undefined ? [] : [[index, name]];
+  });
+  return new Map(links);
+}
+
+/** The node's addresses of one family. */
+export async function ownAddresses(family: IpFamily): Promise<IpAddress[]> {
   const links = await ipJson(familyOption(family), "address", "show");
   return links.flatMap((link) => {
     return listOf(isObject(link) ? link.addr_info : undefined).flatMap((info) => {

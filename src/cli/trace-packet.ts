@@ -1,6 +1,8 @@
 /** The packet that `kube-proxy trace` is asked about, out of its flags. Pure. */
+
+import type { FirstHook } from "../kernel/nftables/tracing/trace-table.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
-import { CONNECTION_STATES, type PacketQuestion } from "../trace/packet.ts";
+import { CONNECTION_STATES, type ConnectionState, type PacketQuestion } from "../trace/packet.ts";
 import { UsageError } from "./exit.ts";
 import { nearestWord } from "./suggestion.ts";
 
@@ -30,7 +32,9 @@ export interface ParsedTarget {
   readonly protocol: string;
 }
 
-const PROTOCOLS = ["tcp", "udp", "sctp", "icmp", "icmpv6"];
+/** By their number in an IP header. */
+const PROTOCOLS: Readonly<Record<string, number>> = { ...{ tcp: 6, udp: 17, sctp: 132 }, icmp: 1, icmpv6: 58 };
+const PROTOCOL_WORDS = Object.keys(PROTOCOLS);
 const TARGET = /^(?<end>.+?)(?:\/(?<protocol>[a-z0-9]+))?$/i;
 const END = /^(?:\[(?<bracketed>[^\]]*)\]|(?<bare>[^:]*))(?::(?<port>\d+))?$/;
 
@@ -38,10 +42,10 @@ const END = /^(?:\[(?<bracketed>[^\]]*)\]|(?<bare>[^:]*))(?::(?<port>\d+))?$/;
 export function parseTarget(text: string): ParsedTarget {
   const { end = "", protocol: word = "tcp" } = TARGET.exec(text)?.groups ?? {};
   const protocol = word.toLowerCase();
-  if (!PROTOCOLS.includes(protocol)) {
-    const nearest = nearestWord(protocol, PROTOCOLS);
+  if (!PROTOCOL_WORDS.includes(protocol)) {
+    const nearest = nearestWord(protocol, PROTOCOL_WORDS);
     throw new UsageError(
-      `--to: the protocol must be ${PROTOCOLS.join(", ")}, got "${word}"`,
+      `--to: the protocol must be ${PROTOCOL_WORDS.join(", ")}, got "${word}"`,
       nearest === undefined ? undefined : `Did you mean ${nearest}?`,
     );
   }
@@ -82,10 +86,7 @@ export function packetQuestion(
   if (familyOf(address) !== target.family) {
     throw new UsageError(`--from ${flags.from} and --to ${flags.to} are of different families`);
   }
-  const state = CONNECTION_STATES.find((known) => known === flags.state.toLowerCase());
-  if (state === undefined) {
-    throw new UsageError(`--state must be ${CONNECTION_STATES.join(", ")}, got "${flags.state}"`);
-  }
+  const state = checkedState(flags.state);
   return {
     family: target.family,
     protocol: target.protocol,
@@ -99,8 +100,57 @@ export function packetQuestion(
   };
 }
 
+/** Which real packets are meant. */
+export interface Traffic {
+  readonly hooks: readonly FirstHook[];
+  /** Number of the IP protocol. */
+  readonly protocol: number;
+  readonly source: IpAddress | undefined;
+  readonly sourcePort: number | undefined;
+  readonly inInterface: string | undefined;
+  readonly mark: number | undefined;
+}
+
+/** What `pod`, `node` and `outside` say of real packets is where they begin: their addresses may be any. @throws UsageError */
+export function trafficOf(
+  flags: Omit<PacketFlags, "from"> & { readonly from: string | undefined },
+  target: ParsedTarget,
+  isLocal: (address: IpAddress) => boolean,
+): Traffic {
+  const { from } = flags;
+  const any = { address: undefined, port: undefined, inInterface: undefined };
+  let isNamed = false;
+  const noAddress = (position: Position): ClientPlace => {
+    isNamed = true;
+    return { address: target.address, inInterface: position === "node" ? "" : undefined };
+  };
+  const { address, port, inInterface } = from === undefined ? any : clientOf({ from }, noAddress, isLocal);
+  const source = isNamed ? undefined : address;
+  if (source !== undefined && familyOf(source) !== target.family) {
+    throw new UsageError(`--from ${from} and --to ${target.address} are of different families`);
+  }
+  checkedState(flags.state);
+  const isOfNode = inInterface === "";
+  const hooks: readonly FirstHook[] =
+    from === undefined && flags.in === undefined ? ["prerouting", "output"] : isOfNode ? ["output"] : ["prerouting"];
+  return {
+    hooks,
+    protocol: PROTOCOLS[target.protocol] ?? 0,
+    source,
+    sourcePort: port,
+    inInterface: flags.in,
+    mark: flags.mark === undefined ? undefined : markOf(flags.mark),
+  };
+}
+
+function checkedState(text: string): ConnectionState {
+  const state = CONNECTION_STATES.find((known) => known === text.toLowerCase());
+  if (state === undefined) throw new UsageError(`--state must be ${CONNECTION_STATES.join(", ")}, got "${text}"`);
+  return state;
+}
+
 function clientOf(
-  { from }: PacketFlags,
+  { from }: Pick<PacketFlags, "from">,
   placeOf: (position: Position) => ClientPlace,
   isLocal: (address: IpAddress) => boolean,
 ): ClientPlace & { readonly port: number | undefined } {

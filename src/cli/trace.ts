@@ -26,10 +26,12 @@ const FORMS = ["text", "json"];
 export const TRACE_USAGE = `Usage: kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] -f DIR|FILE|- [options]
        kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] --dump FILE|- [options]
        kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] [options]
+       kube-proxy trace --live [--from CLIENT] --to ADDRESS:PORT[/PROTOCOL] [options]
 
 Leads a packet through every hook and rule of a node, and says what matched and why, and what becomes of it: which
 endpoint with which source, refused or dropped by which rule. Where chance decides, every way is shown with its odds;
-where something is not known, both. Nothing is sent.
+where something is not known, both. Nothing is sent. With --live, the kernel itself says what it does with real packets,
+beside what is simulated for them.
 
       --from CLIENT            ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT; or pod, node, outside, with :PORT behind it
       --to ADDRESS:PORT/PROTO  where the packet goes; tcp (default), udp, sctp
@@ -48,6 +50,12 @@ Rules, of either; without both, those in this node's kernel are walked, which ne
                                on a node (repeatable); of other programs' rules what is not understood is shown as such
       --local ADDRESS          an address of the node; with --dump all of them should be given (repeatable)
 
+      --live                   waits for real packets of the flow, and shows their way through this node's kernel: nftables,
+                               and the nft variant of iptables. Needs root, and a kernel from 5.12 on; what it installs
+                               goes with the command
+      --count NUMBER           with --live: how many packets (default 1)
+      --timeout SECONDS        with --live: how long (default 30)
+
   -v, --verbose                rules that do not match, too, and why
   -o, --output FORM            ${FORMS.join(", ")} (default text)
   -h, --help                   this text
@@ -56,22 +64,24 @@ Examples:
   kube-proxy trace --from pod --to 10.96.0.10:80 -f examples --node node-a
   kube-proxy trace --from 198.51.100.7 --in eth0 --to 192.168.0.2:30080 --dump iptables.txt --local 192.168.0.2
   sudo kube-proxy trace --from node --to 10.96.0.10:80
+  sudo kube-proxy trace --live --to 10.96.0.10:80
   nft -j list ruleset | kube-proxy trace --from 10.0.0.9 --to 10.96.0.10:53/udp --dump - --local 192.168.0.2
 
-Exit status: 0; 2 when the packet cannot be understood or the rules cannot be used.
+Exit status: 0; with --live 1 when no packet came, or when the kernel did something else than the simulation; 2 when the packet cannot be understood or the rules cannot be used.
 `;
 
 /**
  * Runs the command.
  *
  * @param argv without the word `trace`.
- * @param input what `-f -` or `--dump -` reads.
+ * @param input what `-f -` or `--dump -` reads. @param signal ends `--live`. @default Ctrl-C
  * @returns the exit status.
  */
 export async function trace(
   argv: readonly string[],
   output: Output,
   input: NodeJS.ReadableStream = process.stdin,
+  signal?: AbortSignal,
 ): Promise<number> {
   return await inspecting(output, async () => {
     const options = readOptions(argv);
@@ -79,15 +89,34 @@ export async function trace(
       output.out(TRACE_USAGE);
       return EXIT_SUCCESS;
     }
+    if (options.live !== undefined) {
+      const { liveTrace } = await import("./trace-live.ts");
+      const { live } = options;
+      if (signal !== undefined) return await liveTrace(live, output, jsonText, signal);
+      return await untilInterrupted((interruption) => liveTrace(live, output, jsonText, interruption));
+    }
     const report = await traced(options, input, warner(output));
-    output.out(options.form === "json" ? jsonText(report) : traceText(report));
+    output.out(options.form === "json" ? jsonText(traceData(report)) : traceText(report));
     return EXIT_SUCCESS;
   });
 }
 
+/** Runs something that Ctrl-C, or a request to end, ends in good order. */
+async function untilInterrupted<T>(run: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const stop = new AbortController();
+  const end = (): void => stop.abort();
+  const signals = ["SIGINT", "SIGTERM"] as const;
+  for (const name of signals) process.once(name, end);
+  try {
+    return await run(stop.signal);
+  } finally {
+    for (const name of signals) process.off(name, end);
+  }
+}
+
 /** JSON keeps a line for each value, and no character of a name that a terminal would obey. */
-function jsonText(report: TraceReport): string {
-  const lines = JSON.stringify(traceData(report), undefined, 2).split("\n");
+function jsonText(value: unknown): string {
+  const lines = JSON.stringify(value, undefined, 2).split("\n");
   return `${lines.map(escapeJson).join("\n")}\n`;
 }
 
@@ -152,24 +181,35 @@ function readOptions(argv: readonly string[]) {
     config: { type: "string" },
     dump: { type: "string", multiple: true },
     local: { type: "string", multiple: true, default: [] },
+    live: { type: "boolean", default: false },
+    count: { type: "string" },
+    timeout: { type: "string" },
     verbose: { type: "boolean", short: "v", default: false },
     output: { type: "string", short: "o", default: "text" },
     help: { type: "boolean", short: "h" },
   });
   if (values.help === true) return "help";
-  const { from, to, filename, dump, seed } = values;
-  if (from === undefined || to === undefined)
+  const { from, to, filename, dump, seed, live } = values;
+  if (to === undefined || (from === undefined && !live)) {
     throw new UsageError("trace needs a packet: --from CLIENT --to ADDRESS:PORT");
+  }
   if (filename !== undefined && dump !== undefined) {
     throw new UsageError("trace walks either the plan for manifests (-f) or dumps (--dump), not both");
+  }
+  if (!live && (values.count !== undefined || values.timeout !== undefined)) {
+    throw new UsageError("--count and --timeout are for --live");
   }
   if (!FORMS.includes(values.output)) {
     throw new UsageError(`--output must be ${FORMS.join(" or ")}, got "${values.output}"`);
   }
   if (seed !== undefined && !/^\d{1,15}$/.test(seed)) throw new UsageError(`--seed must be a number, got "${seed}"`);
+  const target = parseTarget(to);
+  const { in: inInterface, mark, state } = values;
+  const packet = { to, in: inInterface, mark, state };
   return {
-    target: parseTarget(to),
-    packet: { from, to, in: values.in, mark: values.mark, state: values.state },
+    target,
+    packet: { ...packet, from: from ?? "" },
+    live: live ? { ...liveChoices(values), target, packet: { ...packet, from }, form: values.output } : undefined,
     seed: seed === undefined ? undefined : Number(seed),
     isNewClient: values["new-client"],
     paths: filename ?? [],
@@ -181,6 +221,26 @@ function readOptions(argv: readonly string[]) {
     isVerbose: values.verbose,
     form: values.output,
   } as const;
+}
+
+interface LiveValues {
+  readonly count?: string | undefined;
+  readonly timeout?: string | undefined;
+  readonly filename?: readonly string[] | undefined;
+  readonly dump?: readonly string[] | undefined;
+  readonly seed?: string | undefined;
+}
+
+/** @throws UsageError */
+function liveChoices({ filename, dump, seed, count = "1", timeout = "30" }: LiveValues) {
+  if (filename !== undefined || dump !== undefined || seed !== undefined) {
+    throw new UsageError("--live traces in this node's kernel: -f, --dump and --seed are for simulations alone");
+  }
+  if (!/^[1-9]\d{0,3}$/.test(count)) throw new UsageError(`--count must be a number from 1 to 9999, got "${count}"`);
+  if (!/^[1-9]\d{0,5}$/.test(timeout)) {
+    throw new UsageError(`--timeout must be a number of seconds from 1 to 999999, got "${timeout}"`);
+  }
+  return { count: Number(count), timeoutSeconds: Number(timeout) };
 }
 
 function localAddress(text: string): IpAddress {

@@ -42,7 +42,12 @@ export interface Packet extends Flow {
   /** Whether netfilter has decided on a translation, be it none: nat chains are not asked again. */
   readonly isDestinationDecided: boolean;
   readonly isSourceDecided: boolean;
+  /** Of a connection that has packets already: where they are led, and with which source. Undefined: not known, or none. */
+  readonly translation?: Translation;
 }
+
+/** What connection tracking does to each packet of a connection. */
+export type Translation = Pick<Flow, "source" | "destination" | "destinationPort">;
 
 /** What must be said of a packet; the rest follows. */
 export interface PacketQuestion extends Flow {
@@ -104,6 +109,11 @@ export function withSource(packet: Packet, source: IpAddress): Packet {
 /** The packet after masquerading. @param address the node's address towards its destination, where it is known. Pure. */
 export function masqueraded(packet: Packet, address: IpAddress | undefined): Packet {
   return { ...withSource(packet, address ?? packet.source), isMasqueraded: true };
+}
+
+/** A later packet of a connection whose translation is known: rules are not asked about it. Pure. */
+export function ofKnownConnection(packet: Packet, translation: Translation): Packet {
+  return { ...packet, translation, isDestinationDecided: true, isSourceDecided: true };
 }
 
 /** Where `redirect` leads: packets of the node itself to loopback, others to the address of the interface that they came in by. */

@@ -2,7 +2,7 @@
  * When nat chains are asked: for the first packet of a connection, until its destination, or its source, is decided
  * (net/netfilter/nf_nat_core.c, nf_nat_inet_fn). Pure.
  */
-import type { Packet } from "../packet.ts";
+import { type Packet, withDestination, withSource } from "../packet.ts";
 import type { Stage } from "./program.ts";
 
 /** Why a nat chain is not asked about the packet at this hook; undefined when it is. */
@@ -14,9 +14,13 @@ export function whyNotAsked(packet: Packet, stage: Stage): string | undefined {
   return isDecided ? `the connection's ${isDestination ? "destination" : "source"} is decided` : undefined;
 }
 
-/** Where no rule translates, that is a decision as well. */
+/** Where no rule translates, that is a decision as well; what was decided for the connection is done to each of its packets. */
 export function withTranslationDecided(packet: Packet, stage: Stage): Packet {
   if (stage === "forward" || packet.state === "untracked") return packet;
   const isDestination = stage === "prerouting" || stage === "output";
-  return isDestination ? { ...packet, isDestinationDecided: true } : { ...packet, isSourceDecided: true };
+  const { translation } = packet;
+  if (translation === undefined)
+    return { ...packet, [isDestination ? "isDestinationDecided" : "isSourceDecided"]: true };
+  if (isDestination) return withDestination(packet, translation.destination, translation.destinationPort);
+  return translation.source === packet.source ? packet : withSource(packet, translation.source);
 }

@@ -16,7 +16,8 @@ export function traceData({ packet, rules, notes, root }: TraceReport): object {
   };
 }
 
-function packetData(packet: Packet): object {
+/** A packet at some point of its way. */
+export function packetData(packet: Packet): object {
   const { family, protocol, source, sourcePort, destination, destinationPort, inInterface, outInterface } = packet;
   const { mark, state, isDestinationTranslated, isSourceTranslated, isMasqueraded, virtualServer } = packet;
   return {
@@ -32,7 +33,8 @@ function nodeData({ events, end }: TraceNode): object {
   return { steps, question: end.question, branches };
 }
 
-function eventData(event: TraceEvent): object {
+/** One step. */
+export function eventData(event: TraceEvent): object {
   switch (event.kind) {
     case "stage":
       return { kind: event.kind, stage: event.stage };

@@ -96,7 +96,8 @@ function isIdle({ events, end }: TraceNode, index: number): boolean {
     : next.kind === "base-chain" || next.kind === "stage" || next.kind === "routed";
 }
 
-function eventLines(event: TraceEvent, indent: string, remark: string): string[] {
+/** The lines of one step. @param remark stands behind the name of a base chain. */
+export function eventLines(event: TraceEvent, indent: string, remark: string): string[] {
   switch (event.kind) {
     case "stage":
       return [`${indent}${event.stage}`];

@@ -17,12 +17,21 @@ export const NFT_MSG_GETSETELEM = 13;
 export const NFT_MSG_DELSETELEM = 14;
 export const NFT_MSG_NEWGEN = 15;
 export const NFT_MSG_GETGEN = 16;
+export const NFT_MSG_TRACE = 17;
 
 /** A table that is switched off. */
 export const NFT_TABLE_F_DORMANT = 0x1;
+/** A table that goes with the socket that made it, and that no other may change. From Linux 5.12 on. */
+export const NFT_TABLE_F_OWNER = 0x2;
 
 /** Multicast group of changes to the ruleset. */
 export const NFNLGRP_NFTABLES = 7;
+/** Multicast group of what happens to packets that are traced. */
+export const NFNLGRP_NFTRACE = 9;
+
+export const NFT_TRACETYPE_POLICY = 1;
+export const NFT_TRACETYPE_RETURN = 2;
+export const NFT_TRACETYPE_RULE = 3;
 
 export const NF_INET_HOOKS = { prerouting: 0, input: 1, forward: 2, output: 3, postrouting: 4 } as const;
 
@@ -55,6 +64,7 @@ export const NFT_SET_ELEM_CATCHALL = 0x2;
 
 export const NFT_META_MARK = 3;
 export const NFT_META_IIFNAME = 6;
+export const NFT_META_NFTRACE = 12;
 export const NFT_META_NFPROTO = 15;
 export const NFT_META_L4PROTO = 16;
 

@@ -2,7 +2,8 @@
 import { attributes, binary, i32be, u32be, type ValueOf, zstring } from "../../netlink/attributes.ts";
 import { align4, HOST_IS_LITTLE_ENDIAN } from "../../netlink/constants.ts";
 
-const verdict = attributes({ code: [1, i32be], chain: [2, zstring], chainId: [3, u32be] });
+/** A verdict: of rules, elements, and packets that are traced. */
+export const verdict = attributes({ code: [1, i32be], chain: [2, zstring], chainId: [3, u32be] });
 
 /** Either bytes as they lie in registers, or a verdict. */
 export const data = attributes({ value: [1, binary], verdict: [2, verdict] });

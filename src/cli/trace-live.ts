@@ -1,0 +1,213 @@
+/** `kube-proxy trace --live`: what this node's kernel does with real packets of a flow, beside what the simulation says. */
+import { readFile } from "node:fs/promises";
+import { setTimeout as sleep } from "node:timers/promises";
+import { backEndIn } from "../kernel/iptables/tool-version.ts";
+import { NftError } from "../kernel/nftables/nftables.ts";
+import { openPacketTracer, type PacketTracer } from "../kernel/nftables/tracing/packet-tracer.ts";
+import { TRACE_TABLE, type TraceFilter } from "../kernel/nftables/tracing/trace-table.ts";
+import { execProcess } from "../kernel/process.ts";
+import type { IpFamily } from "../net/ip.ts";
+import { programOfDumps } from "../trace/dump/program.ts";
+import { nodeFacts } from "../trace/facts.ts";
+import { judge } from "../trace/live/judge.ts";
+import { type ObservedPacket, PacketAssembler } from "../trace/live/observed.ts";
+import { liveData } from "../trace/report/live-json.ts";
+import { type LiveReport, liveText } from "../trace/report/live-text.ts";
+import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
+import type { Output } from "./render.ts";
+import { kernelRules, needRoot, ownAddresses } from "./trace-kernel.ts";
+import { rulePlaces } from "./trace-live-places.ts";
+import { type PacketFlags, type ParsedTarget, trafficOf } from "./trace-packet.ts";
+import type { TracedRules } from "./trace-rules.ts";
+
+export interface LiveOptions {
+  readonly target: ParsedTarget;
+  /** `from` may be left out: packets of any client. */
+  readonly packet: Omit<PacketFlags, "from"> & { readonly from: string | undefined };
+  /** How many packets are shown. */
+  readonly count: number;
+  readonly timeoutSeconds: number;
+  readonly form: string;
+}
+
+/** How often packets that the kernel says no more of are looked for. */
+const LOOK_MS = 50;
+/** How often rules are read again because they changed meanwhile. */
+const READ_ATTEMPTS = 5;
+
+/** Runs it. @param signal ends it early. @returns the exit status. @throws UsageError */
+export async function liveTrace(
+  options: LiveOptions,
+  output: Output,
+  toText: (value: unknown) => string,
+  signal: AbortSignal,
+): Promise<number> {
+  needRoot("tracing packets in this node's kernel");
+  const { target, form, count } = options;
+  const filter = await filterOf(options);
+  const waiting = new PacketQueue();
+  const { tracer, note } = await opened(filter, waiting, signal);
+  await using _ = tracer;
+  const what = `${target.protocol} packets to ${target.address}${target.port === undefined ? "" : ` port ${target.port}`}`;
+  output.err(`Waiting up to ${options.timeoutSeconds} s for ${what}; Ctrl-C ends it.\n`);
+  const reader = new RulesReader(tracer, options);
+  await reader.refuseLegacy();
+  const reports: LiveReport[] = [];
+  for await (const packet of waiting.take(count, options.timeoutSeconds * 1_000, tracer.ended, signal)) {
+    const report = await reader.report(packet, note());
+    if (report === undefined) continue;
+    reports.push(report);
+    if (form === "text") output.out(`${reports.length === 1 ? "" : "\n"}${liveText(report)}`);
+  }
+  if (form === "json") output.out(toText({ packets: reports.map(liveData) }));
+  if (reports.length === 0) {
+    output.err(
+      `No such packet came. Is its way by this node, and are address, port and --from as its first hook sees them?\n`,
+    );
+  }
+  const isAsSimulated = ({ comparison }: LiveReport): boolean =>
+    comparison === undefined || (comparison.hasSameSteps && comparison.hasSameEnd);
+  return reports.length > 0 && reports.every(isAsSimulated) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+/** Packets as they end. */
+class PacketQueue {
+  readonly assembler = new PacketAssembler((packet) => this.#packets.push(packet));
+  readonly #packets: ObservedPacket[] = [];
+
+  /** Gives up to so many packets. @param ended rejects when nothing more can come. */
+  async *take(
+    count: number,
+    limitMs: number,
+    ended: Promise<void>,
+    signal: AbortSignal,
+  ): AsyncGenerator<ObservedPacket> {
+    const endMs = performance.now() + limitMs;
+    for (let taken = 0; taken < count; ) {
+      const packet = this.#packets.shift();
+      if (packet !== undefined) {
+        taken += 1;
+        yield packet;
+        continue;
+      }
+      // A packet that is on its way is waited for.
+      const isLate = performance.now() > endMs && this.assembler.openPackets === 0;
+      if (signal.aborted || isLate) return;
+      await Promise.race([sleep(LOOK_MS), ended]);
+      this.assembler.giveUp(performance.now());
+    }
+  }
+}
+
+async function filterOf({ target, packet }: LiveOptions): Promise<TraceFilter> {
+  const own = new Set<string>(await ownAddresses(target.family));
+  const { hooks, ...traffic } = trafficOf(packet, target, (address) => own.has(address));
+  const opening = target.protocol === "tcp" ? { new: true, established: false }[packet.state.toLowerCase()] : undefined;
+  return {
+    ...traffic,
+    family: target.family === "IPv4" ? "ip" : "ip6",
+    hooks: new Set(hooks),
+    destination: target.address,
+    destinationPort: target.port,
+    opening,
+  };
+}
+
+async function opened(filter: TraceFilter, { assembler }: PacketQueue, signal: AbortSignal) {
+  let isLost = false;
+  try {
+    const tracer = await openPacketTracer(filter, {
+      onEvent: (event) => assembler.add(event, performance.now()),
+      onLost: () => {
+        isLost = true;
+      },
+      signal,
+    });
+    const lost = "the kernel had more to say than could be taken: steps may be missing";
+    return { tracer, note: () => (isLost ? [lost] : []) };
+  } catch (error) {
+    if (!(error instanceof NftError)) throw error;
+    const hint = error.code === "exists" ? "Another trace --live seems to run: one at a time." : undefined;
+    throw new UsageError(`tracing packets is not possible: ${error.message}`, hint);
+  }
+}
+
+/** Rules of the generation that packets met; read again where they have changed. */
+class RulesReader {
+  readonly #tracer: PacketTracer;
+  readonly #options: LiveOptions;
+  #legacyNote: readonly string[] = [];
+  #known: { readonly generation: number; readonly rules: TracedRules } | undefined;
+
+  constructor(tracer: PacketTracer, options: LiveOptions) {
+    this.#tracer = tracer;
+    this.#options = options;
+  }
+
+  /** The legacy variant of iptables reports nothing to nf_tables. @throws UsageError where the rules are its own */
+  async refuseLegacy(): Promise<void> {
+    const tables = await legacyTables(this.#options.target.family);
+    if (tables.length === 0) return;
+    const { dumps } = await this.#rules();
+    const { stdout } = await execProcess("iptables", ["--version"], { timeoutMs: 10_000 });
+    if (backEndIn(stdout) === "nft" || !dumps.some((dump) => dump.kind === "iptables" && dump.text.includes("\n-A "))) {
+      this.#legacyNote = [
+        `iptables-legacy has tables here as well (${tables.join(", ")}), of which the kernel tells nothing`,
+      ];
+      return;
+    }
+    throw new UsageError(
+      "the rules of iptables-legacy cannot be traced: of them the kernel tells only its log",
+      "Without --live, trace walks them without sending anything.",
+    );
+  }
+
+  async report(packet: ObservedPacket, notes: readonly string[]): Promise<LiveReport | undefined> {
+    const { target } = this.#options;
+    const { family } = target;
+    const rules = await this.#rules();
+    const facts = nodeFacts({ addresses: rules.addresses, routes: rules.routes ?? [] });
+    const { program } = programOfDumps(rules.dumps, { family, facts, knowsClients: false, knowsDynamicSets: false });
+    const places = await rulePlaces(this.#tracer, packet);
+    const judged = judge(packet, { family, protocol: target.protocol }, { program, facts, places });
+    if (judged === undefined) return undefined;
+    return { ...judged, rules: rules.name, notes: [...rules.notes, ...this.#legacyNote, ...notes] };
+  }
+
+  async #rules(): Promise<TracedRules> {
+    for (let attempt = 1; ; attempt += 1) {
+      const generation = await this.#tracer.generation();
+      if (this.#known?.generation === generation) return this.#known.rules;
+      const rules = await kernelRules(this.#options.target.family, []);
+      const isUnchanged = (await this.#tracer.generation()) === generation;
+      if (isUnchanged) this.#known = { generation, rules: withoutOwnTable(rules) };
+      else if (attempt === READ_ATTEMPTS) {
+        const note = "the rules changed each time they were read: what is shown may be of a moment later";
+        return { ...withoutOwnTable(rules), notes: [...rules.notes, note] };
+      }
+    }
+  }
+}
+
+/** Tables that iptables-legacy has made, by name. */
+async function legacyTables(family: IpFamily): Promise<readonly string[]> {
+  const file = family === "IPv4" ? "/proc/net/ip_tables_names" : "/proc/net/ip6_tables_names";
+  const text = await readFile(file, "utf8").catch(() => "");
+  return text.split("\n").filter((name) => name !== "");
+}
+
+function withoutOwnTable(rules: TracedRules): TracedRules {
+  const isOwn = (object: unknown): boolean =>
+    typeof object === "object" &&
+    object !== null &&
+    Object.values(object).some(
+      (body: unknown) =>
+        typeof body === "object" &&
+        body !== null &&
+        (("table" in body && body.table === TRACE_TABLE) || ("name" in body && body.name === TRACE_TABLE)),
+    );
+  const dumps = rules.dumps.map((dump) =>
+    dump.kind === "nftables" ? { ...dump, objects: dump.objects.filter((object) => !isOwn(object)) } : dump,
+  );
+  return { ...rules, dumps };
+}

@@ -1,0 +1,129 @@
+/** Has the kernel trace packets of one flow, and tells what it says of them. */
+import { NETLINK_NETFILTER } from "../../netlink/constants.ts";
+import { NetlinkError } from "../../netlink/errors.ts";
+import { subscribe } from "../../netlink/subscription.ts";
+import { fromNetlinkError } from "../netlink-errors.ts";
+import { LAYOUTS } from "../netlink-values.ts";
+import { NftError } from "../nftables.ts";
+import { NFNLGRP_NFTRACE } from "../wire/constants.ts";
+import { type CommitResult, type NftablesClient, openNftables } from "../wire/nftables-client.ts";
+import { readTraceEvent, type TraceEvent } from "./trace-event.ts";
+import { TRACE_TABLE, type TraceFilter, traceTableBatch } from "./trace-table.ts";
+
+/** A hook with its priority, by the numbers of NF_INET_*. */
+export interface ChainHook {
+  readonly hook: number;
+  readonly priority: number;
+}
+
+export interface PacketTracer extends AsyncDisposable {
+  /** Resolves when the signal ends it. Rejects when the kernel's messages cannot be received any more. */
+  readonly ended: Promise<void>;
+  /** Number of the ruleset's last change. */
+  generation(): Promise<number>;
+  /** Base chains of a table, by name. Rejects with `not_found` when it is gone. */
+  baseChains(family: number, table: string): Promise<ReadonlyMap<string, ChainHook>>;
+  /** Handles of a chain's rules, in order. */
+  handles(family: number, table: string, chain: string): Promise<readonly number[]>;
+  /** Removes the table. Idempotent. */
+  close(): Promise<void>;
+}
+
+export interface PacketTracerOptions {
+  readonly onEvent: (event: TraceEvent) => void;
+  /** Messages were lost: the kernel had more to tell than was taken. */
+  readonly onLost: () => void;
+  readonly signal: AbortSignal;
+}
+
+/** Installs the table and listens. @throws NftError */
+export async function openPacketTracer(
+  filter: TraceFilter,
+  { onEvent, onLost, signal }: PacketTracerOptions,
+): Promise<PacketTracer> {
+  const stop = new AbortController();
+  const ended = subscribe({
+    protocol: NETLINK_NETFILTER,
+    groups: [NFNLGRP_NFTRACE],
+    onMessage: (reply) => {
+      const event = readTraceEvent(reply);
+      if (event !== undefined) onEvent(event);
+    },
+    onOverrun: onLost,
+    signal: AbortSignal.any([signal, stop.signal]),
+  });
+  // Callers learn of it by the promise; a failure before that is thrown below.
+  ended.catch(() => {});
+  let client: NftablesClient | undefined;
+  const close = async (): Promise<void> => {
+    stop.abort();
+    await client?.close();
+    await ended.catch(() => {});
+  };
+  try {
+    client = openNftables();
+    await install(client, filter);
+  } catch (error) {
+    await close();
+    throw fromNetlinkError(error);
+  }
+  return { ...reader(client), ended, close, [Symbol.asyncDispose]: close };
+}
+
+function reader(client: NftablesClient): Pick<PacketTracer, "generation" | "baseChains" | "handles"> {
+  return {
+    async generation() {
+      return (await client.generation()).id ?? 0;
+    },
+    async baseChains(family, table) {
+      const found = new Map<string, ChainHook>();
+      for (const { name, hook } of await client.chainHeads(family, table)) {
+        if (name === undefined || hook?.hooknum === undefined) continue;
+        found.set(name, { hook: hook.hooknum, priority: hook.priority ?? 0 });
+      }
+      return found;
+    },
+    async handles(family, table, chain) {
+      const heads = await client.ruleHeads(family, table, chain);
+      return heads.flatMap(({ handle }) => handle ?? []);
+    },
+  };
+}
+
+async function install(client: NftablesClient, filter: TraceFilter): Promise<void> {
+  let refused: CommitResult & { committed: false };
+  const limited = await client.commit(traceTableBatch(filter, true));
+  if (limited.committed) return;
+  refused = limited;
+  // ENOENT at a rule: the kernel has no such expression.
+  if (limited.failures.some(({ error, kind }) => kind === "rule" && error.code === "ENOENT")) {
+    const unlimited = await client.commit(traceTableBatch(filter, false));
+    if (unlimited.committed) return;
+    refused = unlimited;
+  }
+  throw await refusal(client, filter, refused);
+}
+
+async function refusal(
+  client: NftablesClient,
+  { family }: TraceFilter,
+  { failures }: CommitResult & { committed: false },
+): Promise<Error> {
+  const [first] = failures;
+  if (first === undefined)
+    return new NftError("failed", "nftables: the kernel refused the table for tracing", undefined);
+  const tables = await client.tables(LAYOUTS[family].nfproto).catch((error: unknown) => {
+    if (error instanceof NetlinkError) return [];
+    throw error;
+  });
+  const other = tables.find(({ name }) => name === TRACE_TABLE);
+  if (other !== undefined) {
+    const owner = other.owner === undefined ? "" : ` (of process ${other.owner})`;
+    return new NftError("exists", `the table ${family} ${TRACE_TABLE} is there already${owner}`, undefined);
+  }
+  if (first.kind === "table" && (first.error.code === "EOPNOTSUPP" || first.error.code === "EINVAL")) {
+    const message = "this kernel has no tables that go with their process: Linux 5.12 has";
+    return new NftError("unsupported", message, undefined, { cause: first.error });
+  }
+  return fromNetlinkError(first.error);
+}

@@ -1,0 +1,130 @@
+/**
+ * The table that marks packets of one flow for tracing, and that sees them where they leave the hooks. It belongs to the socket that
+ * makes it: the kernel removes it with that socket, however the process ends (reference nfnetlink.md §14).
+ */
+import { type IpAddress, ipBytes } from "../../../net/ip.ts";
+import { LAYOUTS } from "../netlink-values.ts";
+import type { NftFamily } from "../ruleset.ts";
+import { NftBatch } from "../wire/batch.ts";
+import * as nft from "../wire/constants.ts";
+import { hostU32, netU16 } from "../wire/data.ts";
+import type { NftExpression } from "../wire/expressions.ts";
+
+/** One name for all: the kernel lets no other process touch the table, so two of these commands cannot disturb each other. */
+export const TRACE_TABLE = "kube-proxy-trace";
+
+/** Where a packet begins its way: what comes in, and what the node itself sends. */
+export type FirstHook = "prerouting" | "output";
+
+/** Which packets are traced. What is undefined may be anything. */
+export interface TraceFilter {
+  readonly family: NftFamily;
+  readonly hooks: ReadonlySet<FirstHook>;
+  /** Number of the IP protocol. */
+  readonly protocol: number;
+  readonly source: IpAddress | undefined;
+  readonly sourcePort: number | undefined;
+  readonly destination: IpAddress;
+  readonly destinationPort: number | undefined;
+  readonly inInterface: string | undefined;
+  readonly mark: number | undefined;
+  /** For TCP: only segments that open a connection, or none of them. */
+  readonly opening: boolean | undefined;
+}
+
+type Hook = keyof typeof nft.NF_INET_HOOKS;
+
+/** Chains of the table and their priorities: before all others where a packet enters, behind all others where it leaves. */
+const CHAINS: Readonly<Record<Hook, number>> = {
+  prerouting: -1000,
+  output: -1000,
+  forward: 0x7fff_fffe,
+  input: 0x7fff_fffe,
+  postrouting: 0x7fff_fffe,
+};
+
+const INTERFACE_NAME_BYTES = 16;
+const TCP_FLAGS_AT = 13;
+const SYN = 0x02;
+const SYN_AND_ACK = 0x12;
+/** No more than so many packets a second, that a busy flow costs the node little. */
+const PACKETS_A_SECOND = 20;
+
+/** The transaction that makes the table. @param isLimited whether the number of packets in a second is limited, for which not every kernel has the module. */
+export function traceTableBatch(filter: TraceFilter, isLimited: boolean): NftBatch {
+  const batch = new NftBatch(LAYOUTS[filter.family].nfproto);
+  batch.create("table", { name: TRACE_TABLE, flags: nft.NFT_TABLE_F_OWNER });
+  for (const [name, priority] of Object.entries(CHAINS)) {
+    const hooknum = nft.NF_INET_HOOKS[name as Hook]; // a key of CHAINS
+    batch.add("chain", {
+      table: TRACE_TABLE,
+      name,
+      hook: { hooknum, priority },
+      policy: nft.NF_ACCEPT,
+      type: "filter",
+    });
+  }
+  for (const chain of filter.hooks) {
+    batch.add("rule", { table: TRACE_TABLE, chain, expressions: ruleOf(filter, chain, isLimited) });
+  }
+  batch.finish();
+  return batch;
+}
+
+function ruleOf(filter: TraceFilter, hook: FirstHook, isLimited: boolean): readonly NftExpression[] {
+  const { family, source, sourcePort, destination, destinationPort, inInterface, mark } = filter;
+  const { addressAt, addressBytes } = LAYOUTS[family];
+  const address = (side: "saddr" | "daddr", value: IpAddress) =>
+    field(nft.NFT_PAYLOAD_NETWORK_HEADER, addressAt[side], addressBytes, ipBytes(value));
+  const port = (offset: number, value: number) => field(nft.NFT_PAYLOAD_TRANSPORT_HEADER, offset, 2, netU16(value));
+  const limit: NftExpression = { kind: "limit", rate: PACKETS_A_SECOND, unit: 1, burst: 5, type: 0, flags: 0 };
+  return [
+    ...meta(nft.NFT_META_L4PROTO, Uint8Array.of(filter.protocol)),
+    ...address("daddr", destination),
+    ...(source === undefined ? [] : address("saddr", source)),
+    ...(destinationPort === undefined ? [] : port(2, destinationPort)),
+    ...(sourcePort === undefined ? [] : port(0, sourcePort)),
+    ...(inInterface === undefined || hook === "output" ? [] : meta(nft.NFT_META_IIFNAME, interfaceName(inInterface))),
+    ...(mark === undefined ? [] : meta(nft.NFT_META_MARK, hostU32(mark))),
+    ...(filter.opening === undefined ? [] : openingSegments(filter.opening)),
+    ...(isLimited ? [limit] : []),
+    { kind: "immediate", dreg: nft.NFT_REG_1, data: { value: Uint8Array.of(1) } },
+    { kind: "meta", key: nft.NFT_META_NFTRACE, sreg: nft.NFT_REG_1 },
+  ];
+}
+
+function interfaceName(name: string): Uint8Array {
+  return Buffer.concat([Buffer.from(name)], INTERFACE_NAME_BYTES);
+}
+
+function isEqual(value: Uint8Array): NftExpression {
+  return { kind: "cmp", sreg: nft.NFT_REG_1, op: nft.NFT_CMP_EQ, data: { value } };
+}
+
+function meta(key: number, value: Uint8Array): readonly NftExpression[] {
+  return [{ kind: "meta", key, dreg: nft.NFT_REG_1 }, isEqual(value)];
+}
+
+function field(base: number, offset: number, len: number, value: Uint8Array): readonly NftExpression[] {
+  return [{ kind: "payload", dreg: nft.NFT_REG_1, base, offset, len }, isEqual(value)];
+}
+
+function openingSegments(isOpening: boolean): readonly NftExpression[] {
+  const [sreg, dreg] = [nft.NFT_REG_1, nft.NFT_REG_1];
+  return [
+    { kind: "payload", dreg, base: nft.NFT_PAYLOAD_TRANSPORT_HEADER, offset: TCP_FLAGS_AT, len: 1 },
+    {
+      kind: "bitwise",
+      ...{ sreg, dreg },
+      len: 1,
+      mask: { value: Uint8Array.of(SYN_AND_ACK) },
+      xor: { value: Uint8Array.of(0) },
+    },
+    {
+      kind: "cmp",
+      sreg,
+      op: isOpening ? nft.NFT_CMP_EQ : nft.NFT_CMP_NEQ,
+      data: { value: Uint8Array.of(SYN) },
+    },
+  ];
+}

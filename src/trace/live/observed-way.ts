@@ -1,0 +1,222 @@
+/** A packet that the kernel traced, in the form of a simulated way: stages, base chains, rules by their number and text. */
+import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../../kernel/netlink/nfnetlink.ts";
+import { isOpeningSegment, type PacketEnds, packetEnds } from "../../kernel/nftables/tracing/packet-headers.ts";
+import type { TraceEvent as KernelEvent } from "../../kernel/nftables/tracing/trace-event.ts";
+import { TRACE_TABLE } from "../../kernel/nftables/tracing/trace-table.ts";
+import type { IpFamily } from "../../net/ip.ts";
+import type { BaseChain, Program, Rule, Stage } from "../netfilter/program.ts";
+import type { Fate, TraceEvent } from "../netfilter/tree.ts";
+import { type ConnectionState, newPacket, ofKnownConnection, type Packet } from "../packet.ts";
+import type { ObservedPacket, ObservedVisit } from "./observed.ts";
+import type { Way } from "./way.ts";
+
+/** What is known of the ruleset beside its rules' text. */
+export interface RulePlaces {
+  /** Hook and priority of a base chain; undefined when the table has changed meanwhile. */
+  hookOf(
+    family: number,
+    table: string,
+    chain: string,
+  ): { readonly stage: Stage; readonly priority: number } | undefined;
+  /** Position of a rule in its chain, from 0; undefined when it is gone. */
+  indexOf(family: number, table: string, chain: string, handle: number): number | undefined;
+  /** Name of an interface by its number. */
+  interfaceName(index: number): string | undefined;
+}
+
+export interface ObservedFlow {
+  readonly family: IpFamily;
+  readonly protocol: string;
+}
+
+/** What the kernel did. */
+export interface ObservedWay extends Way {
+  /** The packet before the first hook. */
+  readonly first: Packet;
+}
+
+const NF_QUEUE = 3;
+const NFT_CONTINUE = -1;
+const VERDICTS: Readonly<Record<number, string>> = {
+  [NFT_CONTINUE]: "goes on",
+  [-2]: "goes on",
+  [-3]: "jump",
+  [-4]: "goto",
+  [-5]: "return",
+  0: "drop",
+  1: "accept",
+  2: "taken",
+  [NF_QUEUE]: "queue",
+};
+const FAMILY_NAMES: Readonly<Record<number, string>> = { 1: "inet", [NFPROTO_IPV4]: "ip", [NFPROTO_IPV6]: "ip6" };
+const CONNECTION_STATES: readonly (readonly [bit: number, name: ConnectionState])[] = [
+  [0x02, "established"],
+  [0x04, "related"],
+  [0x08, "new"],
+  [0x40, "untracked"],
+  [0x01, "invalid"],
+];
+const SENT_BY_NODE = "";
+
+/** @param program the rules of the ruleset that the packet met. Undefined when the packet's headers cannot be read. Pure. */
+export function observedWay(
+  packet: ObservedPacket,
+  flow: ObservedFlow,
+  program: Program,
+  places: RulePlaces,
+): ObservedWay | undefined {
+  const hasPorts = !flow.protocol.startsWith("icmp");
+  const endsOf = (visit: ObservedVisit): PacketEnds | undefined => packetEnds(visit.headers, hasPorts);
+  const [firstVisit] = packet.visits;
+  const ends = firstVisit === undefined ? undefined : endsOf(firstVisit);
+  if (firstVisit === undefined || ends === undefined) return undefined;
+  const nameOf = (index: number | undefined): string | undefined =>
+    index === undefined ? undefined : (places.interfaceName(index) ?? `interface ${index}`);
+  const asked = newPacket({
+    ...flow,
+    ...ends,
+    inInterface: nameOf(firstVisit.headers.inInterface) ?? SENT_BY_NODE,
+    mark: firstVisit.mark,
+    state: stateOf(packet, flow),
+  });
+  const lastEnds = packet.visits.map(endsOf).findLast((one) => one !== undefined) ?? ends;
+  const first = isFirstOfConnection(packet, program, asked.state) ? asked : ofKnownConnection(asked, lastEnds);
+  const path = new Path(program, places);
+  let last = first;
+  for (const visit of packet.visits) {
+    last = moved(last, first, endsOf(visit) ?? last, visit, nameOf(visit.headers.outInterface));
+    path.add(visit, last);
+  }
+  return { first, events: path.events, fate: path.fate(packet.end), packet: last };
+}
+
+/** The packet as a later hook sees it. */
+function moved(
+  packet: Packet,
+  { source, destination, destinationPort }: Packet,
+  ends: PacketEnds,
+  { mark }: ObservedVisit,
+  outInterface: string | undefined,
+): Packet {
+  return {
+    ...packet,
+    ...ends,
+    mark,
+    outInterface: outInterface ?? "",
+    isDestinationTranslated: ends.destination !== destination || ends.destinationPort !== destinationPort,
+    isSourceTranslated: ends.source !== source,
+  };
+}
+
+/** What connection tracking says, where the kernel tells; otherwise what can be concluded. */
+function stateOf({ visits }: ObservedPacket, { protocol }: ObservedFlow): ConnectionState {
+  const bits = visits.find(({ connection }) => connection !== undefined)?.connection?.state;
+  if (bits !== undefined) return CONNECTION_STATES.find(([bit]) => (bits & bit) !== 0)?.[1] ?? "invalid";
+  const [first] = visits;
+  if (protocol === "tcp") return first !== undefined && isOpeningSegment(first.headers) ? "new" : "established";
+  return "new";
+}
+
+/** Only the first packet of a connection meets nat chains; without an answer, packets of a connection stay new. */
+function isFirstOfConnection({ visits }: ObservedPacket, program: Program, state: ConnectionState): boolean {
+  if (state !== "new" && state !== "related") return false;
+  const chains = Object.values(program).flat();
+  const natChains = new Set(chains.filter(({ type }) => type === "nat").map(({ chain }) => chain.name));
+  return natChains.size === 0 || visits.some(({ chain }) => natChains.has(chain));
+}
+
+class Path {
+  readonly events: TraceEvent[] = [];
+  readonly #program: Program;
+  readonly #places: RulePlaces;
+  #stage: Stage | undefined;
+  #lastRule: { readonly text: string; readonly place: string } | undefined;
+  #policyOf: BaseChain | undefined;
+  #queued = false;
+
+  constructor(program: Program, places: RulePlaces) {
+    this.#program = program;
+    this.#places = places;
+  }
+
+  add(visit: ObservedVisit, packet: Packet): void {
+    const { family, table, chain } = visit;
+    const hook = this.#places.hookOf(family, table, chain);
+    if (hook === undefined) return;
+    if (hook.stage !== this.#stage) this.events.push({ kind: "stage", stage: hook.stage, packet });
+    this.#stage = hook.stage;
+    if (table === TRACE_TABLE) return;
+    const base = this.#baseChain(family, table, chain, hook);
+    this.events.push({ kind: "base-chain", chain: base });
+    for (const event of visit.events) this.#step(event, base);
+  }
+
+  fate(end: ObservedPacket["end"]): Fate {
+    switch (end) {
+      case "sent":
+      case "delivered":
+        return { kind: end };
+      case "dropped": {
+        if (this.#policyOf !== undefined) {
+          return { kind: "dropped", by: `the policy of ${this.#policyOf.table} ${this.#policyOf.chain.name}` };
+        }
+        const by = this.#lastRule?.place ?? "a rule that is gone";
+        const answer = refusalIn(this.#lastRule?.text ?? "");
+        return answer === undefined ? { kind: "dropped", by } : { kind: "refused", answer, by };
+      }
+      case "vanished": {
+        const where = this.#stage ?? "the first hook";
+        const because = this.#queued
+          ? `a rule of ${where} hands it to another program`
+          : `after ${where} the kernel says no more of it: routing, its filter of source addresses, IPVS or another part has taken it`;
+        return { kind: "uncertain", because };
+      }
+    }
+  }
+
+  #step({ kind, family, table, chain, handle, verdict }: KernelEvent, base: BaseChain): void {
+    if (kind === "policy" && verdict.code === 0) {
+      this.events.push({ kind: "policy", chain: base });
+      this.#policyOf = base;
+    }
+    if (kind !== "rule" || handle === undefined) return;
+    const index = this.#places.indexOf(family, table, chain, handle);
+    const found = index === undefined ? undefined : base.chainNamed(chain)?.ruleAt(index);
+    const rule: Rule = found ?? { text: `a rule that is not known (handle ${handle})`, steps: [] };
+    const word = VERDICTS[verdict.code ?? NFT_CONTINUE] ?? `verdict ${verdict.code}`;
+    const said = verdict.chain === undefined ? word : `${word} ${verdict.chain}`;
+    if (verdict.code === NF_QUEUE) this.#queued = true;
+    this.#lastRule = { text: rule.text, place: `${base.table} ${chain} rule ${(index ?? 0) + 1}: ${rule.text}` };
+    this.events.push({ kind: "match", chain, index: index ?? -1, rule, said });
+  }
+
+  /** The one of the program, by whose name it is shown; otherwise one that only has its name. */
+  #baseChain(
+    family: number,
+    table: string,
+    name: string,
+    { stage, priority }: { stage: Stage; priority: number },
+  ): BaseChain {
+    const prefix = FAMILY_NAMES[family] ?? `family ${family}`;
+    const labels = [`${prefix} ${table}`, `${prefix === "ip6" ? "ip6tables" : "iptables"} -t ${table}`];
+    const known = this.#program[stage].find(({ table: label, chain }) => chain.name === name && labels.includes(label));
+    if (known !== undefined) return known;
+    const chain = { name, length: 0, ruleAt: () => undefined };
+    return {
+      table: labels[0] ?? "",
+      type: "filter",
+      stage,
+      priority,
+      policy: "accept",
+      chain,
+      chainNamed: () => undefined,
+    };
+  }
+}
+
+/** What the sender gets from a rule that refuses; undefined for other rules. */
+function refusalIn(text: string): string | undefined {
+  const [, answer] = /(?:--reject-with|\breject with) (\S+(?: (?:type )?[a-z-]+)?)/.exec(text) ?? [];
+  if (answer !== undefined) return answer;
+  return /\breject\b|-j REJECT\b/.test(text) ? "icmp port-unreachable" : undefined;
+}

@@ -1,0 +1,117 @@
+/**
+ * Messages of the kernel put together to packets: which base chains each met, in which state, and how its way ended. Messages of
+ * different packets come mixed.
+ */
+import type { TracedConnection, TracedHeaders, TraceEvent } from "../../kernel/nftables/tracing/trace-event.ts";
+import { TRACE_TABLE } from "../../kernel/nftables/tracing/trace-table.ts";
+
+/** One base chain that a packet met. */
+export interface ObservedVisit {
+  /** NFPROTO_* of the table. */
+  readonly family: number;
+  readonly table: string;
+  readonly chain: string;
+  /** When it entered the chain. */
+  readonly headers: TracedHeaders;
+  readonly mark: number;
+  readonly connection: TracedConnection | undefined;
+  readonly events: readonly TraceEvent[];
+}
+
+/** A packet, from the first hook until nothing more is said of it. */
+export interface ObservedPacket {
+  readonly visits: readonly ObservedVisit[];
+  readonly end: "sent" | "delivered" | "dropped" | "vanished";
+}
+
+type OpenVisit = ObservedVisit & { readonly events: TraceEvent[] };
+
+interface OpenPacket {
+  readonly visits: OpenVisit[];
+  lastMs: number;
+}
+
+const NF_DROP = 0;
+/** The kernel numbers the loopback interface so, in every network namespace. */
+const LOOPBACK = 1;
+/** The kernel handles a packet in one go: after such a silence something else has taken it. */
+const SILENCE_MS = 500;
+
+export class PacketAssembler {
+  readonly #onPacket: (packet: ObservedPacket) => void;
+  /** By the number that the kernel gives packets. */
+  readonly #open = new Map<number, OpenPacket>();
+  /** Packets that the node sent to itself, by their headers: the kernel numbers them again when they come in. */
+  readonly #looping = new Map<string, OpenPacket>();
+
+  /** @param onPacket told of each packet whose way has ended. */
+  constructor(onPacket: (packet: ObservedPacket) => void) {
+    this.#onPacket = onPacket;
+  }
+
+  /** Packets whose way has not ended. */
+  get openPackets(): number {
+    return this.#open.size + this.#looping.size;
+  }
+
+  /** Takes a message. @param nowMs when, by any clock that does not jump. */
+  add(event: TraceEvent, nowMs: number): void {
+    const packet = this.#packetOf(event);
+    if (packet === undefined) return;
+    packet.lastMs = nowMs;
+    const { family, table, chain, headers, mark, connection } = event;
+    if (headers !== undefined) packet.visits.push({ family, table, chain, headers, mark, connection, events: [] });
+    const visit = packet.visits.at(-1);
+    if (visit === undefined) return;
+    visit.events.push(event);
+    if (event.kind !== "return" && event.verdict.code === NF_DROP) this.#finish(event.id, packet, "dropped");
+    else if (table === TRACE_TABLE && event.kind === "policy") this.#atTheEnd(event, packet, visit);
+  }
+
+  /** Ends packets of which nothing has been said for long. @param nowMs of the same clock. */
+  giveUp(nowMs: number): void {
+    for (const [id, packet] of this.#open) {
+      if (nowMs - packet.lastMs > SILENCE_MS) this.#finish(id, packet, "vanished");
+    }
+    for (const [key, packet] of this.#looping) {
+      if (nowMs - packet.lastMs <= SILENCE_MS) continue;
+      this.#looping.delete(key);
+      this.#onPacket({ visits: packet.visits, end: "vanished" });
+    }
+  }
+
+  #packetOf({ id, table, chain, kind, headers }: TraceEvent): OpenPacket | undefined {
+    const known = this.#open.get(id);
+    if (known !== undefined) return known;
+    // Packets that others have traced are none of ours.
+    if (table !== TRACE_TABLE || headers === undefined) return undefined;
+    const key = headersKey(headers);
+    const looped = chain === "prerouting" && headers.inInterface === LOOPBACK ? this.#looping.get(key) : undefined;
+    if (looped === undefined && kind !== "rule") return undefined;
+    this.#looping.delete(key);
+    const packet = looped ?? { visits: [], lastMs: 0 };
+    this.#open.set(id, packet);
+    return packet;
+  }
+
+  /** At the last chain of a hook, which is ours. */
+  #atTheEnd({ id, chain }: TraceEvent, packet: OpenPacket, { headers }: ObservedVisit): void {
+    if (chain === "input") this.#finish(id, packet, "delivered");
+    if (chain !== "postrouting") return;
+    if (headers.outInterface !== LOOPBACK) {
+      this.#finish(id, packet, "sent");
+      return;
+    }
+    this.#open.delete(id);
+    this.#looping.set(headersKey(headers), packet);
+  }
+
+  #finish(id: number, { visits }: OpenPacket, end: ObservedPacket["end"]): void {
+    this.#open.delete(id);
+    this.#onPacket({ visits, end });
+  }
+}
+
+function headersKey({ network, transport }: TracedHeaders): string {
+  return `${Buffer.from(network).toString("hex")} ${Buffer.from(transport).toString("hex")}`;
+}

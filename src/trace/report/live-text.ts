@@ -1,0 +1,60 @@
+/** A live trace for people: the kernel's way in the form of a simulated one, with what only one of the two has marked. Pure. */
+import { escapeLine } from "../../logging/escape.ts";
+import type { JudgedPacket } from "../live/judge.ts";
+import { fateText, oddsText, packetText } from "./fate-text.ts";
+import { eventLines } from "./text.ts";
+
+export interface LiveReport extends JudgedPacket {
+  /** What the packet was compared with, in words. */
+  readonly rules: string;
+  readonly notes: readonly string[];
+}
+
+const MARKS = { both: "  ", kernel: "+ ", simulation: "- " } as const;
+
+/** The whole text, with a line break at its end. What came from rules and names is escaped. */
+export function liveText(report: LiveReport): string {
+  const { kernel, rules, notes } = report;
+  const lines = [
+    `Packet: ${packetText(kernel.first)}`,
+    `Rules:  ${rules}`,
+    ...notes.map((note) => `Note:   ${note}`),
+    "",
+    ...pathLines(report),
+    "",
+    `What became of it: ${endText(report)}`,
+    ...verdictLines(report),
+  ];
+  return `${lines.map(escapeLine).join("\n")}\n`;
+}
+
+function pathLines({ kernel, comparison }: LiveReport): string[] {
+  if (comparison === undefined) return kernel.events.flatMap((event) => eventLines(event, "", ""));
+  const isSame = comparison.hasSameSteps;
+  return comparison.steps.flatMap(({ side, event }) => eventLines(event, isSame ? "" : MARKS[side], ""));
+}
+
+function verdictLines({ comparison, simulation }: LiveReport): string[] {
+  if (comparison === undefined || simulation === undefined) {
+    return ["There are too many ways to simulate: it is not compared."];
+  }
+  const { hasSameSteps, hasSameEnd } = comparison;
+  if (hasSameSteps && hasSameEnd) {
+    const { odds, assumptions } = simulation;
+    const chance = odds === 1 ? "" : `, one way among several: its odds are ${oddsText(odds)}`;
+    return [
+      `The simulation says the same${chance}.`,
+      ...(assumptions.length === 0 ? [] : [`It also shows: ${assumptions.join(", and ")}.`]),
+    ];
+  }
+  const marks = hasSameSteps ? "" : " Lines with + are the kernel's alone, those with - the simulation's.";
+  return [`The simulation differs: ${fateText(simulation)}.${marks}`];
+}
+
+/** What became of it, and by which interface it left. That a source is masqueraded, only the simulation says. */
+function endText({ kernel: { fate, packet }, simulation, comparison }: LiveReport): string {
+  const { outInterface } = packet;
+  const isMasqueraded = comparison?.hasSameEnd === true && simulation?.packet.isMasqueraded === true;
+  const way = fate.kind === "sent" && outInterface !== undefined && outInterface !== "" ? `, by ${outInterface}` : "";
+  return `${fateText({ fate, packet: { ...packet, isMasqueraded } })}${way}`;
+}
