@@ -17,7 +17,7 @@ import { TABLE } from "../src/dataplane/nftables/names.ts";
 import { NO_CONNTRACK } from "../src/kernel/conntrack/conntrack.ts";
 import { encodeTransaction } from "../src/kernel/nftables/netlink-transaction.ts";
 import { LAYOUTS } from "../src/kernel/nftables/netlink-values.ts";
-import type { Nftables } from "../src/kernel/nftables/nftables.ts";
+import type { Nftables, NftMark } from "../src/kernel/nftables/nftables.ts";
 import { createLogger } from "../src/logging/create-logger.ts";
 import { ProxyHealth } from "../src/server/health/proxy-health.ts";
 import { createServiceHealth } from "../src/server/health/service-health.ts";
@@ -76,6 +76,14 @@ class BottomlessKernel implements Nftables {
   }
 
   async read(): Promise<undefined> {
+    return undefined;
+  }
+
+  async mark(): Promise<NftMark> {
+    return { generation: 1, commits: 0 };
+  }
+
+  async generationIfAlone(): Promise<undefined> {
     return undefined;
   }
 

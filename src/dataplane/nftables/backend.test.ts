@@ -1,10 +1,23 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
+import { MemoryNftKernel } from "../../../testkit/fakes/nftables/memory-nftables.ts";
+import type { Nftables } from "../../kernel/nftables/nftables.ts";
 import { ip } from "../../model/testing/records.ts";
 import { endpointNames, servicePortChains } from "./names.ts";
 import { clusterChain, newModel } from "./testing/backend-rig.ts";
 import { A, CHAIN, chainsOf, elementsOf, modelWithA, sorted, texts } from "./testing/observations.ts";
+
+/** The same handle, which tells of reads of the table. */
+function counted(nft: Nftables, onRead: () => void): Nftables {
+  return {
+    ...nft,
+    read: () => {
+      onRead();
+      return nft.read();
+    },
+  };
+}
 
 test("the first sync makes everything in one transaction", async () => {
   const model = newModel();
@@ -29,6 +42,35 @@ test("many new services are made in portions, and come into force in one transac
   for (let n = 1; n <= 5; n += 1) whole.set(port(`s${n}`, `10.96.0.${n}`), [remote(`10.180.0.${n}`)]);
   await whole.rig.sync();
   assert.deepEqual(sorted(rig.list()), sorted(whole.rig.list()));
+});
+
+test("after portions the table is read again only when another program was there", async () => {
+  const readsWith = async (meddle: (kernel: MemoryNftKernel) => void): Promise<number> => {
+    const kernel = new MemoryNftKernel("ip");
+    let reads = 0;
+    const model = newModel({ portsAtOnce: 2, connect: () => counted(kernel.connect(), () => reads++) });
+    for (let n = 1; n <= 5; n += 1) model.set(port(`s${n}`, `10.96.0.${n}`), [remote(`10.180.0.${n}`)]);
+    meddle(kernel);
+    await model.rig.sync();
+    const first = reads;
+    kernel.takeOperations();
+    await model.rig.sync({ full: true });
+    assert.deepEqual(kernel.takeOperations(), []);
+    return first;
+  };
+  assert.equal(await readsWith(() => {}), 1);
+  const [first, last] = ["s1", "s5"].map((name) => clusterChain(port(name, `10.96.0.${name.slice(1)}`)));
+  const meddled = await readsWith((kernel) => {
+    let isDone = false;
+    kernel.refuse((operation) => {
+      if (operation.kind !== "add-chain" || operation.chain.name !== last || isDone) return undefined;
+      isDone = true;
+      const flush = { kind: "flush-chain", chain: first ?? assert.fail() } as const;
+      queueMicrotask(() => void kernel.connectAnother().transact([flush]));
+      return undefined;
+    });
+  });
+  assert.ok(meddled > 1);
 });
 
 test("what is refused while services are made in portions is left out, and the others are there", async () => {

@@ -273,13 +273,28 @@ export class NftablesBackend implements Backend {
     await this.#committer.commit(draft);
   }
 
-  /** Reads the table, and once more when many chains were made that were missing. */
+  /**
+   * Reads the table, and makes many chains that are missing. With these it is known what the table holds, unless the kernel
+   * refused some or another program was there: then it is read once more.
+   */
   async #readPrepared(wanted: WantedTable, options: DifferenceOptions): Promise<NftTableContent | undefined> {
     const { portsAtOnce = PORTS_AT_ONCE } = this.#options;
+    const { nft } = this.#options;
+    const mark = await nft.mark();
     const content = await this.#read();
     const commit = (draft: TransactionDraft): Promise<void> => this.#committer.commit(draft);
-    const isPrepared = await prepareChains(content, wanted, { ...options, commit, portsAtOnce });
-    return isPrepared ? await this.#read() : content;
+    const made = await prepareChains(content, wanted, { ...options, commit, portsAtOnce });
+    if (made === undefined) return content;
+    const generation = made.isAll ? await nft.generationIfAlone(mark) : undefined;
+    if (generation === undefined) return await this.#read();
+    const { isDormant = false, hasOtherFlags = false, chains = [], sets = [] } = content ?? {};
+    return {
+      generation,
+      isDormant,
+      hasOtherFlags,
+      chains: new Map([...chains, ...made.chains]),
+      sets: new Map([...sets, ...made.sets]),
+    };
   }
 
   /** What others have done until now will be seen in the kernel itself. */

@@ -5,6 +5,7 @@
 import type { NftOperation } from "../../kernel/nftables/nftables.ts";
 import type { NftChain, NftSet } from "../../kernel/nftables/ruleset.ts";
 import { type ElementChange, ElementChanges, type Step, type WantedElement } from "./element-changes.ts";
+import { ruleDigestIn } from "./port-objects.ts";
 
 const PHASES = [
   "table",
@@ -38,8 +39,8 @@ export class TransactionDraft {
     else steps.push({ owner, operation });
   }
 
-  /** A chain with exactly these rules. */
-  writeChain(chain: NftChain, presence: ChainPresence, owner?: string): void {
+  /** A chain with exactly these rules. @param digest that of `digestOf`, where it is known. */
+  writeChain(chain: NftChain, presence: ChainPresence, owner?: string, digest?: string): void {
     const { rules, ...head } = chain;
     if (presence === "absent" || presence === "unknown") {
       this.add("add-chains", { kind: "add-chain", chain: head }, owner);
@@ -47,7 +48,11 @@ export class TransactionDraft {
     if (presence === "filled" || presence === "unknown") {
       this.add("add-chains", { kind: "flush-chain", chain: chain.name }, owner);
     }
-    for (const rule of rules) this.add("add-rules", { kind: "add-rule", chain: chain.name, rule }, owner);
+    for (const [index, rule] of rules.entries()) {
+      const known = digest && ruleDigestIn(digest, index);
+      const operation = { kind: "add-rule", chain: chain.name, rule } as const;
+      this.add("add-rules", known === undefined ? operation : { ...operation, digest: known }, owner);
+    }
   }
 
   emptyChain(chain: string, owner?: string): void {

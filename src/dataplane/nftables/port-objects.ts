@@ -32,6 +32,15 @@ export function chainDigest(ruleDigests: readonly (string | undefined)[]): strin
   return ruleDigests.map((digest) => digest ?? "?").join(" ");
 }
 
+/** What `ruleDigest` gives for a rule of ours. */
+const RULE_DIGEST_LENGTH = 16;
+
+/** The digest of one rule, from that of a chain of ours. Pure. */
+export function ruleDigestIn(digest: string, index: number): string {
+  const start = index * (RULE_DIGEST_LENGTH + 1);
+  return digest.slice(start, start + RULE_DIGEST_LENGTH);
+}
+
 /** The digest of a planned chain. Pure. */
 export function digestOf(chain: NftChain): string {
   return chainDigest(chain.rules.map(ruleDigest));

@@ -81,7 +81,7 @@ export async function reconcile(
     for (const chain of desired.chainObjects) {
       chains.add(chain.name);
       const presence = presenceOf(usable, chain.name, desired.chains.get(chain.name));
-      if (presence !== undefined) draft.writeChain(chain, presence, owner);
+      if (presence !== undefined) draft.writeChain(chain, presence, owner, desired.chains.get(chain.name));
     }
     if (yielder.isDue()) await yielder.turn(signal);
   }

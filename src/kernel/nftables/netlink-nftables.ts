@@ -87,6 +87,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
   function open({ family, table }: NetlinkTableName): Nftables {
     const layout = LAYOUTS[family];
     const target = { nfproto: layout.nfproto, table };
+    const encoding = new Mutex();
     const turns = new Mutex();
     /** Transactions of this handle, and how many there had been when the table was last read. */
     let transactions = 0;
@@ -105,6 +106,27 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
         const current = await currentGeneration();
         if (!isLastRead || !(await monitor.isUntouched(target, generation, current))) throw refusal;
         transaction.batch.setGeneration(current);
+      }
+    }
+
+    async function encode(
+      operations: Iterable<NftOperation>,
+      generation: number | undefined,
+    ): Promise<EncodedTransaction> {
+      try {
+        return await encodeTransaction({ layout, table }, operations, generation);
+      } catch (error) {
+        throw fromNetlinkError(error);
+      }
+    }
+
+    async function sendAndRelease(transaction: EncodedTransaction, generation: number | undefined): Promise<void> {
+      try {
+        if (transaction.batch.size > 0) await send(transaction, generation);
+      } catch (error) {
+        throw fromNetlinkError(error);
+      } finally {
+        transaction.batch.messages.release();
       }
     }
 
@@ -131,17 +153,12 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
     return {
       family,
       async transact(operations, { generation } = {}) {
-        await turns.run(async () => {
-          let transaction: EncodedTransaction | undefined;
-          try {
-            transaction = await encodeTransaction({ layout, table }, operations, generation);
-            if (transaction.batch.size > 0) await send(transaction, generation);
-          } catch (error) {
-            throw fromNetlinkError(error);
-          } finally {
-            transaction?.batch.messages.release();
-          }
+        // While the kernel works on one transaction, the next is encoded.
+        const { sending } = await encoding.run(async () => {
+          const transaction = await encode(operations, generation);
+          return { sending: turns.run(() => sendAndRelease(transaction, generation)) };
         });
+        await sending;
       },
       async read() {
         try {
@@ -150,6 +167,14 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
           throw fromNetlinkError(error);
         }
       },
+      mark: () => commits.run(async () => ({ generation: await currentGeneration(), commits: committed })),
+      generationIfAlone: (mark) =>
+        commits.run(async () => {
+          const generation = await currentGeneration();
+          if (generation - mark.generation !== committed - mark.commits) return undefined;
+          lastRead = { generation, transactions };
+          return generation;
+        }),
       async readElements({ name, key }) {
         try {
           return await readElements(client, { table, name, key }, layout);

@@ -124,7 +124,7 @@ class OperationEncoder {
         this.#batch.deleteEmptyChain({ table, name: operation.chain });
         return;
       case "add-rule":
-        this.#addRule(operation.chain, operation.rule);
+        this.#addRule(operation.chain, operation.rule, operation.digest ?? ruleDigest(operation.rule));
         return;
       case "add-set":
         this.#batch.add("set", { ...setObject(operation.set, this.#layout), table });
@@ -173,7 +173,7 @@ class OperationEncoder {
     });
   }
 
-  #addRule(chain: string, rule: NftRule): void {
+  #addRule(chain: string, rule: NftRule, digest: string): void {
     const table = this.#table;
     const expressions = ruleExpressions(rule, this.#layout, ({ object, elements }) => {
       const setId = this.#batch.takeSetId();
@@ -182,7 +182,7 @@ class OperationEncoder {
       this.#batch.addElements(table, { setId }, elements);
       return name;
     });
-    const userdata = ruleUserdata(rule.comment, originOfDigest(ruleDigest(rule)));
+    const userdata = ruleUserdata(rule.comment, originOfDigest(digest));
     this.#batch.add("rule", { table, chain, expressions, userdata });
   }
 }

@@ -18,7 +18,13 @@ export type NftOperation =
   /** The chain must be empty and nothing may refer to it any more. */
   | { readonly kind: "delete-chain"; readonly chain: string }
   /** Appends. Chains and sets that the rule names must exist. */
-  | { readonly kind: "add-rule"; readonly chain: string; readonly rule: NftRule }
+  | {
+      readonly kind: "add-rule";
+      readonly chain: string;
+      readonly rule: NftRule;
+      /** That of `ruleDigest`, where it has been worked out already. */
+      readonly digest?: string;
+    }
   | { readonly kind: "add-set"; readonly set: NftSet }
   | { readonly kind: "flush-set"; readonly set: NftSet }
   | { readonly kind: "delete-set"; readonly set: string }
@@ -57,6 +63,13 @@ export interface NftTableContent {
   readonly sets: ReadonlyMap<string, NftSetContent>;
 }
 
+/** A moment of the ruleset. */
+export interface NftMark {
+  readonly generation: number;
+  /** Commits of this process until then. */
+  readonly commits: number;
+}
+
 /** A change that another program made to the table. */
 export interface NftForeignChange {
   /** Chains whose rules were touched, or that were deleted. */
@@ -82,6 +95,13 @@ export interface Nftables {
   transact(operations: Iterable<NftOperation>, options?: { readonly generation?: number }): Promise<void>;
   /** Reads the table; undefined when there is none. */
   read(): Promise<NftTableContent | undefined>;
+  /** Notes the moment, for {@link Nftables.generationIfAlone}. */
+  mark(): Promise<NftMark>;
+  /**
+   * The generation now, if no other program has committed anything since the mark: then what this process has done since is
+   * all that has changed. Undefined otherwise, or when that is not certain.
+   */
+  generationIfAlone(mark: NftMark): Promise<number | undefined>;
   /** Reads the elements of one set, whether packets fill it or not; undefined when there is no set of this name. */
   readElements(set: NftSet): Promise<readonly NftElement[] | undefined>;
   /** Calls `onChange` for changes that others commit, until the signal aborts. Rejects when it cannot watch (any more). */

@@ -56,6 +56,7 @@ export class MemoryNftKernel {
   readonly #failures: Error[] = [];
   readonly #afterRead: (() => Promise<void>)[] = [];
   readonly #transactions: (readonly NftOperation[])[] = [];
+  readonly #commits = new Map<MemoryProgram, number>();
   #generation = 1;
   #refusals = 0;
 
@@ -73,6 +74,11 @@ export class MemoryNftKernel {
         const content = this.#read();
         if (program.writesDigests) for (const action of this.#afterRead.splice(0)) await action();
         return content;
+      },
+      mark: async () => ({ generation: this.#generation, commits: this.#commits.get(program) ?? 0 }),
+      generationIfAlone: async (mark) => {
+        const commits = (this.#commits.get(program) ?? 0) - mark.commits;
+        return this.#generation - mark.generation === commits ? this.#generation : undefined;
       },
       readElements: async ({ name }) => {
         const set = this.#table.exists ? this.#table.sets.get(name) : undefined;
@@ -190,6 +196,7 @@ export class MemoryNftKernel {
     }
     this.#table.commit();
     this.#generation += 1;
+    this.#commits.set(program, (this.#commits.get(program) ?? 0) + 1);
     this.#transactions.push(operations);
     const change = changeOf(operations, program);
     for (const watcher of [...this.#watchers]) if (watcher.program !== program) watcher.onChange(change);

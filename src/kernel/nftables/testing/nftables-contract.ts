@@ -22,6 +22,7 @@ import {
   elementText,
   flushChain,
   frontend,
+  generationOf,
   goto,
   HAIRPIN,
   ip,
@@ -50,6 +51,23 @@ function nftablesContent(subject: NftablesSubject): void {
   test("there is nothing to read before there is a table", async (t) => {
     const { nft } = await subject.open(t);
     assert.equal(await nft.read(), undefined);
+  });
+
+  test("says whether only this process has committed anything since a mark", async (t) => {
+    const { nft, foreign } = await openExample(subject, t);
+    const before = await nft.mark();
+    assert.equal(await nft.generationIfAlone(before), before.generation);
+    await nft.transact([addChain("one"), addChain("two")]);
+    await nft.transact([deleteChain("two")]);
+    const own = await nft.generationIfAlone(before);
+    assert.equal(own, await generationOf(nft));
+    await nft.transact([addChain("three")], { generation: own ?? assert.fail() });
+    const after = await nft.mark();
+    await foreign({ kind: "add-rule", chain: "one" });
+    assert.equal(await nft.generationIfAlone(before), undefined);
+    assert.equal(await nft.generationIfAlone(after), undefined);
+    await nft.transact([deleteChain("three")]);
+    assert.equal(await nft.generationIfAlone(after), undefined);
   });
 
   test("reads what was committed", async (t) => {
