@@ -46,7 +46,7 @@ const SECONDS: Readonly<Record<string, number>> = {
   "test/kernel/ipvs/faults.vm.test.ts": 56,
   "test/kernel/ipvs/foreign-hands.vm.test.ts": 173,
   "test/kernel/ipvs/graceful-termination.vm.test.ts": 119,
-  "test/kernel/ipvs/schedulers.vm.test.ts": 120,
+  "test/kernel/ipvs/schedulers.vm.test.ts": 110,
   "test/property/ipvs-histories-kernel.vm.test.ts": 73,
 };
 
