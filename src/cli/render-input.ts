@@ -5,6 +5,7 @@ import {
   type ClusterRecords,
   formatManifestProblem,
   type ManifestProblem,
+  ManifestReader,
   readManifests,
   readManifestText,
 } from "../cluster/manifests/index.ts";
@@ -26,7 +27,8 @@ export async function readInput(
   if (paths.filter((path) => path === STANDARD_INPUT).length > 1) {
     throw new UsageError("-f - was given more than once: standard input can be read once");
   }
-  const parts = await Promise.all(paths.map((path) => readOne(path, input)));
+  using reader = new ManifestReader();
+  const parts = await Promise.all(paths.map((path) => readOne(path, input, reader)));
   const cluster: ClusterRecords = {
     services: parts.flatMap(({ services }) => services),
     endpointSlices: parts.flatMap(({ endpointSlices }) => endpointSlices),
@@ -46,13 +48,13 @@ function lineOf(problem: ManifestProblem): string {
   return `${problem.severity}: ${formatManifestProblem(problem)}`;
 }
 
-async function readOne(path: string, input: NodeJS.ReadableStream): Promise<ClusterRecords> {
+async function readOne(path: string, input: NodeJS.ReadableStream, reader: ManifestReader): Promise<ClusterRecords> {
   try {
     if (path === STANDARD_INPUT) return await readManifestText(await text(input), "standard input");
     const found = await stat(path);
     // A pipe, as the shell makes one of `<(kubectl get …)`.
     if (!found.isFile() && !found.isDirectory()) return await readManifestText(await readFile(path, "utf8"), path);
-    return await readManifests(path);
+    return await readManifests(path, reader);
   } catch (error) {
     throw new UsageError(`cannot read the manifests in ${path}: ${error instanceof Error ? error.message : error}`);
   }

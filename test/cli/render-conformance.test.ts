@@ -11,6 +11,7 @@ import { ruleArguments } from "../../src/kernel/iptables/rule-text.ts";
 import { MemoryIptables } from "../../testkit/fakes/iptables/memory-iptables.ts";
 import { canonicalIptables } from "../conformance/canonical-iptables.ts";
 import { caseFile, caseNames, caseState } from "../conformance/conformance-case.ts";
+import { runCommand } from "./run-command.ts";
 
 const FAMILIES = [
   { family: "IPv4", option: "ipv4", dump: "iptables.txt" },
@@ -38,17 +39,15 @@ test("the text for every case is what a full sync sends, in both families", asyn
   t.after(() => rmSync(folder, { recursive: true }));
   for (const name of caseNames()) {
     const { node, services, slices } = caseState(name);
-    const manifests = join(folder, `${name}.json`);
+    const manifests = JSON.stringify({ apiVersion: "v1", kind: "List", items: [node, ...services, ...slices] });
     const config = join(folder, `${name}.yaml`);
-    writeFileSync(manifests, JSON.stringify({ apiVersion: "v1", kind: "List", items: [node, ...services, ...slices] }));
     writeFileSync(config, caseFile(name, "iptables/config.yaml"));
     for (const { family, option, dump } of FAMILIES) {
-      const parts: string[] = [];
-      const output = { out: (part: string) => void parts.push(part), err: () => {} };
-      const args = ["-f", manifests, "--config", config, "--family", option, "--hostname-override", "node-a"];
-      assert.equal(await render(args, output), 0, name);
+      const args = ["-f", "-", "--config", config, "--family", option, "--hostname-override", "node-a"];
+      const { status, out } = await runCommand(render, args, manifests);
+      assert.equal(status, 0, name);
       const expected = caseFile(name, `iptables/${dump}`);
-      assert.equal(comparable(await nodeAfter(parts.join(""), family)), comparable(expected), `${name} ${family}`);
+      assert.equal(comparable(await nodeAfter(out, family)), comparable(expected), `${name} ${family}`);
     }
   }
 });

@@ -10,8 +10,9 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { UsageError } from "../../src/cli/exit.ts";
 import { render } from "../../src/cli/render.ts";
+import { examplesAsJson } from "./run-command.ts";
 
-const EXAMPLES = fileURLToPath(new URL("../../examples", import.meta.url));
+const EXAMPLES = examplesAsJson();
 const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
 const NODE_A = ["--hostname-override", "node-a", "--mode", "iptables"];
 const GOOD = `apiVersion: v1
@@ -87,8 +88,8 @@ describe("input", () => {
 
 describe("both families", () => {
   const only = async (family: string, ...args: string[]) =>
-    (await run(["-f", EXAMPLES, ...NODE_A, "--family", family, ...args])).out;
-  const both = async (...args: string[]) => (await run(["-f", EXAMPLES, ...NODE_A, ...args])).out;
+    (await run(["-f", "-", ...NODE_A, "--family", family, ...args], EXAMPLES)).out;
+  const both = async (...args: string[]) => (await run(["-f", "-", ...NODE_A, ...args], EXAMPLES)).out;
 
   test("texts stand one after the other, each with what reads it", async () => {
     for (const [mode, ipv4, ipv6] of [
@@ -118,7 +119,7 @@ describe("both families", () => {
 
 describe("one Service", () => {
   const shown = async (mode: string, ...args: string[]) =>
-    await run(["-f", EXAMPLES, ...NODE_A, "--mode", mode, "--service", "shop/web", "--family", "ipv4", ...args]);
+    await run(["-f", "-", ...NODE_A, "--mode", mode, "--service", "shop/web", "--family", "ipv4", ...args], EXAMPLES);
 
   test("every line of the part is in the whole, and no other Service is in it", async () => {
     for (const [mode, form] of [
@@ -131,7 +132,7 @@ describe("one Service", () => {
     ] as const) {
       const { status, out, err } = await shown(mode, "-o", form);
       assert.deepEqual([status, err], [0, ""], mode);
-      const whole = (await run(["-f", EXAMPLES, ...NODE_A, "--mode", mode, "--family", "ipv4", "-o", form])).out;
+      const whole = (await run(["-f", "-", ...NODE_A, "--mode", mode, "--family", "ipv4", "-o", form], EXAMPLES)).out;
       // An element of a set stands in a line by itself, but for the brackets and the comma.
       const words = (line: string) => line.replace(/^elements = \{ /, "").replace(/( \}|,)$/, "");
       const known = new Set(whole.split("\n").map((line) => words(line.trim())));
@@ -159,10 +160,13 @@ describe("one Service", () => {
   });
 
   test("one that is not there, or that a proxy has nothing to do for, is told", async () => {
-    const missing = await run(["-f", EXAMPLES, ...NODE_A, "--service", "shop/wep"]);
+    const missing = await run(["-f", "-", ...NODE_A, "--service", "shop/wep"], EXAMPLES);
     assert.deepEqual([missing.out, missing.error?.hint], ["", "Did you mean shop/web?"]);
     assert.match(missing.error?.message ?? "", /^no Service "shop\/wep" in the manifests, or it is headless/);
-    assert.match((await run(["-f", EXAMPLES, "--service", "web"])).error?.message ?? "", /NAMESPACE\/NAME, got "web"$/);
+    assert.match(
+      (await run(["-f", "-", "--service", "web"], EXAMPLES)).error?.message ?? "",
+      /NAMESPACE\/NAME, got "web"$/,
+    );
     const ipv6 = await run(["-f", "-", ...NODE_A, "--family", "ipv6", "--service", "ns/good"], GOOD);
     assert.match(
       ipv6.err,

@@ -8,20 +8,19 @@ import { render } from "../../src/cli/render.ts";
 import { canonicalNftText } from "../conformance/canonical-nft-text.ts";
 import { canonicalNftables } from "../conformance/canonical-nftables.ts";
 import { caseFile, caseNames, caseState, SERVICE_CIDR_OBJECT } from "../conformance/conformance-case.ts";
+import { runCommand } from "./run-command.ts";
 
 async function rendered(t: TestContext, name: string, ...options: string[]): Promise<string> {
   const folder = mkdtempSync(join(tmpdir(), "kpts-render-"));
   t.after(() => rmSync(folder, { recursive: true }));
   const { node, services, slices } = caseState(name);
   const items = [node, SERVICE_CIDR_OBJECT, ...services, ...slices];
-  const [manifests, config] = [join(folder, "cluster.json"), join(folder, "config.yaml")];
-  writeFileSync(manifests, JSON.stringify({ apiVersion: "v1", kind: "List", items }));
+  const config = join(folder, "config.yaml");
   writeFileSync(config, caseFile(name, "nftables/config.yaml"));
-  const parts: string[] = [];
-  const output = { out: (part: string) => void parts.push(part), err: () => {} };
-  const args = ["-f", manifests, "--config", config, "--hostname-override", "node-a", "--family", "ipv4", ...options];
-  assert.equal(await render(args, output), 0);
-  return parts.join("");
+  const args = ["-f", "-", "--config", config, "--hostname-override", "node-a", "--family", "ipv4", ...options];
+  const { status, out } = await runCommand(render, args, JSON.stringify({ apiVersion: "v1", kind: "List", items }));
+  assert.equal(status, 0);
+  return out;
 }
 
 describe("every case is rendered as nft lists it", () => {

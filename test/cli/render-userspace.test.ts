@@ -4,22 +4,17 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { UsageError } from "../../src/cli/exit.ts";
 import { render } from "../../src/cli/render.ts";
 import { MemoryIptables } from "../../testkit/fakes/iptables/memory-iptables.ts";
+import { examplesAsJson, runCommand } from "./run-command.ts";
 
-const EXAMPLES = fileURLToPath(new URL("../../examples", import.meta.url));
+const EXAMPLES = examplesAsJson();
 
 async function run(...args: readonly string[]): Promise<string> {
-  let out = "";
-  const output = {
-    out: (text: string) => {
-      out += text;
-    },
-    err: (text: string) => assert.fail(text),
-  };
-  assert.equal(await render(["-f", EXAMPLES, "--family", "ipv4", "--hostname-override", "node-a", ...args], output), 0);
+  const all = ["-f", "-", "--family", "ipv4", "--hostname-override", "node-a", ...args];
+  const { status, out, err } = await runCommand(render, all, EXAMPLES);
+  assert.deepEqual([status, err], [0, ""]);
   return out;
 }
 

@@ -9,29 +9,14 @@ import { UsageError } from "../../src/cli/exit.ts";
 import { render } from "../../src/cli/render.ts";
 import { COUNTERS } from "../../src/dataplane/iptables/plan-options.ts";
 import { MemoryIptables } from "../../testkit/fakes/iptables/memory-iptables.ts";
+import { examplesAsJson, type Ran, runCommand } from "./run-command.ts";
 
 const EXAMPLES = fileURLToPath(new URL("../../examples", import.meta.url));
+const EXAMPLES_JSON = examplesAsJson();
 const NODE_A = ["--hostname-override", "node-a", "--mode", "iptables", "--family", "ipv4"];
 
-interface Rendered {
-  readonly status: number;
-  readonly out: string;
-  readonly err: string;
-}
-
-async function run(...args: string[]): Promise<Rendered> {
-  let out = "";
-  let err = "";
-  const status = await render(args, {
-    out: (text) => {
-      out += text;
-    },
-    err: (text) => {
-      err += text;
-    },
-  });
-  return { status, out, err };
-}
+/** Standard input has the examples, for `-f -`. */
+const run = (...args: string[]): Promise<Ran> => runCommand(render, args, EXAMPLES_JSON);
 
 function scratch(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), "kpts-render-"));
@@ -41,7 +26,7 @@ function scratch(t: TestContext): string {
 
 for (const family of ["IPv4", "IPv6"] as const) {
   test(`the examples make a text that iptables-restore takes as it is (${family})`, async () => {
-    const { status, out, err } = await run("-f", EXAMPLES, ...NODE_A, "--family", family.toLowerCase());
+    const { status, out, err } = await run("-f", "-", ...NODE_A, "--family", family.toLowerCase());
     assert.deepEqual({ status, err }, { status: 0, err: "" });
     assert.match(out, /^\*filter\n.*\nCOMMIT\n\*nat\n.*\nCOMMIT\n$/s);
     const kernel = new MemoryIptables(family, { counters: new Set(Object.values(COUNTERS)) });
@@ -66,8 +51,8 @@ test("the output does not depend on how objects are spread over files", async (t
 });
 
 test("as data, every service port has its chains and every rule its text", async () => {
-  const text = (await run("-f", EXAMPLES, ...NODE_A)).out;
-  const { out } = await run("-f", EXAMPLES, ...NODE_A, "-o", "json");
+  const text = (await run("-f", "-", ...NODE_A)).out;
+  const { out } = await run("-f", "-", ...NODE_A, "-o", "json");
   const data = JSON.parse(out);
   assert.deepEqual([data.mode, data.family, data.node], ["iptables", "IPv4", "node-a"]);
   const lines = new Set(text.split("\n"));
@@ -90,9 +75,9 @@ test("as data, every service port has its chains and every rule its text", async
 
 test("the node decides what is local; without one, that is said", async (t) => {
   const nodes = ["node-a", "node-b"];
-  const [a, b] = await Promise.all(nodes.map((name) => run("-f", EXAMPLES, "--hostname-override", name)));
+  const [a, b] = await Promise.all(nodes.map((name) => run("-f", "-", "--hostname-override", name)));
   assert.notEqual(a?.out, b?.out);
-  const { status, err } = await run("-f", EXAMPLES, "--hostname-override", "node-z");
+  const { status, err } = await run("-f", "-", "--hostname-override", "node-z");
   assert.equal(status, 0);
   assert.match(err, /^warning: no Node "node-z" in the manifests: no endpoint is local, addresses are unknown\n/);
   const folder = scratch(t);
@@ -137,11 +122,11 @@ test("a configuration file decides what the rules look like, flags of render ove
     config,
     "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: iptables\nhostnameOverride: node-b\niptables: { masqueradeBit: 3 }\n",
   );
-  const { status, out } = await run("-f", EXAMPLES, "--config", config, "--family", "ipv4", "-o", "json");
+  const { status, out } = await run("-f", "-", "--config", config, "--family", "ipv4", "-o", "json");
   assert.equal(status, 0);
   assert.match(out, /--or-mark 0x00000008/);
   assert.equal(JSON.parse(out).node, "node-b");
-  assert.equal(JSON.parse((await run("-f", EXAMPLES, "--config", config, ...NODE_A, "-o", "json")).out).node, "node-a");
+  assert.equal(JSON.parse((await run("-f", "-", "--config", config, ...NODE_A, "-o", "json")).out).node, "node-a");
 });
 
 test("a command line that cannot be used is refused with what is wrong", async (t) => {

@@ -14,7 +14,6 @@ import {
   type ListenSpec,
   plainAddress,
 } from "./messages.ts";
-import { bindSctp } from "./sctp/sctp-socket.ts";
 
 interface Listener {
   close(): void;
@@ -56,6 +55,7 @@ const openUdp: Opener = (name, port, address = "::") =>
   });
 
 const openSctp: Opener = async (name, port, address) => {
+  const { bindSctp } = await import("./sctp/sctp-socket.ts");
   const servers = await Promise.all(
     (address === undefined ? ANY_ADDRESSES : [parseIpAddress(address) ?? unspecifiedAddress("IPv4")]).map(
       async (own) => {

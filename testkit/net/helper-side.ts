@@ -1,6 +1,5 @@
-/** The thread's side of helper-thread.ts: it enters its namespace, then answers requests. */
+/** The thread's side of helper-thread.ts: it has begun in its namespace, and answers requests. */
 import { type MessagePort, parentPort, workerData } from "node:worker_threads";
-import { enterNamespace } from "./enter-namespace.ts";
 import type { HelperData, Numbered } from "./helper-thread.ts";
 
 function portOfThread(): MessagePort {
@@ -9,15 +8,14 @@ function portOfThread(): MessagePort {
 }
 
 /**
- * Serves requests until the thread is ended. Every socket that this thread opens from here on is in its namespace.
+ * Serves requests until the thread is ended. Every socket that this thread opens is in its namespace.
  *
  * @param prepare gets the argument that the thread was started with, and returns what answers one request.
  */
 export function serveRequests<Request extends Numbered, Reply extends Numbered>(
   prepare: (argument: string) => (request: Request) => Promise<Reply>,
 ): void {
-  const { namespacePath, argument } = workerData as HelperData;
-  enterNamespace(namespacePath);
+  const { argument } = workerData as HelperData;
   const port = portOfThread();
   const answer = prepare(argument);
   port.on("message", (request: Request) => {

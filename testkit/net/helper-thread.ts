@@ -4,6 +4,7 @@
  */
 import { basename } from "node:path";
 import { Worker } from "node:worker_threads";
+import { inNamespace } from "./enter-namespace.ts";
 import type { NetworkNamespace } from "./network-namespace.ts";
 
 /** What every request and reply have; replies may come in any order. */
@@ -21,8 +22,6 @@ interface Waiting<Reply> {
 
 /** What the thread is started with. */
 export interface HelperData {
-  /** The file that stands for the namespace. */
-  readonly namespacePath: string;
   readonly argument: string;
 }
 
@@ -41,14 +40,17 @@ export class HelperThread<Request extends Numbered, Reply extends Numbered> {
    */
   constructor(namespace: NetworkNamespace, program: URL, argument = "") {
     this.#title = `${basename(program.pathname, ".ts")} in ${namespace.name}`;
-    const workerData: HelperData = { namespacePath: namespace.path, argument };
-    this.#worker = new Worker(program, {
-      workerData,
-      // Sockets are opened and closed by the C library as well.
-      trackUnmanagedFds: false,
-      // This process may have been started with its program as text.
-      execArgv: [],
-    });
+    const workerData: HelperData = { argument };
+    const start = () =>
+      new Worker(program, {
+        workerData,
+        // Sockets are opened and closed by the C library as well.
+        trackUnmanagedFds: false,
+        // This process may have been started with its program as text.
+        execArgv: [],
+      });
+    // A thread begins in the namespace of the thread that starts it.
+    this.#worker = inNamespace(namespace.path, start);
     this.#worker.on("message", (reply: Reply) => this.#receive(reply));
     this.#worker.on("error", (error) => this.#end(error instanceof Error ? error.message : String(error)));
     this.#worker.on("exit", (status) => this.#end(`ended with status ${status}`));

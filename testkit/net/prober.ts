@@ -16,7 +16,6 @@ import type {
   ProbeReply,
   ProbeRequest,
 } from "./messages.ts";
-import { connectSctp } from "./sctp/sctp-socket.ts";
 
 const REQUEST = "GET / HTTP/1.0\r\n\r\n";
 
@@ -50,6 +49,8 @@ async function probeSctp(request: ConnectRequest): Promise<ProbeAnswer> {
   const address = parseIpAddress(request.address);
   if (address === undefined) return failed("other", `no IP address: ${request.address}`);
   const from = await sourceAddress(request);
+  // Only here: most probers never need the C library.
+  const { connectSctp } = await import("./sctp/sctp-socket.ts");
   const connection = await connectSctp({ address, port: request.port }, request.timeoutMs, from);
   if (connection.kind === "failed") return failed("other", connection.detail);
   if (connection.kind !== "open") return failed(connection.kind, `no association in ${request.timeoutMs} ms`);

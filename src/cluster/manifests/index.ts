@@ -2,3 +2,4 @@
 export { createManifestsSource, type ManifestsSource, type ManifestsSourceOptions } from "./manifests-source.ts";
 export { formatManifestProblem, type ManifestProblem } from "./problem.ts";
 export { type ClusterRecords, projectObjects, readManifests, readManifestText } from "./read-manifests.ts";
+export { ManifestReader } from "./reader/manifest-reader.ts";

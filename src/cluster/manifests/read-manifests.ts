@@ -17,12 +17,20 @@ export interface ClusterRecords {
   readonly problems: readonly ManifestProblem[];
 }
 
-/** Reads a folder, or a single file of any name. Rejects when it cannot be read at all. */
-export async function readManifests(path: string): Promise<ClusterRecords> {
-  using reader = new ManifestReader();
-  const folder = new ManifestFolder(path, silentLogger, reader);
-  await folder.load();
-  return clusterRecords(folder.records(), folder.problems());
+/**
+ * Reads a folder, or a single file of any name. Rejects when it cannot be read at all.
+ *
+ * @param given reads it, and can read others: each reader has a thread.
+ */
+export async function readManifests(path: string, given?: ManifestReader): Promise<ClusterRecords> {
+  const reader = given ?? new ManifestReader();
+  try {
+    const folder = new ManifestFolder(path, silentLogger, reader);
+    await folder.load();
+    return clusterRecords(folder.records(), folder.problems());
+  } finally {
+    if (given === undefined) reader[Symbol.dispose]();
+  }
 }
 
 /** Reads a text as if it were a file of that name. Never rejects. JSON is recognised by how it begins: YAML takes it, too, slowly. */
