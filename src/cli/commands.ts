@@ -59,6 +59,12 @@ export const COMMANDS: readonly Command[] = [
     usage: async () => (await import("./monitor.ts")).MONITOR_USAGE,
   },
   {
+    name: "sysdump",
+    summary: "writes one archive for support, without secrets",
+    run: async (argv, output) => await (await import("./sysdump.ts")).sysdump(argv, output),
+    usage: async () => (await import("./sysdump.ts")).SYSDUMP_USAGE,
+  },
+  {
     name: "completion",
     summary: "prints a script that lets bash, zsh or fish complete commands and flags",
     run: async (argv, output) => await (await import("./completion.ts")).completion(argv, output),

@@ -17,8 +17,9 @@ Between two folders or files of manifests: what the change does to clients, node
 --kernel: what is wanted for the manifests and is not in the kernel, and the other way round, each with its Service.
 
 ${OBJECTS_FLAGS_HELP}
-      --dump FILE|-            what iptables-save, ip6tables-save, nft list ruleset, ipset save or ipvsadm -S -n have
-                               printed on the node (repeatable); only what the dumps tell about is compared
+      --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft list ruleset, ipset save or ipvsadm -S -n have
+                               printed on the node (repeatable), or the folder that a sysdump was unpacked to; only
+                               what the dumps tell about is compared
       --kernel                 ask these tools on this host; needs root
 ${INSPECT_FLAGS_HELP}
                                (between manifests without --node: every Node that both have)

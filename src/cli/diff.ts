@@ -21,6 +21,7 @@ import { merged, wantedInventories } from "../explain/wanted.ts";
 import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inventory.ts";
 import { dumpKind, readDump } from "../inspect/dumps/read-dump.ts";
 import { DIFF_USAGE, type DiffOptions, readDiffOptions, WATCH_SECONDS } from "./diff-options.ts";
+import { dumpFiles } from "./dump-folder.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { type InspectChoices, inspecting, warner } from "./inspect-options.ts";
 import { readObjects } from "./objects-input.ts";
@@ -168,8 +169,10 @@ async function inventoriesOfDumps(
 ): Promise<ReadonlyMap<DumpKind, Inventory>> {
   const found = new Map<DumpKind, Inventory>();
   const family = isFamilyGiven && choices.families.length === 1 ? choices.families[0] : undefined;
-  for (const file of dumps) {
+  // Of a folder, what is of another tool than the mode's is no mistake.
+  for (const { path: file, isOfFolder } of await dumpFiles(dumps, (name) => name.endsWith(".json"))) {
     const text = await readText(file, input);
+    if (isOfFolder && !kinds.some((kind) => kind === dumpKind(text))) continue;
     const inventory = inventoryOf(file === "-" ? "standard input" : file, text, {
       kind: dumpKind(text),
       family,
@@ -183,6 +186,8 @@ async function inventoriesOfDumps(
     const known = found.get(inventory.kind);
     found.set(inventory.kind, known === undefined ? inventory : merged(inventory.kind, [known, inventory]));
   }
+  if (found.size === 0)
+    throw new UsageError(`no dump is of ${kinds.join(", ")}, which mode ${choices.config.mode} has: is --mode right?`);
   return found;
 }
 

@@ -14,6 +14,7 @@ import { newPacket } from "../trace/packet.ts";
 import { traceData } from "../trace/report/json.ts";
 import { type TraceReport, traceText } from "../trace/report/text.ts";
 import { seededRandom } from "../trace/seeded-random.ts";
+import { dumpFiles } from "./dump-folder.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { inspecting, readSettings, warner } from "./inspect-options.ts";
 import type { Output } from "./render.ts";
@@ -46,8 +47,9 @@ Rules, of either; without both, those in this node's kernel are walked, which ne
       --mode MODE              ${MODES.map(({ name }) => name).join(", ")} (default: the configuration's mode)
       --node NAME              the node to plan for (default: the only Node in the manifests, else this host)
       --config FILE            the node's KubeProxyConfiguration
-      --dump FILE|-            what iptables-save, ip6tables-save, nft -j list ruleset, ipset save or ipvsadm -S -n print
-                               on a node (repeatable); of other programs' rules what is not understood is shown as such
+      --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft -j list ruleset, ipset save or ipvsadm -S -n print
+                               on a node (repeatable), or the folder that a sysdump was unpacked to; of other
+                               programs' rules what is not understood is shown as such
       --local ADDRESS          an address of the node; with --dump all of them should be given (repeatable)
 
       --live                   waits for real packets of the flow, and shows their way through this node's kernel: nftables,
@@ -160,7 +162,15 @@ async function rulesFor(
   input: NodeJS.ReadableStream,
   warn: (message: string) => void,
 ): Promise<TracedRules> {
-  if (dumps !== undefined) return await dumpedRules(dumps, local, family, input);
+  if (dumps !== undefined) {
+    const files = await dumpFiles(dumps, (name) => name === "nft.txt");
+    return await dumpedRules(
+      files.map(({ path }) => path),
+      local,
+      family,
+      input,
+    );
+  }
   if (paths.length === 0) return await (await import("./trace-kernel.ts")).kernelRules(family, local);
   return await plannedRules(paths, await readSettings(config, mode, node), family, input, warn);
 }

@@ -1,6 +1,7 @@
 /** `status` and `services`, asked of the inspect socket as the daemon serves it, in this process. */
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createServer as createHttpServer } from "node:http";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,49 +9,15 @@ import { type TestContext, test } from "node:test";
 import { services } from "../../src/cli/services.ts";
 import { status } from "../../src/cli/status.ts";
 import { recordingLog } from "../../src/cluster/apiserver/testing/recording-log.ts";
-import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
 import { serveInspectSocket } from "../../src/daemon/inspect-socket.ts";
-import { offlineState } from "../../src/inspect/offline-state.ts";
-import { silentLogger } from "../../src/logging/logger.ts";
 import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
-import { examplesAsJson, runCommand } from "./run-command.ts";
-
-const SYNCED = { isInitialised: true, isSyncing: false, needsFullSync: false, isFailing: false, failures: [] };
+import { daemonAt } from "./inspected-daemon.ts";
+import { runCommand } from "./run-command.ts";
 
 function folder(t: TestContext): string {
   const path = mkdtempSync(join(tmpdir(), "kpts-socket-"));
   t.after(() => rmSync(path, { recursive: true }));
   return path;
-}
-
-/** A daemon for the examples at this path. */
-function daemonAt(t: TestContext, path: string, failures: { subject: string; reason: string }[] = []) {
-  const objects = projectObjects([JSON.parse(examplesAsJson())]);
-  const options = { family: "IPv4", nodeName: "node-a", allowExternalIPs: true, log: silentLogger } as const;
-  const { state } = offlineState(objects, options);
-  const stop = new AbortController();
-  const daemon = {
-    program: "kube-proxy-ts 1.2.3",
-    mode: "nftables",
-    node: "node-a",
-    zone: () => "zone-1",
-    families: [{ family: "IPv4", state, status: SYNCED }],
-    verdict: () => ({
-      nowMs: 5_000,
-      isHealthy: true,
-      isNodeEligible: true,
-      families: [{ family: "IPv4" as const, lastUpdatedMs: 3_000, isHealthy: true }],
-      failures,
-    }),
-    journal: new SyncJournal(),
-  };
-  const closed = serveInspectSocket(path, daemon, { log: silentLogger, signal: stop.signal });
-  const end = async () => {
-    stop.abort();
-    await closed;
-  };
-  t.after(end);
-  return { end };
 }
 
 test("a daemon's state and service table, over a socket for its user alone", async (t) => {
@@ -122,4 +89,44 @@ test("bad input: status 2, and words that help", async (t) => {
   const path = join(folder(t), "kube-proxy.sock");
   daemonAt(t, path);
   assert.match(await refusal(services, "shop/nothing", "--socket", path), /the daemon has no Service "shop\/nothing"/);
+});
+
+test("a daemon of another version is named as such, and what it does not say is not made up", async (t) => {
+  const path = join(folder(t), "other.sock");
+  const answers = new Map<string, readonly [status: number, text: string]>();
+  const server = createHttpServer((request, response) => {
+    const [code, text] = answers.get((request.url ?? "").replace(/\?.*/, "")) ?? [404, '{"error":"ask GET /status"}'];
+    response.writeHead(code).end(text);
+  });
+  await new Promise<void>((resolve) => server.listen(path, resolve));
+  t.after(() => server.close());
+  const refusal = async (command: typeof status) => {
+    const { status: code, out, err } = await runCommand(command, ["--socket", path]);
+    assert.deepEqual({ code, out }, { code: 2, out: "" });
+    return err;
+  };
+  assert.match(await refusal(status), /does not know \/status: it is of another version\nUse the kube-proxy program/);
+  answers.set("/status", [200, "<html>"]);
+  assert.match(await refusal(status), /is no daemon of this program, or one of another version/);
+  answers.set("/status", [200, '["no state"]']);
+  assert.match(await refusal(status), /no state of a daemon: it is of another version/);
+  for (const strange of ["{}", '[{"servicePort":"a/b"}]', "[null]"]) {
+    answers.set("/services", [200, strange]);
+    assert.match(await refusal(services), /no list of services: it is of another version/);
+  }
+  const later = { program: "kube-proxy-ts 9.0.0", mode: "quantum", isHealthy: true, families: [{ family: "IPv4" }] };
+  answers.set("/status", [200, JSON.stringify(later)]);
+  assert.equal(
+    (await runCommand(status, ["--socket", path])).out,
+    "kube-proxy-ts 9.0.0, quantum mode, on not known\nhealthy\nIPv4: ? service ports, ? endpoints, not synced yet\n",
+  );
+  answers.set("/services", [
+    200,
+    '[{"servicePort":"a/b","protocol":"TCP","family":"IPv4","frontends":[],"endpoints":[]}]',
+  ]);
+  const table = await runCommand(services, ["--socket", path]);
+  assert.deepEqual(
+    [table.status, table.err],
+    [0, 'note: Counters and connections are not known: mode "quantum" of the daemon is not known here.\n'],
+  );
 });

@@ -1,0 +1,177 @@
+/** `kube-proxy sysdump`: one archive for support, without secrets. */
+import { statSync } from "node:fs";
+import { hostname } from "node:os";
+import type { StatusReport } from "../daemon/inspect-report.ts";
+import { safe } from "../explain/text.ts";
+import { execProcess } from "../kernel/process.ts";
+import { identityLine, programIdentity } from "../program/program-identity.ts";
+import { KUBERNETES_VERSION } from "../program/version.ts";
+import { EXIT_SUCCESS, UsageError } from "./exit.ts";
+import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, inspecting, readChoices } from "./inspect-options.ts";
+import { askDaemon } from "./inspect-socket-client.ts";
+import { OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, readObjects } from "./objects-input.ts";
+import type { Output } from "./render.ts";
+import { parseOptions } from "./subcommand-options.ts";
+import { answerParts } from "./sysdump/answers.ts";
+import { type Archive, type ArchiveIndex, streamArchive, writeArchive } from "./sysdump/archive.ts";
+import { daemonFacts } from "./sysdump/daemon-facts.ts";
+import { hostFacts } from "./sysdump/host-facts.ts";
+import type { SysdumpPart } from "./sysdump/part.ts";
+import { logParts, settingsParts } from "./sysdump/settings.ts";
+
+const DEFAULT_METRICS = "127.0.0.1:10249";
+const DEFAULT_HEALTHZ = "127.0.0.1:10256";
+const DEFAULT_SERVICES = 500;
+
+export const SYSDUMP_USAGE = `Usage: kube-proxy sysdump [-o FILE] [options]
+
+Writes one archive (tar.gz) for support: versions, configuration, what a running daemon says of itself, the rules and
+settings of this host's kernel, the objects, and what explain says of them. Works without a daemon, and without root; what
+could not be read is in its index, with the reason. Secrets are left out: tokens, passwords, keys, certificates, the
+environment of exec plugins. Names of Services and addresses are in it.
+
+  -o, --output FILE|-          the archive, readable by its owner alone; - is standard output
+                               (default kube-proxy-sysdump-NODE-TIME.tar.gz)
+      --force                  replace a file that is there
+      --socket FILE            what the daemon was started with: --inspect-socket FILE
+      --metrics HOST:PORT      where it serves metrics (default: of --config, or ${DEFAULT_METRICS})
+      --healthz HOST:PORT      where it serves healthz (default: of --config, or ${DEFAULT_HEALTHZ})
+      --log FILE               the end of a log file (repeatable)
+      --services NUMBER        how many Services are explained at most (default ${DEFAULT_SERVICES})
+${OBJECTS_FLAGS_HELP}
+${INSPECT_FLAGS_HELP}
+  -h, --help                   this text
+
+The other commands read what is unpacked:
+
+  kube-proxy explain shop/web -f DUMP/objects --node node-a
+  kube-proxy trace --from 10.0.0.9 --to 10.96.0.10:80 --dump DUMP
+  kube-proxy diff -f DUMP/objects --node node-a --mode nftables --dump DUMP
+
+Examples:
+  kube-proxy sysdump --socket /run/kube-proxy.sock --config /etc/kube-proxy.yaml --kubeconfig /etc/kube-proxy.kubeconfig
+  kubectl exec -n kube-system kube-proxy-abcde -- kube-proxy sysdump -o - > node-a.tar.gz
+
+Exit status: 0; 2 when the archive cannot be written, or the command line is wrong.
+`;
+
+/**
+ * Runs the command.
+ *
+ * @param argv without the word `sysdump`. @param stream what `-o -` writes to. @returns the exit status.
+ */
+export async function sysdump(
+  argv: readonly string[],
+  output: Output,
+  input: NodeJS.ReadableStream = process.stdin,
+  stream: NodeJS.WritableStream = process.stdout,
+): Promise<number> {
+  return await inspecting(output, async () => {
+    const options = readOptions(argv);
+    if (options === "help") {
+      output.out(SYSDUMP_USAGE);
+      return EXIT_SUCCESS;
+    }
+    const { path, folder, createdMs } = options;
+    const report = await reportOf(options.socket);
+    const head = {
+      program: identityLine(programIdentity()),
+      kubernetes: KUBERNETES_VERSION,
+      node: options.node,
+      created: new Date(createdMs).toISOString(),
+      user: process.getuid?.() === 0 ? "root" : "not root",
+      daemon: report === undefined ? "did not answer" : report.program,
+      uses: "explain, trace and diff read this folder: see kube-proxy sysdump --help",
+    };
+    const archive: Archive = { folder, createdMs, head, parts: partsOf(options, report, input) };
+    const index =
+      path === "-" ? await streamArchive(stream, archive) : await writeArchive(path, options.replaces, archive);
+    tell(path, index, output);
+    return EXIT_SUCCESS;
+  });
+}
+
+function tell(path: string, { files, notRead }: ArchiveIndex, output: Output): void {
+  for (const { name, why } of notRead) output.err(safe(`not in it: ${name}: ${why}\n`));
+  const isStream = path === "-";
+  const size = isStream ? "" : `, ${Math.ceil(statSync(path).size / 1024)} KiB`;
+  const line = `${isStream ? "standard output" : path}: ${files.length} parts${size}\n`;
+  if (isStream) output.err(line);
+  else output.out(safe(line));
+}
+
+type SysdumpOptions = Exclude<ReturnType<typeof readOptions>, "help">;
+
+function partsOf(
+  options: SysdumpOptions,
+  report: Partial<StatusReport> | undefined,
+  input: NodeJS.ReadableStream,
+): readonly SysdumpPart[] {
+  const { values, socket } = options;
+  const mode = values.mode ?? (values.config === undefined ? report?.mode : undefined);
+  const node = values.node ?? values["hostname-override"] ?? report?.node;
+  const choices = () => readChoices({ ...values, mode, node });
+  const objects = async () => {
+    const problems: string[] = [];
+    const quiet: Output = { out: () => {}, err: (text) => void problems.push(text) };
+    return { objects: await readObjects(values, quiet, input), problems };
+  };
+  return [
+    ...settingsParts(values.config, values.kubeconfig),
+    ...daemonFacts({
+      socket,
+      metrics: values.metrics ?? DEFAULT_METRICS,
+      healthz: values.healthz ?? DEFAULT_HEALTHZ,
+    }),
+    ...hostFacts(execProcess),
+    ...answerParts({ objects, choices, most: options.services }),
+    ...logParts(values.log ?? []),
+  ];
+}
+
+/** What the daemon says first; undefined without one, for which a part of the archive says why. */
+async function reportOf(socket: string | undefined): Promise<Partial<StatusReport> | undefined> {
+  if (socket === undefined) return undefined;
+  try {
+    const report = await askDaemon(socket, "/status");
+    return typeof report === "object" && report !== null ? report : undefined;
+  } catch (error) {
+    if (error instanceof UsageError) return undefined;
+    throw error;
+  }
+}
+
+function readOptions(argv: readonly string[]) {
+  const values = parseOptions("kube-proxy sysdump", argv, {
+    ...INSPECT_FLAGS,
+    ...OBJECTS_FLAGS,
+    output: { type: "string", short: "o" },
+    force: { type: "boolean", default: false },
+    socket: { type: "string" },
+    metrics: { type: "string" },
+    healthz: { type: "string" },
+    log: { type: "string", multiple: true },
+    services: { type: "string", default: String(DEFAULT_SERVICES) },
+  });
+  if (values.help === true) return "help" as const;
+  for (const [flag, address] of Object.entries({ metrics: values.metrics, healthz: values.healthz })) {
+    if (address !== undefined && !/^[\w.:[\]-]+:\d{1,5}$/.test(address))
+      throw new UsageError(`--${flag} must be HOST:PORT, got "${address}"`);
+  }
+  if (!/^\d{1,6}$/.test(values.services)) throw new UsageError(`--services must be a number, got "${values.services}"`);
+  const createdMs = Date.now();
+  const node = values.node ?? values["hostname-override"] ?? hostname();
+  const time = new Date(createdMs).toISOString().replaceAll(/[-:]|\.\d+/g, "");
+  const folder = `kube-proxy-sysdump-${node.replaceAll(/[^\w.-]/g, "_").slice(0, 40)}-${time}`;
+  const path = values.output ?? `${folder}.tar.gz`;
+  return {
+    values,
+    node,
+    folder,
+    createdMs,
+    path,
+    socket: values.socket,
+    replaces: values.force,
+    services: Number(values.services),
+  };
+}

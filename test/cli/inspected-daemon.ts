@@ -1,0 +1,40 @@
+/** A daemon for the examples that answers on its inspect socket, in this process. */
+import type { TestContext } from "node:test";
+import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
+import { serveInspectSocket } from "../../src/daemon/inspect-socket.ts";
+import { offlineState } from "../../src/inspect/offline-state.ts";
+import { silentLogger } from "../../src/logging/logger.ts";
+import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
+import { examplesAsJson } from "./run-command.ts";
+
+const SYNCED = { isInitialised: true, isSyncing: false, needsFullSync: false, isFailing: false, failures: [] };
+
+/** It answers at this path until the test ends, or until `end` is called. */
+export function daemonAt(t: TestContext, path: string, failures: { subject: string; reason: string }[] = []) {
+  const objects = projectObjects([JSON.parse(examplesAsJson())]);
+  const options = { family: "IPv4", nodeName: "node-a", allowExternalIPs: true, log: silentLogger } as const;
+  const { state } = offlineState(objects, options);
+  const stop = new AbortController();
+  const daemon = {
+    program: "kube-proxy-ts 1.2.3",
+    mode: "nftables",
+    node: "node-a",
+    zone: () => "zone-1",
+    families: [{ family: "IPv4", state, status: SYNCED }],
+    verdict: () => ({
+      nowMs: 5_000,
+      isHealthy: true,
+      isNodeEligible: true,
+      families: [{ family: "IPv4" as const, lastUpdatedMs: 3_000, isHealthy: true }],
+      failures,
+    }),
+    journal: new SyncJournal(),
+  };
+  const closed = serveInspectSocket(path, daemon, { log: silentLogger, signal: stop.signal });
+  const end = async () => {
+    stop.abort();
+    await closed;
+  };
+  t.after(end);
+  return { end };
+}

@@ -1,0 +1,303 @@
+/** `sysdump`: what is in the archive and what must not be, with and without a daemon, and the commands that read it. */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import {
+  globSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Readable, Writable } from "node:stream";
+import { type TestContext, test } from "node:test";
+import { gunzipSync } from "node:zlib";
+import { diff } from "../../src/cli/diff.ts";
+import { dumpFiles } from "../../src/cli/dump-folder.ts";
+import { explain } from "../../src/cli/explain.ts";
+import { render } from "../../src/cli/render.ts";
+import { objectsList } from "../../src/cli/sysdump/objects-list.ts";
+import { redacted, withoutCredentials, withoutSecrets } from "../../src/cli/sysdump/redact.ts";
+import { sysdump } from "../../src/cli/sysdump.ts";
+import { trace } from "../../src/cli/trace.ts";
+import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
+import { daemonAt } from "./inspected-daemon.ts";
+import { examplesAsJson, runCommand } from "./run-command.ts";
+
+const EXAMPLES = examplesAsJson();
+/** Nothing listens there. */
+const NO_DAEMON = ["--metrics", "127.0.0.1:9", "--healthz", "127.0.0.1:9"];
+const NODE_A = ["--node", "node-a", "--mode", "iptables"];
+
+function folder(t: TestContext): string {
+  const path = mkdtempSync(join(tmpdir(), "kpts-sysdump-"));
+  t.after(() => rmSync(path, { recursive: true }));
+  return path;
+}
+
+/** Unpacks with the system's tar. @returns the one folder in the archive. */
+function unpacked(archive: string, at: string): string {
+  execFileSync("tar", ["-xzf", archive, "-C", at]);
+  const [name = ""] = readdirSync(at).filter(
+    (entry) => entry.startsWith("kube-proxy-sysdump-") && !entry.endsWith("gz"),
+  );
+  return join(at, name);
+}
+
+const SECRET = "s3cr3tV4lu3";
+const LONG = `QUJD${"RGVm".repeat(40)}${SECRET}`;
+const KUBECONFIG = `
+apiVersion: v1
+kind: Config
+clusters:
+- name: here
+  cluster: {server: "https://admin:${SECRET}@api.example:6443/?token=${SECRET}", certificate-authority-data: ${LONG}}
+contexts: [{name: here, context: {cluster: here, user: me}}]
+users:
+- name: me
+  user:
+    token: ${SECRET}
+    tokenFile: /var/run/secrets/token
+    password: ${SECRET}
+    client-key-data: ${LONG}
+    client-certificate-data: ${LONG}
+    auth-provider: {name: oidc, config: {id-token: ${SECRET}, refresh-token: ${SECRET}}}
+    exec:
+      command: aws
+      args: [--header, "${SECRET}", "--password=${SECRET}"]
+      env: [{name: AWS_SECRET_ACCESS_KEY, value: ${SECRET}}, {name: HARMLESS, value: ${SECRET}}]
+extensions: [{name: x, extension: {note: ${SECRET}}}]
+`;
+const LOG = [
+  `I0101 connecting "https://user:${SECRET}@api.example/?access_token=${SECRET}&x=1"`,
+  `I0101 header Authorization: Bearer ${SECRET}abcdefgh`,
+  `{"msg":"x","token":"${SECRET}","nested":"{\\"password\\":\\"${SECRET}\\"}"}`,
+  `E0101 err="Unauthorized" bearer_token=${SECRET} password: ${SECRET}`,
+  `--token ${SECRET} eyJhbGciOiJSUzI1NiIs.${SECRET}.${SECRET}`,
+  `-----BEGIN RSA PRIVATE KEY-----\n${SECRET}\n${SECRET}\n-----END RSA PRIVATE KEY-----`,
+  `blob ${LONG}`,
+  "I0101 an ordinary line that stays",
+].join("\n");
+
+test("no secret gets into an archive, wherever it stood", async (t) => {
+  const at = folder(t);
+  const file = (name: string, text: string) => {
+    writeFileSync(join(at, name), text);
+    return join(at, name);
+  };
+  const config = file(
+    "config.yaml",
+    `apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: iptables\nbearerToken: ${SECRET}\nclientConnection: {kubeconfig: ${file("kubeconfig", KUBECONFIG)}, password: ${SECRET}}\n`,
+  );
+  const objects = JSON.parse(EXAMPLES);
+  for (const { metadata } of objects.items) metadata.annotations = { note: SECRET };
+  const daemon = createServer((request, response) => {
+    response.setHeader("content-type", "application/json");
+    response.end(
+      request.url === "/configz"
+        ? JSON.stringify({ kubeproxyconfig: { clientConnection: { token: SECRET } } })
+        : `--secret-flag=${SECRET}\npassword ${SECRET}\nurl https://u:${SECRET}@h/?token=${SECRET}\nAuthorization: Bearer ${SECRET}000\n`,
+    );
+  });
+  await new Promise<void>((resolve) => daemon.listen(0, "127.0.0.1", resolve));
+  t.after(() => daemon.close());
+  const address = daemon.address();
+  const port = typeof address === "object" ? address?.port : 0;
+  const path = join(at, "out.tar.gz");
+  const { status, out, err } = await runCommand(
+    sysdump,
+    [
+      "-o",
+      path,
+      "--config",
+      config,
+      "-f",
+      "-",
+      "--node",
+      "node-a",
+      "--log",
+      file("daemon.log", LOG),
+      "--metrics",
+      `127.0.0.1:${port}`,
+      "--healthz",
+      "127.0.0.1:9",
+    ],
+    JSON.stringify(objects),
+  );
+  assert.equal(status, 0, err);
+  assert.match(out, /out\.tar\.gz: \d+ parts, \d+ KiB\n$/);
+  assert.equal(statSync(path).mode & 0o777, 0o600);
+
+  const dump = unpacked(path, at);
+  const text = gunzipSync(readFileSync(path)).toString();
+  const metrics = readFileSync(join(dump, "daemon/metrics.txt"), "utf8");
+  // What a program prints under a name of its own cannot be told from a name of a Service: the daemon's metrics have no secrets.
+  assert.equal(metrics.includes(`https://u:${SECRET}`), false);
+  const others = text.replace(metrics, "");
+  const found = others.indexOf(SECRET);
+  assert.equal(found, -1, others.slice(Math.max(0, found - 200), found + 50));
+
+  const kubeconfig = JSON.parse(readFileSync(join(dump, "config/kubeconfig.json"), "utf8"));
+  assert.equal(kubeconfig.users[0].user.tokenFile, "/var/run/secrets/token");
+  assert.equal(kubeconfig.users[0].user.exec.command, "aws");
+  assert.match(kubeconfig.clusters[0].cluster.server, /^https:\/\/\(left out\)@api\.example:6443\//);
+  assert.match(readFileSync(join(dump, "logs/1-daemon.log"), "utf8"), /an ordinary line that stays/);
+  const index = JSON.parse(readFileSync(join(dump, "index.json"), "utf8"));
+  assert.equal(index.node, "node-a");
+  assert.ok(
+    index.notRead.some(({ name, why }: { name: string; why: string }) => name === "daemon/status.json" && why !== ""),
+  );
+  for (const entry of globSync("**/*", { cwd: dump, withFileTypes: true })) {
+    if (entry.isFile()) assert.equal(statSync(join(entry.parentPath, entry.name)).mode & 0o077, 0, entry.name);
+  }
+});
+
+test("what a running daemon says is in it; one without a journal is no hindrance", async (t) => {
+  const at = folder(t);
+  const socket = join(at, "daemon.sock");
+  daemonAt(t, socket, [{ subject: "shop/web:http", reason: `https://me:${SECRET}@host refused` }]);
+  const path = join(at, "a.tar.gz");
+  const { status, err } = await runCommand(
+    sysdump,
+    ["-o", path, ...NO_DAEMON, "--socket", socket, "-f", "-"],
+    EXAMPLES,
+  );
+  assert.equal(status, 0);
+  assert.doesNotMatch(err, /status\.json|services\.json|journal/);
+  const dump = unpacked(path, at);
+  const report = readFileSync(join(dump, "daemon/status.json"), "utf8");
+  assert.deepEqual([JSON.parse(report).mode, report.includes(SECRET)], ["nftables", false]);
+  // The mode and the node are the daemon's.
+  const { servicePorts } = JSON.parse(readFileSync(join(dump, "explain.json"), "utf8"));
+  assert.deepEqual([servicePorts[0].mode, servicePorts[0].node], ["nftables", "node-a"]);
+  assert.ok(JSON.parse(readFileSync(join(dump, "daemon/services.json"), "utf8")).length > 10);
+});
+
+test("texts are left as they are where nothing is secret", () => {
+  for (const text of [
+    "shop/token:http TCP",
+    "a basic question",
+    "https://10.0.0.1:6443/api",
+    '-A KUBE-SVC-ABC -m comment --comment "shop/password:http"',
+  ]) {
+    assert.equal(withoutCredentials(text), text);
+  }
+  assert.equal(withoutSecrets("token=x and key-data: y"), "token=(left out) and key-data: (left out)");
+  assert.deepEqual(
+    redacted({ mode: "ipvs", ipvs: { scheduler: "rr", strictARP: true }, nodePortAddresses: ["primary"] }),
+    {
+      mode: "ipvs",
+      ipvs: { scheduler: "rr", strictARP: true },
+      nodePortAddresses: ["primary"],
+    },
+  );
+});
+
+test("a file that is there stays, unless it may be replaced; links are never followed", async (t) => {
+  const at = folder(t);
+  const path = join(at, "mine");
+  writeFileSync(path, "mine");
+  const link = join(at, "link");
+  symlinkSync(path, link);
+  const ask = (...args: string[]) => runCommand(sysdump, [...NO_DAEMON, ...NODE_A, "-f", "-", ...args], EXAMPLES);
+  for (const [one, why] of [
+    [path, /Error: .*mine is there already\nGive another name with -o, or --force/],
+    [link, /is there already/],
+    [join(at, "none", "x"), /cannot write/],
+  ] as const) {
+    const { status, out, err } = await ask("-o", one);
+    assert.deepEqual([status, out], [2, ""]);
+    assert.match(err, why);
+  }
+  assert.match((await ask("-o", link, "--force")).err, /is no ordinary file/);
+  assert.equal(readFileSync(path, "utf8"), "mine");
+  assert.equal((await ask("-o", path, "--force")).status, 0);
+  assert.equal(gunzipSync(readFileSync(path)).subarray(0, 10).toString(), "kube-proxy");
+});
+
+test("bad input: status 2, and nothing is written", async (t) => {
+  const at = folder(t);
+  for (const args of [["--metrics", "x"], ["--services", "many"], ["--nonsense"], ["stray"]]) {
+    const { status, err } = await runCommand(sysdump, ["-o", join(at, "x"), ...args]);
+    assert.equal(status, 2);
+    assert.match(err, /^Error: /);
+  }
+  assert.deepEqual(readdirSync(at), []);
+});
+
+test("objects as manifests are the same objects again", () => {
+  const before = projectObjects([JSON.parse(EXAMPLES)]);
+  const after = projectObjects([JSON.parse(JSON.stringify(objectsList(before)))]);
+  assert.deepEqual(after.problems, []);
+  const plain = ({ services, endpointSlices, nodes, serviceCIDRs }: typeof before) => ({
+    services,
+    nodes,
+    serviceCIDRs,
+    endpointSlices: endpointSlices.map((slice) => ({ ...slice, resourceVersion: "", lastChangeTriggerTime: "" })),
+  });
+  assert.deepEqual(plain(after), plain(before));
+});
+
+test("explain, trace and diff read what is unpacked; standard output takes the archive, too", async (t) => {
+  const at = folder(t);
+  const parts: Buffer[] = [];
+  const stream = new Writable({
+    write(part: Buffer, _encoding, done) {
+      parts.push(part);
+      done();
+    },
+  });
+  let err = "";
+  const output = {
+    out: () => assert.fail("only the archive"),
+    err: (text: string) => {
+      err += text;
+    },
+  };
+  assert.equal(
+    await sysdump(["-o", "-", ...NO_DAEMON, ...NODE_A, "-f", "-"], output, Readable.from([EXAMPLES]), stream),
+    0,
+  );
+  assert.match(err, /not in it: daemon\/status\.json: no --socket was given/);
+  const path = join(at, "a.tar.gz");
+  writeFileSync(path, Buffer.concat(parts));
+  const dump = unpacked(path, at);
+
+  const objects = ["-f", join(dump, "objects"), "--node", "node-a", "--family", "ipv4"];
+  assert.match((await runCommand(explain, ["shop/web", ...objects])).out, /^shop\/web:http TCP/);
+  const { servicePorts, servicesLeftOut } = JSON.parse(readFileSync(join(dump, "explain.json"), "utf8"));
+  assert.equal(servicesLeftOut, 0);
+  assert.ok(servicePorts.some(({ servicePort }: { servicePort: string }) => servicePort === "shop/web:http"));
+
+  // The rules of the host that runs the tests are its own affair: those that are wanted take their place.
+  for (const name of readdirSync(join(dump, "rules"))) rmSync(join(dump, "rules", name));
+  const saved = await runCommand(
+    render,
+    ["-f", "-", "--mode", "iptables", "--hostname-override", "node-a", "-o", "iptables-save", "--family", "ipv4"],
+    EXAMPLES,
+  );
+  writeFileSync(join(dump, "rules/iptables-save.txt"), saved.out);
+  writeFileSync(join(dump, "rules/nft.txt"), "table ip filter {\n}\n");
+  const same = await runCommand(diff, [...objects, "--mode", "iptables", "--dump", dump]);
+  assert.deepEqual([same.status, same.out, same.err], [0, "No differences.\n", ""]);
+  const walked = await runCommand(trace, [
+    "--from",
+    "10.200.0.9",
+    "--to",
+    "10.96.0.10:80",
+    "--local",
+    "10.200.0.2",
+    "--dump",
+    dump,
+  ]);
+  assert.match(walked.out, /33\.3 % {2}sent to 10\.180\.0\.11:8080/);
+  await assert.rejects(
+    dumpFiles([at], () => true),
+    /no dump in the folder/,
+  );
+});
