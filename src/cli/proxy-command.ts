@@ -71,7 +71,7 @@ async function act(
     log.info("Wrote configuration", { file: actions.writeConfigTo });
     return EXIT_SUCCESS;
   }
-  if (actions.cleanup) return await cleanUp(log);
+  if (actions.cleanup) return await cleanUp(log, config);
   const { runProxy } = await import("../daemon/run-proxy.ts");
   try {
     stop.throwIfAborted();
@@ -99,10 +99,10 @@ async function act(
   }
 }
 
-async function cleanUp(log: RootLogger): Promise<number> {
+async function cleanUp(log: RootLogger, config: KubeProxyConfig): Promise<number> {
   let succeeded = true;
   for (const mode of modesInCleanUpOrder()) {
-    succeeded = (await (await mode.loadRuntime()).cleanUp(log)) && succeeded;
+    succeeded = (await (await mode.loadRuntime()).cleanUp(log, config)) && succeeded;
   }
   if (succeeded) return EXIT_SUCCESS;
   throw new CommandError("encountered an error while tearing down rules");

@@ -53,6 +53,8 @@ export interface ServiceRecord extends ObjectKey {
   readonly externalTrafficPolicy: "Cluster" | "Local";
   /** 0 when there is none. */
   readonly healthCheckNodePort: number;
+  /** Annotation `preserve-destination` is `true`; absent otherwise. */
+  readonly preservesDestination?: true;
 }
 
 /** One entry of `ports[]` of an EndpointSlice. */

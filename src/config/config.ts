@@ -5,7 +5,7 @@
  * `DraftConfig` is resolved but unchecked, `KubeProxyConfig` has passed `checkConfig` (`validate.ts`). Addresses and
  * prefixes stay the texts of the user, because they are written back as they were; `net/ip.ts` reads them.
  */
-import type { ModeConfig } from "../dataplane/dataplane.ts";
+import type { ModeConfig, SectionNameOf } from "../dataplane/dataplane.ts";
 import { modeNamed, type ProxyMode, type RegisteredMode } from "../dataplane/registry.ts";
 import type { Quantity } from "./quantity.ts";
 
@@ -46,21 +46,12 @@ export interface LoggingConfig {
   readonly options: { readonly text: LogOutput; readonly json: LogOutput };
 }
 
-/** The resolved section of every registered mode, by the mode's name. */
+/** The resolved section of every registered mode, by its name. */
 export type ModeSections = {
-  readonly [M in RegisteredMode as M["name"]]: M["config"] extends ModeConfig<infer _Fields, infer Section>
+  readonly [M in RegisteredMode as SectionNameOf<M>]: M["config"] extends ModeConfig<infer _Fields, infer Section>
     ? Section
     : never;
 };
-
-/** Windows settings: read, kept and written back, without effect here. */
-export interface WinkernelConfig {
-  readonly networkName: string;
-  readonly sourceVip: string;
-  readonly enableDSR: boolean;
-  readonly rootHnsEndpointName: string;
-  readonly forwardHealthCheckVip: boolean;
-}
 
 export interface DetectLocalConfig {
   readonly bridgeInterface: string;
@@ -98,7 +89,6 @@ export interface DraftConfig extends ModeSections {
   readonly syncPeriodMs: number;
   readonly minSyncPeriodMs: number;
   readonly masqueradeAll: boolean;
-  readonly winkernel: WinkernelConfig;
   readonly detectLocalMode: string;
   readonly detectLocal: DetectLocalConfig;
   /** Prefixes, or the one word `primary`. */

@@ -3,7 +3,15 @@
  * that has a default; only the fields that upstream keeps as pointers can be set to zero. Pure.
  * Reference configuration.md §3.1–3.3, health.md §17.
  */
-import { DEFAULT_MODE, findMode, isProxyMode, MODES } from "../dataplane/registry.ts";
+import {
+  DEFAULT_MODE,
+  defaultModeOn,
+  findMode,
+  isProxyMode,
+  MODES,
+  modeNamed,
+  sectionNameOf,
+} from "../dataplane/registry.ts";
 import { familyOf, parseIpAddress } from "../net/ip.ts";
 import { appendPortIfNeeded } from "./bind-address.ts";
 import { API_VERSION, type DraftConfig, KIND, type LoggingConfig, type ModeSections } from "./config.ts";
@@ -46,13 +54,6 @@ export const EMPTY_DOCUMENT: ConfigurationDocument = {
   showHiddenMetricsForVersion: "",
   mode: "",
   ...emptySections(),
-  winkernel: {
-    networkName: "",
-    sourceVip: "",
-    enableDSR: false,
-    rootHnsEndpointName: "",
-    forwardHealthCheckVip: false,
-  },
   detectLocalMode: "",
   detectLocal: { bridgeInterface: "", interfaceNamePrefix: "" },
   clusterCIDR: "",
@@ -89,7 +90,6 @@ export function resolveDocument(document: ConfigurationDocument): DraftConfig {
     ...periods(document),
     masqueradeAll: (masqueradeAllOf(document, mode) ?? masqueradeAllOf(document, DEFAULT_MODE.name)) === true,
     ...resolveSections(document),
-    winkernel: document.winkernel,
     detectLocalMode: document.detectLocalMode,
     detectLocal: { ...detectLocal, clusterCIDRs: document.clusterCIDR === "" ? [] : document.clusterCIDR.split(",") },
     nodePortAddresses: document.nodePortAddresses,
@@ -124,7 +124,7 @@ interface PeriodsDocument {
 
 /** The section of a mode as decoded, whichever fields it has; undefined for a mode that does not exist. */
 function sectionOf(document: ConfigurationDocument, mode: string): Readonly<Record<string, unknown>> | undefined {
-  return isProxyMode(mode) ? { ...document[mode] } : undefined;
+  return isProxyMode(mode) ? { ...document[sectionNameOf(modeNamed(mode))] } : undefined;
 }
 
 function masqueradeAllOf(document: ConfigurationDocument, mode: string): unknown {
@@ -152,13 +152,13 @@ function periods(document: ConfigurationDocument): Pick<DraftConfig, "syncPeriod
 
 function emptySections(): ModeSectionDocuments {
   return Object.fromEntries(
-    MODES.map(({ name, config }) => [name, emptySection<SectionFields>(config.fields)]),
+    MODES.map((mode) => [sectionNameOf(mode), emptySection<SectionFields>(mode.config.fields)]),
   ) as unknown as ModeSectionDocuments;
 }
 
 function resolveSections(document: ConfigurationDocument): ModeSections {
   return Object.fromEntries(
-    MODES.map(({ name, config }) => [name, config.resolve(document)]),
+    MODES.map((mode) => [sectionNameOf(mode), mode.config.resolve(document)]),
   ) as unknown as ModeSections;
 }
 
@@ -180,11 +180,11 @@ function optionalMs(nanoseconds: bigint | null | undefined, defaultMs: number): 
 }
 
 /**
- * What Linux adds after file and flags are merged: the mode, the local-traffic detection, and the node's primary
+ * What the platform adds after file and flags are merged: the mode, the local-traffic detection, and the node's primary
  * addresses for node ports in nftables mode. Pure.
  */
-export function applyPlatformDefaults(draft: DraftConfig): DraftConfig {
-  const mode = draft.mode || DEFAULT_MODE.name;
+export function applyPlatformDefaults(draft: DraftConfig, platform: NodeJS.Platform = process.platform): DraftConfig {
+  const mode = draft.mode || defaultModeOn(platform).name;
   const { nodePortAddresses = [] } = findMode(mode)?.config ?? {};
   return {
     ...draft,

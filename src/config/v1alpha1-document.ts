@@ -2,9 +2,9 @@
  * A decoded `KubeProxyConfiguration` before defaults: what is not set is the zero value of its Go type, or absent where
  * upstream keeps a pointer. Durations are nanoseconds. Reference configuration.md §3.2.
  */
-import type { ModeConfig } from "../dataplane/dataplane.ts";
+import type { ModeConfig, SectionNameOf } from "../dataplane/dataplane.ts";
 import type { RegisteredMode } from "../dataplane/registry.ts";
-import type { ClientConnection, VModuleItem, WinkernelConfig } from "./config.ts";
+import type { ClientConnection, VModuleItem } from "./config.ts";
 import type { Quantity } from "./quantity.ts";
 import type { SectionDocument } from "./section-fields.ts";
 
@@ -19,9 +19,9 @@ interface LogOutputDocument {
   readonly infoBufferSize: Quantity;
 }
 
-/** The section of every registered mode, by the mode's name. */
+/** The section of every registered mode, by its name. */
 export type ModeSectionDocuments = {
-  readonly [M in RegisteredMode as M["name"]]: M["config"] extends ModeConfig<infer Fields, infer _Section>
+  readonly [M in RegisteredMode as SectionNameOf<M>]: M["config"] extends ModeConfig<infer Fields, infer _Section>
     ? SectionDocument<Fields>
     : never;
 };
@@ -47,7 +47,6 @@ export interface ConfigurationDocument extends ModeSectionDocuments {
   readonly enableProfiling: boolean;
   readonly showHiddenMetricsForVersion: string;
   readonly mode: string;
-  readonly winkernel: WinkernelConfig;
   readonly detectLocalMode: string;
   readonly detectLocal: { readonly bridgeInterface: string; readonly interfaceNamePrefix: string };
   readonly clusterCIDR: string;

@@ -5,7 +5,7 @@
  * The sections of inactive modes have lost their periods by now and are written as `0s`.
  */
 import type { PlainObject, WrittenPeriods } from "../dataplane/dataplane.ts";
-import { DEFAULT_MODE, findMode, MODES, type RegisteredMode } from "../dataplane/registry.ts";
+import { DEFAULT_MODE, findMode, MODES, type RegisteredMode, sectionNameOf } from "../dataplane/registry.ts";
 import { API_VERSION, type DraftConfig, KIND, type LoggingConfig, type LogOutput } from "./config.ts";
 import { durationFromMs, formatMs } from "./duration.ts";
 import { listOrNull } from "./written-list.ts";
@@ -30,7 +30,6 @@ export function toV1Alpha1(config: DraftConfig): PlainObject {
     showHiddenMetricsForVersion: config.showHiddenMetricsForVersion,
     mode,
     ...modeSections(config),
-    winkernel: { ...config.winkernel },
     detectLocalMode: config.detectLocalMode,
     detectLocal: {
       bridgeInterface: detectLocal.bridgeInterface,
@@ -66,7 +65,7 @@ function modeSections(config: DraftConfig): PlainObject {
       periods: mode === periodsOwner ? periods : NO_PERIODS,
       masqueradeAll: mode === masqueradeAllOwner && config.masqueradeAll,
     };
-    return [mode.name, mode.config.encode(config, context)] as const;
+    return [sectionNameOf(mode), mode.config.encode(config, context)] as const;
   });
   return Object.fromEntries(sections.flatMap(([name, section]) => (section === undefined ? [] : [[name, section]])));
 }

@@ -7,7 +7,7 @@
  * Reference configuration.md §3.1, §3.2.
  */
 import * as v from "valibot";
-import { MODES } from "../dataplane/registry.ts";
+import { MODES, sectionNameOf } from "../dataplane/registry.ts";
 import { parseDuration } from "./duration.ts";
 import { quoteGo, toFloat32 } from "./go-text.ts";
 import { parseQuantity, type Quantity, ZERO_QUANTITY } from "./quantity.ts";
@@ -179,7 +179,7 @@ const FIELD_SCHEMAS: Readonly<Record<FieldKind, () => v.GenericSchema>> = {
 function modeSections(): Readonly<Record<string, v.GenericSchema>> {
   const section = ({ goType, fields }: { readonly goType: string; readonly fields: SectionFields }) =>
     struct(goType, Object.fromEntries(Object.entries(fields).map(([name, kind]) => [name, FIELD_SCHEMAS[kind]()])));
-  return Object.fromEntries(MODES.map(({ name, config }) => [name, section(config)]));
+  return Object.fromEntries(MODES.map((mode) => [sectionNameOf(mode), section(mode.config)]));
 }
 
 /** The whole document. The order of the fields is the order of `/configz`. */
@@ -210,13 +210,6 @@ export const configurationSchema = struct("v1alpha1.KubeProxyConfiguration", {
   showHiddenMetricsForVersion: text(),
   mode: text("v1alpha1.ProxyMode"),
   ...modeSections(),
-  winkernel: struct("v1alpha1.KubeProxyWinkernelConfiguration", {
-    networkName: text(),
-    sourceVip: text(),
-    enableDSR: bool(),
-    rootHnsEndpointName: text(),
-    forwardHealthCheckVip: bool(),
-  }),
   detectLocalMode: text("v1alpha1.LocalMode"),
   detectLocal: struct("v1alpha1.DetectLocalConfiguration", { bridgeInterface: text(), interfaceNamePrefix: text() }),
   clusterCIDR: text(),

@@ -59,8 +59,8 @@ describe("checkConfig", () => {
         "KubeProxyLinuxConfiguration.OOMScoreAdj: Invalid value: 1001: must be within the range [-1000, 1000]",
       ],
       [
-        "mode: kernelspace",
-        'Mode.ProxyMode: Invalid value: "kernelspace": must be iptables, ipvs, nftables or blank (blank means the best-available proxy [currently iptables])',
+        "mode: winuserspace",
+        'Mode.ProxyMode: Invalid value: "winuserspace": must be iptables, ipvs, nftables or blank (blank means the best-available proxy [currently iptables])',
       ],
       ["mode: userspace\nportRange: 8000-8100\nudpIdleTimeout: 1s", ""],
       [

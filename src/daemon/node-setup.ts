@@ -24,7 +24,8 @@ export interface NodeSetup {
 }
 
 /** What the node must know of the mode that will run on it. */
-export type ModeSupport = Pick<ModeRuntime, "unsupported"> & Pick<RegisteredMode, "unavailableText">;
+export type ModeSupport = Pick<ModeRuntime, "unsupported" | "singleFamilyReason"> &
+  Pick<RegisteredMode, "unavailableText">;
 
 /** Settles the node. @throws Error when the primary family cannot be served or the configuration cannot work. */
 export async function setUpNode(
@@ -32,6 +33,7 @@ export async function setUpNode(
   node: NodeFacts,
   mode: ModeSupport,
   log: Logger,
+  signal = new AbortController().signal,
 ): Promise<NodeSetup> {
   const addresses = effectiveNodeAddresses(node.nodeIPs, config.bindAddress);
   if (node.nodeIPs.length > 0) log.info("Successfully retrieved NodeIPs", { NodeIPs: node.nodeIPs });
@@ -47,7 +49,10 @@ export async function setUpNode(
   const incomplete = softCheck(expanded, facts);
   if (incomplete !== undefined) log.error(INCOMPLETE_CONFIG_MESSAGE, new Error(incomplete));
 
-  const families = await supportedFamilies(mode, config, log);
+  const supported = await supportedFamilies(mode, config, log);
+  const reason = supported.length === 2 ? await mode.singleFamilyReason?.(config, log, signal) : undefined;
+  if (reason !== undefined) log.info(reason);
+  const families = reason === undefined ? supported : [primaryFamily];
   if (!families.includes(primaryFamily)) throw new Error(`no support for primary IP family "${primaryFamily}"`);
   const isDualStack = families.length === 2;
   if (isDualStack) log.info("kube-proxy running in dual-stack mode", { "primary ipFamily": primaryFamily });

@@ -9,7 +9,7 @@ import { type KubeProxyConfig, shortestSyncPeriodMs } from "../config/config.ts"
 import { type FeatureGates, type GateState, setFeatureGates } from "../config/feature-gates.ts";
 import { type ConfigFileWatch, watchConfigFile } from "../config/watch-config-file.ts";
 import type { ModeRuntime, OpenMode } from "../dataplane/dataplane.ts";
-import { modeNamed, modesReplacedBy, type RegisteredMode } from "../dataplane/registry.ts";
+import { MODES, modeNamed, modesReplacedBy, type RegisteredMode, runsOn } from "../dataplane/registry.ts";
 import { type ConntrackTable, NO_CONNTRACK } from "../kernel/conntrack/conntrack.ts";
 import { openConntrack } from "../kernel/conntrack/netlink-conntrack.ts";
 import { tuneConntrack } from "../kernel/conntrack/tuning.ts";
@@ -79,6 +79,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
   try {
     const gates = gatesOf(config);
     const mode = modeNamed(config.mode);
+    requirePlatform(mode);
     const nodeName = nodeNameFrom(config.hostnameOverride, hostname());
     const clock = systemClock;
     const nodes = new NodeManager({
@@ -115,8 +116,8 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     // Already while the Node is waited for, which may never end: here one can see why.
     const sendingEvents = options.initOnly ? undefined : events.run(ended);
     const servers = options.initOnly ? undefined : await startServers(base);
-    const [facts] = await Promise.all([startNode(nodes, ended), cleanUpOtherModes(mode, log)]);
-    const setup = await setUpNode(config, facts, { ...mode, ...runtime }, log);
+    const [facts] = await Promise.all([startNode(nodes, ended), cleanUpOtherModes(mode, config, log)]);
+    const setup = await setUpNode(config, facts, { ...mode, ...runtime }, log, ended);
     if (usesNetfilter(mode, config)) await tuneConntrack(config.conntrack, { log });
     const context: ProxierContext = {
       ...base,
@@ -153,6 +154,16 @@ function gatesOf(config: KubeProxyConfig): FeatureGates {
   return result.gates;
 }
 
+/** Before anything is asked or touched. @throws Error when the mode is one of another system. */
+function requirePlatform(mode: RegisteredMode): void {
+  if (runsOn(mode, process.platform)) return;
+  const here = MODES.filter((other) => runsOn(other, process.platform)).map(({ name }) => name);
+  const name = process.platform === "win32" ? "Windows" : process.platform;
+  throw new Error(
+    `${mode.name} mode does not run on ${name}: use ${here.join(", ")}; 'kube-proxy render --mode ${mode.name}' shows what it would do`,
+  );
+}
+
 /** The reason for stopping when nothing is wrong. */
 class Finished extends Error {}
 
@@ -173,8 +184,8 @@ function nodeHealth(health: ProxyHealth): NodeSink {
 }
 
 /** Rules of a mode that ran here before must not stay beside ours; failures only log (reference operation.md §11). */
-async function cleanUpOtherModes(mode: RegisteredMode, log: Logger): Promise<void> {
-  for (const other of modesReplacedBy(mode)) await (await other.loadRuntime()).cleanUp(log);
+async function cleanUpOtherModes(mode: RegisteredMode, config: KubeProxyConfig, log: Logger): Promise<void> {
+  for (const other of modesReplacedBy(mode)) await (await other.loadRuntime()).cleanUp(log, config);
 }
 
 interface ProxierContext extends RunOptions {

@@ -101,6 +101,13 @@ export interface FamilyContext {
   readonly log: Logger;
 }
 
+/** The name of a mode's section of the configuration. */
+export type SectionNameOf<M extends { readonly name: string; readonly sectionName?: string }> = M extends {
+  readonly sectionName: infer Name extends string;
+}
+  ? Name
+  : M["name"];
+
 /** A mode at work on a node: the parts that its families share are open until {@link close}. */
 export interface OpenMode {
   /** Prepares the node for the family and builds its backend. @throws Error when the mode cannot work. */
@@ -121,10 +128,15 @@ export interface ModeRuntime {
    * and tests before they start a daemon. @default nothing is missing
    */
   missingInKernel?(): Promise<string | undefined>;
+  /**
+   * Why one family only can be served on this node, though both are supported; may wait for what it has to look at.
+   * @default both can
+   */
+  singleFamilyReason?(config: KubeProxyConfig, log: Logger, signal: AbortSignal): Promise<string | undefined>;
   /** Takes what the families share. @throws Error when the mode cannot work on this host. */
   open(node: NodeContext): Promise<OpenMode>;
   /** Removes what the mode leaves in the kernel, all families; resolves to whether everything worked. Never rejects. */
-  cleanUp(log: Logger): Promise<boolean>;
+  cleanUp(log: Logger, config?: KubeProxyConfig): Promise<boolean>;
   /** Defines every measurement of the mode, and nothing else: for the list in docs/metrics.md. */
   defineMetrics(families: MetricFamilies): void;
 }
@@ -133,7 +145,11 @@ export interface ModeRuntime {
 export interface ModeDescriptor<Name extends string, Config extends ModeConfig<SectionFields, unknown>> {
   /** The value of `mode` and `--proxy-mode`, and the name of the section. */
   readonly name: Name;
-  /** Whether kube-proxy v1.36 knows the mode on Linux; its error texts name only those. */
+  /** The section's name where it is another one. */
+  readonly sectionName?: string;
+  /** What the mode runs on; elsewhere it can be rendered and explained. @default Linux */
+  readonly platforms?: readonly NodeJS.Platform[];
+  /** Whether kube-proxy v1.36 knows the mode; its error texts name only those of the platform. */
   readonly isUpstream: boolean;
   readonly config: Config;
   /** Upstream's `Using … Proxier`. */

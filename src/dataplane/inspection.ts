@@ -14,7 +14,16 @@ import type { ModeCounters } from "./traffic.ts";
 
 /** One thing in the kernel that is there for a service port. */
 export interface KernelPart {
-  readonly kind: "chain" | "rule" | "set" | "element" | "virtual server" | "ipset entry" | "address" | "socket";
+  readonly kind:
+    | "chain"
+    | "rule"
+    | "set"
+    | "element"
+    | "virtual server"
+    | "ipset entry"
+    | "address"
+    | "socket"
+    | "load balancer";
   /** As the tool prints it: the name of a chain or set, the text of a rule, element or entry. */
   readonly name: string;
   /** What it is in: `nat`, `table ip kube-proxy map service-ips`, `KUBE-CLUSTER-IP`. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MODES, modeNamed, modesInCleanUpOrder, modesReplacedBy } from "./registry.ts";
+import { defaultModeOn, MODES, modeNamed, modesInCleanUpOrder, modesReplacedBy, runsOn } from "./registry.ts";
 
 const namesOf = (modes: readonly { readonly name: string }[]) => modes.map(({ name }) => name);
 
@@ -13,8 +13,15 @@ test("a node that comes up in one mode is cleaned of all others, but for rules t
 
 test("leftovers go before the chains that they refer to", () => {
   const order = namesOf(modesInCleanUpOrder());
-  assert.equal(order.length, MODES.length);
+  assert.deepEqual([...order].sort(), ["iptables", "ipvs", "nftables", "userspace"]);
   assert.ok(order.indexOf("ipvs") < order.indexOf("iptables"));
+});
+
+test("a mode is cleaned up, and is the default, where it can run", () => {
+  assert.deepEqual(namesOf(modesInCleanUpOrder("win32")), ["kernelspace"]);
+  assert.equal(defaultModeOn("win32").name, "kernelspace");
+  assert.equal(defaultModeOn("linux").name, "iptables");
+  assert.equal(runsOn(modeNamed("kernelspace"), "linux"), false);
 });
 
 test("a mode has a section, an output and a name of its own", () => {

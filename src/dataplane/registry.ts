@@ -1,14 +1,20 @@
 /** The proxy modes, one line each, in the order of their sections in `/configz` and of their errors. */
+
+import type { SectionNameOf } from "./dataplane.ts";
 import { iptables } from "./iptables/index.ts";
 import { ipvs } from "./ipvs/index.ts";
+import { kernelspace } from "./kernelspace/index.ts";
 import { nftables } from "./nftables/index.ts";
 import { userspace } from "./userspace/index.ts";
 
 /** Adding a mode is adding its folder and its name to this list. */
-export const MODES = [iptables, ipvs, nftables, userspace] as const;
+export const MODES = [iptables, ipvs, nftables, userspace, kernelspace] as const;
 
 export type RegisteredMode = (typeof MODES)[number];
 export type ProxyMode = RegisteredMode["name"];
+
+/** The section of a mode in the configuration. */
+export type SectionName = SectionNameOf<RegisteredMode>;
 
 /** The mode that runs where none is named, and whose section has the periods of modes without their own. */
 export const DEFAULT_MODE = iptables;
@@ -28,11 +34,26 @@ export function modeNamed(name: ProxyMode): RegisteredMode {
   return findMode(name) ?? DEFAULT_MODE;
 }
 
-/** Every mode, ordered so that no leftover is asked to go while one that refers to it stays. */
-export function modesInCleanUpOrder(): readonly RegisteredMode[] {
+/** The section of a mode in the configuration. */
+export function sectionNameOf(mode: RegisteredMode): SectionName {
+  return (mode.sectionName ?? mode.name) as SectionName; // the type of each descriptor says which
+}
+
+/** The mode that runs on a platform where none is named. */
+export function defaultModeOn(platform: NodeJS.Platform): RegisteredMode {
+  return MODES.find((mode) => runsOn(mode, platform)) ?? DEFAULT_MODE;
+}
+
+/** Whether a mode can run on a platform. */
+export function runsOn({ platforms = ["linux"] }: RegisteredMode, platform: NodeJS.Platform): boolean {
+  return platforms.includes(platform);
+}
+
+/** Every mode of the platform, ordered so that no leftover is asked to go while one that refers to it stays. */
+export function modesInCleanUpOrder(platform: NodeJS.Platform = process.platform): readonly RegisteredMode[] {
   const goesBefore = (one: RegisteredMode, other: RegisteredMode) => one.cleanUpBefore?.includes(other.name) ?? false;
   const ordered: RegisteredMode[] = [];
-  for (const mode of MODES) {
+  for (const mode of MODES.filter((mode) => runsOn(mode, platform))) {
     const next = ordered.findIndex((other) => goesBefore(mode, other));
     ordered.splice(next === -1 ? ordered.length : next, 0, mode);
   }

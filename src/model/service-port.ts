@@ -29,6 +29,8 @@ export interface ServicePort {
   readonly healthCheckNodePort: number;
   /** nodePort, a VIP, or a stored external IP of this family exists (gate not considered). */
   readonly isExternallyAccessible: boolean;
+  /** Annotation `preserve-destination` is `true`, which counts on Windows only; absent otherwise (reference windows.md §2.1). */
+  readonly preservesDestination?: true;
   /** Keys of frontends (`frontend.ts`) that belong to another service port; absent when there are none, as nearly always. */
   readonly lostFrontends?: ReadonlySet<string>;
 }
@@ -57,6 +59,7 @@ export function equalServicePorts(a: ServicePort, b: ServicePort): boolean {
       a.internalPolicyLocal === b.internalPolicyLocal &&
       a.healthCheckNodePort === b.healthCheckNodePort &&
       a.isExternallyAccessible === b.isExternallyAccessible &&
+      a.preservesDestination === b.preservesDestination &&
       haveSameLosses(a, b) &&
       equalLists(a.externalIPs, b.externalIPs) &&
       equalLists(a.loadBalancerVIPs, b.loadBalancerVIPs) &&

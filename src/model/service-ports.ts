@@ -31,6 +31,7 @@ export type ServicePortMap = ReadonlyMap<string, ServicePort>;
 // Most services have none of these; one shared array each instead of three per port.
 const NO_ADDRESSES: readonly IpAddress[] = Object.freeze([]);
 const NO_CIDRS: readonly Cidr[] = Object.freeze([]);
+const PRESERVES: Pick<ServicePort, "preservesDestination"> = { preservesDestination: true };
 
 /**
  * Computes the service ports of one service for one family (services.md §3.1–§3.3). Pure.
@@ -71,6 +72,7 @@ export function servicePortsOf(
       internalPolicyLocal: service.internalTrafficPolicy === "Local",
       healthCheckNodePort: healthCheckNodePortOf(service),
       isExternallyAccessible: spec.nodePort !== 0 || loadBalancerVIPs.length > 0 || storedExternalIPs.length > 0,
+      ...(service.preservesDestination === true && PRESERVES),
     });
   }
   if (needsHealthCheckNodePort(service) && service.healthCheckNodePort === 0) {

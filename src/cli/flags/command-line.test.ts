@@ -104,7 +104,7 @@ describe("parseCommandLine: errors", () => {
         ["--proxy-port-range=2-1"],
         'invalid argument "2-1" for "--proxy-port-range" flag: "2-1" is not a port range: the last port, 1, is below the first, 2',
       ],
-      [["--source-vip=1.2.3.4"], "unknown flag: --source-vip"],
+      [["--windows-priorityclass=x"], "unknown flag: --windows-priorityclass"],
       [["---v"], "bad flag syntax: ---v"],
       [["--=1"], "bad flag syntax: --=1"],
       [["-x"], "unknown shorthand flag: 'x' in -x"],
@@ -210,17 +210,17 @@ describe("parseCommandLine: help and version", () => {
 });
 
 describe("flags", () => {
-  it("are upstream's, --manifests, --inspect-socket, --nftables-layout, and those of userspace mode", () => {
+  it("are upstream's, --manifests, --inspect-socket, --nftables-layout, and those of userspace mode and of Windows", () => {
     const names = `bind-address bind-address-hard-fail boot-id-file cleanup cluster-cidr config config-sync-period
       conntrack-max-per-core conntrack-min conntrack-tcp-be-liberal conntrack-tcp-timeout-close-wait
-      conntrack-tcp-timeout-established conntrack-udp-timeout conntrack-udp-timeout-stream detect-local-mode feature-gates
-      healthz-bind-address healthz-port help hostname-override init-only inspect-socket iptables-localhost-nodeports iptables-masquerade-bit
+      conntrack-tcp-timeout-established conntrack-udp-timeout conntrack-udp-timeout-stream detect-local-mode enable-dsr
+      feature-gates forward-healthcheck-vip healthz-bind-address healthz-port help hostname-override init-only inspect-socket iptables-localhost-nodeports iptables-masquerade-bit
       iptables-min-sync-period iptables-sync-period ipvs-exclude-cidrs ipvs-min-sync-period ipvs-scheduler ipvs-strict-arp
       ipvs-sync-period ipvs-tcp-timeout ipvs-tcpfin-timeout ipvs-udp-timeout kube-api-burst kube-api-content-type
       kube-api-qps kubeconfig log-flush-frequency log-json-info-buffer-size log-json-split-stream log-text-info-buffer-size
       log-text-split-stream logging-format machine-id-file manifests masquerade-all master metrics-bind-address metrics-port
-      nftables-layout nodeport-addresses oom-score-adj pod-bridge-interface pod-interface-name-prefix profiling proxy-mode
-      proxy-port-range show-hidden-metrics-for-version udp-timeout userspace-drain-timeout userspace-rules v version vmodule
+      network-name nftables-layout nodeport-addresses oom-score-adj pod-bridge-interface pod-interface-name-prefix profiling proxy-mode
+      proxy-port-range root-hnsendpoint-name show-hidden-metrics-for-version source-vip udp-timeout userspace-drain-timeout userspace-rules v version vmodule
       write-config-to`;
     assert.deepEqual(
       FLAGS.map((flag) => flag.name),
@@ -278,7 +278,9 @@ const FIELDS_OF_FLAGS = `
   conntrack-udp-timeout conntrack.udpTimeoutMs
   conntrack-udp-timeout-stream conntrack.udpStreamTimeoutMs
   detect-local-mode detectLocalMode
+  enable-dsr winkernel.enableDSR
   feature-gates featureGates
+  forward-healthcheck-vip winkernel.forwardHealthCheckVip
   healthz-bind-address healthzBindAddress
   iptables-localhost-nodeports iptables.localhostNodePorts
   iptables-masquerade-bit iptables.masqueradeBit
@@ -304,6 +306,7 @@ const FIELDS_OF_FLAGS = `
   logging-format logging.format
   masquerade-all masqueradeAll
   metrics-bind-address metricsBindAddress
+  network-name winkernel.networkName
   nftables-layout nftables.layout
   nodeport-addresses nodePortAddresses
   oom-score-adj oomScoreAdj
@@ -312,7 +315,9 @@ const FIELDS_OF_FLAGS = `
   profiling enableProfiling
   proxy-mode mode
   proxy-port-range userspace.portRange
+  root-hnsendpoint-name winkernel.rootHnsEndpointName
   show-hidden-metrics-for-version showHiddenMetricsForVersion
+  source-vip winkernel.sourceVip
   udp-timeout userspace.udpIdleTimeoutMs
   userspace-drain-timeout userspace.drainTimeoutMs
   userspace-rules userspace.rules

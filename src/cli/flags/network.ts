@@ -2,7 +2,7 @@
 import type { DetectLocalConfig, DraftConfig } from "../../config/config.ts";
 import { type AnyFlag, flag } from "../../config/flag.ts";
 import { boolType, int32Type, ipPortType, ipType, stringListType, stringType } from "../../config/flag-types.ts";
-import { DEFAULT_MODE, MODES } from "../../dataplane/registry.ts";
+import { DEFAULT_MODE, defaultModeOn, MODES } from "../../dataplane/registry.ts";
 
 const withDetectLocal = (config: DraftConfig, change: Partial<DetectLocalConfig>): DraftConfig => ({
   ...config,
@@ -22,7 +22,7 @@ export const PROXY_MODE = flag({
   name: "proxy-mode",
   type: { ...stringType, word: "ProxyMode" },
   initial: "",
-  help: `How services are implemented: ${modeNames()}; empty means ${DEFAULT_MODE.name}.`,
+  help: `How services are implemented: ${modeNames()}; empty means ${DEFAULT_MODE.name}, on Windows ${defaultModeOn("win32").name}.`,
   overlay: (config, mode) => ({ ...config, mode }),
 });
 

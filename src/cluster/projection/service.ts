@@ -14,7 +14,7 @@ import {
   stringListField,
 } from "./fields.ts";
 import { conclude, type Findings, newFindings, type Projection, refuse, warn } from "./findings.ts";
-import { readMetadata, readName, readNamespace, sharedDnsLabel } from "./metadata.ts";
+import { metadataEntry, readMetadata, readName, readNamespace, sharedDnsLabel } from "./metadata.ts";
 import { DNS_LABEL_RULE } from "./names.ts";
 
 const TYPES = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"] as const;
@@ -24,6 +24,8 @@ const POLICIES = ["Cluster", "Local"] as const;
 
 /** API default and limit of `sessionAffinityConfig.clientIP.timeoutSeconds`. */
 const AFFINITY_SECONDS = { byDefault: 10_800, max: 86_400 } as const;
+/** Of Windows: reference windows.md §2.1. */
+const PRESERVE_DESTINATION = "preserve-destination";
 const NO_PORTS: readonly ServicePortSpec[] = Object.freeze([]);
 const NO_INGRESS: readonly LoadBalancerIngress[] = Object.freeze([]);
 
@@ -59,6 +61,7 @@ export function projectService(raw: unknown): Projection<ServiceRecord> {
     internalTrafficPolicy: readPolicy(found, spec, "internalTrafficPolicy"),
     externalTrafficPolicy: readPolicy(found, spec, "externalTrafficPolicy"),
     healthCheckNodePort: portField(found, spec.healthCheckNodePort, "spec.healthCheckNodePort", true),
+    ...(metadataEntry(raw, "annotations", PRESERVE_DESTINATION) === "true" && { preservesDestination: true }),
   };
   return conclude(found, Object.freeze(record));
 }

@@ -22,7 +22,9 @@ const CLASSES = [
   [0x8000_4001, "unsupported"],
   [0x8007_0005, "denied"],
   [0x803b_001c, "refused"],
-  [0x803b_0020, "transient"],
+  [0x803b_0020, "down"],
+  [0x8007_06ba, "down"],
+  [0x803b_0007, "transient"],
   [0x8123_4567, "transient"],
 ] as const;
 for (const [hresult, expected] of CLASSES) {

@@ -2,9 +2,10 @@
 
 /**
  * What to make of a refusal: `absent`: there is no such object; `taken`: something else is there; `unsupported`: this Windows does
- * not have the call; `denied`: this process may not; `refused`: the document is wrong, and will be again; `transient`: later it may work.
+ * not have the call; `denied`: this process may not; `refused`: the document is wrong, and will be again; `down`: HNS itself does not
+ * answer, or was restarted; `transient`: later it may work.
  */
-export type HcnErrorClass = "absent" | "taken" | "unsupported" | "denied" | "refused" | "transient";
+export type HcnErrorClass = "absent" | "taken" | "unsupported" | "denied" | "refused" | "down" | "transient";
 
 interface Meaning {
   readonly words: string;
@@ -19,9 +20,9 @@ const MEANINGS: ReadonlyMap<number, Meaning> = new Map([
   [0x57, { words: "The parameter is incorrect: perhaps too many endpoints for this Windows", class: "refused" }],
   [0xb7, { words: "Cannot create a file when that file already exists", class: "taken" }],
   [0x490, { words: "Element not found", class: "absent" }],
-  [0x6ba, { words: "The HNS service does not answer (RPC server is unavailable)", class: "transient" }],
-  [0x6be, { words: "The call to the HNS service failed (RPC)", class: "transient" }],
-  [0x6bf, { words: "The call to the HNS service failed and did not execute (RPC)", class: "transient" }],
+  [0x6ba, { words: "The HNS service does not answer (RPC server is unavailable)", class: "down" }],
+  [0x6be, { words: "The call to the HNS service failed (RPC)", class: "down" }],
+  [0x6bf, { words: "The call to the HNS service failed and did not execute (RPC)", class: "down" }],
   [0x8000_4001, { words: "Not implemented by this Windows", class: "unsupported" }],
   [0x803b_0001, { words: "The network was not found", class: "absent" }],
   [0x803b_0002, { words: "The endpoint was not found", class: "absent" }],
@@ -39,11 +40,11 @@ const MEANINGS: ReadonlyMap<number, Meaning> = new Map([
   [0x803b_001b, { words: "The JSON document is invalid", class: "refused" }],
   [0x803b_001c, { words: "The JSON document lacks a reference", class: "refused" }],
   [0x803b_001e, { words: "The IP address is invalid", class: "refused" }],
-  [0x803b_0020, { words: "The HNS service is stopping", class: "transient" }],
+  [0x803b_0020, { words: "The HNS service is stopping", class: "down" }],
   [0x803b_002c, { words: "The object is still in use", class: "transient" }],
   [0x803b_002d, { words: "The internal port is invalid", class: "refused" }],
   [0x803b_002f, { words: "The address is invalid or reserved on the network", class: "refused" }],
-  [0x803b_0031, { words: "The HNS service was restarted meanwhile", class: "transient" }],
+  [0x803b_0031, { words: "The HNS service was restarted meanwhile", class: "down" }],
 ]);
 
 /** ERROR_GEN_FAILURE: the call succeeded, and yet there is an error record. */

@@ -1,0 +1,105 @@
+/**
+ * What the kernelspace mode would ask HNS for, without Windows: the documents, with names in place of the IDs that only HNS knows. An
+ * overlay is assumed where a source VIP is configured, with every pod on it. Pure.
+ */
+import type { KubeProxyConfig } from "../../config/config.ts";
+import type { OfflineNode } from "../../inspect/offline-node.ts";
+import { type EndpointSettings, endpointText, loadBalancerText } from "../../kernel/hcn/documents.ts";
+import type { Guid } from "../../kernel/hcn/guid.ts";
+import { type IpAddress, parseIpAddress, unspecifiedAddress, zeroCidr } from "../../net/ip.ts";
+import { healthPortOf, networkNameOf, rootEndpointNameOf } from "./host-config.ts";
+import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+import { type PlannedLoadBalancer, planServicePort } from "./plan-service-port.ts";
+import { remoteMac } from "./remote-mac.ts";
+import { WantedState } from "./wanted-state.ts";
+
+/** A document, and what it is for. */
+export interface PlannedDocument {
+  readonly call: "HcnCreateEndpoint" | "HcnCreateLoadBalancer";
+  readonly purpose: string;
+  /** As it is sent. */
+  readonly text: string;
+}
+
+/** An HNS that has everything. */
+export function offlineOptions(
+  node: OfflineNode,
+  config: KubeProxyConfig,
+): { readonly config: PlanConfig; readonly facts: PlanFacts } {
+  const { family, name, nodeIP, zone } = node;
+  const { enableDSR, sourceVip, forwardHealthCheckVip } = config.winkernel;
+  const everywhere = { prefix: zeroCidr(family), providerAddress: unspecifiedAddress(family) };
+  return {
+    config: {
+      family,
+      nodeName: name,
+      nodeIP,
+      enableDsr: enableDSR,
+      hasDsr: true,
+      hasAffinity: true,
+      sourceVip: parseIpAddress(sourceVip),
+      healthPort: forwardHealthCheckVip ? healthPortOf(config) : undefined,
+    },
+    facts: { zone, isOverlay: sourceVip !== "", remoteSubnets: sourceVip === "" ? [] : [everywhere] },
+  };
+}
+
+/** Everything, or the part of one Service (`namespace/name`), in a fixed order: endpoints before the load balancers that name them. */
+export function planKernelspace(node: OfflineNode, config: KubeProxyConfig, service?: string): PlannedDocument[] {
+  const options = offlineOptions(node, config);
+  const wanted = new WantedState();
+  const own = new Set<string>();
+  for (const [key, port] of node.state.services) {
+    if (service === undefined || port.name.service === service) own.add(key);
+    wanted.put(key, planServicePort(port, node.state.endpoints.get(key) ?? [], options.config, options.facts));
+  }
+  const addresses = [...new Set(wanted.addresses())].sort();
+  const shown = addresses.filter((address) => wanted.ownersOf(address).some((owner) => own.has(owner)));
+  const keys = [...wanted.loadBalancers.keys()].sort();
+  return [
+    ...shown.flatMap((address) => endpointDocument(address, wanted, node, config)),
+    ...keys.flatMap((key): PlannedDocument[] => {
+      const found = wanted.loadBalancers.effective(key);
+      if (found === undefined || !own.has(found.owner)) return [];
+      const name = node.state.services.get(found.owner)?.name.text ?? found.owner;
+      return [loadBalancerDocument(name, found.value, config)];
+    }),
+  ];
+}
+
+function endpointDocument(
+  address: IpAddress,
+  wanted: WantedState,
+  { nodeIP }: OfflineNode,
+  config: KubeProxyConfig,
+): PlannedDocument[] {
+  const reason = wanted.reasonFor(address);
+  // Those of this node's pods are the CNI plugin's.
+  if (reason === undefined || reason === "local") return [];
+  const isOverlay = config.winkernel.sourceVip !== "";
+  const settings: EndpointSettings = {
+    network: placeholder(`ID of ${networkNameOf(config, {}) || "the network"}`),
+    address,
+    mac: reason === "vip" ? "<MAC of the node>" : remoteMac(address),
+    isRemote: true,
+    ...(isOverlay && { providerAddress: reason === "vip" ? nodeIP : (`<node of ${address}>` as IpAddress) }),
+  };
+  const purpose = reason === "vip" ? `cluster IP ${address}` : `pod ${address} of another node`;
+  return [{ call: "HcnCreateEndpoint", purpose, text: endpointText(settings) }];
+}
+
+function loadBalancerDocument(name: string, planned: PlannedLoadBalancer, config: KubeProxyConfig): PlannedDocument {
+  const { endpoints, kind, key } = planned;
+  const ids =
+    endpoints === "root"
+      ? [placeholder(`ID of ${rootEndpointNameOf(config)}`)]
+      : endpoints.map((address) => placeholder(`ID of ${address}`));
+  return {
+    call: "HcnCreateLoadBalancer",
+    purpose: `${name} ${kind} ${key}`,
+    text: loadBalancerText({ ...planned, endpoints: ids }),
+  };
+}
+
+/** Stands where HNS's own ID does. */
+const placeholder = (name: string): Guid => `<${name}>` as Guid;

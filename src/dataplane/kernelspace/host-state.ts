@@ -1,0 +1,114 @@
+/** What HNS has, as the last look and our own writes left it. Reference windows.md §3.1, §3.2. */
+import type { HcnEndpoint, HcnNetwork } from "../../kernel/hcn/documents.ts";
+import type { Guid } from "../../kernel/hcn/guid.ts";
+import type { Hcn } from "../../kernel/hcn/hcn.ts";
+import type { IpAddress, IpFamily } from "../../net/ip.ts";
+import { EndpointBook } from "./endpoint-book.ts";
+import { LoadBalancerBook } from "./load-balancer-book.ts";
+import type { EndpointPlaces } from "./ownership.ts";
+
+/** Where a changed endpoint was or is. */
+export type ChangedAddresses = ReadonlySet<IpAddress>;
+
+export class HostState implements EndpointPlaces {
+  readonly family: IpFamily;
+  network: HcnNetwork;
+  readonly endpoints: EndpointBook;
+  readonly loadBalancers: LoadBalancerBook;
+  /** Endpoints of other networks. */
+  readonly #elsewhere: ReadonlySet<Guid>;
+  /** The endpoint of the node itself, for health checks. */
+  readonly root: Guid | undefined;
+
+  private constructor(parts: {
+    family: IpFamily;
+    network: HcnNetwork;
+    endpoints: EndpointBook;
+    loadBalancers: LoadBalancerBook;
+    elsewhere: ReadonlySet<Guid>;
+    root: Guid | undefined;
+  }) {
+    this.family = parts.family;
+    this.network = parts.network;
+    this.endpoints = parts.endpoints;
+    this.loadBalancers = parts.loadBalancers;
+    this.#elsewhere = parts.elsewhere;
+    this.root = parts.root;
+  }
+
+  /**
+   * Looks at everything: three calls for each object of the host, and one for each kind.
+   *
+   * @param rootName of the endpoint that health checks are led to; undefined for none.
+   * @throws Error when there is no such network.
+   */
+  static async read(
+    hcn: Hcn,
+    { family, networkName, rootName }: { family: IpFamily; networkName: string; rootName: string | undefined },
+    signal?: AbortSignal,
+  ): Promise<HostState> {
+    const network = await hcn.networkNamed(networkName, signal);
+    if (network === undefined) throw new Error(missingNetworkText(networkName));
+    const ours = new Set(await hcn.endpointIds(network.id));
+    const endpoints = await hcn.endpoints(undefined, signal);
+    const loadBalancers = await hcn.loadBalancers(signal);
+    const isRoot = ({ name }: HcnEndpoint) => name.toLowerCase() === rootName?.toLowerCase();
+    return new HostState({
+      family,
+      network,
+      endpoints: new EndpointBook(endpoints.filter(({ id }) => ours.has(id))),
+      loadBalancers: new LoadBalancerBook(family, loadBalancers),
+      elsewhere: new Set(endpoints.flatMap(({ id }) => (ours.has(id) ? [] : [id]))),
+      root: rootName === undefined ? undefined : endpoints.find(isRoot)?.id,
+    });
+  }
+
+  isOurs(id: Guid): boolean {
+    return this.endpoints.has(id) || id === this.root;
+  }
+
+  isElsewhere(id: Guid): boolean {
+    return this.#elsewhere.has(id) && id !== this.root;
+  }
+
+  /** Looks which endpoints have come and gone: one call, and three for each that is new. */
+  async refreshEndpoints(hcn: Hcn): Promise<ChangedAddresses> {
+    const changed = new Set<IpAddress>();
+    const found = new Set(await hcn.endpointIds(this.network.id));
+    for (const id of [...this.endpoints.ids()]) {
+      if (found.has(id)) continue;
+      for (const address of this.endpoints.forget(id)?.addresses ?? []) changed.add(address);
+    }
+    for (const id of found) {
+      if (this.endpoints.has(id)) continue;
+      const endpoint = await hcn.endpoint(id);
+      if (endpoint === undefined) continue;
+      this.endpoints.note(endpoint);
+      for (const address of endpoint.addresses) changed.add(address);
+    }
+    return changed;
+  }
+
+  /** Looks which load balancers have come and gone: one call, and three for each that is new. @returns those that have gone. */
+  async refreshLoadBalancers(hcn: Hcn) {
+    const found = new Set(await hcn.loadBalancerIds());
+    const gone = [...this.loadBalancers.ids()].filter((id) => !found.has(id));
+    const lost = gone.map((id) => this.loadBalancers.forget(id)).filter((one) => one !== undefined);
+    for (const id of found) {
+      if (this.loadBalancers.has(id)) continue;
+      const loadBalancer = await hcn.loadBalancer(id);
+      if (loadBalancer !== undefined) this.loadBalancers.note(loadBalancer);
+    }
+    return lost;
+  }
+}
+
+/** Says what to look at when the network of the cluster is not there. Pure. */
+export function missingNetworkText(name: string): string {
+  return `HNS has no network "${name}": check winkernel.networkName (--network-name, KUBE_NETWORK), and whether the CNI plugin has made it`;
+}
+
+/** Whether addresses of pods are carried between nodes by the network itself. Pure. */
+export function isOverlay({ type }: HcnNetwork): boolean {
+  return type.toLowerCase() === "overlay";
+}

@@ -1,0 +1,23 @@
+/** The kernelspace mode of Windows: load balancers of HNS. Reference windows.md. */
+import type { ModeDescriptor } from "../dataplane.ts";
+import { TRANSLATES_IN_KERNEL } from "../traits.ts";
+import { winkernelConfig } from "./config.ts";
+
+export const kernelspace: ModeDescriptor<"kernelspace", typeof winkernelConfig> & {
+  readonly sectionName: "winkernel";
+} = {
+  name: "kernelspace",
+  sectionName: "winkernel",
+  platforms: ["win32"],
+  isUpstream: true,
+  config: winkernelConfig,
+  startMessage: "Using Kernelspace Proxier.",
+  unavailableText: "kernelspace is not available on this host ",
+  usesNetfilter: () => false,
+  traits: TRANSLATES_IN_KERNEL,
+  renderFlags: winkernelConfig.flags,
+  renderForms: ["text", "json"],
+  loadRenderer: async () => (await import("./render.ts")).renderKernelspace,
+  loadInspection: async () => (await import("./inspect.ts")).inspectKernelspace,
+  loadRuntime: async () => (await import("./runtime.ts")).kernelspaceRuntime,
+};

@@ -1,0 +1,201 @@
+/**
+ * What one service port wants of HNS: load balancers, and endpoints for them to name. Endpoints are named by address; only HNS
+ * knows their IDs. Pure. Reference windows.md §2.6, §3.5.
+ */
+import {
+  DISTRIBUTE_BY_SOURCE,
+  LB_DSR,
+  LB_IPV6,
+  MAP_EXTERNAL_IP,
+  MAP_LOCAL_ROUTED_VIP,
+  MAP_PRESERVE_DIP,
+  MAP_USE_MUX,
+  type PortMapping,
+} from "../../kernel/hcn/documents.ts";
+import type { Endpoint } from "../../model/endpoint.ts";
+import { type Frontend, type FrontendKind, frontendsOf } from "../../model/frontend.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import { routeServicePort } from "../../model/service-port-routing.ts";
+import { cidrContains, type IpAddress } from "../../net/ip.ts";
+import type { Protocol } from "../../net/protocol.ts";
+import { loadBalancerKey, protocolNumber } from "./frontend-keys.ts";
+import type { PlanConfig, PlanFacts } from "./plan-options.ts";
+
+export type LoadBalancerKind = FrontendKind | "health-check";
+
+/** A load balancer before the IDs of its endpoints are known. */
+export interface PlannedLoadBalancer {
+  readonly key: string;
+  readonly kind: LoadBalancerKind;
+  /** Undefined: at the node's own address. */
+  readonly frontendVip: IpAddress | undefined;
+  readonly mapping: PortMapping;
+  readonly sourceVip: IpAddress | undefined;
+  readonly flags: number;
+  /** Each once, in the model's order; `root`: the endpoint of the node itself. Never empty. */
+  readonly endpoints: readonly IpAddress[] | "root";
+}
+
+/** What HNS cannot do, and the service port asks for. */
+export type PlanRemark = "mixed-target-ports" | "source-ranges" | "local-policy-without-dsr" | "affinity";
+
+export interface ServicePortPlan {
+  readonly loadBalancers: readonly PlannedLoadBalancer[];
+  /** Addresses that load balancers name, and whether a pod of this node has them. */
+  readonly endpoints: ReadonlyMap<IpAddress, boolean>;
+  /** On an overlay, the cluster IP has an endpoint, too. */
+  readonly vip: IpAddress | undefined;
+  readonly lacksLocal: { readonly internal: boolean; readonly external: boolean };
+  readonly remarks: readonly PlanRemark[];
+}
+
+/** Mapping flags by kind; with preserve-destination where that counts. */
+const MAPPING_FLAGS: Readonly<Record<LoadBalancerKind, readonly [plain: number, preserving: number]>> = {
+  "cluster-ip": [0, 0],
+  "node-port": [MAP_EXTERNAL_IP | MAP_LOCAL_ROUTED_VIP, MAP_EXTERNAL_IP | MAP_LOCAL_ROUTED_VIP],
+  "external-ip": [MAP_EXTERNAL_IP, MAP_EXTERNAL_IP],
+  "load-balancer": [MAP_EXTERNAL_IP, MAP_EXTERNAL_IP | MAP_USE_MUX | MAP_PRESERVE_DIP],
+  "health-check": [0, MAP_USE_MUX | MAP_PRESERVE_DIP],
+};
+
+/** @param endpoints all of the port's, sorted by text. */
+export function planServicePort(
+  declared: ServicePort,
+  endpoints: readonly Endpoint[],
+  config: PlanConfig,
+  facts: PlanFacts,
+): ServicePortPlan {
+  // Local traffic is kept local by answering clients directly, which not every HNS can (kubernetes #62046).
+  const port = config.hasDsr ? declared : { ...declared, externalPolicyLocal: false };
+  const routing = routeServicePort(port, endpoints, { nodeName: config.nodeName, zone: facts.zone });
+  const preserves = port.preservesDestination === true && config.hasDsr;
+  const sourceVip = sourceVipOf(routing.categories.reachable, config, facts);
+  const loadBalancers: PlannedLoadBalancer[] = [];
+  const used = new Map<IpAddress, boolean>();
+  let isMixed = false;
+
+  for (const frontend of frontendsOf(port, routing)) {
+    if (frontend.fate !== "serve") continue;
+    const isDirect = answersDirectly(frontend, port, preserves, config);
+    const all = frontend.policy === "Local" ? routing.local : routing.cluster;
+    const chosen = preserves && isPreserving(frontend) ? all.filter(({ isLocal }) => isLocal) : all;
+    const served = onePort(chosen);
+    isMixed ||= served.isMixed;
+    if (served.port === 0) continue;
+    for (const { ip, isLocal } of served.endpoints) used.set(ip, isLocal || used.get(ip) === true);
+    loadBalancers.push({
+      key: loadBalancerKey(port.protocol, frontend.address, frontend.port),
+      kind: frontend.kind,
+      frontendVip: frontend.address,
+      mapping: {
+        protocol: protocolNumber(port.protocol),
+        internalPort: served.port,
+        externalPort: frontend.port,
+        distribution: port.sessionAffinity === "ClientIP" && config.hasAffinity ? DISTRIBUTE_BY_SOURCE : 0,
+        flags: MAPPING_FLAGS[frontend.kind][preserves ? 1 : 0],
+      },
+      sourceVip,
+      flags: (isDirect ? LB_DSR : 0) | familyFlag(config),
+      endpoints: [...new Set(served.endpoints.map(({ ip }) => ip))],
+    });
+    const healthCheck = healthCheckOf(frontend, port, preserves, config);
+    if (healthCheck !== undefined) loadBalancers.push(healthCheck);
+  }
+  return {
+    loadBalancers,
+    endpoints: used,
+    vip: facts.isOverlay ? port.clusterIP : undefined,
+    lacksLocal: routing.lacksLocal,
+    remarks: [
+      ...(isMixed ? (["mixed-target-ports"] as const) : []),
+      ...(port.loadBalancerSourceRanges.length > 0 ? (["source-ranges"] as const) : []),
+      ...(declared.externalPolicyLocal && !config.hasDsr ? (["local-policy-without-dsr"] as const) : []),
+      ...(port.sessionAffinity === "ClientIP" && !config.hasAffinity ? (["affinity"] as const) : []),
+    ],
+  };
+}
+
+/** Node ports and load-balancer addresses keep the destination, external IPs do not (windows.md §2.6). */
+function isPreserving({ kind }: Frontend): boolean {
+  return kind === "node-port" || kind === "load-balancer";
+}
+
+/** Answering directly switches off forwarding to other nodes, so the outside has it with local endpoints only (kubernetes #103138). */
+function answersDirectly(
+  { kind }: Frontend,
+  port: ServicePort,
+  preserves: boolean,
+  { enableDsr }: PlanConfig,
+): boolean {
+  if (kind === "cluster-ip") return enableDsr;
+  return port.externalPolicyLocal || (preserves && kind === "load-balancer");
+}
+
+const familyFlag = ({ family }: PlanConfig): number => (family === "IPv6" ? LB_IPV6 : 0);
+
+/**
+ * A load balancer knows one target port: the most frequent of its endpoints, the lowest of equals. The others are left out, as
+ * they would be asked at a port that is not theirs (kubernetes #132646).
+ */
+function onePort(endpoints: readonly Endpoint[]) {
+  const counts = new Map<number, number>();
+  for (const { port } of endpoints) counts.set(port, (counts.get(port) ?? 0) + 1);
+  const [first] = [...counts].sort(([a, n], [b, m]) => m - n || a - b);
+  const port = first?.[0] ?? 0;
+  return {
+    port,
+    isMixed: counts.size > 1,
+    endpoints: counts.size > 1 ? endpoints.filter((endpoint) => endpoint.port === port) : endpoints,
+  };
+}
+
+/** Addresses that no subnet of the overlay has are reached from the node's own address, as nodes are. */
+function sourceVipOf(
+  reachable: readonly Endpoint[],
+  { sourceVip, nodeIP }: PlanConfig,
+  facts: PlanFacts,
+): IpAddress | undefined {
+  if (!facts.isOverlay) return undefined;
+  const isOutside = reachable.some(({ ip, isLocal }) => {
+    if (isLocal) return false;
+    const provider = providerOf(ip, facts);
+    return provider === undefined || provider === ip;
+  });
+  return isOutside ? nodeIP : sourceVip;
+}
+
+/** The node that carries an address on the overlay, by the last subnet that has it; undefined for an address outside. Pure. */
+export function providerOf(address: IpAddress, { remoteSubnets }: Pick<PlanFacts, "remoteSubnets">) {
+  return remoteSubnets.findLast(
+    ({ prefix, providerAddress }) => providerAddress === address || cidrContains(prefix, address),
+  )?.providerAddress;
+}
+
+const HEALTH_PROTOCOL: Protocol = "TCP";
+
+/** Health servers speak HTTP, also for Services of other protocols (windows-practice.md §9.6). */
+function healthCheckOf(
+  { kind, address }: Frontend,
+  { healthCheckNodePort }: ServicePort,
+  preserves: boolean,
+  config: PlanConfig,
+): PlannedLoadBalancer | undefined {
+  if (kind !== "load-balancer" || config.healthPort === undefined) return undefined;
+  const port = healthCheckNodePort === 0 ? config.healthPort : healthCheckNodePort;
+  if (port === 0) return undefined;
+  return {
+    key: loadBalancerKey(HEALTH_PROTOCOL, address, port),
+    kind: "health-check",
+    frontendVip: address,
+    mapping: {
+      protocol: protocolNumber(HEALTH_PROTOCOL),
+      internalPort: port,
+      externalPort: port,
+      distribution: 0,
+      flags: MAPPING_FLAGS["health-check"][preserves ? 1 : 0],
+    },
+    sourceVip: undefined,
+    flags: familyFlag(config),
+    endpoints: "root",
+  };
+}

@@ -1,0 +1,47 @@
+/** Says once of each service port what it asks for and HNS cannot do; names service ports for messages. */
+import type { Logger } from "../../logging/logger.ts";
+import type { PlanRemark } from "./plan-service-port.ts";
+
+const TEXTS: Readonly<Record<PlanRemark, string>> = {
+  "mixed-target-ports":
+    "The endpoints of a service port have several target ports, of which HNS knows one: the most frequent is served, and the others are left out",
+  "source-ranges": "loadBalancerSourceRanges has no effect on Windows: HNS cannot tell clients apart",
+  "local-policy-without-dsr":
+    "externalTrafficPolicy Local counts as Cluster: this version of HNS has no direct server return",
+  affinity: "sessionAffinity has no effect: this version of HNS does not have it",
+};
+
+export class PortRemarks {
+  readonly #log: Logger;
+  /** Those said and still true, by service port. */
+  readonly #said = new Map<string, readonly PlanRemark[]>();
+  readonly #names = new Map<string, string>();
+
+  constructor(log: Logger) {
+    this.#log = log;
+  }
+
+  note(key: string, name: string, remarks: readonly PlanRemark[]): void {
+    this.#names.set(key, name);
+    const said = this.#said.get(key) ?? [];
+    for (const remark of remarks) {
+      if (!said.includes(remark)) this.#log.warn(TEXTS[remark], { servicePortName: name });
+    }
+    if (remarks.length > 0) this.#said.set(key, remarks);
+    else this.#said.delete(key);
+  }
+
+  forget(key: string): void {
+    this.#names.delete(key);
+    this.#said.delete(key);
+  }
+
+  /** All service ports are noted again from now on; what was said stays said. */
+  reset(): void {
+    this.#names.clear();
+  }
+
+  nameOf(key: string): string | undefined {
+    return this.#names.get(key);
+  }
+}
