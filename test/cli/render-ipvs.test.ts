@@ -3,9 +3,10 @@ import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type TestContext, test } from "node:test";
+import { test } from "node:test";
 import { render } from "../../src/cli/render.ts";
 import { netnsFor, netnsSkip } from "../../testkit/support/netns.ts";
+import { runCommand } from "./run-command.ts";
 
 const NODE = {
   apiVersion: "v1",
@@ -54,27 +55,27 @@ function slice(family: "IPv4" | "IPv6", address: string) {
 
 const ITEMS = [NODE, SERVICE, slice("IPv4", "10.1.0.5"), slice("IPv6", "fd00:1::5")];
 
-async function rendered(t: TestContext, ...options: string[]): Promise<string> {
-  const folder = mkdtempSync(join(tmpdir(), "kpts-render-"));
-  t.after(() => rmSync(folder, { recursive: true }));
-  const manifests = join(folder, "cluster.json");
-  writeFileSync(manifests, JSON.stringify({ apiVersion: "v1", kind: "List", items: ITEMS }));
-  const parts: string[] = [];
-  const output = { out: (part: string) => void parts.push(part), err: (part: string) => assert.fail(part) };
-  assert.equal(await render(["-f", manifests, "--mode", "ipvs", "--family", "ipv4", ...options], output), 0);
-  return parts.join("");
+async function rendered(...options: string[]): Promise<string> {
+  const args = ["-f", "-", "--mode", "ipvs", "--family", "ipv4", ...options];
+  const { status, out, err } = await runCommand(
+    render,
+    args,
+    JSON.stringify({ kind: "List", apiVersion: "v1", items: ITEMS }),
+  );
+  assert.deepEqual([status, err], [0, ""]);
+  return out;
 }
 
-test("addresses, as ip takes them: not those that the node has elsewhere", async (t) => {
+test("addresses, as ip takes them: not those that the node has elsewhere", async () => {
   assert.equal(
-    await rendered(t, "-o", "ip"),
+    await rendered("-o", "ip"),
     "link add kube-ipvs0 type dummy\naddr add 10.96.0.10/32 dev kube-ipvs0\naddr add 203.0.113.1/32 dev kube-ipvs0\n",
   );
 });
 
-test("virtual servers, as ipvsadm takes them", async (t) => {
+test("virtual servers, as ipvsadm takes them", async () => {
   assert.equal(
-    await rendered(t, "-o", "ipvsadm"),
+    await rendered("-o", "ipvsadm"),
     [
       "-A --sctp-service 10.96.0.10:3868 -s rr -p 600",
       "-a --sctp-service 10.96.0.10:3868 -r 10.1.0.5:11868 -m -w 1",
@@ -103,15 +104,15 @@ test("IPv6, with another scheduler", async (t) => {
   const config = join(folder, "config.yaml");
   const kind = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
   writeFileSync(config, `${kind}mode: ipvs\nipvs: {scheduler: mh}\n`);
-  const text = await rendered(t, "-o", "ipvsadm", "--family", "ipv6", "--config", config);
+  const text = await rendered("-o", "ipvsadm", "--family", "ipv6", "--config", config);
   assert.match(
     text,
     /^-A -t \[fd00:96::10\]:80 -s mh -p 600 -b mh-port\n-a -t \[fd00:96::10\]:80 -r \[fd00:1::5\]:8080 -m -w 1$/m,
   );
 });
 
-test("sets, as ipset takes them", async (t) => {
-  const lines = (await rendered(t, "-o", "ipset")).split("\n");
+test("sets, as ipset takes them", async () => {
+  const lines = (await rendered("-o", "ipset")).split("\n");
   assert.equal(lines.filter((line) => line.startsWith("create ")).length, 17);
   const added = lines.filter((line) => line.startsWith("add ") && !line.includes("3868") && !line.includes("30868"));
   assert.deepEqual(added, [
@@ -129,12 +130,12 @@ test("sets, as ipset takes them", async (t) => {
   ]);
 });
 
-test("the default is all of it, in the order in which it could be used", async (t) => {
+test("the default is all of it, in the order in which it could be used", async () => {
   for (const [family, restore] of [
     ["ipv4", "iptables-restore"],
     ["ipv6", "ip6tables-restore"],
   ] as const) {
-    const text = await rendered(t, "--family", family);
+    const text = await rendered("--family", family);
     assert.deepEqual(text.match(/^# .*$/gm), [
       "# ip -batch -",
       "# ipset restore",
@@ -142,13 +143,13 @@ test("the default is all of it, in the order in which it could be used", async (
       "# ipvsadm -R",
     ]);
     for (const tool of ["ip", "ipset", "iptables", "ipvsadm"]) {
-      assert.ok(text.includes(await rendered(t, "--family", family, "-o", tool)), tool);
+      assert.ok(text.includes(await rendered("--family", family, "-o", tool)), tool);
     }
   }
 });
 
-test("as data", async (t) => {
-  const data = JSON.parse(await rendered(t, "-o", "json"));
+test("as data", async () => {
+  const data = JSON.parse(await rendered("-o", "json"));
   assert.deepEqual(Object.keys(data), ["mode", "family", "node", "device", "sets", "virtualServers", "jumps", "rules"]);
   assert.deepEqual(data.virtualServers[1], {
     text: "10.96.0.10:80/TCP",
@@ -175,7 +176,7 @@ for (const [family, prefix] of [
       const { status, stderr } = await exec(tool, args, { stdin: [text] });
       assert.equal(status, 0, `${tool}: ${stderr}`);
     };
-    await feed("ipset", ["restore"], await rendered(t, "--family", family, "-o", "ipset"));
-    await feed(`${prefix}tables-restore`, ["--noflush"], await rendered(t, "--family", family, "-o", "iptables"));
+    await feed("ipset", ["restore"], await rendered("--family", family, "-o", "ipset"));
+    await feed(`${prefix}tables-restore`, ["--noflush"], await rendered("--family", family, "-o", "iptables"));
   });
 }
