@@ -1,5 +1,5 @@
 /**
- * `node scripts/build.mjs [--clean]`: compiles src/ to dist/, bundles the program (`bundle.mjs`), and notes there which commit
+ * `node scripts/build.mjs [--clean]`: compiles src/ to dist/, puts the files of the page there (`page-files.mjs`), bundles the program (`bundle.mjs`), and notes there which commit
  * it was made from, for what has no .git beside it: the image and the npm package. `--clean` empties dist/ first, so that
  * nothing of an older build is packed.
  */
@@ -19,6 +19,8 @@ export async function build(node = process.execPath) {
     stdio: ["ignore", 2, "inherit"],
   });
   if (status !== 0) return false;
+  if (spawnSync(node, [join(root, "scripts/page-files.mjs")], { stdio: ["ignore", 2, "inherit"] }).status !== 0)
+    return false;
   if (!(await bundle())) console.error("not bundled, for esbuild is not installed (npm ci): starts take longer");
   writeFileSync(join(root, "dist/build-info.json"), `${JSON.stringify({ commit: commit() })}\n`);
   return true;

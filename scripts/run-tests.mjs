@@ -35,6 +35,7 @@ const TIERS = ["host", "vm", "all"];
 
 const checks = {
   "type check": ["node_modules/typescript/bin/tsc", "-p", "tsconfig.json"],
+  "type check of the page": ["node_modules/typescript/bin/tsc", "-p", "tsconfig.page.json"],
   lint: ["node_modules/@biomejs/biome/bin/biome", "check", "--error-on-warnings", "."],
 };
 

@@ -4,10 +4,14 @@
  */
 import { readFile, writeFile } from "node:fs/promises";
 import type { KubeProxyConfig } from "../config/config.ts";
+import type { ServePage } from "../daemon/live-daemon.ts";
 import { modeNamed, modesInCleanUpOrder } from "../dataplane/registry.ts";
 import { KEEPS_RULES, type StopPolicy } from "../dataplane/stop-policy.ts";
 import { createLogger, type RootLogger } from "../logging/create-logger.ts";
+import { ProblemMemory } from "../logging/problem-memory.ts";
+import { isLoopback } from "../net/ip.ts";
 import { programIdentity } from "../program/program-identity.ts";
+import { parseListenAddress } from "../server/http/listen-address.ts";
 import { CommandError, EXIT_FAILURE, EXIT_SUCCESS } from "./exit.ts";
 import { parseCommandLine } from "./flags/command-line.ts";
 import { type CompletedOptions, completeOptions, requireConfig, requireLogging } from "./flags/complete.ts";
@@ -33,12 +37,13 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
       else log.info(message, facts);
     }
     requireLogging(options);
-    log = configuredLogger(options);
+    const problems = options.actions.inspectBindAddress === "" ? undefined : new ProblemMemory();
+    log = configuredLogger(options, problems);
     if (options.notices.length === 0) introduce(log);
     for (const [name, value] of options.flagSnapshot) log.v(1, `FLAG: --${name}=${JSON.stringify(value)}`);
     const config = requireConfig(options);
     policy = modeNamed(config.mode).stopPolicy?.(config) ?? KEEPS_RULES;
-    return await act(config, options, { version: command.gitVersion, log, stop });
+    return await act(config, options, { version: command.gitVersion, log, problems, stop });
   } catch (error) {
     log.error("command failed", error instanceof CommandError ? new Error(error.message) : error);
     return EXIT_FAILURE;
@@ -50,20 +55,28 @@ function introduce(log: RootLogger): void {
   log.info(`Starting ${name}`, { version, commit, node });
 }
 
-function configuredLogger({ config: { logging } }: CompletedOptions): RootLogger {
+function configuredLogger({ config: { logging } }: CompletedOptions, problems: ProblemMemory | undefined): RootLogger {
   const format = logging.format === "json" ? "json" : "text";
   return createLogger({
     format,
     verbosity: logging.verbosity,
     vmodule: logging.vmodule,
     splitStream: logging.options[format].splitStream,
+    ...(problems === undefined ? {} : { onRecord: (record) => problems.note(record) }),
   });
+}
+
+interface ActContext {
+  readonly version: string;
+  readonly log: RootLogger;
+  readonly problems: ProblemMemory | undefined;
+  readonly stop: AbortSignal;
 }
 
 async function act(
   config: KubeProxyConfig,
   { actions, flagSnapshot, isMinSyncPeriodSet }: CompletedOptions,
-  { version, log, stop }: { readonly version: string; readonly log: RootLogger; readonly stop: AbortSignal },
+  { version, log, problems, stop }: ActContext,
 ): Promise<number> {
   if (actions.writeConfigTo !== "") {
     const { encodeYaml } = await import("../config/v1alpha1-encode.ts");
@@ -81,6 +94,8 @@ async function act(
         isMinSyncPeriodSet,
         manifests: actions.manifests === "" ? undefined : actions.manifests,
         inspectSocket: actions.inspectSocket === "" ? undefined : actions.inspectSocket,
+        servePage: pageServer(actions.inspectBindAddress, log),
+        problems,
         master: actions.master,
         configFile: actions.configFile === "" ? undefined : actions.configFile,
         initOnly: actions.initOnly,
@@ -97,6 +112,19 @@ async function act(
     log.error("Error running ProxyServer", error);
     throw error;
   }
+}
+
+/** @throws CommandError for an address that cannot be listened on. */
+function pageServer(address: string, log: RootLogger): ServePage | undefined {
+  if (address === "") return undefined;
+  const parsed = parseListenAddress(address);
+  if (parsed === undefined) {
+    throw new CommandError(`--inspect-bind-address must be IP:port, such as 127.0.0.1:10260; got "${address}"`);
+  }
+  if (!isLoopback(parsed.host)) {
+    log.warn("The page can be read by all who reach its address: it shows services, endpoints and rules", { address });
+  }
+  return async (daemon, context) => await (await import("../page/serve-page.ts")).servePage(address, daemon, context);
 }
 
 async function cleanUp(log: RootLogger, config: KubeProxyConfig): Promise<number> {

@@ -3,8 +3,9 @@ import { readFile } from "node:fs/promises";
 import { text as textOfStream } from "node:stream/consumers";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { modeNamed } from "../dataplane/registry.ts";
+import { clientPlace, OUTSIDE } from "../inspect/client-place.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
-import { familyOf, type IpAddress, type IpFamily, parseCidr, splitCidr } from "../net/ip.ts";
+import { familyOf, type IpAddress, type IpFamily } from "../net/ip.ts";
 import { dumpOf } from "../trace/dump/of-rendered.ts";
 import { type Dump, DumpError, recogniseDump } from "../trace/dump/recognise.ts";
 import type { KnownRoute } from "../trace/facts.ts";
@@ -28,9 +29,6 @@ export interface TracedRules {
   readonly routes?: readonly KnownRoute[];
   placeOf(position: Position): ClientPlace;
 }
-
-/** Clients outside are at an address for documentation (RFC 5737, RFC 3849). */
-const OUTSIDE = { IPv4: "203.0.113.77", IPv6: "2001:db8::77" } as const satisfies Record<IpFamily, string>;
 
 /** The rules that a mode plans for manifests. @param paths as of `-f`. @throws UsageError */
 export async function plannedRules(
@@ -75,43 +73,9 @@ function podCIDRsOf(
 }
 
 function placeInManifests(position: Position, node: OfflineNode, podCIDRs: readonly string[]): ClientPlace {
-  const { family, detector } = node;
-  switch (position) {
-    case "node":
-      return { address: node.nodeIP, inInterface: "" };
-    case "outside":
-      return { address: OUTSIDE[family] as IpAddress, inInterface: "eth0" }; // canonical literals
-    case "pod": {
-      const cidrs = [
-        ...podCIDRs.flatMap((text) => parseCidr(text) ?? []),
-        ...(detector.kind === "cidr" ? [detector.cidr] : []),
-      ];
-      const cidr = cidrs.find((one) => familyOf(one) === family);
-      if (cidr === undefined) {
-        throw new UsageError(
-          "--from pod: the Node has no podCIDR of this family; give a pod's address, and --in INTERFACE",
-        );
-      }
-      return { address: aPodIn(splitCidr(cidr).address), inInterface: podInterface(node) };
-    }
-  }
-}
-
-/** An address that a pod may have: the network's with 250 at its end. */
-function aPodIn(network: IpAddress): IpAddress {
-  const text = network.includes(":") ? network.replace(/[0-9a-f]*$/, "fa") : network.replace(/\d+$/, "250");
-  return text as IpAddress; // a canonical address with another last part
-}
-
-function podInterface({ detector }: OfflineNode): string | undefined {
-  switch (detector.kind) {
-    case "interface":
-      return detector.name;
-    case "interface-prefix":
-      return `${detector.prefix}0`;
-    default:
-      return undefined;
-  }
+  const place = clientPlace(position, node, podCIDRs);
+  if (place !== undefined) return place;
+  throw new UsageError("--from pod: the Node has no podCIDR of this family; give a pod's address, and --in INTERFACE");
 }
 
 /** Rules as files have them. @throws UsageError */

@@ -21,6 +21,8 @@ export interface NodeSetup {
   readonly nodePortAddresses: readonly string[];
   /** Families to serve, IPv4 first. */
   readonly families: readonly IpFamily[];
+  /** Families that cannot be served, and why. */
+  readonly unsupported: readonly { readonly what: string; readonly why: string }[];
 }
 
 /** What the node must know of the mode that will run on it. */
@@ -49,9 +51,14 @@ export async function setUpNode(
   const incomplete = softCheck(expanded, facts);
   if (incomplete !== undefined) log.error(INCOMPLETE_CONFIG_MESSAGE, new Error(incomplete));
 
-  const supported = await supportedFamilies(mode, config, log);
+  const { families: supported, unsupported } = await supportedFamilies(mode, config, log);
   const reason = supported.length === 2 ? await mode.singleFamilyReason?.(config, log, signal) : undefined;
-  if (reason !== undefined) log.info(reason);
+  if (reason !== undefined) {
+    log.info(reason);
+    for (const family of supported) {
+      if (family !== primaryFamily) unsupported.push({ what: `${family} services`, why: reason });
+    }
+  }
   const families = reason === undefined ? supported : [primaryFamily];
   if (!families.includes(primaryFamily)) throw new Error(`no support for primary IP family "${primaryFamily}"`);
   const isDualStack = families.length === 2;
@@ -61,21 +68,28 @@ export async function setUpNode(
   const mismatch = familyCheck(expanded, facts, isDualStack);
   if (mismatch?.fatal === true) throw new Error(fatalFamilyText(mismatch));
   if (mismatch !== undefined) log.error(INCOMPLETE_CONFIG_MESSAGE, new Error(mismatch.message));
-  return { addresses, podCIDRs: node.podCIDRs, nodePortAddresses, families };
+  return { addresses, podCIDRs: node.podCIDRs, nodePortAddresses, families, unsupported };
 }
 
-async function supportedFamilies(mode: ModeSupport, config: KubeProxyConfig, log: Logger): Promise<IpFamily[]> {
+async function supportedFamilies(
+  mode: ModeSupport,
+  config: KubeProxyConfig,
+  log: Logger,
+): Promise<{ families: IpFamily[]; unsupported: NodeSetup["unsupported"][number][] }> {
   const families: IpFamily[] = [];
+  const unsupported: NodeSetup["unsupported"][number][] = [];
   const reasons: string[] = [];
   for (const family of ["IPv4", "IPv6"] as const) {
     const reason = await mode.unsupported(family, config);
     if (reason !== undefined) {
       reasons.push(reason.error);
+      unsupported.push({ what: `${family} services`, why: reason.error });
       log.info(reason.message, { ipFamily: family, error: reason.error });
     } else if (family === "IPv6" && !(await isIpv6Supported())) {
       log.info("No kernel support for family", { ipFamily: family });
+      unsupported.push({ what: `${family} services`, why: "the kernel has no support for the family" });
     } else families.push(family);
   }
   if (reasons.length === 2) throw new Error(`${mode.unavailableText}: ${reasons.join("; ")}`);
-  return families;
+  return { families, unsupported };
 }

@@ -18,16 +18,17 @@ import { applyOomScore } from "../kernel/oom-score.ts";
 import { AddressWatch } from "../kernel/route/address-watch.ts";
 import { localAddresses } from "../kernel/route/addresses.ts";
 import type { Logger } from "../logging/logger.ts";
+import type { ProblemMemory } from "../logging/problem-memory.ts";
 import { detectorFor } from "../model/local-traffic-detector.ts";
 import { nodeNameFrom } from "../model/node-identity.ts";
 import { nodePortAddresses, nodePortIPs } from "../model/node-port-addresses.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
-import { identityLine, programIdentity } from "../program/program-identity.ts";
+import { programIdentity } from "../program/program-identity.ts";
 import { buildInfo } from "../program/version.ts";
 import { ProxyHealth } from "../server/health/proxy-health.ts";
 import { createServiceHealth } from "../server/health/service-health.ts";
 import { ConnectionGate } from "../server/http/connection-gate.ts";
-import { serverLimits } from "../server/http/connection-limits.ts";
+import { type ServerLimits, serverLimits } from "../server/http/connection-limits.ts";
 import { fullReporter } from "../server/http/http-endpoint.ts";
 import { createMetrics, type FeatureState, type ProxyMetrics } from "../server/metrics/metrics.ts";
 import type { Backend } from "../sync/backend.ts";
@@ -39,6 +40,8 @@ import { connectCluster } from "./cluster-connection.ts";
 import { DeferredSink } from "./deferred-sink.ts";
 import { type HttpServers, type HttpServersContext, startServers } from "./http-servers.ts";
 import { collectWhenIdle } from "./idle-memory.ts";
+import { type FamilyFacts, serveInspection } from "./inspection.ts";
+import type { ServePage } from "./live-daemon.ts";
 import { followNodeAddresses } from "./node-address-follower.ts";
 import { frontendConflict, nodeEvent, serviceHealthFailure } from "./node-events.ts";
 import { NodeManager } from "./node-manager.ts";
@@ -53,6 +56,10 @@ export interface RunOptions {
   readonly manifests: string | undefined;
   /** Path of the inspect socket; undefined: none. */
   readonly inspectSocket: string | undefined;
+  /** Serves the page; undefined: none. */
+  readonly servePage: ServePage | undefined;
+  /** What the log has complained about; undefined when nothing shows it. */
+  readonly problems: ProblemMemory | undefined;
   /** `--master`; empty when not given. */
   readonly master: string;
   /** Watched for changes, which end the process. */
@@ -126,7 +133,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
       conntrack: conntrackFor(mode, config),
       healthGate: healthGate(base),
       addressWatch: new AddressWatch(),
-      journal: options.inspectSocket === undefined ? undefined : new SyncJournal(),
+      journal: options.inspectSocket === undefined && options.servePage === undefined ? undefined : new SyncJournal(),
     };
     const openMode = await openModeOn(context, runtime);
     const proxiers = await createProxiers(context, openMode);
@@ -194,6 +201,7 @@ interface ProxierContext extends RunOptions {
   readonly nodeName: string;
   readonly setup: NodeSetup;
   readonly conntrack: ConntrackTable;
+  readonly limits: ServerLimits;
   readonly health: ProxyHealth;
   readonly metrics: ProxyMetrics;
   /** Of all health-check node ports. */
@@ -234,6 +242,7 @@ interface FamilyProxier {
   readonly backend: Backend;
   readonly proxier: Proxier;
   readonly serviceHealth: ServiceHealthPorts;
+  readonly facts: FamilyFacts;
   /** Follows the node's addresses until the signal aborts. */
   readonly followAddresses: (signal: AbortSignal) => Promise<void>;
 }
@@ -301,7 +310,14 @@ async function createProxier(context: ProxierContext, family: IpFamily, openMode
     if (isNew) proxier.onNodeAddresses();
   };
   const following = { addresses, watch: context.addressWatch, known, onChange, clock, log };
-  return { proxier, serviceHealth, backend, followAddresses: (signal) => followNodeAddresses(following, signal) };
+  const facts = { nodeIP, detector, nodePortAddresses: addresses };
+  return {
+    proxier,
+    serviceHealth,
+    backend,
+    facts,
+    followAddresses: (signal) => followNodeAddresses(following, signal),
+  };
 }
 
 /** Where to listen at first (reference health.md §14); without an answer, everywhere. */
@@ -341,23 +357,6 @@ async function serve(context: ServeContext): Promise<void> {
   await context.openMode.close();
   await Promise.all(proxiers.map(({ serviceHealth }) => serviceHealth.close()));
   await context.servers?.closed;
-}
-
-/** Answers `kube-proxy status`, `services` and `monitor`, where that was asked for. */
-async function serveInspection(context: ServeContext): Promise<void> {
-  const { inspectSocket, config, nodeName, proxiers, health, journal, log, ended } = context;
-  if (inspectSocket === undefined || journal === undefined) return;
-  const { serveInspectSocket } = await import("./inspect-socket.ts");
-  const daemon = {
-    program: identityLine(programIdentity()),
-    mode: config.mode,
-    node: nodeName,
-    zone: () => proxiers[0]?.proxier.zone,
-    families: proxiers.map(({ proxier }) => proxier),
-    verdict: () => health.verdict(),
-    journal,
-  };
-  await serveInspectSocket(inspectSocket, daemon, { log, signal: ended });
 }
 
 /** Both names are in it: the program's own, and the one that people look for. */

@@ -6,7 +6,7 @@ import { modeNamed } from "../dataplane/registry.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import { declaredFrontends, frontendKey } from "../model/frontend.ts";
 import { nodeIPsOf } from "../model/node-identity.ts";
-import { type Cidr, familyOf, type IpFamily, parseCidr } from "../net/ip.ts";
+import { type Cidr, familyOf, type IpAddress, type IpFamily, parseCidr } from "../net/ip.ts";
 import { type ExplainedNode, explainPort } from "./explain-port.ts";
 import type { PortExplanation } from "./explanation.ts";
 import { slicesByService } from "./part-of-cluster.ts";
@@ -48,24 +48,34 @@ export async function explainedCluster(
   };
 }
 
-function clientFacts({ nodes }: Objects, { masqueradeAll }: KubeProxyConfig, node: OfflineNode): ClientFacts {
-  const { detector, family, name, nodeIP } = node;
+function clientFacts({ nodes }: Objects, config: KubeProxyConfig, node: OfflineNode): ClientFacts {
+  const { family, name } = node;
   const own = nodes.find((one) => one.name === name);
-  const podNetworks = (own?.podCIDRs ?? []).map(parseCidr).filter((cidr) => cidr !== undefined);
+  const others = nodes.filter((one) => one.name !== name).flatMap((one) => nodeIPsOf(one));
+  const otherNodes = others.filter((address) => familyOf(address) === family);
+  return clientFactsOf(node, config, own?.podCIDRs ?? [], otherNodes);
+}
+
+/** What is known of the clients of a node. @param otherNodes addresses of this family. */
+export function clientFactsOf(
+  { detector, family, nodeIP }: OfflineNode,
+  { masqueradeAll }: KubeProxyConfig,
+  podCIDRs: readonly string[],
+  otherNodes: readonly IpAddress[],
+): ClientFacts {
+  const podNetworks = podCIDRs.map(parseCidr).filter((cidr) => cidr !== undefined);
   const ownNetworks: readonly Cidr[] = podNetworks.filter((cidr) => familyOf(cidr) === family);
   return {
     detectsPods: detector.kind !== "none",
     masqueradeAll,
     nodeIP,
     podNetworks: ownNetworks.length === 0 && detector.kind === "cidr" ? [detector.cidr] : ownNetworks,
-    otherNodes: nodes
-      .filter((one) => one.name !== name)
-      .flatMap((one) => nodeIPsOf(one))
-      .filter((address) => familyOf(address) === family),
+    otherNodes,
   };
 }
 
-function ownerIn({ state }: OfflineNode, frontend: string): string | undefined {
+/** The service port that has a frontend (`frontendKey`). */
+export function ownerIn({ state }: OfflineNode, frontend: string): string | undefined {
   for (const { name, protocol, lostFrontends, ...port } of state.services.values()) {
     if (lostFrontends?.has(frontend) === true) continue;
     const declared = declaredFrontends({ name, protocol, ...port });

@@ -15,7 +15,7 @@ import {
   nodePortAddresses,
   nodePortIPs,
 } from "../model/node-port-addresses.ts";
-import type { ProxyState } from "../model/proxy-state.ts";
+import type { ServedState } from "../model/proxy-state.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
 import { logConflicts } from "../sync/frontend-conflicts.ts";
 import { offlineState } from "./offline-state.ts";
@@ -34,7 +34,7 @@ export interface OfflineNode {
   readonly hostAddresses: readonly IpAddress[];
   /** As text, of both families. */
   readonly serviceCIDRs: readonly string[];
-  readonly state: ProxyState;
+  readonly state: ServedState;
 }
 
 /** @param warn told what the manifests lack, and what the model complains about. */

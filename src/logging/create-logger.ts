@@ -26,6 +26,8 @@ export interface LoggerOptions {
   readonly now?: () => number;
   /** @default process.pid */
   readonly pid?: number;
+  /** Told of every record that is printed. @default nothing */
+  readonly onRecord?: (record: LogRecord) => void;
 }
 
 /** The root of all loggers: also the place where the verbosity changes while the program runs. */
@@ -131,6 +133,7 @@ export function createLogger(options: LoggerOptions = {}): RootLogger {
       }),
     );
   const print = (record: LogRecord): void => {
+    options.onRecord?.(record);
     write(splitStream && record.severity !== "error" ? "stdout" : "stderr", formatter(record));
   };
   return new StructuredLogger({ print, verbosity: new Verbosity(verbosity, vmodule), now }, {});

@@ -46,6 +46,11 @@ export class EndpointSliceCache {
     return this.#services.size;
   }
 
+  /** The applied slices of a service, by name. */
+  recordsOf(service: string): readonly EndpointSliceRecord[] {
+    return this.#services.get(service)?.applied.map(({ record }) => record) ?? [];
+  }
+
   /**
    * Notes that an accepted slice was written or removed.
    *

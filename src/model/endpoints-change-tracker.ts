@@ -74,6 +74,11 @@ export class EndpointsChangeTracker {
     return this.#cache.serviceCount;
   }
 
+  /** The applied slices of a service (`namespace/name`), by name. */
+  slicesOf(service: string): readonly EndpointSliceRecord[] {
+    return this.#cache.recordsOf(service);
+  }
+
   /** Takes one slice event; the slice is what was written, or what was there before its removal. */
   update(slice: EndpointSliceRecord, isRemoval: boolean): SliceVerdict {
     const refusal = sliceRefusal(slice, this.#family);

@@ -41,6 +41,9 @@ export interface ProxyStateOptions {
   readonly log: Logger;
 }
 
+/** What is served, as those see it who only look: all of it, or a part that stands for a smaller cluster. */
+export type ServedState = Pick<ProxyState, "services" | "endpoints" | "endpointCount" | "localReadyCounts">;
+
 export class ProxyState {
   readonly #log: Logger;
   /** As the Services say, no matter which owns the frontends. */
@@ -100,6 +103,11 @@ export class ProxyState {
   /** `namespace/name` → number of local ready endpoint IPs, where it is not 0. */
   get localReadyCounts(): ReadonlyMap<string, number> {
     return this.#endpointsChanges.localReadyCounts;
+  }
+
+  /** The applied slices of a Service (`namespace/name`) in this family, by name. */
+  slicesOf(service: string): readonly EndpointSliceRecord[] {
+    return this.#endpointsChanges.slicesOf(service);
   }
 
   /** Number of services with a pending change. */

@@ -128,6 +128,11 @@ export class Proxier {
     return this.#zone;
   }
 
+  /** The union of all ServiceCIDRs, as text. */
+  get serviceCIDRs(): readonly string[] {
+    return this.#serviceCIDRs;
+  }
+
   get status(): ProxierStatus {
     return {
       isInitialised: this.#isInitialised,

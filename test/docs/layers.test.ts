@@ -46,9 +46,14 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   explain: ["cluster", "config", "dataplane", "inspect", "kernel", "logging", "model", "net"],
   // What other programs import: entries of package.json's exports.
   lib: ["cluster", "config", "dataplane", "inspect", "kernel", "model", "net", "sync"],
+  // A daemon seen by people: above what explains and traces.
+  page: [
+    ...["async", "config", "daemon", "dataplane", "explain", "inspect", "kernel", "logging", "model", "net", "server"],
+    ...["sync", "trace"],
+  ],
   cli: [
-    ...["cluster", "config", "daemon", "dataplane", "explain", "inspect", "kernel", "lib", "logging", "net", "program"],
-    ...["server", "trace"],
+    ...["cluster", "config", "daemon", "dataplane", "explain", "inspect", "kernel", "lib", "logging", "net", "page"],
+    ...["program", "server", "trace"],
   ],
 };
 

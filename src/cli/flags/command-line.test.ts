@@ -210,11 +210,11 @@ describe("parseCommandLine: help and version", () => {
 });
 
 describe("flags", () => {
-  it("are upstream's, --manifests, --inspect-socket, --nftables-layout, and those of userspace mode and of Windows", () => {
+  it("are upstream's, --manifests, --inspect-bind-address, --inspect-socket, --nftables-layout, and those of userspace mode and of Windows", () => {
     const names = `bind-address bind-address-hard-fail boot-id-file cleanup cluster-cidr config config-sync-period
       conntrack-max-per-core conntrack-min conntrack-tcp-be-liberal conntrack-tcp-timeout-close-wait
       conntrack-tcp-timeout-established conntrack-udp-timeout conntrack-udp-timeout-stream detect-local-mode enable-dsr
-      feature-gates forward-healthcheck-vip healthz-bind-address healthz-port help hostname-override init-only inspect-socket iptables-localhost-nodeports iptables-masquerade-bit
+      feature-gates forward-healthcheck-vip healthz-bind-address healthz-port help hostname-override init-only inspect-bind-address inspect-socket iptables-localhost-nodeports iptables-masquerade-bit
       iptables-min-sync-period iptables-sync-period ipvs-exclude-cidrs ipvs-min-sync-period ipvs-scheduler ipvs-strict-arp
       ipvs-sync-period ipvs-tcp-timeout ipvs-tcpfin-timeout ipvs-udp-timeout kube-api-burst kube-api-content-type
       kube-api-qps kubeconfig log-flush-frequency log-json-info-buffer-size log-json-split-stream log-text-info-buffer-size

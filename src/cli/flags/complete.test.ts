@@ -45,6 +45,7 @@ describe("completeOptions without a file", () => {
       master: "",
       manifests: "",
       inspectSocket: "",
+      inspectBindAddress: "",
     });
   });
 

@@ -27,6 +27,7 @@ import {
   CONFIG,
   HOSTNAME_OVERRIDE,
   INIT_ONLY,
+  INSPECT_BIND_ADDRESS,
   INSPECT_SOCKET,
   MANIFESTS,
   MASTER,
@@ -45,6 +46,8 @@ export interface RunActions {
   readonly manifests: string;
   /** Where `status` and `services` are answered. */
   readonly inspectSocket: string;
+  /** Where the page is served. */
+  readonly inspectBindAddress: string;
 }
 
 /** A line that could not be logged yet: logging is set up from the configuration that is still being made. */
@@ -104,6 +107,7 @@ export async function completeOptions(flags: FlagValues, deps: CompleteDeps): Pr
       master: flags.get(MASTER),
       manifests: flags.get(MANIFESTS),
       inspectSocket: flags.get(INSPECT_SOCKET),
+      inspectBindAddress: flags.get(INSPECT_BIND_ADDRESS),
     },
     isMinSyncPeriodSet,
     explicitLoggingFlags: LOGGING_FLAGS.filter((flag) => flags.isGiven(flag)).map(({ name }) => name),

@@ -83,6 +83,14 @@ export const INSPECT_SOCKET = flag({
   isExtension: true,
 });
 
+export const INSPECT_BIND_ADDRESS = flag({
+  name: "inspect-bind-address",
+  type: { ...stringType, word: "IP:port" },
+  initial: "",
+  help: "Serve a page here that shows services, the ways of packets, syncs and what is wrong; it only reads, and asks for no password. For example 127.0.0.1:10260. Empty: no page. May be used together with --config.",
+  isExtension: true,
+});
+
 export const CLEANUP = flag({
   name: "cleanup",
   type: boolType,
@@ -178,6 +186,7 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
     help: "The file with the address of the API server and the credentials; ignored with --config.",
     overlay: (config, kubeconfig) => withClient(config, { kubeconfig }),
   }),
+  INSPECT_BIND_ADDRESS,
   INSPECT_SOCKET,
   MANIFESTS,
   MASTER,

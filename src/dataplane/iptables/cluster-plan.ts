@@ -5,7 +5,7 @@
 import type { IptablesTable } from "../../kernel/iptables/iptables.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
 import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
-import type { ProxyState } from "../../model/proxy-state.ts";
+import type { ServedState } from "../../model/proxy-state.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { CHAINS } from "../shared/iptables-rules/chain-names.ts";
@@ -28,7 +28,7 @@ export interface IptablesPlan {
 
 /** Plans a whole cluster. */
 export function planIptables(
-  state: ProxyState,
+  state: ServedState,
   config: PlanConfig,
   facts: Omit<PlanFacts, "isLargeCluster">,
 ): IptablesPlan {

@@ -1,0 +1,53 @@
+/** Where clients of a node are that have a name instead of an address: an address and an interface that such a client may have. Pure. */
+import { familyOf, type IpAddress, type IpFamily, parseCidr, splitCidr } from "../net/ip.ts";
+import type { OfflineNode } from "./offline-node.ts";
+
+/** What a name of a client stands for on the node at hand. */
+export interface ClientPlace {
+  readonly address: IpAddress;
+  /** Undefined: not known. */
+  readonly inInterface: string | undefined;
+}
+
+/** Clients outside are at an address for documentation (RFC 5737, RFC 3849). */
+export const OUTSIDE = { IPv4: "203.0.113.77", IPv6: "2001:db8::77" } as const satisfies Record<IpFamily, string>;
+
+/** @param podCIDRs of the node. @returns undefined for a pod where no network of pods of this family is known. */
+export function clientPlace(
+  position: "pod" | "node" | "outside",
+  node: OfflineNode,
+  podCIDRs: readonly string[],
+): ClientPlace | undefined {
+  const { family, detector } = node;
+  switch (position) {
+    case "node":
+      return { address: node.nodeIP, inInterface: "" };
+    case "outside":
+      return { address: OUTSIDE[family] as IpAddress, inInterface: "eth0" }; // canonical literals
+    case "pod": {
+      const cidrs = [
+        ...podCIDRs.flatMap((text) => parseCidr(text) ?? []),
+        ...(detector.kind === "cidr" ? [detector.cidr] : []),
+      ];
+      const cidr = cidrs.find((one) => familyOf(one) === family);
+      return cidr && { address: aPodIn(splitCidr(cidr).address), inInterface: podInterface(node) };
+    }
+  }
+}
+
+/** An address that a pod may have: the network's with 250 at its end. */
+function aPodIn(network: IpAddress): IpAddress {
+  const text = network.includes(":") ? network.replace(/[0-9a-f]*$/, "fa") : network.replace(/\d+$/, "250");
+  return text as IpAddress; // a canonical address with another last part
+}
+
+function podInterface({ detector }: OfflineNode): string | undefined {
+  switch (detector.kind) {
+    case "interface":
+      return detector.name;
+    case "interface-prefix":
+      return `${detector.prefix}0`;
+    default:
+      return undefined;
+  }
+}

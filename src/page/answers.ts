@@ -1,0 +1,99 @@
+/** The answers of the page's server, as both sides know them. */
+
+import type { StatusReport } from "../daemon/inspect-report.ts";
+import type { NodeLimit } from "../daemon/live-daemon.ts";
+import type { PortExplanation } from "../explain/explanation.ts";
+import type { Picture } from "../explain/picture.ts";
+import type { LoggedProblem } from "../logging/problem-memory.ts";
+import type { SyncRecord } from "../sync/journal/sync-record.ts";
+
+export type { ExplainedEndpoint, ExplainedFrontend, ExplainedUse, PortExplanation } from "../explain/explanation.ts";
+export type { Arrow, Box, Picture } from "../explain/picture.ts";
+export type { Encounter } from "../explain/reach.ts";
+export type { LoggedProblem } from "../logging/problem-memory.ts";
+export type { SyncCause, SyncRecord } from "../sync/journal/sync-record.ts";
+
+/** `/api/state` */
+export interface StateAnswer {
+  readonly status: StatusReport;
+  readonly zone: string | null;
+  readonly isNodeEligible: boolean;
+  readonly limits: readonly NodeLimit[];
+  readonly problems: readonly LoggedProblem[];
+  /** Syncs since the number that was asked for, the oldest first. */
+  readonly syncs: readonly SyncRecord[];
+  readonly missedSyncs: number;
+  /** To ask for those after it. */
+  readonly lastSync: number;
+}
+
+/** `/api/services` */
+export interface ServiceTable {
+  readonly total: number;
+  readonly matching: number;
+  readonly offset: number;
+  readonly rows: readonly ServiceRow[];
+}
+
+export interface ServiceRow {
+  readonly key: string;
+  /** `namespace/name` */
+  readonly service: string;
+  readonly portName: string;
+  readonly protocol: string;
+  readonly families: readonly ServiceFamilyRow[];
+  readonly trouble: string | null;
+}
+
+export interface ServiceFamilyRow {
+  readonly family: string;
+  readonly clusterIP: string;
+  /** External and load-balancer addresses with the port. */
+  readonly others: readonly string[];
+  /** 0 when there is none. */
+  readonly nodePort: number;
+  readonly endpoints: number;
+  readonly used: number;
+  readonly trouble: string | null;
+}
+
+/** `/api/service` */
+export interface ServiceAnswer {
+  readonly key: string;
+  readonly families: readonly { readonly explanation: PortExplanation; readonly picture: Picture }[];
+}
+
+/** `/api/trace` */
+export interface TraceAnswer {
+  readonly packet: string;
+  readonly rules: string;
+  readonly notes: readonly string[];
+  readonly outcomes: readonly {
+    readonly odds: string;
+    readonly text: string;
+    readonly assumptions: readonly string[];
+  }[];
+  readonly steps: TraceSteps;
+}
+
+export interface TraceSteps {
+  readonly steps: readonly TraceStep[];
+  /** What becomes of the packet; null where the way forks. */
+  readonly fate: string | null;
+  readonly isGood: boolean;
+  /** What the fork depends on: chance, or what is not known. */
+  readonly question: string | null;
+  readonly branches: readonly { readonly odds: string | null; readonly label: string; readonly way: TraceSteps }[];
+}
+
+export interface TraceStep {
+  readonly kind: "stage" | "chain" | "match" | "no-match" | "note";
+  readonly text: string;
+  /** What the rule did, or why it did not match. */
+  readonly said: string | null;
+}
+
+/** Every error, with what to do. */
+export interface ErrorAnswer {
+  readonly error: string;
+}

@@ -1,0 +1,66 @@
+/** The page: a header that says how the daemon is, and one view at a time, chosen by the part of the address after `#`. */
+import { byId, el, plain } from "./dom.ts";
+import { nodeView } from "./node-view.ts";
+import { serviceView } from "./service-view.ts";
+import { servicesView } from "./services-view.ts";
+import { State } from "./state.ts";
+import { syncsView } from "./syncs-view.ts";
+import { traceView } from "./trace-view.ts";
+
+/** Fills the main part; called with the query of the address. @returns what ends the view. */
+export type View = (main: HTMLElement, query: URLSearchParams, state: State) => () => void;
+
+const VIEWS: Readonly<Record<string, { readonly title: string; readonly view: View }>> = {
+  "/services": { title: "Services", view: servicesView },
+  "/service": { title: "Service", view: serviceView },
+  "/trace": { title: "Packet", view: traceView },
+  "/syncs": { title: "Syncs", view: syncsView },
+  "/node": { title: "Node", view: nodeView },
+};
+
+const state = new State();
+let end: () => void = () => {};
+
+function show(isFirst: boolean): void {
+  const [path = "", query = ""] = location.hash.replace(/^#/, "").split("?", 2);
+  const { title, view } = VIEWS[path] ?? VIEWS["/services"] ?? { title: "", view: servicesView };
+  end();
+  const main = byId("main");
+  main.replaceChildren();
+  document.title = `${title} · kube-proxy`;
+  for (const link of document.querySelectorAll("nav a")) {
+    const own = path === "/service" ? "/services" : VIEWS[path] === undefined ? "/services" : path;
+    if (link.getAttribute("href") === `#${own}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  end = view(main, new URLSearchParams(query), state);
+  if (!isFirst) main.focus();
+  window.scrollTo(0, 0);
+}
+
+function showHealth(): void {
+  const health = byId("health");
+  const { known, isSilent } = state;
+  const [kind, text] = healthText();
+  if (health.textContent !== text)
+    health.replaceChildren(el("span", { class: `dot ${kind}`, "aria-hidden": "true" }), text);
+  byId("where").textContent =
+    known === undefined ? "" : plain(`${known.answer.status.node} · ${known.answer.status.mode}`);
+  document.body.classList.toggle("silent", isSilent);
+}
+
+function healthText(): readonly [kind: string, text: string] {
+  const { known, isSilent } = state;
+  if (isSilent) return ["bad", "No answer: the daemon has ended, or cannot be reached"];
+  if (known === undefined) return ["", "Asking …"];
+  const { isHealthy, failures } = known.answer.status;
+  if (!isHealthy) return ["bad", "Not healthy: it does not keep up"];
+  if (failures.length > 0) return ["warn", `Healthy, but ${failures.length} refused`];
+  return ["good", "Healthy"];
+}
+
+window.addEventListener("hashchange", () => show(false));
+state.onChange(showHealth);
+showHealth();
+show(true);
+state.start();

@@ -1,0 +1,105 @@
+/** The node: how its families are, what it cannot do and why, and what the log has complained about. */
+import type { LoggedProblem, StateAnswer } from "../answers.ts";
+import { el, plain } from "./dom.ts";
+import type { View } from "./main.ts";
+
+export const nodeView: View = (main, _query, state) => {
+  const body = el("div", {}, el("p", {}, "Asking …"));
+  main.append(el("h1", {}, "Node"), body);
+  let shown = "";
+  function show(): void {
+    const { known } = state;
+    if (known === undefined) return;
+    const { syncs: _syncs, ...answer } = known.answer;
+    // Ages are not worth taking a reader's place away.
+    const text = JSON.stringify(answer, (name, value: unknown) => (name === "lastSyncAgeMs" ? undefined : value));
+    if (text === shown) return;
+    shown = text;
+    body.replaceChildren(...parts(known.answer));
+  }
+  show();
+  return state.onChange(show);
+};
+
+function parts({ status, zone, isNodeEligible, limits, problems, lastSync }: StateAnswer): HTMLElement[] {
+  const facts: readonly (readonly [string, string])[] = [
+    ["Program", status.program],
+    ["Node", status.node],
+    ["Zone", zone ?? "none"],
+    ["Mode", status.mode],
+    [
+      "Load balancers",
+      isNodeEligible ? "may use this node" : "should not use this node: it is being removed, or not known",
+    ],
+    ["Syncs", `${lastSync}`],
+  ];
+  const cannot = [...limits.map(({ what, why }) => ({ subject: what, reason: why })), ...status.failures];
+  return [
+    el("dl", { class: "node" }, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, plain(value))])),
+    el(
+      "table",
+      {},
+      el("caption", {}, "Families"),
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          ...["Family", "Service ports", "Endpoints", "State"].map((text) => el("th", { scope: "col" }, text)),
+        ),
+      ),
+      el("tbody", {}, ...status.families.map(familyRow)),
+    ),
+    el("h2", {}, "What it cannot do"),
+    cannot.length === 0
+      ? el("p", {}, "Nothing is known to be missing, and the kernel refuses nothing.")
+      : el(
+          "ul",
+          { class: "cannot" },
+          ...cannot.map(({ subject, reason }) => el("li", {}, el("b", {}, plain(subject)), plain(`: ${reason}`))),
+        ),
+    el("h2", {}, "Warnings and errors in the log"),
+    problems.length === 0
+      ? el("p", {}, "None since it was started.")
+      : el("ol", { class: "problems" }, ...problems.map(problemItem)),
+  ];
+}
+
+function familyRow({
+  family,
+  servicePorts,
+  endpoints,
+  isInitialised,
+  isFailing,
+}: StateAnswer["status"]["families"][number]): HTMLElement {
+  const [kind, text] = !isInitialised
+    ? ["warn", "waiting for services"]
+    : isFailing
+      ? ["bad", "the last sync failed"]
+      : ["good", "in the kernel"];
+  return el(
+    "tr",
+    {},
+    el("th", { scope: "row" }, plain(family)),
+    el("td", { class: "number" }, `${servicePorts}`),
+    el("td", { class: "number" }, `${endpoints}`),
+    el("td", {}, el("span", { class: `badge ${kind}` }, text ?? "")),
+  );
+}
+
+function problemItem({ severity, message, details, count, lastMs }: LoggedProblem): HTMLElement {
+  const times = count === 1 ? "" : `, ${count} times`;
+  return el(
+    "li",
+    {},
+    el(
+      "p",
+      {},
+      el("span", { class: `badge ${severity === "error" ? "bad" : "warn"}` }, severity),
+      ` ${new Date(lastMs).toLocaleTimeString()}${times}`,
+    ),
+    el("p", {}, plain(message)),
+    details !== "" && el("small", {}, plain(details)),
+  );
+}

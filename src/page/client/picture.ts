@@ -1,0 +1,68 @@
+/** The picture of a service port: frontends, policies, endpoints, and what leads from one to the next. */
+import type { Box, Picture } from "../answers.ts";
+import { plain, svg } from "./dom.ts";
+
+const BOX = { width: 250, height: 44, gapX: 110, gapY: 12 } as const;
+const MARGIN = 4;
+/** A picture with more rows says less than the list below it. */
+const MAX_ROWS = 40;
+
+/** @param title said to those who do not see it; the list of addresses and endpoints says the rest. */
+export function pictureOf({ boxes, arrows, title }: Picture): SVGElement {
+  const places = new Map<string, { readonly x: number; readonly y: number }>();
+  const counts = [0, 0, 0];
+  for (const { column } of boxes) counts[column] = (counts[column] ?? 0) + 1;
+  const hidden = counts.map((count) => Math.max(0, count - MAX_ROWS));
+  const rows = Math.min(MAX_ROWS + 1, Math.max(...counts));
+  const height = rows * (BOX.height + BOX.gapY) + 2 * MARGIN;
+  const next = [0, 0, 0];
+  for (const { id, column } of boxes) {
+    const row = next[column] ?? 0;
+    next[column] = row + 1;
+    if (row >= MAX_ROWS) continue;
+    const shown = Math.min(counts[column] ?? 0, MAX_ROWS);
+    // Short columns stand in the middle of long ones.
+    const top = MARGIN + ((rows - shown) * (BOX.height + BOX.gapY)) / 2;
+    places.set(id, { x: MARGIN + column * (BOX.width + BOX.gapX), y: top + row * (BOX.height + BOX.gapY) });
+  }
+  const width = 3 * BOX.width + 2 * BOX.gapX + 2 * MARGIN;
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: "picture" });
+  picture.append(svg("title", {}, plain(title)));
+  const crowded = arrows.length > 24;
+  for (const { from, to, label } of arrows) {
+    const [start, end] = [places.get(from), places.get(to)];
+    if (start === undefined || end === undefined) continue;
+    const [x1, y1, x2, y2] = [start.x + BOX.width, start.y + BOX.height / 2, end.x - 7, end.y + BOX.height / 2];
+    const middle = (x1 + x2) / 2;
+    picture.append(svg("path", { d: `M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}` }));
+    picture.append(svg("path", { class: "tip", d: `M${x2} ${y2 - 4}l7 4l-7 4z` }));
+    if (label === "" || crowded) continue;
+    picture.append(svg("text", { class: "label", "text-anchor": "end", x: x2 - 4, y: y2 - 6 }, plain(label)));
+  }
+  for (const box of boxes) {
+    const place = places.get(box.id);
+    if (place !== undefined) picture.append(boxOf(box, place));
+  }
+  for (const [column, more] of hidden.entries()) {
+    if (more === 0) continue;
+    const x = MARGIN + column * (BOX.width + BOX.gapX) + 10;
+    picture.append(svg("text", { class: "note", x, y: height - MARGIN - BOX.height / 2 }, `and ${more} more`));
+  }
+  return picture;
+}
+
+function boxOf({ title, note, isUsed }: Box, { x, y }: { readonly x: number; readonly y: number }): SVGElement {
+  const { width, height } = BOX;
+  return svg(
+    "g",
+    {},
+    svg("title", {}, plain(note === "" ? title : `${title}: ${note}`)),
+    svg("rect", { class: isUsed ? "box" : "box unused", x, y, width, height, rx: 7 }),
+    svg("text", { x: x + 12, y: y + (note === "" ? 27 : 19) }, plain(cut(title, 34))),
+    note !== "" && svg("text", { class: "note", x: x + 12, y: y + 35 }, plain(cut(note, 42))),
+  );
+}
+
+function cut(text: string, length: number): string {
+  return text.length > length ? `${text.slice(0, length - 1)}…` : text;
+}

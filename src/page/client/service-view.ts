@@ -1,0 +1,220 @@
+/** One service port: the picture, what clients meet at each address, each endpoint and why it is used or not. */
+import type {
+  Encounter,
+  ExplainedEndpoint,
+  ExplainedFrontend,
+  ExplainedUse,
+  PortExplanation,
+  ServiceAnswer,
+} from "../answers.ts";
+import { ask } from "./ask.ts";
+import { el, plain } from "./dom.ts";
+import type { View } from "./main.ts";
+import { pictureOf } from "./picture.ts";
+
+export const serviceView: View = (main, query, state) => {
+  const key = query.get("key") ?? "";
+  const body = el("div", {}, el("p", { role: "status" }, "Asking …"));
+  main.append(el("p", { class: "crumb" }, el("a", { href: "#/services" }, "Services")), el("h1", {}, plain(key)), body);
+  let asking: AbortController | undefined;
+  let shown = "";
+
+  async function load(): Promise<void> {
+    asking?.abort();
+    asking = new AbortController();
+    const { signal } = asking;
+    try {
+      const answer = await ask<ServiceAnswer>("api/service", { key }, signal);
+      const text = JSON.stringify(answer);
+      if (signal.aborted || text === shown) return;
+      shown = text;
+      const open = new Set(Array.from(body.querySelectorAll("details[open]"), ({ id }) => id));
+      body.replaceChildren(
+        ...answer.families.map(({ explanation, picture }) => familyPart(explanation, pictureOf(picture))),
+      );
+      for (const details of body.querySelectorAll("details")) details.open = open.has(details.id);
+    } catch (error) {
+      if (signal.aborted) return;
+      shown = "";
+      body.replaceChildren(
+        el("p", { role: "alert", class: "error" }, error instanceof Error ? plain(error.message) : "No answer"),
+      );
+    }
+  }
+
+  let seen = state.known?.answer.lastSync;
+  const stopListening = state.onChange(() => {
+    if (state.known?.answer.lastSync === seen) return;
+    seen = state.known?.answer.lastSync;
+    void load();
+  });
+  void load();
+  return () => {
+    stopListening();
+    asking?.abort();
+  };
+};
+
+function familyPart(explained: PortExplanation, picture: SVGElement): HTMLElement {
+  const { family, type, protocol, frontends, endpoints, decisions, kernel, node, zone, passedOver } = explained;
+  const hasLocal = endpoints.some(({ local }) => local !== null);
+  const hasCluster = endpoints.some(({ cluster }) => cluster !== null);
+  const head = [
+    "Endpoint",
+    "Node",
+    "State",
+    ...(hasCluster ? ["Cluster policy"] : []),
+    ...(hasLocal ? ["Local policy"] : []),
+  ];
+  return el(
+    "section",
+    { "aria-label": family },
+    el("h2", {}, family),
+    el("p", { class: "facts" }, plain(`${type}, ${protocol}, seen from ${node}${zone === null ? "" : ` in ${zone}`}`)),
+    el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": `Picture, ${family}` }, picture),
+    el("ul", { class: "decisions" }, ...decisions.map((sentence) => el("li", {}, plain(sentence)))),
+    el("h3", {}, "Addresses"),
+    ...frontends.map((frontend) => frontendPart(frontend, protocol)),
+    el("h3", {}, `Endpoints (${endpoints.length})`),
+    endpoints.length === 0
+      ? el("p", {}, "None.")
+      : el(
+          "div",
+          { class: "scroll", tabindex: "0", role: "group", "aria-label": `Endpoints, ${family}` },
+          el(
+            "table",
+            {},
+            el("thead", {}, el("tr", {}, ...head.map((text) => el("th", { scope: "col" }, text)))),
+            el("tbody", {}, ...endpoints.map((endpoint) => endpointRow(endpoint, hasCluster, hasLocal))),
+          ),
+        ),
+    passedOver.length > 0 && el("h3", {}, "Passed over"),
+    passedOver.length > 0 &&
+      el("ul", {}, ...passedOver.map(({ slice, why }) => el("li", {}, plain(`${slice}: ${why}`)))),
+    el(
+      "details",
+      { id: `kernel-${family}` },
+      el("summary", {}, `In the kernel (${kernel.length})`),
+      el(
+        "ul",
+        { class: "kernel" },
+        ...kernel.map(({ kind, name, where, purpose }) =>
+          el(
+            "li",
+            {},
+            el("code", {}, plain(name)),
+            el("small", {}, plain(`${kind} in ${where}${purpose === "" ? "" : `: ${purpose}`}`)),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+const KINDS: Readonly<Record<ExplainedFrontend["kind"], string>> = {
+  "cluster-ip": "cluster IP",
+  "load-balancer": "load balancer",
+  "external-ip": "external IP",
+  "node-port": "node port",
+};
+const WHO: Readonly<Record<Encounter["position"], string>> = {
+  pod: "a pod of this node",
+  node: "this node",
+  "other-node": "another node",
+  outside: "outside",
+};
+
+function frontendPart(
+  { kind, address, port, policy, owner, answersAt, clients }: ExplainedFrontend,
+  protocol: string,
+): HTMLElement {
+  const at = address === null ? `${port}` : address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
+  const to = { to: address ?? "", port: `${port}`, protocol: protocol.toLowerCase() };
+  return el(
+    "div",
+    { class: "frontend" },
+    el(
+      "h4",
+      {},
+      `${KINDS[kind]} `,
+      el("code", {}, plain(at)),
+      el("small", {}, plain(` policy ${policy}${answersAt === null ? "" : `, at ${answersAt}`}`)),
+      address !== null &&
+        owner === null &&
+        el("a", { class: "follow", href: `#/trace?${new URLSearchParams(to)}` }, "follow a packet"),
+    ),
+    owner !== null
+      ? el("p", {}, plain(`Belongs to ${owner}, and does not lead here.`))
+      : el(
+          "dl",
+          { class: "clients" },
+          ...clients.flatMap((client) => [
+            el("dt", {}, WHO[client.position]),
+            el(
+              "dd",
+              {},
+              el("span", { class: `badge ${client.outcome === "answered" ? "good" : "bad"}` }, outcomeText(client)),
+              plain(sourceText(client)),
+            ),
+          ]),
+        ),
+  );
+}
+
+function outcomeText({ outcome, endpoints }: Encounter): string {
+  if (outcome === "answered") return endpoints === "local" ? "answered by endpoints here" : "answered";
+  return outcome === "passed-by" ? "not looked at" : outcome;
+}
+
+const SOURCES = {
+  kept: "the client's address is kept",
+  masqueraded: "the endpoint sees the node",
+  "service-address": "the endpoint sees the service's address",
+} as const;
+const REASONS: Readonly<Record<Encounter["reason"], string>> = {
+  "no-endpoint": "no usable endpoint",
+  "no-local-endpoint": "no usable endpoint on this node",
+  "source-ranges": "outside of loadBalancerSourceRanges",
+  "own-packets-not-looked-at": "the node's own packets to this address are not looked at",
+  "only-from-elsewhere": "only packets from elsewhere are taken",
+  "answers-lost": "answers would not come back through this node",
+  policy: "",
+};
+
+function sourceText({ source, reason, onlyListedSources }: Encounter): string {
+  const parts = [
+    source === undefined ? "" : SOURCES[source],
+    REASONS[reason],
+    onlyListedSources ? "listed sources only" : "",
+  ];
+  const text = parts.filter((part) => part !== "").join(", ");
+  return text === "" ? "" : ` ${text}`;
+}
+
+function endpointRow(
+  { address, node, state, isLocal, cluster, local }: ExplainedEndpoint,
+  hasCluster: boolean,
+  hasLocal: boolean,
+): HTMLElement {
+  return el(
+    "tr",
+    {},
+    el("th", { scope: "row" }, el("code", {}, plain(address))),
+    el("td", {}, plain(node === "" ? (isLocal ? "here" : "not said") : `${node}${isLocal ? " (here)" : ""}`)),
+    el("td", {}, el("span", { class: `badge ${state === "ready" ? "good" : "warn"}` }, state)),
+    hasCluster && useCell(cluster),
+    hasLocal && useCell(local),
+  );
+}
+
+function useCell(use: ExplainedUse | null): HTMLElement {
+  if (use === null) return el("td", {}, "not asked");
+  if (!use.used) return el("td", { class: "out" }, plain(`left out: ${use.why}`));
+  const share = Number((use.share * 100).toFixed(1));
+  return el(
+    "td",
+    {},
+    el("meter", { min: 0, max: 1, value: use.share, "aria-hidden": "true" }),
+    plain(` ${share} %${use.why === "ready" ? "" : `: ${use.why}`}`),
+  );
+}

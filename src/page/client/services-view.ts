@@ -1,0 +1,160 @@
+/** The service table, by pages of the server's making. */
+import type { ServiceFamilyRow, ServiceRow, ServiceTable } from "../answers.ts";
+import { ask } from "./ask.ts";
+import { el, plain } from "./dom.ts";
+import type { View } from "./main.ts";
+
+const ROWS = 100;
+/** The table is asked for again after a change, but not more often than this. */
+const AGAIN_MS = 2000;
+
+export const servicesView: View = (main, query, state) => {
+  let offset = 0;
+  let isTroubled = query.get("only") === "troubled";
+  let asking: AbortController | undefined;
+  let askedMs = 0;
+  let timer = 0;
+
+  const search = el("input", {
+    type: "search",
+    id: "search",
+    placeholder: "name, address, port …",
+    autocomplete: "off",
+    spellcheck: "false",
+    value: query.get("search") ?? "",
+    input: () => restart(),
+  });
+  const only = el("input", { type: "checkbox", id: "only", checked: isTroubled, change: () => restart() });
+  const count = el("p", { role: "status", class: "count" }, "Asking …");
+  const body = el("tbody");
+  const previous = el("button", { type: "button", click: () => turn(-ROWS) }, "Previous");
+  const next = el("button", { type: "button", click: () => turn(ROWS) }, "Next");
+  const pages = el("p", { class: "pages", hidden: true }, previous, " ", next);
+  main.append(
+    el("h1", {}, "Services"),
+    el(
+      "form",
+      { class: "bar", role: "search", submit: (event) => event.preventDefault() },
+      el("label", { for: "search" }, "Search"),
+      search,
+      el("span", { class: "check" }, only, el("label", { for: "only" }, "only where clients get no answer")),
+    ),
+    count,
+    el(
+      "table",
+      { class: "services" },
+      el("caption", { class: "hidden" }, "Service ports that this node serves"),
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          ...["Service port", "Addresses", "Endpoints", "State"].map((text) => el("th", { scope: "col" }, text)),
+        ),
+      ),
+      body,
+    ),
+    pages,
+  );
+
+  function restart(): void {
+    offset = 0;
+    isTroubled = only.checked;
+    window.clearTimeout(timer);
+    timer = window.setTimeout(() => void load(), 150);
+  }
+
+  function turn(by: number): void {
+    offset = Math.max(0, offset + by);
+    void load().then(() => main.querySelector("h1")?.scrollIntoView());
+  }
+
+  async function load(): Promise<void> {
+    asking?.abort();
+    asking = new AbortController();
+    const { signal } = asking;
+    askedMs = Date.now();
+    try {
+      const question = {
+        search: search.value,
+        only: isTroubled ? "troubled" : "",
+        offset: `${offset}`,
+        limit: `${ROWS}`,
+      };
+      const table = await ask<ServiceTable>("api/services", question, signal);
+      if (!signal.aborted) showTable(table);
+    } catch (error) {
+      if (!signal.aborted) count.textContent = error instanceof Error ? plain(error.message) : "No answer";
+    }
+  }
+
+  function showTable({ total, matching, rows }: ServiceTable): void {
+    const range = matching > ROWS ? `, ${offset + 1} to ${offset + rows.length} shown` : "";
+    const text = matching === total ? `${counted(total)}${range}` : `${matching} of ${counted(total)}${range}`;
+    if (count.textContent !== text) count.textContent = text;
+    // Whoever is on a row with the keyboard stays there.
+    const focused = body.contains(document.activeElement) ? document.activeElement?.getAttribute("href") : undefined;
+    body.replaceChildren(...rows.map(rowOf));
+    if (rows.length === 0) body.append(el("tr", {}, el("td", { colspan: 4, class: "empty" }, "Nothing matches.")));
+    for (const link of body.querySelectorAll("a")) if (link.getAttribute("href") === focused) link.focus();
+    previous.disabled = offset === 0;
+    next.disabled = offset + rows.length >= matching;
+    pages.hidden = matching <= ROWS;
+  }
+
+  let seen = state.known?.answer.lastSync;
+  const stopListening = state.onChange(() => {
+    const last = state.known?.answer.lastSync;
+    if (last === seen) return;
+    seen = last;
+    window.clearTimeout(timer);
+    timer = window.setTimeout(() => void load(), Math.max(0, askedMs + AGAIN_MS - Date.now()));
+  });
+  void load();
+  return () => {
+    stopListening();
+    window.clearTimeout(timer);
+    asking?.abort();
+  };
+};
+
+function counted(count: number): string {
+  return `${count} service port${count === 1 ? "" : "s"}`;
+}
+
+function rowOf({ key, service, portName, protocol, families, trouble }: ServiceRow): HTMLElement {
+  const name = portName === "" ? service : `${service}:${portName}`;
+  const counts = families.map(({ used, endpoints }) => (used === endpoints ? `${used}` : `${used} of ${endpoints}`));
+  const isSame = new Set(counts).size === 1;
+  const endpoints = isSame ? counts[0] : families.map(({ family }, index) => `${family}: ${counts[index]}`).join(", ");
+  return el(
+    "tr",
+    {},
+    el(
+      "th",
+      { scope: "row" },
+      el("a", { href: `#/service?${new URLSearchParams({ key })}` }, plain(name)),
+      " ",
+      el("small", {}, protocol),
+    ),
+    el("td", { class: "addresses" }, ...families.flatMap(addressesOf)),
+    el("td", { class: "number" }, endpoints),
+    el(
+      "td",
+      {},
+      el(
+        "span",
+        { class: `badge ${trouble === null ? "good" : "bad"}` },
+        trouble === null ? "answers" : plain(trouble),
+      ),
+    ),
+  );
+}
+
+/** Node ports are the same for both families. */
+function addressesOf({ clusterIP, others, nodePort }: ServiceFamilyRow, index: number): HTMLElement[] {
+  const texts = [clusterIP, ...others.slice(0, 2), ...(others.length > 2 ? [`and ${others.length - 2} more`] : [])];
+  if (nodePort !== 0 && index === 0) texts.push(`node port ${nodePort}`);
+  return texts.map((text) => el("code", {}, plain(text)));
+}

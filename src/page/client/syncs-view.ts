@@ -1,0 +1,182 @@
+/** The timeline of syncs, the newest first: why each ran, what it wrote, how long its parts took. */
+import type { SyncCause, SyncRecord } from "../answers.ts";
+import { el, plain } from "./dom.ts";
+import type { View } from "./main.ts";
+
+const SHOWN = 100;
+const CHANGES = { add: "added", update: "updated", delete: "deleted" } as const;
+const WHOLE: Readonly<Record<string, string>> = {
+  start: "the first sync",
+  retry: "what failed before is tried again",
+  periodic: "the periodic look at everything",
+  zone: "the node is in another zone",
+  "node-addresses": "the node has other addresses",
+  "service-cidrs": "the ServiceCIDRs have changed",
+  requested: "a sync was asked for",
+};
+
+export const syncsView: View = (main, _query, state) => {
+  const list = el("ol", { class: "syncs" });
+  const pause = el("input", { type: "checkbox", id: "pause", change: () => show() });
+  const count = el("p", { class: "count" });
+  const only = el("select", { id: "kind", change: () => show() });
+  for (const [value, text] of [
+    ["all", "all syncs"],
+    ["trouble", "repairs and refusals"],
+  ])
+    only.append(el("option", { value: value ?? "" }, text));
+  main.append(
+    el("h1", {}, "Syncs"),
+    el(
+      "p",
+      { class: "legend" },
+      ...["waited", "model", "rules", "kernel", "after"].map((part) => el("span", {}, el("i", { class: part }), part)),
+    ),
+    el(
+      "div",
+      { class: "bar" },
+      el("label", { for: "kind" }, "Show"),
+      only,
+      el("span", { class: "check" }, pause, el("label", { for: "pause" }, "hold still")),
+    ),
+    count,
+    list,
+  );
+  // Entries never change: what is there stays, so that a reader's place and selection do, too.
+  const items = new Map<string, HTMLElement>();
+
+  function show(): void {
+    const { known } = state;
+    if (known === undefined || (pause.checked && list.childElementCount > 0 && document.activeElement !== only)) return;
+    const wanted = known.syncs.filter((sync) => only.value === "all" || isTrouble(sync)).slice(0, SHOWN);
+    count.textContent = wanted.length === 0 ? "None yet." : `The last ${wanted.length} of ${known.answer.lastSync}`;
+    const kept = new Set<string>();
+    for (const [index, sync] of wanted.entries()) {
+      const key = `${sync.number} ${sync.endedMs}`;
+      kept.add(key);
+      let item = items.get(key);
+      if (item === undefined) {
+        item = itemOf(sync);
+        items.set(key, item);
+      }
+      if (list.children[index] !== item) list.insertBefore(item, list.children[index] ?? null);
+    }
+    for (const [key, item] of items) {
+      if (kept.has(key)) continue;
+      item.remove();
+      items.delete(key);
+    }
+  }
+  show();
+  return state.onChange(show);
+};
+
+function isTrouble({ result, causes }: SyncRecord): boolean {
+  return result !== "done" || causes.some(({ kind }) => kind === "repair");
+}
+
+function itemOf(sync: SyncRecord): HTMLElement {
+  const { family, endedMs, causes, furtherCauses, result, failures, furtherFailures } = sync;
+  const time = new Date(endedMs);
+  const isRepair = causes.some(({ kind }) => kind === "repair");
+  return el(
+    "li",
+    { class: result === "done" ? (isRepair ? "repair" : "") : "trouble" },
+    el(
+      "p",
+      { class: "when" },
+      el("time", { datetime: time.toISOString() }, time.toLocaleTimeString()),
+      ` ${family} `,
+      result !== "done" && el("span", { class: "badge bad" }, result),
+      result === "done" && isRepair && el("span", { class: "badge warn" }, "repaired"),
+    ),
+    el(
+      "div",
+      {},
+      el(
+        "ul",
+        { class: "causes" },
+        ...causes.map((cause) => el("li", {}, ...causeParts(cause))),
+        furtherCauses > 0 && el("li", {}, `and ${furtherCauses} more`),
+      ),
+      el("p", { class: "wrote" }, plain(writtenText(sync))),
+      failures.length > 0 &&
+        el(
+          "ul",
+          { class: "failures" },
+          ...failures.map(({ subject, reason }) => el("li", {}, plain(`${subject}: ${reason}`))),
+          furtherFailures > 0 && el("li", {}, `and ${furtherFailures} more`),
+        ),
+    ),
+    stagesPart(sync),
+  );
+}
+
+function causeParts(cause: SyncCause): (Node | string)[] {
+  switch (cause.kind) {
+    case "object": {
+      const { object, change, namespace, name, service } = cause;
+      const link = el(
+        "a",
+        { href: `#/services?${new URLSearchParams({ search: `${namespace}/${service}` })}` },
+        plain(`${namespace}/${name}`),
+      );
+      return [`${object} `, link, ` ${CHANGES[change]}`];
+    }
+    case "repair": {
+      const what =
+        cause.servicePorts === null
+          ? "our rules"
+          : `rules of ${cause.servicePorts} service port${cause.servicePorts === 1 ? "" : "s"}`;
+      return [plain(`${what} destroyed by ${cause.by ?? "another program"}`)];
+    }
+    default:
+      return [WHOLE[cause.kind] ?? cause.kind];
+  }
+}
+
+function writtenText({ isFullSync, servicePorts, written }: SyncRecord): string {
+  const things = Object.entries(written ?? {}).filter(([, count]) => count > 0);
+  const ports = `${servicePorts} service port${servicePorts === 1 ? "" : "s"} changed`;
+  const wrote =
+    things.length > 0
+      ? `, wrote ${things.map(([what, count]) => `${what} ×${count}`).join(", ")}`
+      : written === null
+        ? ""
+        : ", nothing to write";
+  return `${isFullSync ? "Full sync: " : ""}${ports}${wrote}`;
+}
+
+const ms = (value: number): string =>
+  value >= 100 ? value.toFixed(0) : value >= 1 ? value.toFixed(1) : value.toFixed(2);
+
+/** A bar as long as the logarithm of the time: a millisecond and a minute are both seen. */
+function stagesPart({ stages: { waiting, model, rules, kernel, after } }: SyncRecord): HTMLElement {
+  const parts = [
+    ["waited", waiting],
+    ["model", model],
+    ["rules", rules - (kernel ?? 0)],
+    ["kernel", kernel ?? 0],
+    ["after", after],
+  ] as const;
+  const total = waiting + model + rules + after;
+  const width = Math.min(100, 12 + 18 * Math.max(0, Math.log10(Math.max(total, 0.1)) + 1));
+  const bar = el("span", { class: "bar-parts", "aria-hidden": "true" });
+  bar.style.width = `${width}%`;
+  for (const [name, value] of parts) {
+    if (value <= 0) continue;
+    const part = el("i", { class: name });
+    part.style.flexGrow = `${value}`;
+    bar.append(part);
+  }
+  const text = parts
+    .filter(([, value]) => value >= 0.005)
+    .map(([name, value]) => `${name} ${ms(value)}`)
+    .join(", ");
+  return el(
+    "p",
+    { class: "stages" },
+    bar,
+    el("span", {}, el("b", {}, `${ms(total)} ms`), text === "" ? "" : ` ${text}`),
+  );
+}

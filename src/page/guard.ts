@@ -1,0 +1,53 @@
+/**
+ * What every answer of the page has in common: it only reads, answers to its own address alone, and lets a browser load nothing
+ * from elsewhere and keep nothing.
+ */
+import type { ServerResponse } from "node:http";
+import { parseIpAddress } from "../net/ip.ts";
+import { reply, TEXT } from "../server/http/http-reply.ts";
+import type { HttpHandler } from "../server/http/routes.ts";
+
+const HEADERS = {
+  "Content-Security-Policy":
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  "Cache-Control": "no-store",
+  "Referrer-Policy": "no-referrer",
+  "Cross-Origin-Opener-Policy": "same-origin",
+  "Cross-Origin-Resource-Policy": "same-origin",
+} as const;
+
+/** Lets through GET and HEAD requests that were meant for this address; the others get an error that says why. */
+export function guarded(handler: HttpHandler): HttpHandler {
+  return async (request, response) => {
+    for (const [name, value] of Object.entries(HEADERS)) response.setHeader(name, value);
+    if (request.method !== "GET" && request.method !== "HEAD") {
+      refuse(response, 405, "this page only reads: use GET\n", { Allow: "GET, HEAD" });
+    } else if (!isOwnHost(request.headers.host)) {
+      refuse(response, 421, "ask by an IP address or as localhost: other names in the Host header are not answered\n");
+    } else if (isFromElsewhere(request.headers["sec-fetch-site"], request.headers["sec-fetch-mode"])) {
+      refuse(response, 403, "pages of other sites may not ask this one\n");
+    } else {
+      await handler(request, response);
+    }
+  };
+}
+
+function refuse(response: ServerResponse, status: number, text: string, headers: Record<string, string> = {}): void {
+  reply(response, status, TEXT, text, headers);
+}
+
+/**
+ * Whether a Host header is none that a name server could have led here: an address, or `localhost`. A page of another site whose
+ * name begins to mean this node's address (DNS rebinding) has that name in it. Pure.
+ */
+export function isOwnHost(host: string | undefined): boolean {
+  const [, bracketed, bare] = /^(?:\[([^\]]+)\]|([^:[\]]+))(?::\d{1,5})?$/.exec(host ?? "") ?? [];
+  const name = bracketed ?? bare ?? "";
+  return parseIpAddress(name) !== undefined || (bracketed === undefined && /^localhost$/i.test(name));
+}
+
+/** Links from elsewhere may lead here; nothing else of another site may. */
+function isFromElsewhere(site: string | string[] | undefined, mode: string | string[] | undefined): boolean {
+  return site !== undefined && site !== "same-origin" && site !== "none" && mode !== "navigate";
+}

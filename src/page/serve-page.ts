@@ -1,0 +1,112 @@
+/**
+ * `--inspect-bind-address`: a page that shows what a running daemon does, and why. Only reads. Questions are answered one at a
+ * time, and those that take long give way to the daemon's own work.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { Mutex } from "../async/mutex.ts";
+import type { LiveDaemon, LiveFamily, PageContext } from "../daemon/live-daemon.ts";
+import { startHttpEndpoint } from "../server/http/http-endpoint.ts";
+import { JSON_TYPE, reply, replyNotFound } from "../server/http/http-reply.ts";
+import { type HttpHandler, queryOf } from "../server/http/routes.ts";
+import type { ErrorAnswer } from "./answers.ts";
+import { type Asset, readAssets } from "./assets.ts";
+import { guarded } from "./guard.ts";
+import { nodeView } from "./node-view.ts";
+import { MAX_ROWS, serviceTable } from "./service-table.ts";
+import { stateAnswer, stateTag } from "./state-answer.ts";
+
+/** @param address `IP:port`. Resolves when the signal has aborted and all is closed. */
+export async function servePage(
+  address: string,
+  daemon: LiveDaemon,
+  { limits, log, clock, signal }: PageContext,
+): Promise<void> {
+  const endpoint = startHttpEndpoint({
+    address,
+    handler: pageHandler(daemon, await readAssets()),
+    limits,
+    log,
+    clock,
+    signal,
+    isBindHardFail: false,
+    onListenFailure: (error) => log.error("Cannot serve the page; it will be tried again", error, { address }),
+    onHardFail() {},
+  });
+  const bound = await endpoint.listening;
+  if (bound !== undefined) log.info("Serving the page", { url: urlOf(bound) });
+  await endpoint.closed;
+}
+
+function urlOf({ address, port }: { readonly address: string; readonly port: number }): string {
+  const host = address === "::" || address === "0.0.0.0" ? "localhost" : address;
+  return `http://${host.includes(":") ? `[${host}]` : host}:${port}/`;
+}
+
+type Answer = { readonly status: number; readonly body: unknown };
+
+/** Answers files and questions. */
+export function pageHandler(
+  daemon: LiveDaemon,
+  assets: ReadonlyMap<string, Asset>,
+  viewOf = (family: LiveFamily) => nodeView(daemon, family),
+): HttpHandler {
+  const turns = new Mutex();
+  const questions: Readonly<Record<string, (query: URLSearchParams) => Promise<Answer>>> = {
+    "/api/services": async (query) => ({
+      status: 200,
+      body: await serviceTable(daemon, {
+        search: query.get("search") ?? "",
+        onlyTroubled: query.get("only") === "troubled",
+        offset: numberIn(query, "offset", 0),
+        limit: Math.min(MAX_ROWS, numberIn(query, "limit", 100)),
+      }),
+    }),
+    "/api/service": async (query) => {
+      const { serviceAnswer } = await import("./service-answer.ts");
+      const key = query.get("key") ?? "";
+      const body = await serviceAnswer(daemon, key, viewOf);
+      return body === undefined ? failure(404, `This node serves no service port ${key}.`) : { status: 200, body };
+    },
+    "/api/trace": async (query) => {
+      const { QuestionError, traceAnswer } = await import("./trace-answer.ts");
+      const text = (name: string) => query.get(name) ?? "";
+      const question = { from: text("from"), to: text("to"), port: text("port"), protocol: text("protocol") || "tcp" };
+      try {
+        const body = await traceAnswer(daemon, { ...question, isVerbose: query.has("verbose") }, viewOf);
+        return { status: 200, body };
+      } catch (error) {
+        if (error instanceof QuestionError) return failure(400, error.message);
+        throw error;
+      }
+    },
+  };
+  return guarded(async (request, response) => {
+    const [path = "/"] = (request.url ?? "/").split("?", 1);
+    const asset = assets.get(path);
+    const question = questions[path];
+    if (asset !== undefined) reply(response, 200, asset.type, asset.bytes);
+    else if (path === "/api/state") replyState(daemon, request, response);
+    else if (question === undefined) replyNotFound(response);
+    else {
+      const { status, body } = await turns.run(() => question(queryOf(request)));
+      reply(response, status, JSON_TYPE, JSON.stringify(body));
+    }
+  });
+}
+
+function replyState(daemon: LiveDaemon, request: IncomingMessage, response: ServerResponse): void {
+  const after = numberIn(queryOf(request), "after", 0);
+  const tag = stateTag(daemon, after);
+  if (request.headers["if-none-match"] === tag) response.writeHead(304, { ETag: tag }).end();
+  else reply(response, 200, JSON_TYPE, JSON.stringify(stateAnswer(daemon, after)), { ETag: tag });
+}
+
+function failure(status: number, error: string): Answer {
+  return { status, body: { error } satisfies ErrorAnswer };
+}
+
+/** Anything else than a number is what it would be without. */
+function numberIn(query: URLSearchParams, name: string, fallback: number): number {
+  const text = query.get(name) ?? "";
+  return /^\d{1,15}$/.test(text) ? Number(text) : fallback;
+}

@@ -1,0 +1,109 @@
+/** The service table of a running daemon, by portions: what is searched for, and the state of each. */
+import { sortedKeys } from "../async/sorted-keys.ts";
+import { SliceYielder, type Yielder } from "../async/yielder.ts";
+import type { LiveDaemon, LiveFamily } from "../daemon/live-daemon.ts";
+import type { ServicePort } from "../model/service-port.ts";
+import { routeServicePort } from "../model/service-port-routing.ts";
+import { joinHostPort } from "../net/ip.ts";
+import type { ServiceFamilyRow, ServiceRow, ServiceTable } from "./answers.ts";
+
+/** Rows of one answer. */
+export const MAX_ROWS = 200;
+
+export interface TableQuestion {
+  /** Words, all of which must be in the name, an address, a port or an endpoint. */
+  readonly search: string;
+  readonly onlyTroubled: boolean;
+  readonly offset: number;
+  readonly limit: number;
+}
+
+/** Gives way while it looks: a hundred thousand rows take a second. */
+export async function serviceTable(
+  daemon: LiveDaemon,
+  { search, onlyTroubled, offset, limit }: TableQuestion,
+  yielder: Yielder = new SliceYielder(),
+): Promise<ServiceTable> {
+  const all = new Map<string, unknown>();
+  for (const { state } of daemon.families) for (const key of state.services.keys()) all.set(key, undefined);
+  const keys = await sortedKeys(all, yielder);
+  const words = search
+    .toLowerCase()
+    .split(/\s+/)
+    .filter((word) => word !== "");
+  const refused = new Set(daemon.verdict().failures.map(({ subject }) => subject));
+  const rows: ServiceRow[] = [];
+  let matching = 0;
+  for (const key of keys) {
+    if (yielder.isDue()) await yielder.turn();
+    const families = familiesOf(daemon, key);
+    if (!words.every((word) => families.some(([family, port]) => holds(word, family, port)))) continue;
+    const isShown = matching >= offset && rows.length < limit;
+    if (!onlyTroubled && !isShown) {
+      matching += 1;
+      continue;
+    }
+    const row = rowOf(daemon, key, families, refused);
+    if (row === undefined || (onlyTroubled && row.trouble === null)) continue;
+    if (isShown) rows.push(row);
+    matching += 1;
+  }
+  return { total: keys.length, matching, offset, rows };
+}
+
+type FamilyPort = readonly [family: LiveFamily, port: ServicePort];
+
+function familiesOf({ families }: LiveDaemon, key: string): FamilyPort[] {
+  return families.flatMap((family) => {
+    const port = family.state.services.get(key);
+    return port === undefined ? [] : [[family, port] as const];
+  });
+}
+
+function holds(word: string, { state }: LiveFamily, port: ServicePort): boolean {
+  const { name, clusterIP, externalIPs, loadBalancerVIPs, nodePort, port: number } = port;
+  if (name.key.toLowerCase().includes(word)) return true;
+  if (!/[0-9a-f]/.test(word)) return false;
+  if (joinHostPort(clusterIP, number).includes(word) || (nodePort !== 0 && String(nodePort) === word)) return true;
+  if ([...externalIPs, ...loadBalancerVIPs].some((address) => joinHostPort(address, number).includes(word)))
+    return true;
+  // Parts of addresses only: a digit alone is in every endpoint.
+  if (!/[.:]/.test(word)) return false;
+  return (state.endpoints.get(name.key) ?? []).some(({ text }) => text.includes(word));
+}
+
+function rowOf(
+  daemon: LiveDaemon,
+  key: string,
+  families: readonly FamilyPort[],
+  refused: ReadonlySet<string>,
+): ServiceRow | undefined {
+  const [first] = families;
+  if (first === undefined) return undefined;
+  const { name, protocol } = first[1];
+  const rows = families.map(([family, port]) => familyRow(daemon, family, port));
+  const trouble = refused.has(name.text)
+    ? "refused by the kernel"
+    : (rows.find((row) => row.trouble !== null)?.trouble ?? null);
+  return { key, service: name.service, portName: name.port, protocol, families: rows, trouble };
+}
+
+function familyRow(daemon: LiveDaemon, { family, state }: LiveFamily, port: ServicePort): ServiceFamilyRow {
+  const all = state.endpoints.get(port.name.key) ?? [];
+  const routing = routeServicePort(port, all, { nodeName: daemon.node, zone: daemon.zone() });
+  const { hasAny, reachable } = routing.categories;
+  const { internal, external } = routing.lacksLocal;
+  return {
+    family,
+    clusterIP: joinHostPort(port.clusterIP, port.port),
+    others: [...port.externalIPs, ...port.loadBalancerVIPs].map((address) => joinHostPort(address, port.port)),
+    nodePort: port.nodePort,
+    endpoints: all.length,
+    used: reachable.length,
+    trouble: !hasAny
+      ? "no usable endpoint"
+      : internal || (external && port.isExternallyAccessible)
+        ? "no local endpoint"
+        : null,
+  };
+}

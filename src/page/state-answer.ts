@@ -1,0 +1,33 @@
+/** How a running daemon is: what the page asks for again and again. */
+import { statusReport } from "../daemon/inspect-report.ts";
+import type { LiveDaemon } from "../daemon/live-daemon.ts";
+import type { StateAnswer } from "./answers.ts";
+
+/** Syncs of one answer. */
+const MAX_SYNCS = 200;
+
+/** @param after the last sync that the reader knows. */
+export function stateAnswer(daemon: LiveDaemon, after: number): StateAnswer {
+  const { journal } = daemon;
+  // Of what has been for long, the newest is of use.
+  const { records, missed } = journal.after(Math.max(after, journal.last - MAX_SYNCS));
+  return {
+    status: statusReport(daemon),
+    zone: daemon.zone() ?? null,
+    isNodeEligible: daemon.verdict().isNodeEligible,
+    limits: daemon.limits,
+    problems: daemon.problems(),
+    syncs: records,
+    missedSyncs: missed,
+    lastSync: journal.last,
+  };
+}
+
+/** Changes whenever {@link stateAnswer} would say something else, but for ages. */
+export function stateTag(daemon: LiveDaemon, after: number): string {
+  const { isHealthy, isNodeEligible, failures } = daemon.verdict();
+  const problems = daemon.problems();
+  const busy = daemon.families.map(({ status: { isFailing, isInitialised } }) => [isFailing, isInitialised]);
+  const parts = [after, daemon.journal.last, isHealthy, isNodeEligible, failures.length, problems.length];
+  return `"${[...parts, problems[0]?.lastMs ?? 0, ...busy.flat()].join("-")}"`;
+}

@@ -1,0 +1,185 @@
+/** The page's server: what it answers, and what it refuses. */
+import assert from "node:assert/strict";
+import { request } from "node:http";
+import { type TestContext, test } from "node:test";
+import type { ServiceAnswer, ServiceTable, StateAnswer, TraceAnswer } from "../../src/page/answers.ts";
+import { readAssets } from "../../src/page/assets.ts";
+import { isOwnHost } from "../../src/page/guard.ts";
+import { examplesAsJson } from "../cli/run-command.ts";
+import { servedPage, syncRecord } from "./page-daemon.ts";
+
+const { items } = JSON.parse(examplesAsJson()) as { items: unknown[] };
+
+/** The status, headers and text of an answer to any request. */
+function answerTo(url: string, headers: Record<string, string> = {}, method = "GET") {
+  return new Promise<{ status: number; headers: NodeJS.Dict<string | string[]>; text: string }>((resolve, reject) => {
+    const asked = request(url, { headers, method, agent: false }, (response) => {
+      let text = "";
+      response.setEncoding("utf8");
+      response.on("data", (part: string) => {
+        text += part;
+      });
+      response.on("end", () => resolve({ status: response.statusCode ?? 0, headers: response.headers, text }));
+    });
+    asked.on("error", reject);
+    asked.end();
+  });
+}
+
+async function json<Answer>(url: string): Promise<Answer> {
+  const { status, text } = await answerTo(url);
+  assert.equal(status, 200, text);
+  return JSON.parse(text) as Answer;
+}
+
+const page = (t: TestContext, options = {}) => servedPage(t, { items, ...options });
+
+test("the document and all that it needs come from here, and weigh less than 150 kB together", async (t) => {
+  const { url } = await page(t);
+  const assets = await readAssets();
+  const bytes = [...assets.values()].reduce((sum, asset) => sum + asset.bytes.length, 0);
+  assert.ok(bytes < 150_000, `${bytes} bytes`);
+  for (const path of assets.keys()) {
+    const { status, headers, text } = await answerTo(`${url.slice(0, -1)}${path}`);
+    assert.equal(status, 200, path);
+    assert.match(
+      String(headers["content-security-policy"]),
+      /^default-src 'none'; script-src 'self'; style-src 'self';/,
+    );
+    assert.equal(headers["cache-control"], "no-store");
+    assert.equal(headers["x-content-type-options"], "nosniff");
+    // No address of another site, but for the names of XML.
+    assert.doesNotMatch(text.replaceAll("http://www.w3.org/", ""), /https?:\/\//, path);
+    for (const [, module = ""] of text.matchAll(/from "\.(\/[^"]+)"/g))
+      assert.ok(assets.has(module), `${path} needs ${module}`);
+    if (path.endsWith(".js")) assert.doesNotMatch(text, /innerHTML|insertAdjacentHTML|document\.write/, path);
+  }
+});
+
+test("it only reads, and answers to addresses and localhost alone", async (t) => {
+  const { url } = await page(t);
+  for (const method of ["POST", "PUT", "DELETE", "OPTIONS"]) {
+    const { status, headers } = await answerTo(`${url}api/state`, {}, method);
+    assert.deepEqual([status, headers.allow], [405, "GET, HEAD"]);
+  }
+  const rebound = await answerTo(url, { host: "attacker.example:80" });
+  assert.deepEqual([rebound.status, /ask by an IP address or as localhost/.test(rebound.text)], [421, true]);
+  assert.equal(
+    (await answerTo(`${url}api/state`, { "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors" })).status,
+    403,
+  );
+  assert.equal((await answerTo(url, { "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate" })).status, 200);
+  assert.equal((await answerTo(`${url}etc/passwd`)).status, 404);
+  assert.equal((await answerTo(`${url}../package.json`)).status, 404);
+});
+
+test("hosts that no name server can lead here", () => {
+  const own = ["127.0.0.1", "127.0.0.1:8080", "[::1]:80", "localhost:10260", "LOCALHOST", "192.168.0.7"];
+  const others = [
+    undefined,
+    "",
+    "attacker.example",
+    "localhost.attacker.example",
+    "127.0.0.1.nip.io",
+    "[attacker]",
+    "::1",
+  ];
+  assert.deepEqual(
+    own.filter((host) => !isOwnHost(host)),
+    [],
+  );
+  assert.deepEqual(others.filter(isOwnHost), []);
+});
+
+test("the state: syncs since the last that is known; 304 while nothing is new", async (t) => {
+  const { url, journal } = await page(t);
+  journal.add(syncRecord());
+  journal.add(syncRecord({ result: "refused", failures: [{ subject: "shop/web", reason: "no space" }] }));
+  const first = await answerTo(`${url}api/state?after=1`);
+  const { syncs, lastSync, status } = JSON.parse(first.text) as StateAnswer;
+  assert.deepEqual([syncs.map(({ number, result }) => [number, result]), lastSync], [[[2, "refused"]], 2]);
+  assert.deepEqual([status.node, status.mode, status.families.length], ["node-a", "nftables", 2]);
+  const again = { "if-none-match": String(first.headers.etag) };
+  assert.equal((await answerTo(`${url}api/state?after=1`, again)).status, 304);
+  journal.add(syncRecord());
+  assert.equal((await answerTo(`${url}api/state?after=1`, again)).status, 200);
+});
+
+test("services are found by name, address, node port and endpoint, and come in portions", async (t) => {
+  const { url } = await page(t);
+  const find = async (search: string, more = "") => {
+    const found = await json<ServiceTable>(`${url}api/services?search=${encodeURIComponent(search)}${more}`);
+    return [found.matching, found.rows.map(({ key }) => key)] as const;
+  };
+  assert.deepEqual(await find("SHOP/web:http"), [1, ["shop/web:http/TCP"]]);
+  assert.deepEqual(await find("10.96.0.10:80"), [1, ["shop/web:http/TCP"]]);
+  const [byEndpoint] = await find("10.180.0.11:8080");
+  assert.ok(byEndpoint >= 1);
+  assert.deepEqual(await find("no such service"), [0, []]);
+  const [all, firstTwo] = await find("", "&limit=2");
+  const [, nextTwo] = await find("", "&limit=2&offset=2");
+  assert.ok(all > 4 && firstTwo.length === 2 && nextTwo.length === 2 && !firstTwo.includes(nextTwo[0] ?? ""));
+  const troubled = await json<ServiceTable>(`${url}api/services?only=troubled`);
+  assert.ok(troubled.matching > 0 && troubled.matching < all);
+  assert.ok(troubled.rows.every(({ trouble }) => trouble !== null));
+});
+
+test("ten thousand services are searched in a moment", async (t) => {
+  const many = Array.from({ length: 10_000 }, (_, index) => ({
+    ...{ apiVersion: "v1", kind: "Service", metadata: { namespace: `n${index % 100}`, name: `s${index}` } },
+    spec: { clusterIP: `10.${96 + (index >> 16)}.${(index >> 8) & 255}.${index & 255}`, ports: [{ port: 80 }] },
+  }));
+  const { url } = await servedPage(t, { items: many });
+  await json<ServiceTable>(`${url}api/services?search=s1`);
+  const before = process.cpuUsage();
+  const { matching, rows } = await json<ServiceTable>(`${url}api/services?search=s777`);
+  const { user, system } = process.cpuUsage(before);
+  assert.deepEqual([matching, rows.length], [11, 11]);
+  assert.ok(user + system < 400_000, `${(user + system) / 1000} ms of processor`);
+});
+
+test("one service: explained for each family, with its slices; unknown ones are refused in words", async (t) => {
+  const { url } = await page(t);
+  const { families } = await json<ServiceAnswer>(`${url}api/service?key=${encodeURIComponent("shop/web:http/TCP")}`);
+  const [ipv4] = families;
+  assert.equal(ipv4?.explanation.family, "IPv4");
+  assert.ok(ipv4?.explanation.endpoints.some(({ slice, node }) => slice !== "" && node === "node-b"));
+  assert.ok(ipv4?.explanation.kernel.length > 0);
+  assert.ok(ipv4?.picture.arrows.some(({ label }) => /%$/.test(label)));
+  const { status, text } = await answerTo(`${url}api/service?key=shop%2Fnothing%2FTCP`);
+  assert.deepEqual([status, JSON.parse(text)], [404, { error: "This node serves no service port shop/nothing/TCP." }]);
+});
+
+for (const mode of ["nftables", "iptables", "ipvs"]) {
+  test(`${mode}: a packet's way to a service, by the odds of its endpoints; and to nowhere`, async (t) => {
+    const { url } = await page(t, { mode });
+    const query = "from=pod&to=10.96.0.10&port=80&protocol=tcp";
+    const { outcomes, steps, rules } = await json<TraceAnswer>(`${url}api/trace?${query}`);
+    assert.match(rules, new RegExp(`the plan of mode ${mode} for node-a, for shop/web:http$`));
+    assert.ok(outcomes.length >= 3 && outcomes.every(({ text }) => /sent to/.test(text)), JSON.stringify(outcomes));
+    assert.ok(steps.steps.some(({ kind }) => kind === "stage"));
+    const nowhere = await json<TraceAnswer>(`${url}api/trace?from=node&to=192.0.2.1&port=9`);
+    assert.match(nowhere.rules, /for no service: none answers there/);
+  });
+}
+
+test("questions about packets that cannot be answered say what to do", async (t) => {
+  const { url } = await page(t);
+  const refusal = async (query: string) => {
+    const { status, text } = await answerTo(`${url}api/trace?${query}`);
+    return [status, (JSON.parse(text) as { error: string }).error];
+  };
+  assert.deepEqual(await refusal("from=pod&to=web&port=80"), [
+    400,
+    '"web" is no address: give the one that the packet goes to.',
+  ]);
+  assert.deepEqual(await refusal("from=pod&to=10.96.0.10&port=0"), [400, '"0" is no port: a number from 1 to 65535.']);
+  assert.deepEqual(await refusal("from=me&to=10.96.0.10&port=80"), [
+    400,
+    '"me" is no client: give an address, or pod, node, outside.',
+  ]);
+  assert.deepEqual(await refusal("from=::1&to=10.96.0.10&port=80"), [
+    400,
+    "Client and destination are of different families.",
+  ]);
+});

@@ -1,0 +1,121 @@
+/** A page over a cluster that a test gives, as a daemon would serve it, but without a kernel and in this process. */
+import type { AddressInfo } from "node:net";
+import type { TestContext } from "node:test";
+import { systemClock } from "../../src/async/clock.ts";
+import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
+import type { LiveDaemon } from "../../src/daemon/live-daemon.ts";
+import { offlineNode } from "../../src/inspect/offline-node.ts";
+import { checkedSettings } from "../../src/lib/plan-settings.ts";
+import { silentLogger } from "../../src/logging/logger.ts";
+import type { LoggedProblem } from "../../src/logging/problem-memory.ts";
+import { ProxyState } from "../../src/model/proxy-state.ts";
+import { readAssets } from "../../src/page/assets.ts";
+import { pageHandler } from "../../src/page/serve-page.ts";
+import { startHttpEndpoint } from "../../src/server/http/http-endpoint.ts";
+import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
+import type { SyncRecord } from "../../src/sync/journal/sync-record.ts";
+
+export interface PageOptions {
+  /** Objects as the API writes them. */
+  readonly items: readonly unknown[];
+  readonly mode?: string;
+  readonly limits?: LiveDaemon["limits"];
+  readonly problems?: readonly LoggedProblem[];
+  readonly failures?: { subject: string; reason: string }[];
+}
+
+export interface ServedPage {
+  readonly url: string;
+  readonly journal: SyncJournal;
+  readonly daemon: LiveDaemon;
+  readonly states: readonly ProxyState[];
+  end(): Promise<void>;
+}
+
+/** Of node-a, at a port of 127.0.0.1 that was free. */
+export async function servedPage(t: TestContext, options: PageOptions): Promise<ServedPage> {
+  const { items, mode = "nftables", limits = [], problems = [], failures = [] } = options;
+  const objects = projectObjects([{ apiVersion: "v1", kind: "List", items }]);
+  const { config } = await checkedSettings({ config: undefined, mode, node: "node-a", adjust: undefined });
+  const journal = new SyncJournal();
+  const families = (["IPv4", "IPv6"] as const).map((family) => {
+    const node = offlineNode(objects, config, family, () => {});
+    const state = new ProxyState({
+      family,
+      nodeName: "node-a",
+      allowExternalIPs: true,
+      now: () => 0,
+      log: silentLogger,
+    });
+    for (const object of objects.services) state.onService({ kind: "add", object });
+    for (const object of objects.endpointSlices) {
+      if (object.addressType === family) state.onEndpointSlice({ kind: "add", object });
+    }
+    state.applyChanges();
+    const { nodeIP, detector, nodePortAddresses, serviceCIDRs } = node;
+    return {
+      node: { ...node, state },
+      live: {
+        ...{ family, state, nodeIP, detector, nodePortAddresses, serviceCIDRs: () => serviceCIDRs },
+        status: { isInitialised: true, isSyncing: false, needsFullSync: false, isFailing: false, failures: [] },
+      },
+    };
+  });
+  const own = objects.nodes.find(({ name }) => name === "node-a");
+  const daemon: LiveDaemon = {
+    program: "kube-proxy-ts 1.2.3",
+    mode,
+    node: "node-a",
+    zone: () => own?.zone,
+    families: families.map(({ live }) => live),
+    verdict: () => ({ nowMs: 0, isHealthy: true, isNodeEligible: true, families: [], failures }),
+    journal,
+    config,
+    podCIDRs: own?.podCIDRs ?? [],
+    limits,
+    problems: () => problems,
+  };
+  const viewOf = async ({ family }: { family: string }) => {
+    const found = families.find(({ live }) => live.family === family);
+    if (found === undefined) throw new Error(family);
+    return found.node;
+  };
+  const stop = new AbortController();
+  const endpoint = startHttpEndpoint({
+    address: "127.0.0.1:0",
+    handler: pageHandler(daemon, await readAssets(), viewOf),
+    log: silentLogger,
+    clock: systemClock,
+    signal: stop.signal,
+    isBindHardFail: true,
+    onListenFailure() {},
+    onHardFail() {},
+  });
+  const { port } = (await endpoint.listening) as AddressInfo; // the port is free
+  const end = async () => {
+    stop.abort();
+    await endpoint.closed;
+  };
+  t.after(end);
+  return { url: `http://127.0.0.1:${port}/`, journal, daemon, states: families.map(({ live }) => live.state), end };
+}
+
+/** A sync for the journal. */
+export function syncRecord(changes: Partial<SyncRecord> = {}): Omit<SyncRecord, "number"> {
+  return {
+    family: "IPv4",
+    endedMs: Date.UTC(2026, 0, 1, 10, 12, 3, 45),
+    isFullSync: false,
+    causes: [
+      { kind: "object", object: "EndpointSlice", change: "update", namespace: "shop", name: "web-x7k", service: "web" },
+    ],
+    furtherCauses: 0,
+    servicePorts: 1,
+    stages: { waiting: 0.31, model: 0.08, rules: 2.1, kernel: 1.2, after: 0.12 },
+    written: { "add element": 2, "delete element": 1 },
+    result: "done",
+    failures: [],
+    furtherFailures: 0,
+    ...changes,
+  };
+}
