@@ -1,4 +1,4 @@
-/** Elements out of data. Text is only ever set as text: whatever a name has in it, it is shown and never obeyed. */
+/** Elements out of data. Text is only ever set as text: what a name has in it is shown, and never obeyed. */
 
 type Child = Node | string | null | undefined | false;
 type Attributes = Readonly<Record<string, string | number | boolean | undefined | ((event: Event) => void)>>;

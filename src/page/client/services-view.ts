@@ -93,7 +93,7 @@ export const servicesView: View = (main, query, state) => {
     const range = matching > ROWS ? `, ${offset + 1} to ${offset + rows.length} shown` : "";
     const text = matching === total ? `${counted(total)}${range}` : `${matching} of ${counted(total)}${range}`;
     if (count.textContent !== text) count.textContent = text;
-    // Whoever is on a row with the keyboard stays there.
+    // A reader who is on a row with the keyboard stays there.
     const focused = body.contains(document.activeElement) ? document.activeElement?.getAttribute("href") : undefined;
     body.replaceChildren(...rows.map(rowOf));
     if (rows.length === 0) body.append(el("tr", {}, el("td", { colspan: 4, class: "empty" }, "Nothing matches.")));
