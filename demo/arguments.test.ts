@@ -21,7 +21,7 @@ test("a layout goes to a mode that has several", () => {
 });
 
 test("a mode that cannot be shown is refused with those that can", () => {
-  for (const mode of ["ebpf", "kernelspace"]) {
+  for (const mode of ["ebpfs", "kernelspace"]) {
     const parsed = parseDemoArguments(["--mode", mode]);
     assert.ok(parsed.kind === "error");
     assert.match(parsed.message, new RegExp(`--mode ${mode} .*there is: .*iptables`));

@@ -1,5 +1,6 @@
 /** The demo's cluster of namespaces: follows the manifests with pods and their servers, and has a client everywhere. */
 import { hostCidr, type IpAddress, type IpFamily } from "../src/net/ip.ts";
+import { ClientCgroup } from "../testkit/net/client-cgroup.ts";
 import type { ListenSpec } from "../testkit/net/messages.ts";
 import { type Prober, startProber } from "../testkit/net/namespace-prober.ts";
 import type { NetworkNamespace } from "../testkit/net/network-namespace.ts";
@@ -89,21 +90,37 @@ export class DemoNetwork {
 
   readonly #standIns: StandIns;
 
-  private constructor(topology: Topology, node: PlayedNode) {
+  readonly #cgroup: ClientCgroup | undefined;
+
+  private constructor(topology: Topology, node: PlayedNode, cgroup: ClientCgroup | undefined) {
     this.topology = topology;
+    this.#cgroup = cgroup;
     this.#standIns = new StandIns(topology, node);
-    const start = (position: Position): Prober => startProber(topology.namespace(namespaceOf[position]));
+    const start = (position: Position): Prober =>
+      startProber(topology.namespace(namespaceOf[position]), position === "client" ? undefined : cgroup?.path);
     this.probers = { pod: start("pod"), node: start("node"), client: start("client") };
   }
 
-  /** Builds the namespaces and starts the clients; pods come with {@link DemoNetwork.follow}. */
-  static async create(node: PlayedNode): Promise<DemoNetwork> {
+  /** The cgroup of the clients on the node. */
+  get cgroup(): string | undefined {
+    return this.#cgroup?.path;
+  }
+
+  /**
+   * Builds the namespaces and starts the clients; pods come with {@link DemoNetwork.follow}.
+   *
+   * @param needsCgroup the clients on the node are in a cgroup of their own.
+   */
+  static async create(node: PlayedNode, needsCgroup = false): Promise<DemoNetwork> {
     const topology = await Topology.create("demo");
+    let cgroup: ClientCgroup | undefined;
     try {
+      cgroup = needsCgroup ? ClientCgroup.create("kpts-demo") : undefined;
       await topology.namespace(nodeA.name).configure(nodeLines(node));
-      return new DemoNetwork(topology, node);
+      return new DemoNetwork(topology, node, cgroup);
     } catch (error) {
       await topology.destroy();
+      await cgroup?.remove();
       throw error;
     }
   }
@@ -153,7 +170,8 @@ export class DemoNetwork {
   }
 
   /** Ends every process and removes every namespace. Safe to call twice. */
-  destroy(): Promise<void> {
-    return this.topology.destroy();
+  async destroy(): Promise<void> {
+    await this.topology.destroy();
+    await this.#cgroup?.remove();
   }
 }

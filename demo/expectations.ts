@@ -129,13 +129,23 @@ export function expectationOf(
   if (set.length === 0) return { kind: "dropped", why: `no endpoint on ${facts.nodeName}, and the policy is Local` };
   // Cluster IPs keep only pods' addresses; external ones keep all but the node's own, if the policy is Local.
   const mayKeep = isInternal ? position === "pod" : service.externalLocal && position !== "node";
-  const isKept = mayKeep && !traits.carriesTraffic;
+  const isKept = (mayKeep && !traits.carriesTraffic) || isLedFromSocket(target, position, traits);
   return {
     kind: "answer",
     peers: new Map(set.map(({ pod, address }) => [pod, peerAt(facts, address, isKept ? source : undefined)])),
     source: isKept ? "kept" : "masqueraded",
     isSticky: service.isSticky,
   };
+}
+
+/** In a pod, before there is a packet: reference ebpf.md §1.4. What depends on the client's address or its past is not. */
+function isLedFromSocket({ service, port, kind, family }: Target, position: Position, traits: ModeTraits): boolean {
+  if (position !== "pod" || !traits.decidesAtSocket.includes(port.protocol) || service.isSticky) return false;
+  if (kind === "cluster IP") return !service.internalLocal;
+  if (kind === "load balancer" && service.sourceRanges.some((range) => range.includes(":") === (family === "IPv6"))) {
+    return false;
+  }
+  return (kind === "external IP" || kind === "load balancer") && !service.externalLocal;
 }
 
 /** The source address that an endpoint sees. @param kept the client's, where that is kept */

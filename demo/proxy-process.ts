@@ -21,13 +21,13 @@ const program = fileURLToPath(new URL("../bin/kube-proxy", import.meta.url));
 /** What the proxy is started with. */
 export interface ProxyStart {
   readonly mode: ProxyMode;
-  /** Of a mode that has several; absent: the mode's default. */
-  readonly layout?: string;
+  /** Fields of the mode's section. */
+  readonly chosen?: Readonly<Record<string, string>>;
   readonly manifests: string;
   readonly nodeName: string;
 }
 
-function configText({ mode, layout }: ProxyStart): string {
+function configText({ mode, chosen }: ProxyStart): string {
   // Changes of a manifest are to be seen at once, so syncs need not be spread out; the other values are defaults.
   const periods = { minSyncPeriod: "50ms", syncPeriod: "30s" };
   const sections = MODES.filter(({ config }) => Object.hasOwn(config.fields, "minSyncPeriod"));
@@ -39,9 +39,7 @@ function configText({ mode, layout }: ProxyStart): string {
     healthzBindAddress: "0.0.0.0:10256",
     metricsBindAddress: METRICS_ADDRESS,
     bindAddressHardFail: true,
-    ...Object.fromEntries(
-      sections.map(({ name }) => [name, name === mode && layout !== undefined ? { ...periods, layout } : periods]),
-    ),
+    ...Object.fromEntries(sections.map(({ name }) => [name, name === mode ? { ...periods, ...chosen } : periods])),
     // The conntrack sysctls of a namespace other than the first cannot be written.
     conntrack: { maxPerCore: 0, min: 0, tcpEstablishedTimeout: "0s", tcpCloseWaitTimeout: "0s" },
   };

@@ -22,6 +22,11 @@ export interface SessionOptions {
   readonly hostnameOverride: string | undefined;
 }
 
+/** Programs at the sockets of the demo's clients must see no others of the machine. */
+function needsCgroup(mode: ProxyMode): boolean {
+  return Object.hasOwn(modeNamed(mode).config.fields, "cgroupRoot");
+}
+
 /** Always end it with {@link Session.end}. */
 export class Session {
   readonly options: SessionOptions;
@@ -53,11 +58,13 @@ export class Session {
     // Before anything is built: a folder that cannot be read is the commonest mistake.
     const { objects } = await folder.read();
     const node = playedNode(clusterViewOf(objects), options.hostnameOverride);
-    const network = await DemoNetwork.create(node);
+    const network = await DemoNetwork.create(node, needsCgroup(options.mode));
     let session: Session | undefined;
     try {
       const { mode, layout, manifests } = options;
-      const start = { mode, manifests, nodeName: node.name, ...(layout !== undefined && { layout }) };
+      const { cgroup } = network;
+      const chosen = { ...(layout !== undefined && { layout }), ...(cgroup !== undefined && { cgroupRoot: cgroup }) };
+      const start = { mode, manifests, nodeName: node.name, chosen };
       const proxy = await ProxyProcess.start(network.nodeNamespace, network.probers.node, start);
       session = new Session(options, { node, network, proxy }, folder);
       await session.reload();

@@ -229,7 +229,7 @@ const anyConfig: fc.Arbitrary<DraftConfig> = fc.record({
   bindAddressHardFail: fc.boolean(),
   enableProfiling: fc.boolean(),
   showHiddenMetricsForVersion: words,
-  mode: fc.constantFrom("iptables", "ipvs", "nftables", "userspace", "other"),
+  mode: fc.constantFrom("iptables", "ipvs", "nftables", "userspace", "ebpf", "other"),
   syncPeriodMs: wholeMs,
   minSyncPeriodMs: wholeMs,
   masqueradeAll: fc.boolean(),
@@ -249,6 +249,7 @@ const anyConfig: fc.Arbitrary<DraftConfig> = fc.record({
     rules: nonEmpty,
     drainTimeoutMs: fc.nat(),
   }),
+  ebpf: fc.record({ masqueradeBit: bit, cgroupRoot: words }),
   winkernel: fc.record({
     networkName: words,
     sourceVip: words,

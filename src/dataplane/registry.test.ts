@@ -5,15 +5,16 @@ import { defaultModeOn, MODES, modeNamed, modesInCleanUpOrder, modesReplacedBy, 
 const namesOf = (modes: readonly { readonly name: string }[]) => modes.map(({ name }) => name);
 
 test("a node that comes up in one mode is cleaned of all others, but for rules that the first sync replaces", () => {
-  assert.deepEqual(namesOf(modesReplacedBy(modeNamed("iptables"))), ["ipvs", "nftables", "userspace"]);
-  assert.deepEqual(namesOf(modesReplacedBy(modeNamed("nftables"))), ["ipvs", "iptables", "userspace"]);
-  assert.deepEqual(namesOf(modesReplacedBy(modeNamed("userspace"))), ["ipvs", "iptables", "nftables"]);
-  assert.deepEqual(namesOf(modesReplacedBy(modeNamed("ipvs"))), ["nftables", "userspace"]);
+  assert.deepEqual(namesOf(modesReplacedBy(modeNamed("iptables"))), ["ipvs", "nftables", "userspace", "ebpf"]);
+  assert.deepEqual(namesOf(modesReplacedBy(modeNamed("nftables"))), ["ipvs", "iptables", "userspace", "ebpf"]);
+  assert.deepEqual(namesOf(modesReplacedBy(modeNamed("userspace"))), ["ipvs", "iptables", "nftables", "ebpf"]);
+  assert.deepEqual(namesOf(modesReplacedBy(modeNamed("ipvs"))), ["nftables", "userspace", "ebpf"]);
+  assert.deepEqual(namesOf(modesReplacedBy(modeNamed("ebpf"))), ["ipvs", "iptables", "userspace"]);
 });
 
 test("leftovers go before the chains that they refer to", () => {
   const order = namesOf(modesInCleanUpOrder());
-  assert.deepEqual([...order].sort(), ["iptables", "ipvs", "nftables", "userspace"]);
+  assert.deepEqual([...order].sort(), ["ebpf", "iptables", "ipvs", "nftables", "userspace"]);
   assert.ok(order.indexOf("ipvs") < order.indexOf("iptables"));
 });
 

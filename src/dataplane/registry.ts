@@ -1,6 +1,7 @@
 /** The proxy modes, one line each, in the order of their sections in `/configz` and of their errors. */
 
 import type { SectionNameOf } from "./dataplane.ts";
+import { ebpf } from "./ebpf/index.ts";
 import { iptables } from "./iptables/index.ts";
 import { ipvs } from "./ipvs/index.ts";
 import { kernelspace } from "./kernelspace/index.ts";
@@ -8,7 +9,7 @@ import { nftables } from "./nftables/index.ts";
 import { userspace } from "./userspace/index.ts";
 
 /** Adding a mode is adding its folder and its name to this list. */
-export const MODES = [iptables, ipvs, nftables, userspace, kernelspace] as const;
+export const MODES = [iptables, ipvs, nftables, userspace, kernelspace, ebpf] as const;
 
 export type RegisteredMode = (typeof MODES)[number];
 export type ProxyMode = RegisteredMode["name"];

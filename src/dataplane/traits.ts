@@ -25,6 +25,11 @@ export interface ModeTraits {
    * where others are refused because there are no endpoints (reference nftables.md §3.4).
    */
   readonly checksSourcesFirst: boolean;
+  /**
+   * Protocols over which a process or pod of this node is led to an endpoint before it sends anything, where neither its address nor a
+   * memory of clients decides. So the endpoint sees the client's own address, itself included (reference ebpf.md §1.4).
+   */
+  readonly decidesAtSocket: readonly Protocol[];
 }
 
 /** The traits of a mode whose rules let the kernel translate addresses. */
@@ -34,4 +39,5 @@ export const TRANSLATES_IN_KERNEL: ModeTraits = {
   carriesTraffic: false,
   hasVirtualServers: false,
   checksSourcesFirst: false,
+  decidesAtSocket: [],
 };

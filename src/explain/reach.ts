@@ -85,7 +85,9 @@ function encounterOf(question: Question): Encounter {
   const isLocalOnly = frontend.policy === "Local" && (isInternal || !isInside(question));
   const endpoints = isLocalOnly ? routing.local : routing.cluster;
   if (endpoints.length === 0) return unanswered(question, "dropped", "no-local-endpoint");
-  const isKept = !traits.carriesTraffic && (isInternal ? keepsAtClusterIP(question) : keepsOutside(question));
+  const isKept =
+    isDecidedAtSocket(question) ||
+    (!traits.carriesTraffic && (isInternal ? keepsAtClusterIP(question) : keepsOutside(question)));
   return {
     position,
     outcome: "answered",
@@ -94,6 +96,19 @@ function encounterOf(question: Question): Encounter {
     reason: "policy",
     onlyListedSources: admitted === "listed",
   };
+}
+
+/** Ebpf.md §1.4: a pod is led there before it has sent a packet that could be masqueraded. */
+function isDecidedAtSocket({ frontend, port, traits, facts, position }: Question): boolean {
+  return (
+    position === "pod" &&
+    !facts.masqueradeAll &&
+    traits.decidesAtSocket.includes(port.protocol) &&
+    frontend.kind !== "node-port" &&
+    frontend.policy === "Cluster" &&
+    frontend.sources.length === 0 &&
+    port.sessionAffinity === "None"
+  );
 }
 
 /** Without a detector, nothing is masqueraded there: iptables-operation.md §15, "no local detector". */

@@ -37,7 +37,7 @@ describe("over the plan", () => {
   const endpoints = ["10.180.0.11", "10.180.0.12", "10.180.1.11"];
   for (const { name, traits } of MODES) {
     test(`a pod at a cluster IP, in mode ${name}`, async () => {
-      const result = await inExamples(name, "--from", "pod:40000", "--to", "10.96.0.10:80");
+      const result = await inExamples(name, "--from", "pod:40000", "--to", "10.96.0.10:80", "--new-client");
       assert.equal(result.status, 0, result.err);
       if (traits.carriesTraffic) assert.match(result.out, /100\.0 % {2}delivered to a process of the node at /);
       else

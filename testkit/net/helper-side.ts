@@ -1,10 +1,17 @@
 /** The thread's side of helper-thread.ts: it has begun in its namespace, and answers requests. */
+import { readlinkSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
 import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import type { HelperData, Numbered } from "./helper-thread.ts";
 
 function portOfThread(): MessagePort {
   if (parentPort === null) throw new Error("this program is a thread of the test kit");
   return parentPort;
+}
+
+/** Moves this thread alone: `/proc/thread-self` is a link to `PID/task/THREAD`. */
+function enterCgroup(cgroup: string): void {
+  writeFileSync(join(cgroup, "cgroup.threads"), basename(readlinkSync("/proc/thread-self")));
 }
 
 /**
@@ -15,7 +22,8 @@ function portOfThread(): MessagePort {
 export function serveRequests<Request extends Numbered, Reply extends Numbered>(
   prepare: (argument: string) => (request: Request) => Promise<Reply>,
 ): void {
-  const { argument } = workerData as HelperData;
+  const { argument, cgroup } = workerData as HelperData;
+  if (cgroup !== undefined) enterCgroup(cgroup);
   const port = portOfThread();
   const answer = prepare(argument);
   port.on("message", (request: Request) => {

@@ -23,6 +23,8 @@ interface Waiting<Reply> {
 /** What the thread is started with. */
 export interface HelperData {
   readonly argument: string;
+  /** The threaded cgroup to be in. */
+  readonly cgroup: string | undefined;
 }
 
 /** One request → one reply. Ends when {@link HelperThread.close} is called or its namespace is removed. */
@@ -38,9 +40,9 @@ export class HelperThread<Request extends Numbered, Reply extends Numbered> {
    * @param program the thread's code, which calls `serveRequests` (helper-side.ts).
    * @param argument what the program is told.
    */
-  constructor(namespace: NetworkNamespace, program: URL, argument = "") {
+  constructor(namespace: NetworkNamespace, program: URL, argument = "", cgroup?: string) {
     this.#title = `${basename(program.pathname, ".ts")} in ${namespace.name}`;
-    const workerData: HelperData = { argument };
+    const workerData: HelperData = { argument, cgroup };
     const start = () =>
       new Worker(program, {
         workerData,

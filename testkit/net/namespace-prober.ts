@@ -14,9 +14,9 @@ export interface Prober {
   close(): void;
 }
 
-/** Starts a client in a namespace. */
-export function startProber(namespace: NetworkNamespace): Prober {
-  const helper = new HelperThread<ProbeRequest, ProbeReply>(namespace, PROGRAM);
+/** Starts a client in a namespace. @param cgroup a threaded one, for its sockets to be in. */
+export function startProber(namespace: NetworkNamespace, cgroup?: string): Prober {
+  const helper = new HelperThread<ProbeRequest, ProbeReply>(namespace, PROGRAM, "", cgroup);
   return {
     async connect(request) {
       const reply = await helper.ask({ ...request, kind: "connect" });

@@ -38,8 +38,20 @@ export async function addServingPod(topology: Topology, pod: PodSpec, listen: re
   return backend;
 }
 
+/** Of some clients, the cgroup of the test's that they are in. */
+export interface CgroupOfProbers {
+  readonly cgroup?: string;
+  /** Namespaces whose clients are not. */
+  readonly except?: readonly string[];
+}
+
 /** Starts a client in each of these namespaces; removed with the topology. */
-export function probersFor<Name extends string>(topology: Topology, names: readonly Name[]): Record<Name, Prober> {
-  const entries = names.map((name) => [name, startProber(topology.namespace(name))] as const);
+export function probersFor<Name extends string>(
+  topology: Topology,
+  names: readonly Name[],
+  { cgroup, except = [] }: CgroupOfProbers = {},
+): Record<Name, Prober> {
+  const start = (name: Name) => startProber(topology.namespace(name), except.includes(name) ? undefined : cgroup);
+  const entries = names.map((name) => [name, start(name)] as const);
   return Object.fromEntries(entries) as Record<Name, Prober>;
 }

@@ -21,6 +21,7 @@ export const userspace: ModeDescriptor<"userspace", typeof userspaceConfig> = {
     carriesTraffic: true,
     hasVirtualServers: false,
     checksSourcesFirst: false,
+    decidesAtSocket: [],
   },
   renderForms: ["text", "json", "iptables-save"],
   traceForms: ["iptables-save"],

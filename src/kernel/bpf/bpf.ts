@@ -21,6 +21,11 @@ export interface BpfMap {
   updateAll(elements: readonly (readonly [key: Uint8Array, value: Uint8Array])[]): void;
   /** Copies of all elements, in no order. Elements that change meanwhile may be missing. */
   entries(): readonly (readonly [key: Uint8Array, value: Uint8Array])[];
+  /**
+   * The memory of an array, as words: readers in the kernel see each word old or new, never half. An element begins every
+   * `valueSize` bytes, rounded up to whole words. The view ends with {@link close}. @throws BpfError when it cannot be mapped.
+   */
+  words(): BigUint64Array;
   close(): void;
 }
 

@@ -6,8 +6,8 @@ import { MAP_BATCH, MAP_CREATE, MAP_ELEMENT } from "./attributes.ts";
 import type { BpfMap, UpdateMode } from "./bpf.ts";
 import { BpfError } from "./bpf-error.ts";
 import { encode, takeNumber } from "./layout.ts";
-import { MAP_TYPES, type MapDefinition, mapDefinitionProblem, mapFlags } from "./map-definition.ts";
-import { addressOf, bpf, fixedBytes, tryBpf } from "./system-call.ts";
+import { arrayBytes, MAP_TYPES, type MapDefinition, mapDefinitionProblem, mapFlags } from "./map-definition.ts";
+import { addressOf, bpf, fixedBytes, type MappedMemory, mapMemory, tryBpf } from "./system-call.ts";
 
 const MODES: Readonly<Record<UpdateMode, number>> = { any: 0, create: 1, replace: 2 };
 /** Elements of one batch. */
@@ -22,6 +22,7 @@ export class KernelMap implements BpfMap {
   /** One key and one value, which the attributes of single calls point to. */
   readonly #key: Uint8Array;
   readonly #value: Uint8Array;
+  #mapped: MappedMemory | undefined;
 
   constructor(definition: MapDefinition) {
     const problem = mapDefinitionProblem(definition);
@@ -115,7 +116,14 @@ export class KernelMap implements BpfMap {
     }
   }
 
+  words(): BigUint64Array {
+    this.#mapped ??= mapMemory(this.fd, arrayBytes(this.definition), this.#what);
+    return new BigUint64Array(this.#mapped.buffer);
+  }
+
   close(): void {
+    this.#mapped?.release();
+    this.#mapped = undefined;
     closeSync(this.fd);
   }
 

@@ -40,3 +40,8 @@ export function mapDefinitionProblem(definition: MapDefinition): string | undefi
   if (type !== "hash" && definition.isAllocatedOnWrite === true) return "only a hash can allocate on write";
   return undefined;
 }
+
+/** Bytes of an array's memory. Every element begins at a whole word. */
+export function arrayBytes({ valueSize, maxEntries }: MapDefinition): number {
+  return Math.ceil(valueSize / 8) * 8 * maxEntries;
+}

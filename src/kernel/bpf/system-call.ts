@@ -14,11 +14,17 @@ const CALL_NUMBERS: Readonly<Record<string, number>> = { x64: 321, arm64: 280 };
 
 /** The engine may make calls of its own between ours and the look at `errno`; rarely twice in a row. */
 const ERRNO_ATTEMPTS = 5;
+/** PROT_READ and PROT_WRITE; MAP_SHARED. */
+const READ_AND_WRITE = 3;
+const SHARED = 1;
 
 interface SystemCall {
   readonly number: number;
   readonly invoke: (number: number, command: number, attributes: Uint8Array, size: number) => number;
   readonly addressOf: (bytes: Uint8Array) => bigint;
+  readonly mapMemory: (length: number, fd: number) => bigint;
+  readonly unmapMemory: (address: bigint, length: number) => number;
+  readonly view: (address: bigint, length: number) => ArrayBuffer;
 }
 
 let loaded: SystemCall | undefined;
@@ -29,8 +35,35 @@ function load(): SystemCall {
     throw new BpfError("unsupported", `bpf: not on a processor of kind ${process.arch}: only on x64 and arm64`);
   }
   const koffi: Koffi = createRequire(import.meta.url)("koffi");
-  const invoke = openLibrary(koffi).func("long syscall(long number, long command, uint8_t *attributes, long size)");
-  return { number, invoke: (...call) => Number(invoke(...call)), addressOf: (bytes) => BigInt(koffi.address(bytes)) };
+  const library = openLibrary(koffi);
+  const invoke = library.func("long syscall(long number, long command, uint8_t *attributes, long size)");
+  const map = library.func("intptr_t mmap(void *address, size_t length, int access, int flags, int fd, long offset)");
+  return {
+    number,
+    invoke: (...call) => Number(invoke(...call)),
+    addressOf: (bytes) => BigInt(koffi.address(bytes)),
+    mapMemory: (length, fd) => BigInt(map(null, length, READ_AND_WRITE, SHARED, fd, 0)),
+    unmapMemory: library.func("int munmap(uintptr_t address, size_t length)"),
+    view: (address, length) => koffi.view(address, length),
+  };
+}
+
+/** Memory of the kernel in this process, until it is released; then nothing may touch it. */
+export interface MappedMemory {
+  readonly buffer: ArrayBuffer;
+  release(): void;
+}
+
+/** Maps what a descriptor stands for. @param what for messages. @throws BpfError with the kernel's errno. */
+export function mapMemory(fd: number, length: number, what: string): MappedMemory {
+  loaded ??= load();
+  const { mapMemory: map, unmapMemory: unmap, view } = loaded;
+  const address = map(length, fd);
+  if (address === -1n) {
+    const name = errnoName(libc().errno());
+    throw new BpfError(name, `bpf: mmap of ${what}: ${name}`);
+  }
+  return { buffer: view(address, length), release: () => void unmap(address, length) };
 }
 
 /**

@@ -68,9 +68,10 @@ export function answersOf(
   isKept: boolean,
   position: Position,
   family: Family,
+  keepsHairpin = false,
 ): Expected & { kind: "answers" } {
   const peers = pods.map((pod): [ServingPod, string] => {
-    const isHairpin = servingPods[pod].name === namespaceAt[position];
+    const isHairpin = !keepsHairpin && servingPods[pod].name === namespaceAt[position];
     const peer = isKept && !isHairpin ? sourceAddress(position, family) : masqueradeAddress(pod, family);
     return [pod, peer];
   });
@@ -97,7 +98,7 @@ export function losesOwnDatagrams(mode: Mode, protocol: Protocol): boolean {
 
 /** The cell of the table. */
 export function expected(mode: Mode, service: ServiceFacts, question: Question): Expected {
-  const { to, from, family } = question;
+  const { to, from, family, protocol } = question;
   if (traitsOf[mode].hasVirtualServers === true) return expectedOfVirtualServer(service, question);
   if (service.pods.length === 0) {
     const isForeign = to === "external IP" || to === "load balancer";
@@ -114,6 +115,9 @@ export function expected(mode: Mode, service: ServiceFacts, question: Question):
   const pods = isRestricted ? service.pods.filter((pod) => servingPods[pod].node === nodeA.name) : service.pods;
   if (pods.length === 0) return { kind: "silence" };
   const isKept = isInternal ? isPod : policy === "Local" && from !== "node";
+  // Of a pod that is led from its socket, every endpoint sees the address, itself included (reference ebpf.md §1.4).
+  const isAtSocket = isPod && traitsOf[mode].decidesAtSocket.includes(protocol) && to !== "node port";
+  if (isAtSocket && (isInternal || policy === "Cluster")) return answersOf(pods, true, from, family, true);
   return answersOf(pods, isKept && !carriesTraffic, from, family);
 }
 

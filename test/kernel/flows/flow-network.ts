@@ -2,6 +2,7 @@
 
 import type { TestContext } from "node:test";
 import type { Protocol } from "../../../src/net/protocol.ts";
+import { ClientCgroup } from "../../../testkit/net/client-cgroup.ts";
 import type { Prober } from "../../../testkit/net/namespace-prober.ts";
 import type { Topology } from "../../../testkit/net/topology.ts";
 import { bareAddress, defaultClusterCidr, nodeA } from "../../../testkit/net/topology-spec.ts";
@@ -33,6 +34,12 @@ export interface FlowExtras extends Pick<DaemonOptions, "config" | "wrapper"> {
   prepare?(topology: Topology): Promise<void>;
 }
 
+function clientCgroup(t: Pick<TestContext, "after">): string {
+  const cgroup = ClientCgroup.create("kpts-flows");
+  t.after(() => cgroup.remove());
+  return cgroup.path;
+}
+
 /** Builds everything and waits for the daemon's first sync. */
 export async function flowNetwork(
   t: Pick<TestContext, "after">,
@@ -40,6 +47,7 @@ export async function flowNetwork(
   services: readonly ServiceSpec[],
   { prepare, config, ...options }: FlowExtras = {},
 ): Promise<FlowNetwork> {
+  const cgroupRoot = traitsOf[mode].runsInCgroup === true ? clientCgroup(t) : undefined;
   const topology = await topologyFor(t);
   await prepare?.(topology);
   const listen = PROTOCOLS.map((protocol) => ({ protocol, port: TARGET_PORTS[protocol] }));
@@ -48,12 +56,19 @@ export async function flowNetwork(
       hostnameOverride: nodeA.name,
       objects: clusterOf(services),
       ...options,
-      config: { mode, clusterCIDR: defaultClusterCidr, ...traitsOf[mode].config, ...config },
+      config: {
+        mode,
+        clusterCIDR: defaultClusterCidr,
+        ...(cgroupRoot !== undefined && { ebpf: { cgroupRoot } }),
+        ...traitsOf[mode].config,
+        ...config,
+      },
     }),
     ...Object.values(servingPods).map((pod) => addServingPod(topology, pod, listen)),
   ]);
   t.after(() => daemon.dispose());
-  const byNamespace = probersFor(topology, Object.values(namespaceAt));
+  const onNode = cgroupRoot === undefined ? {} : { cgroup: cgroupRoot, except: [namespaceAt["off-node client"]] };
+  const byNamespace = probersFor(topology, Object.values(namespaceAt), onNode);
   const probers = Object.fromEntries(POSITIONS.map((position) => [position, byNamespace[namespaceAt[position]]]));
   return { topology, probers: probers as Record<Position, Prober>, daemon };
 }

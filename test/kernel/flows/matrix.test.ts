@@ -9,7 +9,7 @@ import { differenceFrom } from "./asking.ts";
 import { FAMILIES, type ServiceSpec, type ServingPod } from "./cluster-objects.ts";
 import { DESTINATIONS, expected, POSITIONS, type Policy, type ServiceFacts } from "./expected.ts";
 import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
-import { MODES_AND_LAYOUTS, type Mode, protocolsOf } from "./modes.ts";
+import { ALL_MODES, type Mode, protocolsOf } from "./modes.ts";
 
 const POLICIES: readonly Policy[] = ["Cluster", "Local"];
 
@@ -58,7 +58,7 @@ async function wrongCells(mode: Mode, row: Row, { probers }: FlowNetwork): Promi
   return (await Promise.all(lines)).filter((line) => line !== undefined);
 }
 
-for (const mode of MODES_AND_LAYOUTS) {
+for (const mode of ALL_MODES) {
   test(`${mode}: the packet table`, { skip: kernelSkip, concurrency: true }, async (t) => {
     const network = await flowNetwork(t, mode, rows);
     await Promise.all(

@@ -17,6 +17,8 @@ import { PROTOCOLS } from "./cluster-objects.ts";
 interface Observed {
   /** Its kernel is not the host's but that of the virtual machine (testkit/vm). */
   readonly runsInMachine?: boolean;
+  /** Its programs are attached to a cgroup, and see the sockets of processes in it. */
+  readonly runsInCgroup?: boolean;
   /** Session affinity holds for a client at one address of a service, and not for all of them together. */
   readonly remembersByAddress?: boolean;
   /** More of the KubeProxyConfiguration. */
@@ -45,6 +47,8 @@ const OBSERVED = {
     remembersByAddress: true,
     rules: nftRules,
   },
+  // The programs see the sockets of the test's own cgroup: flow-network.ts.
+  ebpf: { runsInCgroup: true, remembersByAddress: true, rules: nftRules },
   userspace: {
     // A flow that is silent for longer than the default 250 ms is another one.
     config: { udpIdleTimeout: "30s" },
@@ -65,6 +69,7 @@ export const traitsOf: Readonly<Record<Mode, ObservedMode>> = {
   iptables: observed("iptables"),
   nftables: observed("nftables"),
   "nftables-flat": observed("nftables-flat"),
+  ebpf: observed("ebpf"),
   userspace: observed("userspace"),
   ipvs: observed("ipvs"),
 };
@@ -80,8 +85,14 @@ function observed(mode: Mode): ObservedMode {
  */
 export const MODES_AND_LAYOUTS: readonly Mode[] = (Object.keys(traitsOf) as Mode[]).filter((mode) => {
   const named = process.env.KPTS_MODES;
-  return named === undefined ? traitsOf[mode].runsInMachine !== true : named.split(",").includes(mode);
+  if (named !== undefined) return named.split(",").includes(mode);
+  const { runsInMachine, runsInCgroup } = traitsOf[mode];
+  return runsInMachine !== true && runsInCgroup !== true;
 });
+
+/** Those, and the mode that does the same by another way: for what becomes of packets in the whole table. */
+export const ALL_MODES: readonly Mode[] =
+  process.env.KPTS_MODES === undefined ? [...MODES_AND_LAYOUTS, "ebpf"] : MODES_AND_LAYOUTS;
 
 /** The same, each mode once: for what has nothing to do with the layout. */
 export const MODES: readonly Mode[] = MODES_AND_LAYOUTS.filter((mode) => mode !== "nftables-flat");

@@ -81,6 +81,13 @@ class OpenMap implements BpfMap {
     return this.memory.entries();
   }
 
+  words(): BigUint64Array {
+    if (this.definition.isMappable !== true) {
+      throw new BpfError("EINVAL", `bpf: mmap of map ${this.definition.name}: EINVAL`);
+    }
+    return new BigUint64Array(this.memory.memory);
+  }
+
   close(): void {}
 
   #demandSize(part: string, bytes: Uint8Array, size: number): void {

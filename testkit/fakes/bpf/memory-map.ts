@@ -1,5 +1,5 @@
 /** A map's elements in memory, for the interpreter and for the kernel in memory. */
-import type { MapDefinition } from "../../../src/kernel/bpf/map-definition.ts";
+import { arrayBytes, type MapDefinition } from "../../../src/kernel/bpf/map-definition.ts";
 import { MemoryRegion } from "./memory-region.ts";
 
 /** The kernel's answers to a write: 0, or an errno. */
@@ -14,13 +14,19 @@ export type UpdateFlags = 0 | 1 | 2;
 
 export class MemoryMap {
   readonly definition: MapDefinition;
+  /** Of an array: all elements, one after the other. */
+  readonly memory: ArrayBuffer;
   readonly #elements = new Map<string, { readonly key: Uint8Array; readonly value: MemoryRegion }>();
 
   constructor(definition: MapDefinition) {
     this.definition = definition;
-    if (definition.type !== "array") return;
+    const isArray = definition.type === "array";
+    this.memory = new ArrayBuffer(isArray ? arrayBytes(definition) : 0);
+    if (!isArray) return;
+    const stride = this.memory.byteLength / definition.maxEntries;
     for (let index = 0; index < definition.maxEntries; index++) {
-      this.#put(new Uint8Array(Uint32Array.of(index).buffer), new Uint8Array(definition.valueSize));
+      const value = new Uint8Array(this.memory, index * stride, definition.valueSize);
+      this.#put(new Uint8Array(Uint32Array.of(index).buffer), value);
     }
   }
 
@@ -51,7 +57,7 @@ export class MemoryMap {
       const [oldest] = this.#elements.keys();
       if (oldest !== undefined) this.#elements.delete(oldest);
     }
-    this.#put(key, value);
+    this.#put(key, value.slice());
     return 0;
   }
 
@@ -68,7 +74,7 @@ export class MemoryMap {
   #put(key: Uint8Array, value: Uint8Array): void {
     this.#elements.set(hex(key), {
       key: key.slice(),
-      value: MemoryRegion.of(`a value of ${this.definition.name}`, value.slice()),
+      value: MemoryRegion.of(`a value of ${this.definition.name}`, value),
     });
   }
 }

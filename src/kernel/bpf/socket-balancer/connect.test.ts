@@ -91,7 +91,11 @@ for (const kind of KINDS) {
     fc.assert(
       fc.property(frontendsOf(kind), dialsOf(kind), (frontends, dials) => {
         const maps = openMaps(bpf, definitions);
-        const program = bpf.loadProgram(connectProgram(kind, definitions, "test"), "test", Object.values(maps));
+        const program = bpf.loadProgram(
+          connectProgram(kind, definitions, { form: "test" }),
+          "test",
+          Object.values(maps),
+        );
         try {
           fillMaps(maps, frontends, familyFor(kind));
           for (const dial of dials) {

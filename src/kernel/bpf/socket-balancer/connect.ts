@@ -3,11 +3,13 @@
  * looked up. Everything else passes unchanged, and is left to the packet path (reference ebpf.md §1.1, §1.5).
  */
 import { constants } from "node:os";
+import { PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
 import { Assembler, type Label } from "../asm/assembler.ts";
 import type { Program } from "../asm/program.ts";
 import { type ContextRules, connectContext, type Hook, memoryContext, SOCK_ADDR, USER_PORT_WORD } from "../contexts.ts";
 import { type Field, u32, u64 } from "../layout.ts";
 import {
+  BACKEND_IDENTITY_WORD,
   BACKEND_VALUE,
   type BalancerMaps,
   EXTENT_WORD,
@@ -17,8 +19,6 @@ import {
   SLOT_VALUE,
 } from "./maps.ts";
 
-const TCP = 6;
-const UDP = 17;
 const { ECONNREFUSED } = constants.errno;
 /** The third word of `::ffff:a.b.c.d` as a little-endian host reads it; as an immediate it has a sign. */
 const MAPPED_WORD = 0xffff0000 | 0;
@@ -54,14 +54,25 @@ const EXTENT = "r7";
 const IDENTITY = "r8";
 const PROTOCOL = "r9";
 
+export interface ConnectOptions {
+  /** @default "attached" */
+  readonly form?: ConnectForm;
+  /** Of which protocols connections are looked at. @default TCP and UDP */
+  readonly protocols?: readonly ("TCP" | "UDP")[];
+}
+
 /** @param maps of IPv6 for `IPv6`, else of IPv4. */
-export function connectProgram(kind: ConnectKind, maps: BalancerMaps, form: ConnectForm = "attached"): Program {
+export function connectProgram(
+  kind: ConnectKind,
+  maps: BalancerMaps,
+  { form = "attached", protocols = ["TCP", "UDP"] }: ConnectOptions = {},
+): Program {
   const context: ContextRules = form === "test" ? memoryContext(TEST_CONTEXT) : connectContext(CONNECT_HOOKS[kind]);
   const a = new Assembler(kind === "mapped" ? "kpts_mapped4" : `kpts_connect${kind.slice(3)}`, context);
   const pass = a.label("pass");
   const refuse = a.label("refuse");
   a.mov(CONTEXT, "r1");
-  demandProtocol(a, pass);
+  demandProtocol(a, protocols, pass);
   if (kind === "mapped") demandMapped(a, pass);
   findFrontend(a, kind, maps, pass);
   demandEndpoints(a, pass, refuse);
@@ -78,11 +89,11 @@ export function connectProgram(kind: ConnectKind, maps: BalancerMaps, form: Conn
 }
 
 /** Ping sockets and UDP-Lite run the same hook. */
-function demandProtocol(a: Assembler, pass: Label): void {
+function demandProtocol(a: Assembler, protocols: readonly ("TCP" | "UDP")[], pass: Label): void {
   const isKnown = a.label("protocol");
   a.load(PROTOCOL, CONTEXT, SOCK_ADDR.fields.protocol);
-  a.jumpIf(PROTOCOL, "==", TCP, isKnown);
-  a.jumpIf(PROTOCOL, "!=", UDP, pass);
+  for (const protocol of protocols) a.jumpIf(PROTOCOL, "==", PROTOCOL_NUMBERS[protocol], isKnown);
+  a.jump(pass);
   a.place(isKnown);
 }
 
@@ -121,7 +132,7 @@ function demandEndpoints(a: Assembler, pass: Label, refuse: Label): void {
   a.alu("rsh", "r1", 32);
   a.jumpIf("r1", "==", 0, isServed);
   a.jumpIf("r1", "!=", NO_ENDPOINTS, pass);
-  a.jumpIf(PROTOCOL, "==", TCP, refuse);
+  a.jumpIf(PROTOCOL, "==", PROTOCOL_NUMBERS.TCP, refuse);
   a.jump(pass);
   a.place(isServed);
 }
@@ -151,27 +162,37 @@ function chooseBackend(a: Assembler, maps: BalancerMaps, pass: Label): void {
   a.jumpIf("r0", "==", 0, pass);
 }
 
-/** A backend that carries another id was given to another service port meanwhile. */
+/**
+ * A backend that carries another id was given to another service port meanwhile. Its identity is read before the address and after
+ * it: a writer takes the identity away first and gives the new one last, so that what lies between two equal ones belongs to it.
+ */
 function rewrite(a: Assembler, kind: ConnectKind, pass: Label): void {
   const family = kind === "IPv6" ? "IPv6" : "IPv4";
-  const { address, port, id } = BACKEND_VALUE[family].fields;
-  a.load("r1", "r0", id);
-  a.jumpIf("r1", "!=", IDENTITY, pass, 32);
+  const { address, port } = BACKEND_VALUE[family].fields;
+  const identity = BACKEND_IDENTITY_WORD[family];
+  a.load("r5", "r0", identity);
   if (family === "IPv4") {
-    // Address and port in one load: never those of two backends.
-    a.load("r2", "r0", u64(address.at));
-    a.mov("r1", "r2", 32);
-    a.alu("rsh", "r2", 32);
-    a.alu("and", "r2", 0xffff);
-    for (const word of ADDRESS_WORDS[kind]) a.store(CONTEXT, word, "r1");
+    // Address and port in one load.
+    a.load("r1", "r0", u64(address.at));
   } else {
-    a.load("r2", "r0", port);
-    for (const [index, word] of ADDRESS_WORDS[kind].entries()) {
-      a.load("r1", "r0", u32(address.at + 4 * index));
-      a.store(CONTEXT, word, "r1");
-    }
+    a.load("r1", "r0", u64(address.at));
+    a.load("r2", "r0", u64(address.at + 8));
+    a.load("r3", "r0", port);
   }
-  a.store(CONTEXT, USER_PORT_WORD, "r2");
+  a.load("r4", "r0", identity);
+  a.jumpIf("r4", "!=", "r5", pass);
+  a.jumpIf("r4", "!=", IDENTITY, pass, 32);
+  if (family === "IPv4") {
+    a.mov("r2", "r1", 32);
+    for (const word of ADDRESS_WORDS[kind]) a.store(CONTEXT, word, "r2");
+    a.alu("rsh", "r1", 32);
+    a.alu("and", "r1", 0xffff);
+    a.store(CONTEXT, USER_PORT_WORD, "r1");
+  } else {
+    a.store(CONTEXT, u64(SOCK_ADDR.fields.userIp6.at), "r1");
+    a.store(CONTEXT, u64(SOCK_ADDR.fields.userIp6.at + 8), "r2");
+    a.store(CONTEXT, USER_PORT_WORD, "r3");
+  }
 }
 
 /** Never without: the kernel's own answer would be EPERM, which clients take for a policy. */

@@ -2,7 +2,7 @@
  * Maps of one family that lead from a frontend to one of its backends (reference ebpf-operation.md §5.3). A reader may see an old
  * list or a new one, and knows: the backend that it arrives at must carry the id that it came with.
  */
-import type { IpFamily } from "../../../net/ip.ts";
+import { familyOf, type IpAddress, type IpFamily, ipBytes } from "../../../net/ip.ts";
 import { be16, bytes, layout, u8, u32, u64 } from "../layout.ts";
 import type { MapDefinition } from "../map-definition.ts";
 
@@ -34,7 +34,12 @@ export const SLOT_VALUE = layout("slot", 8, { backend: u32(0) });
 
 export const BACKEND_VALUE = {
   IPv4: layout("backend", 16, { address: bytes(0, 4), port: be16(4), id: u32(8), generation: u32(12) }),
-  IPv6: layout("backend", 32, { address: bytes(0, 16), port: be16(16), id: u32(20), generation: u32(24) }),
+  IPv6: layout("backend", 32, { address: bytes(0, 16), port: be16(16), id: u32(24), generation: u32(28) }),
+} as const;
+/** Id in the lower half, and the number of times the backend was written in the upper: a reader looks at it before and after. */
+export const BACKEND_IDENTITY_WORD = {
+  IPv4: u64(BACKEND_VALUE.IPv4.fields.id.at),
+  IPv6: u64(BACKEND_VALUE.IPv6.fields.id.at),
 } as const;
 
 export interface BalancerMaps {
@@ -78,4 +83,30 @@ export function balancerMaps(family: IpFamily, capacity: BalancerCapacity): Bala
       isMappable: true,
     },
   };
+}
+
+/** The key of a frontend: {@link FRONTEND_KEY}. @param protocol an IP protocol's number. Pure. */
+export function frontendKeyBytes(address: IpAddress, port: number, protocol: number): Uint8Array {
+  const family = familyOf(address);
+  const { fields, size } = FRONTEND_KEY[family];
+  const key = new Uint8Array(size);
+  key.set(ipBytes(address));
+  key[fields.port.at] = port >> 8;
+  key[fields.port.at + 1] = port & 0xff;
+  key[fields.protocol.at] = protocol;
+  return key;
+}
+
+/** What {@link FRONTEND_VALUE} holds. */
+export interface FrontendWords {
+  readonly base: number;
+  readonly count: number;
+  readonly id: number;
+  readonly flags: number;
+  readonly affinitySeconds: number;
+}
+
+/** The value of a frontend. Pure. */
+export function frontendValueBytes({ base, count, id, flags, affinitySeconds }: FrontendWords): Uint8Array {
+  return new Uint8Array(Uint32Array.of(base, count, id, flags, affinitySeconds, 0).buffer);
 }

@@ -126,6 +126,19 @@ export function bpfContract(subject: BpfSubject): void {
       );
     });
 
+    check("an array's memory can be read and written in place", (rig, t) => {
+      const map = mapOf(rig, t, { ...ARRAY, valueSize: 12, maxEntries: 3, isMappable: true });
+      const words = map.words();
+      map.update(key(1), Uint8Array.of(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12));
+      assert.deepEqual([words.length >= 6, words[2], words[3]], [true, 0x0807060504030201n, 0x0c0b0a09n]);
+      Atomics.store(words, 4, 0x55n);
+      assert.deepEqual(map.lookup(key(2)), Uint8Array.of(0x55, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+      assert.throws(
+        () => mapOf(rig, t, ARRAY).words(),
+        (error) => error instanceof BpfError && /mmap of map array: E/.test(error.message),
+      );
+    });
+
     check("an LRU hash never refuses", (rig, t) => {
       const map = mapOf(rig, t, LRU);
       for (let content = 0; content < 2 * LRU.maxEntries; content++) map.update(key(content), value(content));

@@ -1,30 +1,22 @@
 /** A cgroup of the test's own: nothing is ever attached elsewhere. */
-import { mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
+import { cgroupMount } from "../../../../testkit/net/client-cgroup.ts";
 import { eventually } from "./eventually.ts";
-
-/** Where the cgroup2 file system is, or undefined. */
-function cgroupRoot(): string | undefined {
-  for (const line of readFileSync("/proc/self/mountinfo", "utf8").split("\n")) {
-    const [mount, kind] = line.split(" - ");
-    if (kind?.startsWith("cgroup2 ") === true) return mount?.split(" ")[4];
-  }
-  return undefined;
-}
 
 /** Why tests cannot use the kernel's eBPF here. */
 export function reasonToSkip(): string | false {
   if (process.getuid?.() !== 0) return "eBPF needs root";
   if (process.arch !== "x64" && process.arch !== "arm64") return `no system call number for ${process.arch}`;
-  return cgroupRoot() === undefined ? "no cgroup2 file system is mounted" : false;
+  return cgroupMount() === undefined ? "no cgroup2 file system is mounted" : false;
 }
 
 let made = 0;
 
 /** An empty child of the root, removed after the test. */
 export function testCgroup(t: TestContext): string {
-  const root = cgroupRoot();
+  const root = cgroupMount();
   if (root === undefined) throw new Error("no cgroup2 file system is mounted");
   const path = join(root, `kpts-bpf-${process.pid}-${made++}`);
   mkdirSync(path);

@@ -1,0 +1,170 @@
+/** What the eBPF backend puts in front of the packet path, and that it works without. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { local, port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import { ip } from "../../model/testing/records.ts";
+import { type BpfFaults, CGROUP, EbpfRig } from "./testing/ebpf-rig.ts";
+
+const NO_SOCKETS = "Nothing is decided at the socket; the nftables rules lead all packets";
+
+function rig(t: { after(end: () => void): void }) {
+  const cluster = new TestCluster();
+  const made = new EbpfRig(cluster.driver);
+  t.after(() => void made.backend.close());
+  return { cluster, rig: made, sync: (full = false) => cluster.driver.sync(made.backend, { full }) };
+}
+
+const attached = ({ bpf }: EbpfRig) =>
+  ["connect4", "connect6"].map((hook) => bpf.attached(hook as "connect4", CGROUP).length);
+
+describe("what is decided at the socket", () => {
+  const pods = [local("10.180.0.10"), remote("10.180.1.11")];
+  const both = "10.180.0.10 8080, 10.180.1.11 8080";
+  const cases: readonly (readonly [string, ServicePort, readonly string[]])[] = [
+    ["a cluster IP", port("web", "10.96.0.1"), [`TCP 10.96.0.1 80 cluster ${both}`]],
+    [
+      "a cluster IP with the Local policy",
+      port("web", "10.96.0.1", { internalPolicyLocal: true }),
+      ["TCP 10.96.0.1 80 local 10.180.0.10 8080"],
+    ],
+    [
+      "external addresses",
+      port("web", "10.96.0.1", { externalIPs: [ip("192.0.2.1")], loadBalancerVIPs: [ip("192.0.2.2")] }),
+      [`TCP 10.96.0.1 80 cluster ${both}`, `TCP 192.0.2.1 80 cluster ${both}`, `TCP 192.0.2.2 80 cluster ${both}`],
+    ],
+    [
+      "not external addresses with the Local policy, which depends on the client",
+      port("web", "10.96.0.1", { externalIPs: [ip("192.0.2.1")], externalPolicyLocal: true }),
+      [`TCP 10.96.0.1 80 cluster ${both}`],
+    ],
+    [
+      "not an address with source ranges",
+      port("web", "10.96.0.1", {
+        externalIPs: [ip("192.0.2.1")],
+        loadBalancerVIPs: [ip("192.0.2.2")],
+        loadBalancerSourceRanges: ["10.0.0.0/8" as ServicePort["loadBalancerSourceRanges"][number]],
+      }),
+      [`TCP 10.96.0.1 80 cluster ${both}`, `TCP 192.0.2.1 80 cluster ${both}`],
+    ],
+    ["not session affinity", port("web", "10.96.0.1", { sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 60 }), []],
+    ["not UDP", port("web", "10.96.0.1", { protocol: "UDP" }), []],
+    ["not SCTP", port("web", "10.96.0.1", { protocol: "SCTP" }), []],
+  ];
+  for (const [what, service, expected] of cases) {
+    test(what, async (t) => {
+      const { cluster, rig: subject, sync } = rig(t);
+      cluster.set(service, pods);
+      await sync();
+      assert.deepEqual(subject.backend.sockets, expected);
+    });
+  }
+
+  test("a service without endpoints is refused; one whose endpoints are all elsewhere passes", async (t) => {
+    const { cluster, rig: subject, sync } = rig(t);
+    cluster.set(port("none", "10.96.0.1"), []);
+    cluster.set(port("elsewhere", "10.96.0.2", { internalPolicyLocal: true }), [remote("10.180.1.11")]);
+    await sync();
+    assert.deepEqual(subject.backend.sockets, ["TCP 10.96.0.1 80 refuse "]);
+  });
+
+  test("an address that the host has is left to what listens there, from the moment it has it", async (t) => {
+    const { cluster, rig: subject, sync } = rig(t);
+    const asked = subject.watch(t);
+    cluster.set(port("dns", "10.96.0.10"), pods);
+    cluster.set(port("web", "10.96.0.1"), pods);
+    await sync();
+    subject.changeAddresses([ip("10.96.0.10"), ip("192.168.0.2")]);
+    assert.equal(asked(), 1);
+    await sync();
+    assert.deepEqual(subject.backend.sockets, [`TCP 10.96.0.1 80 cluster ${both}`]);
+    subject.changeAddresses([]);
+    await sync();
+    assert.equal(subject.backend.sockets.length, 2);
+  });
+
+  test("a frontend that goes from one service to another is never lost", async (t) => {
+    const { cluster, rig: subject, sync } = rig(t);
+    const shared = { externalIPs: [ip("192.0.2.1")] };
+    const loser = port("b", "10.96.0.2", shared);
+    cluster.set(loser, [remote("10.180.1.2")]);
+    await sync();
+    cluster.set(port("a", "10.96.0.1", shared), [remote("10.180.1.1")]);
+    await sync();
+    assert.ok(subject.backend.sockets.includes("TCP 192.0.2.1 80 cluster 10.180.1.1 8080"));
+    cluster.delete(port("a", "10.96.0.1"));
+    await sync();
+    assert.ok(subject.backend.sockets.includes("TCP 192.0.2.1 80 cluster 10.180.1.2 8080"));
+  });
+
+  test("maps grow with the cluster, and programs go on over the new ones", async (t) => {
+    const { cluster, rig: subject, sync } = rig(t);
+    cluster.set(port("web", "10.96.0.1"), pods);
+    await sync();
+    const before = subject.bpf.attached("connect4", CGROUP);
+    for (let number = 0; number < 1500; number++) {
+      cluster.set(port(`s${number}`, `10.97.${number >> 8}.${number & 255}`), [remote("10.180.1.1")]);
+    }
+    await sync();
+    assert.equal(subject.backend.sockets.length, 1501);
+    assert.deepEqual(attached(subject), [1, 1]);
+    assert.notDeepEqual(subject.bpf.attached("connect4", CGROUP), before);
+  });
+});
+
+describe("without the kernel's eBPF, packets are led all the same", () => {
+  const faults: Readonly<Record<string, BpfFaults>> = {
+    maps: { createMap: () => "EPERM" },
+    "last map": { createMap: (name) => (name === "backends4" ? "ENOMEM" : undefined) },
+    programs: { loadProgram: (name) => (name === "kpts_mapped4" ? "EINVAL" : undefined) },
+    links: { attach: () => "EPERM" },
+  };
+  for (const [what, fault] of Object.entries(faults)) {
+    test(`no ${what}`, async (t) => {
+      const { cluster, rig: subject, sync } = rig(t);
+      Object.assign(subject.faults, fault);
+      cluster.set(port("web", "10.96.0.1"), [remote("10.180.1.1")]);
+      for (let round = 0; round < 3; round++) assert.deepEqual((await sync(true)).failures, []);
+      assert.deepEqual(
+        subject.log.map(({ message }) => message),
+        [NO_SOCKETS],
+      );
+      assert.deepEqual(attached(subject), [0, 0]);
+      assert.ok(subject.packetPath.kernel.list().length > 0);
+      for (const name of Object.keys(fault)) subject.faults[name as keyof BpfFaults] = undefined;
+      cluster.set(port("late", "10.96.0.2"), [remote("10.180.1.2")]);
+      await sync();
+      assert.deepEqual(attached(subject), [0, 0], "tried with full syncs only");
+      await sync(true);
+      assert.deepEqual(attached(subject), [1, 1]);
+      assert.equal(subject.backend.sockets.length, 2);
+    });
+  }
+
+  test("a service port that the maps do not take passes, is named once, and is tried again", async (t) => {
+    const { cluster, rig: subject, sync } = rig(t);
+    cluster.set(port("good", "10.96.0.1"), [remote("10.180.1.1")]);
+    await sync();
+    subject.faults.update = (_, key) => (key[3] === 2 ? "ENOMEM" : undefined);
+    cluster.set(port("bad", "10.96.0.2"), [remote("10.180.1.2")]);
+    for (let round = 0; round < 2; round++) assert.deepEqual((await sync()).failures, []);
+    assert.deepEqual(subject.backend.sockets, ["TCP 10.96.0.1 80 cluster 10.180.1.1 8080"]);
+    const lines = subject.log.filter(({ message }) => message === "Service ports that are not decided at the socket");
+    assert.deepEqual(
+      lines.map(({ facts }) => facts),
+      [{ names: "ns/bad:p/TCP" }],
+    );
+    subject.faults.update = undefined;
+    await sync();
+    assert.equal(subject.backend.sockets.length, 2);
+  });
+
+  test("without a cgroup nothing is even tried", async (t) => {
+    const cluster = new TestCluster();
+    const subject = new EbpfRig(cluster.driver, { hasCgroup: false });
+    t.after(() => void subject.backend.close());
+    cluster.set(port("web", "10.96.0.1"), [remote("10.180.1.1")]);
+    await cluster.driver.sync(subject.backend);
+    assert.deepEqual([subject.takeMapWrites(), subject.backend.sockets], [0, []]);
+  });
+});

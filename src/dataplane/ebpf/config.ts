@@ -1,0 +1,65 @@
+/** The settings of the eBPF mode. The section is ours: upstream has no such mode. */
+import type { DraftConfig } from "../../config/config.ts";
+import { CONFIG_ROOT, invalid } from "../../config/field-error.ts";
+import { flag } from "../../config/flag.ts";
+import { stringType } from "../../config/flag-types.ts";
+import { NODE_PORT_ADDRESSES_PRIMARY } from "../../config/node-port-primary.ts";
+import type { ModeConfig } from "../dataplane.ts";
+import { DEFAULT_MASQUERADE_BIT, masqueradeBitErrors } from "../shared/masquerade-bit.ts";
+
+export interface EbpfConfig {
+  /** Of the packet path. */
+  readonly masqueradeBit: number;
+  /** The folder of the cgroup that holds all processes of the node; empty: it is looked for. */
+  readonly cgroupRoot: string;
+}
+
+const FIELDS = {
+  masqueradeBit: "optionalInt32",
+  masqueradeAll: "bool",
+  syncPeriod: "duration",
+  minSyncPeriod: "duration",
+  cgroupRoot: "text",
+} as const;
+
+const GO_TYPE = "KubeProxyEBPFConfiguration";
+
+function cgroupRootErrors({ cgroupRoot }: EbpfConfig): readonly string[] {
+  if (cgroupRoot === "" || cgroupRoot.startsWith("/")) return [];
+  return [invalid(`${CONFIG_ROOT}.${GO_TYPE}.CgroupRoot`, cgroupRoot, "must be an absolute path, or empty")];
+}
+
+/** Whether the section says anything; otherwise it is left out, so that upstream can read the rest. */
+function saysSomething({ mode, ebpf }: DraftConfig): boolean {
+  return mode === "ebpf" || ebpf.cgroupRoot !== "" || ebpf.masqueradeBit !== DEFAULT_MASQUERADE_BIT;
+}
+
+export const ebpfConfig: ModeConfig<typeof FIELDS, EbpfConfig> = {
+  goType: `v1alpha1.${GO_TYPE}`,
+  fields: FIELDS,
+  minSyncPeriodMs: 1_000,
+  // As in nftables mode: the packet path asks for the pauses that it needs.
+  restWhenUnsetMs: 1,
+  nodePortAddresses: [NODE_PORT_ADDRESSES_PRIMARY],
+  resolve: ({ ebpf }) => ({
+    masqueradeBit: ebpf.masqueradeBit ?? DEFAULT_MASQUERADE_BIT,
+    cgroupRoot: ebpf.cgroupRoot,
+  }),
+  errors: ({ mode, ebpf }) =>
+    mode === "ebpf" ? [...masqueradeBitErrors(GO_TYPE, ebpf.masqueradeBit), ...cgroupRootErrors(ebpf)] : [],
+  encode(draft, { masqueradeAll, periods }) {
+    if (!saysSomething(draft)) return undefined;
+    const { masqueradeBit, cgroupRoot } = draft.ebpf;
+    return { masqueradeBit, masqueradeAll, ...periods, cgroupRoot };
+  },
+  flags: [
+    flag({
+      name: "ebpf-cgroup-root",
+      type: stringType,
+      initial: "",
+      isExtension: true,
+      help: "The folder of the cgroup v2 that holds all processes of the node, for ebpf mode; empty: the root of the hierarchy, where it is mounted.",
+      overlay: (config, cgroupRoot) => ({ ...config, ebpf: { ...config.ebpf, cgroupRoot } }),
+    }),
+  ],
+};

@@ -1,0 +1,12 @@
+/** The eBPF mode, seen by people who look at the kernel: the rules of the packet path are what they find. */
+import type { ModeInspection } from "../inspection.ts";
+import { packetPath, packetPathConfig } from "./packet-path.ts";
+
+export async function inspectEbpf(): Promise<ModeInspection> {
+  const under = await packetPath().loadInspection();
+  return {
+    ...under,
+    choice: (config) => under.choice(packetPathConfig(config)),
+    partsOf: (node, config, key) => under.partsOf(node, packetPathConfig(config), key),
+  };
+}

@@ -1,0 +1,103 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "../../../../testkit/support/fast-check.ts";
+import { type IpAddress, type IpFamily, ipFromBytes } from "../../../net/ip.ts";
+import { type EndpointList, EndpointLists, type ListedEndpoint, NoRoom } from "./endpoint-lists.ts";
+import { REST_MS } from "./free-list.ts";
+import { BACKEND_VALUE } from "./maps.ts";
+
+const PLENTY = 512;
+
+function memoryFor(family: IpFamily, capacity: number) {
+  const words = (bytes: number) => new BigUint64Array((bytes * capacity) / 8);
+  return { slots: words(8), backends: words(BACKEND_VALUE[family].size) };
+}
+
+function endpointOf(family: IpFamily, number: number): ListedEndpoint {
+  const bytes = new Uint8Array(family === "IPv4" ? 4 : 16).fill(0xfd);
+  bytes[bytes.length - 1] = number;
+  return { ip: ipFromBytes(bytes), port: 8000 + number };
+}
+
+const text = ({ ip, port }: ListedEndpoint): string => `${ip} ${port}`;
+const texts = (endpoints: readonly ListedEndpoint[]): readonly string[] => endpoints.map(text).sort();
+
+/** Which of a few lists changes, to which endpoints, and how much later. */
+const steps = fc.array(
+  fc.record({
+    list: fc.nat({ max: 3 }),
+    endpoints: fc.uniqueArray(fc.nat({ max: 20 }), { maxLength: 9 }),
+    laterMs: fc.constantFrom(0, 1, REST_MS),
+  }),
+  { minLength: 1, maxLength: 40 },
+);
+
+for (const family of ["IPv4", "IPv6"] as const) {
+  test(`lists of ${family} hold what was written, and a reader of an old one finds nothing of another`, () => {
+    fc.assert(
+      fc.property(steps, (history) => {
+        let nowMs = 0;
+        const lists = new EndpointLists(family, memoryFor(family, PLENTY), () => nowMs);
+        const held: (EndpointList | undefined)[] = [];
+        const wanted: (readonly ListedEndpoint[])[] = [];
+        const check = () => {
+          for (const [at, list] of held.entries()) {
+            assert.deepEqual(list === undefined ? [] : texts(lists.read(list)), texts(wanted[at] ?? []));
+          }
+        };
+        for (const { list: at, endpoints, laterMs } of history) {
+          nowMs += laterMs;
+          const old = held[at];
+          const before = wanted[at] ?? [];
+          const after = endpoints.map((number) => endpointOf(family, number));
+          const list = lists.write(old, after);
+          // The frontends still say where the old list is.
+          const allowed = new Set([...before, ...after].map(text));
+          if (old !== undefined) {
+            const seen = lists.read(old);
+            assert.ok(seen.every((endpoint) => allowed.has(text(endpoint))));
+            assert.ok(seen.length > 0, "there is always an endpoint to answer");
+          }
+          held[at] = list;
+          wanted[at] = after;
+          lists.settle();
+          if (old !== undefined) assert.ok(lists.read(old).every((endpoint) => allowed.has(text(endpoint))));
+          check();
+        }
+      }),
+      { numRuns: 200 },
+    );
+  });
+}
+
+test("a full array refuses without a trace, and goes on when it has grown", () => {
+  const small = memoryFor("IPv4", 4);
+  const lists = new EndpointLists("IPv4", small, () => 0);
+  const two = lists.write(undefined, [endpointOf("IPv4", 1), endpointOf("IPv4", 2)]);
+  const before = [small.slots.slice(), small.backends.slice()];
+  const three = [3, 4, 5].map((number) => endpointOf("IPv4", number));
+  assert.throws(() => lists.write(undefined, three), NoRoom);
+  assert.throws(() => lists.write(two, [...three, endpointOf("IPv4", 1), endpointOf("IPv4", 6)]), NoRoom);
+  assert.deepEqual(small.slots, before[0]);
+  const identities = (words: BigUint64Array | undefined) =>
+    [...(words ?? [])].map((word) => Number(word & 0xffffffffn));
+  assert.deepEqual(
+    identities(small.backends).filter((_, at) => at % 2 === 1),
+    identities(before[1]).filter((_, at) => at % 2 === 1),
+    "what was tried belongs to no list",
+  );
+  const large = memoryFor("IPv4", 16);
+  large.slots.set(small.slots);
+  large.backends.set(small.backends);
+  lists.moveTo(large);
+  const list = lists.write(undefined, three);
+  assert.deepEqual(list && texts(lists.read(list)), texts(three));
+  assert.deepEqual(two && texts(lists.read(two)), texts([endpointOf("IPv4", 1), endpointOf("IPv4", 2)]));
+});
+
+test("an address is read back as it was written", () => {
+  const lists = new EndpointLists("IPv6", memoryFor("IPv6", 8), () => 0);
+  const endpoint = { ip: "fd00:10:180::1:7" as IpAddress, port: 65_535 }; // a canonical literal
+  const list = lists.write(undefined, [endpoint]);
+  assert.deepEqual(list && lists.read(list), [endpoint]);
+});

@@ -1,0 +1,174 @@
+/**
+ * Lists of endpoints in the arrays that socket programs read: a list is a run of slots, each with the number of a backend. While it
+ * changes, a reader finds the old endpoint of a slot or the new one, or sees that the backend is not its own any more (reference
+ * ebpf-operation.md §5.3, §5.4).
+ */
+import type { IpAddress, IpFamily } from "../../../net/ip.ts";
+import { BackendArray } from "./backend-array.ts";
+import { FreeList, powerOfTwo } from "./free-list.ts";
+
+/** Where a list is: its frontends say so to the programs. */
+export interface EndpointList {
+  readonly id: number;
+  readonly base: number;
+  /** Never 0. The run of slots is as long as the next power of two. */
+  readonly count: number;
+}
+
+export interface ListedEndpoint {
+  readonly ip: IpAddress;
+  readonly port: number;
+}
+
+/** The memory of the two arrays. */
+export interface ListMemory {
+  readonly slots: BigUint64Array;
+  readonly backends: BigUint64Array;
+}
+
+/** Thrown when an array is full; readers see nothing of the attempt. */
+export class NoRoom extends Error {
+  override readonly name = "NoRoom";
+}
+
+export class EndpointLists {
+  readonly #family: IpFamily;
+  #slots: BigUint64Array;
+  #backends: BackendArray;
+  readonly #freeSlots: FreeList;
+  readonly #freeBackends: FreeList;
+  #nextId = 1;
+  /** What readers of old lists may still look at. */
+  #oldBackends: number[] = [];
+  #oldRuns: EndpointList[] = [];
+
+  /** @param memory all zero. @param nowMs monotonic. */
+  constructor(family: IpFamily, memory: ListMemory, nowMs: () => number) {
+    this.#family = family;
+    this.#slots = memory.slots;
+    this.#backends = new BackendArray(family, memory.backends);
+    this.#freeSlots = new FreeList(memory.slots.length, nowMs);
+    this.#freeBackends = new FreeList(this.#backends.capacity, nowMs);
+  }
+
+  /** Goes on in longer arrays, which have got the contents of the old ones. */
+  moveTo(memory: ListMemory): void {
+    this.#slots = memory.slots;
+    this.#backends = new BackendArray(this.#family, memory.backends);
+    this.#freeSlots.grow(memory.slots.length);
+    this.#freeBackends.grow(this.#backends.capacity);
+  }
+
+  /**
+   * Makes a list hold these endpoints, in any order; none of them twice. When the result is not what it was, its frontends must
+   * be told. Then {@link settle} is due. @throws NoRoom
+   */
+  write(list: EndpointList | undefined, endpoints: readonly ListedEndpoint[]): EndpointList | undefined {
+    if (list === undefined) return endpoints.length === 0 ? undefined : this.#writeNew(endpoints);
+    if (endpoints.length > 0) return this.#change(list, endpoints);
+    for (let at = 0; at < list.count; at++) this.#oldBackends.push(this.#slot(list.base + at));
+    this.#oldRuns.push(list);
+    return undefined;
+  }
+
+  /** The endpoints of a list, as the programs read them. */
+  read({ id, base, count }: EndpointList): readonly ListedEndpoint[] {
+    const backends = Array.from({ length: count }, (_, at) => this.#slot(base + at));
+    return backends
+      .filter((backend) => this.#backends.idAt(backend) === id)
+      .map((backend) => this.#backends.endpointAt(backend));
+  }
+
+  /** No frontend leads to what was replaced: it can be used for others. */
+  settle(): void {
+    for (const backend of this.#oldBackends) {
+      this.#backends.clear(backend);
+      this.#freeBackends.giveBack(backend, 1);
+    }
+    for (const { base, count } of this.#oldRuns) this.#freeSlots.giveBack(base, powerOfTwo(count));
+    this.#oldBackends = [];
+    this.#oldRuns = [];
+  }
+
+  #writeNew(endpoints: readonly ListedEndpoint[]): EndpointList {
+    const id = this.#nextId++;
+    const backends = this.#makeBackends(id, endpoints);
+    return { id, base: this.#writeRun(backends, backends), count: backends.length };
+  }
+
+  #change(list: EndpointList, endpoints: readonly ListedEndpoint[]): EndpointList {
+    const { id, base } = list;
+    const wanted = new Map(endpoints.map((endpoint) => [this.#backends.keyFor(endpoint), endpoint]));
+    const kept: number[] = [];
+    const replaced: number[] = [];
+    const free: number[] = [];
+    for (let at = 0; at < list.count; at++) {
+      const backend = this.#slot(base + at);
+      if (wanted.delete(this.#backends.keyAt(backend))) kept.push(backend);
+      else {
+        replaced.push(backend);
+        free.push(at);
+      }
+    }
+    if (wanted.size === 0 && free.length === 0) return list;
+    const added = this.#makeBackends(id, [...wanted.values()]);
+    const count = kept.length + added.length;
+    if (powerOfTwo(count) !== powerOfTwo(list.count)) {
+      const moved = this.#writeRun([...kept, ...added], added);
+      this.#oldRuns.push(list);
+      this.#oldBackends.push(...replaced);
+      return { id, base: moved, count };
+    }
+    // In place: what goes is replaced by what comes, then by what stands at the end.
+    let end = list.count;
+    for (const backend of added) this.#setSlot(base + (free.shift() ?? end++), backend);
+    for (const at of free.toReversed()) {
+      end--;
+      if (at !== end) this.#setSlot(base + at, this.#slot(base + end));
+    }
+    this.#oldBackends.push(...replaced);
+    return { id, base, count };
+  }
+
+  /** @param made those of them to give up when there is no room. */
+  #writeRun(backends: readonly number[], made: readonly number[]): number {
+    const base = this.#freeSlots.take(powerOfTwo(backends.length));
+    if (base === undefined) {
+      this.#giveUp(made);
+      throw new NoRoom("all slots are taken");
+    }
+    for (const [at, backend] of backends.entries()) this.#setSlot(base + at, backend);
+    return base;
+  }
+
+  /** All, or none. */
+  #makeBackends(id: number, endpoints: readonly ListedEndpoint[]): readonly number[] {
+    const made: number[] = [];
+    for (const endpoint of endpoints) {
+      const backend = this.#freeBackends.take(1);
+      if (backend === undefined) {
+        this.#giveUp(made);
+        throw new NoRoom("all backends are taken");
+      }
+      this.#backends.write(backend, id, endpoint);
+      made.push(backend);
+    }
+    return made;
+  }
+
+  /** No reader has been led to them. */
+  #giveUp(made: readonly number[]): void {
+    for (const backend of made) {
+      this.#backends.clear(backend);
+      this.#freeBackends.giveBack(backend, 1, true);
+    }
+  }
+
+  #slot(at: number): number {
+    return Number(BigInt.asUintN(32, this.#slots[at] ?? 0n));
+  }
+
+  #setSlot(at: number, backend: number): void {
+    Atomics.store(this.#slots, at, BigInt(backend));
+  }
+}

@@ -1,0 +1,62 @@
+/**
+ * Which runs of an array are free. A run that was given back is given out again after a rest: a reader in the kernel may still be
+ * on its way to it (reference ebpf-operation.md §5.4).
+ */
+
+/** Longer than a program runs, however long its processor is taken away meanwhile. */
+export const REST_MS = 5_000;
+
+interface Resting {
+  readonly base: number;
+  readonly sinceMs: number;
+}
+
+/** Runs whose lengths are powers of two, within a capacity that can grow. */
+export class FreeList {
+  readonly #nowMs: () => number;
+  /** By length; the oldest first. */
+  readonly #resting = new Map<number, Resting[]>();
+  #capacity: number;
+  /** From here on nothing was ever given out. */
+  #untouched: number;
+
+  /** @param untouched where the part begins that is free. */
+  constructor(capacity: number, nowMs: () => number, untouched = 0) {
+    this.#capacity = capacity;
+    this.#nowMs = nowMs;
+    this.#untouched = untouched;
+  }
+
+  /** The array is longer now. */
+  grow(capacity: number): void {
+    this.#capacity = capacity;
+  }
+
+  /** @returns where the run begins, or undefined when there is no room. */
+  take(length: number): number | undefined {
+    const resting = this.#resting.get(length);
+    const oldest = resting?.[0];
+    if (oldest !== undefined && this.#nowMs() - oldest.sinceMs >= REST_MS) {
+      resting?.shift();
+      return oldest.base;
+    }
+    if (this.#untouched + length > this.#capacity) return undefined;
+    const base = this.#untouched;
+    this.#untouched += length;
+    return base;
+  }
+
+  /** @param isRested no reader can be on the way to it. */
+  giveBack(base: number, length: number, isRested = false): void {
+    const resting = this.#resting.get(length);
+    const run = { base, sinceMs: isRested ? -Infinity : this.#nowMs() };
+    if (resting === undefined) this.#resting.set(length, [run]);
+    else if (isRested) resting.unshift(run);
+    else resting.push(run);
+  }
+}
+
+/** The least power of two that is not less. Pure. */
+export function powerOfTwo(least: number): number {
+  return 2 ** Math.ceil(Math.log2(Math.max(1, least)));
+}
