@@ -1,72 +1,60 @@
-/** Both ends of a connection in which bytes never stop to flow (`stream-process.ts`). */
-import type { ChildProcess } from "node:child_process";
-import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
-import { signalChild } from "../../../src/kernel/child-process.ts";
+/** Both ends of a connection in which bytes never stop to flow, each a thread in its namespace (`stream-program.ts`). */
+import { HelperThread } from "../../../testkit/net/helper-thread.ts";
 import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
+import { stretched } from "../../../testkit/support/patience.ts";
+import type { StreamReply, StreamRequest } from "./stream-program.ts";
 
-const PROGRAM = fileURLToPath(new URL("stream-process.ts", import.meta.url));
+const PROGRAM = new URL("stream-program.ts", import.meta.url);
 const PATIENCE_MS = 15_000;
 
 /** A running end; ends with its namespace at the latest. */
 export class ByteStream {
-  readonly #child: ChildProcess;
+  readonly #thread: HelperThread<StreamRequest, StreamReply>;
   #bytes = 0;
-  #isOpen = false;
-  #hasEnded = false;
-  #onLine: () => void = () => {};
 
-  private constructor(namespace: NetworkNamespace, args: readonly string[]) {
-    this.#child = namespace.spawn([process.execPath, PROGRAM, ...args], { stdio: ["ignore", "pipe", "inherit"] });
-    if (this.#child.stdout === null) throw new Error("a piped child has a standard output");
-    createInterface({ input: this.#child.stdout }).on("line", (line) => {
-      const [word, count] = line.split(" ");
-      if (word === "open") this.#isOpen = true;
-      else if (word === "bytes") this.#bytes = Number(count);
-      else if (word === "end") this.#hasEnded = true;
-      this.#onLine();
-    });
+  private constructor(namespace: NetworkNamespace) {
+    this.#thread = new HelperThread(namespace, PROGRAM);
   }
 
   /** Sends to every client of the port. */
   static async source(namespace: NetworkNamespace, port: number): Promise<ByteStream> {
-    const stream = new ByteStream(namespace, ["source", String(port)]);
-    await stream.#until("it listens", () => stream.#isOpen);
+    const stream = new ByteStream(namespace);
+    await stream.#until("it listens", stream.#thread.ask({ kind: "source", port }));
     return stream;
   }
 
   /** Connects and reads. */
   static async sink(namespace: NetworkNamespace, address: string, port: number): Promise<ByteStream> {
-    const stream = new ByteStream(namespace, ["sink", address, String(port)]);
-    await stream.#until("it is connected", () => stream.#isOpen || stream.#hasEnded);
+    const stream = new ByteStream(namespace);
+    await stream.#until("it is connected", stream.#thread.ask({ kind: "sink", address, port }));
     return stream;
   }
 
   /** Waits until more bytes have come. */
   async flows(): Promise<void> {
     const before = this.#bytes;
-    await this.#until("bytes come", () => this.#bytes > before);
+    await this.#until("bytes come", this.#thread.ask({ kind: "flows" }));
+    if (this.#bytes === before) throw new Error("the connection ended instead of carrying bytes");
   }
 
   /** Waits until the other side, or something between, ended the connection. */
   async ended(): Promise<void> {
-    await this.#until("the end", () => this.#hasEnded);
+    await this.#until("the end", this.#thread.ask({ kind: "ended" }));
   }
 
   /** Ends this side at once. */
   kill(): void {
-    signalChild(this.#child, "SIGKILL");
+    this.#thread.close();
   }
 
-  #until(what: string, condition: () => boolean): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => reject(new Error(`waited ${PATIENCE_MS} ms until ${what}`)), PATIENCE_MS);
-      this.#onLine = () => {
-        if (!condition()) return;
-        clearTimeout(timer);
-        resolve();
-      };
-      this.#onLine();
-    });
+  async #until(what: string, reply: Promise<StreamReply>): Promise<void> {
+    const late = Promise.withResolvers<never>();
+    const limitMs = stretched(PATIENCE_MS);
+    const timer = setTimeout(() => late.reject(new Error(`waited ${limitMs} ms until ${what}`)), limitMs);
+    try {
+      this.#bytes = (await Promise.race([reply, late.promise])).bytes;
+    } finally {
+      clearTimeout(timer);
+    }
   }
 }

@@ -106,9 +106,6 @@ test("userspace: told to stop, it lets a transfer go on for the time it was give
   await streamingPod(topology);
   const sink = await ByteStream.sink(topology.namespace(clientPod.name), WEB, 80);
   await sink.flows();
-  topology
-    .namespace(clientPod.name)
-    .spawn(["sh", "-c", "timeout 20 tcpdump -n -i any 'tcp[13] & 7 != 0' "], { stdio: "inherit" });
   const stoppedAt = Date.now();
   const ended = daemon.stop("SIGTERM");
   await daemon.until("it waits", () => daemon.log.includes("Waiting for connections to end"));
