@@ -175,7 +175,7 @@ export interface ModeDescriptor<Name extends string, Config extends ModeConfig<S
   readonly renderFlags?: readonly AnyFlag[];
   /** Forms of `render --output`, the default first. */
   readonly renderForms: readonly string[];
-  /** Those that together hold everything a packet meets: what `trace` walks. @default the mode cannot be traced */
+  /** Forms that together hold everything a packet meets, for `trace`; `render` need not have them. @default the mode cannot be traced */
   readonly traceForms?: readonly string[];
   loadRenderer(): Promise<ModeRenderer>;
   /** For `explain` and `diff`. */

@@ -1,6 +1,7 @@
 /** What is asked of a mode's renderer, and what it gives: one family's part of the output of `kube-proxy render`. */
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
+import type { SavedTable } from "../kernel/iptables/parser/ruleset.ts";
 
 /** What the node's kernel and tools may lack, which no manifest tells. */
 export const KERNEL_FEATURES = ["nfacct"] as const;
@@ -8,7 +9,7 @@ export type KernelFeature = (typeof KERNEL_FEATURES)[number];
 
 export interface RenderRequest {
   readonly config: KubeProxyConfig;
-  /** One of the mode's `renderForms`. */
+  /** One of the mode's `renderForms` or `traceForms`. */
   readonly form: string;
   /** `namespace/name` of the only Service to show; undefined shows everything. */
   readonly service: string | undefined;
@@ -19,6 +20,8 @@ export type Rendered =
   /** `tool` names what reads the text; undefined when texts of both families can simply follow each other. */
   | { readonly kind: "text"; readonly text: string; readonly tool: string | undefined }
   | { readonly kind: "data"; readonly data: unknown }
+  /** Tables of iptables whose rules are spelled when they are looked at: for `trace` alone. */
+  | { readonly kind: "tables"; readonly tables: ReadonlyMap<string, SavedTable> }
   /** Items of both families make up one document. */
   | { readonly kind: "items"; readonly items: readonly unknown[]; document(items: readonly unknown[]): unknown };
 
@@ -37,6 +40,7 @@ export function joinFamilies(parts: readonly Rendered[]): string {
     }
     case "text":
       return parts.length === 1 ? first.text : parts.map(titledText).join("");
+    case "tables":
     case undefined:
       return "";
   }

@@ -131,13 +131,13 @@ async function planned(
     const dump = dumpOf(await rendered(form), form);
     if (dump !== undefined) dumps.push(dump.kind === "iptables" ? { ...dump, family } : dump);
   }
-  return { dumps, rules: await loadable(node, config, dumps) };
+  if (mode !== "iptables") return { dumps, rules: await sentByProgram(node, config) };
+  const saved = await rendered("iptables-save");
+  return { dumps, rules: { kind: "iptables-restore", text: saved.kind === "text" ? saved.text : "" } };
 }
 
-/** What a tool reads, or what the program sends: nft 1.0.6 cannot read every table that the kernel takes. */
-async function loadable(node: OfflineNode, config: KubeProxyConfig, dumps: readonly Dump[]): Promise<LoadedRules> {
-  const [dump] = dumps;
-  if (dump?.kind === "iptables") return { kind: "iptables-restore", text: dump.text };
+/** What the program sends, and no tool: nft 1.0.6 cannot read every table that the kernel takes. */
+async function sentByProgram(node: OfflineNode, config: KubeProxyConfig): Promise<LoadedRules> {
   const { masqueradeAll, nftables } = config;
   const choices = { masqueradeAll, masqueradeMark: masqueradeMarkOf(nftables), layout: layoutOf(nftables) };
   return { kind: "netlink", plan: await planNftables(node, choices) };

@@ -3,6 +3,7 @@
  */
 
 import type { IptablesTable } from "../../kernel/iptables/iptables.ts";
+import type { SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
 import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
 import type { ServedState } from "../../model/proxy-state.ts";
@@ -12,7 +13,13 @@ import { CHAINS } from "../shared/iptables-rules/chain-names.ts";
 import { fullPayload, spellPlan } from "../shared/iptables-rules/full-payload.ts";
 import { textsOf } from "../shared/iptables-rules/payload.ts";
 import type { JumpRule, ServicePortPlan, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
-import { jumpRules, jumpTargets, savedText, type TableContents } from "../shared/iptables-rules/saved-form.ts";
+import {
+  jumpRules,
+  jumpTargets,
+  savedTables,
+  savedText,
+  type TableContents,
+} from "../shared/iptables-rules/saved-form.ts";
 import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
 import { LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
@@ -65,29 +72,31 @@ export function restoreInput({ fixed, ports }: IptablesPlan): string {
 
 /** What `iptables-save` prints when a full sync has sent the plan. */
 export function savedInput(plan: IptablesPlan, family: IpFamily): string {
-  const { extent, jumps, fixed, ports } = plan;
+  return savedText(tableContents(plan), family, plan.extent);
+}
+
+/** The tables of a whole plan, whose rules are spelled when they are looked at. */
+export function plannedTables(plan: IptablesPlan, family: IpFamily): ReadonlyMap<string, SavedTable> {
+  return savedTables(tableContents(plan), family);
+}
+
+function tableContents({ extent, jumps, fixed, ports }: IptablesPlan): TableContents {
   const canary = extent === "whole" ? [CHAINS.canary] : [];
   const shared = (table: "filter" | "nat") =>
     ports.flatMap(({ plan: port }) => port.shared.filter((one) => one.table === table).map(({ rule }) => rule));
   const chains = (table: "filter" | "nat", own: readonly string[]) => [...jumpTargets(table, jumps), ...canary, ...own];
-  const contents: TableContents = {
+  return {
     mangle: { chains: canary, rules: [] },
     filter: {
       chains: chains("filter", fixed.filterChains),
       rules: [...jumpRules("filter", jumps), ...fixed.filterHead, ...shared("filter"), ...fixed.filterTail],
     },
     nat: {
-      chains: chains("nat", [...fixed.natChains, ...ports.flatMap(({ plan: port }) => port.ownChains)]),
-      rules: [
-        ...jumpRules("nat", jumps),
-        ...fixed.natHead,
-        ...shared("nat"),
-        ...ports.flatMap(({ plan: port }) => port.ownRules),
-        ...fixed.natTail,
-      ],
+      chains: chains("nat", fixed.natChains),
+      rules: [...jumpRules("nat", jumps), ...fixed.natHead, ...shared("nat"), ...fixed.natTail],
+      parts: ports.map(({ plan: port }) => ({ chains: port.ownChains, rules: port.ownRules })),
     },
   };
-  return savedText(contents, family, extent);
 }
 
 interface RuleData extends Rule {

@@ -15,7 +15,7 @@ export const iptables: ModeDescriptor<"iptables", typeof iptablesConfig> = {
     refusesNodeAtExternalAddresses: false,
   },
   renderForms: ["text", "json", "iptables-save"],
-  traceForms: ["iptables-save"],
+  traceForms: ["tables"],
   loadRenderer: async () => (await import("./render.ts")).renderIptables,
   loadInspection: async () => (await import("./inspect.ts")).inspectIptables,
   loadRuntime: async () => (await import("./runtime.ts")).iptablesRuntime,

@@ -1,7 +1,7 @@
 /** `kube-proxy render` in iptables mode: the input of iptables-restore, what iptables-save prints, or the plan as data. */
 
 import { type ModeRenderer, planAsData, toolName } from "../rendering.ts";
-import { planData, planIptables, planOfService, restoreInput, savedInput } from "./cluster-plan.ts";
+import { planData, planIptables, plannedTables, planOfService, restoreInput, savedInput } from "./cluster-plan.ts";
 import { offlineOptions } from "./offline-options.ts";
 
 export const renderIptables: ModeRenderer = async (node, request) => {
@@ -12,6 +12,8 @@ export const renderIptables: ModeRenderer = async (node, request) => {
   switch (form) {
     case "json":
       return planAsData(node, request, planData(plan));
+    case "tables":
+      return { kind: "tables", tables: plannedTables(plan, node.family) };
     case "iptables-save":
       return { kind: "text", text: savedInput(plan, node.family), tool: toolName(node, "save") };
     default:

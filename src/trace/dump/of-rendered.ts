@@ -1,10 +1,12 @@
 /** What `render` makes of a plan, as a dump. Pure. */
+import type { SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import { type Dump, recogniseDump } from "./recognise.ts";
 
 /** One family's part of a form of `render`, in the shape that renderers give it. */
 export type RenderedPlan =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "items"; readonly items: readonly unknown[] }
+  | { readonly kind: "tables"; readonly tables: ReadonlyMap<string, SavedTable> }
   | { readonly kind: "data" };
 
 /** @param form its name, for errors. @returns undefined when nothing is planned. @throws DumpError */
@@ -12,6 +14,8 @@ export function dumpOf(rendered: RenderedPlan, form: string): Dump | undefined {
   switch (rendered.kind) {
     case "items":
       return { kind: "nftables", objects: rendered.items };
+    case "tables":
+      return { kind: "iptables-tables", tables: rendered.tables };
     case "text":
       return rendered.text === "" ? undefined : recogniseDump(rendered.text, form);
     case "data":

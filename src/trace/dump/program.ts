@@ -34,7 +34,10 @@ export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): Tr
   const rulesets: NftRuleset[] = [];
   const textsOf = (kind: "ipset" | "ipvsadm") => dumps.flatMap((dump) => (dump.kind === kind ? [dump.text] : []));
   const sets = readIpSets(textsOf("ipset"));
-  const saved = dumps.flatMap((dump) => (dump.kind === "iptables" ? [readRuleset(dump.text)] : []));
+  const saved = dumps.flatMap((dump) => {
+    if (dump.kind === "iptables-tables") return [dump.tables];
+    return dump.kind === "iptables" ? [readRuleset(dump.text)] : [];
+  });
   const chains: BaseChain[] = saved.flatMap((tables) => {
     return iptablesChains(tables, family, { facts, sets, recent });
   });

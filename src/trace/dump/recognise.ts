@@ -1,10 +1,13 @@
 /** What a dump is of, by its text; and whether it is whole. Pure. */
+import type { SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { isObject, listOf } from "../nftables/json.ts";
 
 export type Dump =
   /** `family` is undefined where the text does not say. */
   | { readonly kind: "iptables"; readonly family: IpFamily | undefined; readonly text: string }
+  /** The same, read: its rules may be spelled when they are looked at. */
+  | { readonly kind: "iptables-tables"; readonly tables: ReadonlyMap<string, SavedTable> }
   | { readonly kind: "nftables"; readonly objects: readonly unknown[] }
   | { readonly kind: "ipset"; readonly text: string }
   | { readonly kind: "ipvsadm"; readonly text: string }

@@ -2,6 +2,7 @@
  * Which rules of a long chain can match a packet at all, by the address or the port that each asks for: a node has tens of
  * thousands of rules in one chain, and a packet meets a handful. Pure.
  */
+import type { UnspelledRules } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Packet } from "../packet.ts";
 
 const HOST = /^-d ([0-9a-f.:]+)\/(?:32|128) /;
@@ -13,11 +14,11 @@ export class RuleIndex {
   readonly #others: number[] = [];
   readonly #length: number;
 
-  /** @param rules as the tools print them. */
-  constructor(rules: readonly string[]) {
+  /** @param rules of which `destinationAt` gives the only address, or `:` and the only port, that packets go to that a rule is for. */
+  constructor(rules: Pick<UnspelledRules, "length" | "destinationAt">) {
     this.#length = rules.length;
-    for (const [index, rule] of rules.entries()) {
-      const key = keyOf(rule);
+    for (let index = 0; index < rules.length; index += 1) {
+      const key = rules.destinationAt(index);
       if (key === undefined) this.#others.push(index);
       else {
         const same = this.#byKey.get(key);
@@ -39,7 +40,8 @@ export class RuleIndex {
   }
 }
 
-function keyOf(rule: string): string | undefined {
+/** What a rule asks of the destination, by its text: an address, or `:` and a port. */
+export function destinationIn(rule: string): string | undefined {
   const host = HOST.exec(rule)?.[1];
   if (host !== undefined) return host;
   const port = PORT.exec(rule.includes('"') ? rule.replace(QUOTED, '""') : rule)?.[1];

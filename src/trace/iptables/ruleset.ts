@@ -3,13 +3,13 @@ import type { KernelRule } from "../../kernel/iptables/parser/kernel-rule.ts";
 import { commentOf } from "../../kernel/iptables/parser/rule-parts.ts";
 import { parseRuleText } from "../../kernel/iptables/parser/rule-syntax.ts";
 import { RuleSyntaxError } from "../../kernel/iptables/parser/rule-words.ts";
-import type { SavedChain, SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
+import type { SavedChain, SavedTable, UnspelledRules } from "../../kernel/iptables/parser/ruleset.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { BaseChain, Chain, Rule, Stage, Step } from "../netfilter/program.ts";
 import { basicSteps } from "./basic-match.ts";
 import { matchStep } from "./match.ts";
 import { opaqueSteps } from "./opaque-rule.ts";
-import { RuleIndex } from "./rule-index.ts";
+import { destinationIn, RuleIndex } from "./rule-index.ts";
 import type { Surroundings } from "./surroundings.ts";
 import { targetStep } from "./target.ts";
 
@@ -50,10 +50,10 @@ export function iptablesChains(
       compiled.set(name, chain);
       return chain;
     };
-    return [...chains].flatMap(([name, { policy }]): BaseChain[] => {
-      const stage = STAGES[name];
-      const chain = stage === undefined ? undefined : chainNamed(name);
-      if (stage === undefined || chain === undefined) return [];
+    return Object.entries(STAGES).flatMap(([name, stage]): BaseChain[] => {
+      const chain = chainNamed(name);
+      if (chain === undefined) return [];
+      const policy = chains.get(name)?.policy;
       const priority = table === "nat" ? NAT_PRIORITIES[stage] : (PRIORITIES[table] ?? 0);
       const type = table === "nat" ? "nat" : "filter";
       const label = `${tool} -t ${table}`;
@@ -70,16 +70,18 @@ interface RuleContext {
   readonly hasChain: (name: string) => boolean;
 }
 
-function compileChain(name: string, { rules }: SavedChain, context: RuleContext): Chain {
+function compileChain(name: string, saved: SavedChain, context: RuleContext): Chain {
+  const rules = saved.planned ?? spelledRules(saved.rules);
   const compiled: Rule[] = [];
   let index: RuleIndex | undefined;
   return {
     name,
     length: rules.length,
     ruleAt(at) {
-      const text = rules[at];
-      if (text === undefined) return undefined;
-      compiled[at] ??= compileRule(text, context);
+      const known = compiled[at];
+      const text = known === undefined ? rules.textAt(at) : undefined;
+      if (text === undefined) return known;
+      compiled[at] = compileRule(text, context);
       return compiled[at];
     },
     firstCandidate(at, packet) {
@@ -87,6 +89,14 @@ function compileChain(name: string, { rules }: SavedChain, context: RuleContext)
       index ??= new RuleIndex(rules);
       return index.next(at, packet);
     },
+  };
+}
+
+function spelledRules(texts: readonly string[]): UnspelledRules {
+  return {
+    length: texts.length,
+    textAt: (index) => texts[index],
+    destinationAt: (index) => destinationIn(texts[index] ?? ""),
   };
 }
 

@@ -5,6 +5,7 @@
 import { BUILT_IN_CHAINS } from "../../../kernel/iptables/built-in-chains.ts";
 import type { IptablesTable } from "../../../kernel/iptables/iptables.ts";
 import { parseRule, printRule } from "../../../kernel/iptables/parser/rule-syntax.ts";
+import type { SavedChain, SavedTable, UnspelledRules } from "../../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../../kernel/iptables/rule.ts";
 import { ruleArguments } from "../../../kernel/iptables/rule-text.ts";
 import type { IpFamily } from "../../../net/ip.ts";
@@ -15,6 +16,14 @@ export interface TableContent {
   /** Without the built-in ones. */
   readonly chains: Iterable<string>;
   /** In order within each chain. */
+  readonly rules: readonly Rule[];
+  /** Chains that only rules of the same part are in. @default none */
+  readonly parts?: readonly TablePart[];
+}
+
+/** Chains with all of their rules. */
+export interface TablePart {
+  readonly chains: readonly string[];
   readonly rules: readonly Rule[];
 }
 
@@ -30,12 +39,90 @@ const TABLES: readonly IptablesTable[] = ["mangle", "filter", "nat"];
 export function savedText(tables: TableContents, family: IpFamily, extent: "whole" | "part"): string {
   return TABLES.map((table) => {
     const content = tables[table];
-    if (content === undefined || (extent === "part" && content.rules.length === 0)) return "";
-    const declared = [...new Set(content.chains)].sort().map((name) => `:${name} - [0:0]`);
+    if (content === undefined || (extent === "part" && isEmpty(content))) return "";
+    const { parts = [] } = content;
+    const rules = parts.length === 0 ? content.rules : [...content.rules, ...parts.flatMap((part) => part.rules)];
+    const chains = new Set([...content.chains, ...parts.flatMap((part) => part.chains)]);
+    const declared = [...chains].sort().map((name) => `:${name} - [0:0]`);
     const builtIn = extent === "whole" ? BUILT_IN_CHAINS[table].map((name) => `:${name} ACCEPT [0:0]`) : [];
-    const lines = [`*${table}`, ...builtIn, ...declared, ...ruleLines(table, content.rules, family), "COMMIT"];
+    const lines = [`*${table}`, ...builtIn, ...declared, ...ruleLines(table, rules, family), "COMMIT"];
     return lines.map((line) => `${line}\n`).join("");
   }).join("");
+}
+
+function isEmpty({ rules, parts = [] }: TableContent): boolean {
+  return rules.length === 0 && parts.every((part) => part.rules.length === 0);
+}
+
+/** The same as {@link savedText} gives for whole tables, read back; a rule is spelled when it is looked at. */
+export function savedTables(tables: TableContents, family: IpFamily): ReadonlyMap<string, SavedTable> {
+  const found = new Map<string, SavedTable>();
+  for (const table of TABLES) {
+    const content = tables[table];
+    if (content === undefined) continue;
+    const byChain = Map.groupBy(content.rules, ({ chain }) => chain);
+    const chains = new Map<string, SavedChain>();
+    const put = (name: string, policy: string | undefined) =>
+      chains.set(name, new PlannedChain(name, policy, byChain.get(name) ?? [], family));
+    for (const name of BUILT_IN_CHAINS[table]) put(name, "ACCEPT");
+    for (const name of content.chains) put(name, undefined);
+    for (const part of content.parts ?? []) {
+      for (const name of part.chains) chains.set(name, new PlannedChain(name, undefined, part.rules, family));
+    }
+    found.set(table, chains);
+  }
+  return found;
+}
+
+class PlannedChain implements SavedChain, UnspelledRules {
+  readonly policy: string | undefined;
+  readonly #name: string;
+  readonly #around: readonly Rule[];
+  readonly #family: IpFamily;
+  #own: readonly Rule[] | undefined;
+
+  /** @param around has the chain's rules, perhaps among others. */
+  constructor(name: string, policy: string | undefined, around: readonly Rule[], family: IpFamily) {
+    this.#name = name;
+    this.policy = policy;
+    this.#around = around;
+    this.#family = family;
+  }
+
+  get planned(): UnspelledRules {
+    return this;
+  }
+
+  get rules(): readonly string[] {
+    return this.#rules.map((rule) => savedRule(rule, this.#family));
+  }
+
+  get length(): number {
+    return this.#rules.length;
+  }
+
+  textAt(index: number): string | undefined {
+    const rule = this.#rules[index];
+    return rule === undefined ? undefined : savedRule(rule, this.#family);
+  }
+
+  destinationAt(index: number): string | undefined {
+    for (const match of this.#rules[index]?.matches ?? []) {
+      if (match.kind === "destination" && match.negate !== true && !match.address.includes("/")) return match.address;
+      if (match.kind === "destination-port") return `:${match.port}`;
+    }
+    return undefined;
+  }
+
+  get #rules(): readonly Rule[] {
+    this.#own ??= this.#around.filter(({ chain }) => chain === this.#name);
+    return this.#own;
+  }
+}
+
+/** A rule as iptables-save prints it, without `-A CHAIN`. */
+function savedRule(rule: Rule, family: IpFamily): string {
+  return printRule(parseRule(ruleArguments(rule), family));
 }
 
 function ruleLines(table: IptablesTable, rules: readonly Rule[], family: IpFamily): string[] {
@@ -43,9 +130,7 @@ function ruleLines(table: IptablesTable, rules: readonly Rule[], family: IpFamil
   const builtIn: readonly string[] = BUILT_IN_CHAINS[table];
   const others = [...byChain.keys()].filter((name) => !builtIn.includes(name)).sort();
   return [...builtIn, ...others].flatMap((name) =>
-    (byChain.get(name) ?? []).map((rule) =>
-      `-A ${name} ${printRule(parseRule(ruleArguments(rule), family))}`.trimEnd(),
-    ),
+    (byChain.get(name) ?? []).map((rule) => `-A ${name} ${savedRule(rule, family)}`.trimEnd()),
   );
 }
 
