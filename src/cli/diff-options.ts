@@ -6,8 +6,8 @@ import { readMissing } from "./missing-features.ts";
 import { OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, type ObjectsChoice } from "./objects-input.ts";
 import { parseWords } from "./subcommand-options.ts";
 
-/** Between two looks of `--watch`, seconds. */
-export const WATCH_SECONDS = 10;
+/** Between two looks of `--watch`, unless `--interval` says otherwise. */
+const WATCH_SECONDS = 10;
 
 export const DIFF_USAGE = `Usage: kube-proxy diff OLD NEW [options]
        kube-proxy diff [-f DIR|FILE|-] --dump FILE [options]
@@ -25,7 +25,8 @@ ${INSPECT_FLAGS_HELP}
                                (between manifests without --node: every Node that both have)
       --without LIST           what the node's kernel or tools lack: ${KERNEL_FEATURES.join(", ")}
       --rules                  between manifests: every rule that changes
-      --watch                  with --kernel: look again every ${WATCH_SECONDS} seconds, and tell what has changed
+      --watch                  with --kernel: look again and again, and tell what has changed
+      --interval SECONDS       with --watch: between two looks (default ${WATCH_SECONDS})
   -o, --output FORM            text, json (default text)
   -h, --help                   this text
 
@@ -47,7 +48,8 @@ export interface DiffOptions {
   readonly isFamilyGiven: boolean;
   readonly missing: ReadonlySet<KernelFeature>;
   readonly showsRules: boolean;
-  readonly watches: boolean;
+  /** Between two looks; undefined: one look is all. */
+  readonly watchSeconds: number | undefined;
   readonly form: string;
 }
 
@@ -61,6 +63,7 @@ export async function readDiffOptions(argv: readonly string[]): Promise<DiffOpti
     without: { type: "string", default: "" },
     rules: { type: "boolean" },
     watch: { type: "boolean" },
+    interval: { type: "string" },
     output: { type: "string", short: "o", default: "text" },
   });
   if (values.help === true) return "help";
@@ -72,6 +75,11 @@ export async function readDiffOptions(argv: readonly string[]): Promise<DiffOpti
   if (kernel && dump.length > 0)
     throw new UsageError("--kernel and --dump are two things to compare with: give one", hint);
   if (watches && !kernel) throw new UsageError("--watch needs --kernel: nothing else changes by itself", hint);
+  const { interval } = values;
+  if (interval !== undefined && !watches) throw new UsageError("--interval is for --watch", hint);
+  if (interval !== undefined && !/^[1-9]\d{0,4}$/.test(interval)) {
+    throw new UsageError(`--interval must be a number of seconds from 1 to 99999, got "${interval}"`);
+  }
   if (mode === "objects" && (positionals.length !== 2 || filename.length > 0)) {
     throw new UsageError("diff needs two folders or files, or -f with --dump or --kernel", hint);
   }
@@ -92,7 +100,7 @@ export async function readDiffOptions(argv: readonly string[]): Promise<DiffOpti
     isFamilyGiven: values.family !== "both",
     missing: readMissing(values.without),
     showsRules: values.rules ?? false,
-    watches,
+    watchSeconds: watches ? Number(interval ?? WATCH_SECONDS) : undefined,
     form: values.output,
   };
 }

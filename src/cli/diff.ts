@@ -20,7 +20,7 @@ import { safe } from "../explain/text.ts";
 import { merged, wantedInventories } from "../explain/wanted.ts";
 import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inventory.ts";
 import { dumpKind, readDump } from "../inspect/dumps/read-dump.ts";
-import { DIFF_USAGE, type DiffOptions, readDiffOptions, WATCH_SECONDS } from "./diff-options.ts";
+import { DIFF_USAGE, type DiffOptions, readDiffOptions } from "./diff-options.ts";
 import { dumpFiles } from "./dump-folder.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { type InspectChoices, inspecting, warner } from "./inspect-options.ts";
@@ -78,7 +78,7 @@ async function againstKernel(
   input: NodeJS.ReadableStream,
   signal: AbortSignal | undefined,
 ): Promise<number> {
-  const { choices, missing, watches } = options;
+  const { choices, missing, watchSeconds } = options;
   const cluster = await explainedCluster(objects, choices.config, choices.families, warner(output));
   const comparison = cluster.families[0]?.inspection.comparison;
   if (comparison === undefined) {
@@ -97,7 +97,8 @@ async function againstKernel(
   };
   const first = await look();
   output.out(kernelText(first, options.form));
-  const differences = watches ? await watch(first, look, options, output, signal) : first;
+  const differences =
+    watchSeconds === undefined ? first : await watch(first, look, { ...options, watchSeconds }, output, signal);
   return differences.length === 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
@@ -105,14 +106,14 @@ async function againstKernel(
 async function watch(
   first: readonly OwnedDifference[],
   look: () => Promise<readonly OwnedDifference[]>,
-  { form }: DiffOptions,
+  { form, watchSeconds }: DiffOptions & { readonly watchSeconds: number },
   output: Output,
   signal: AbortSignal | undefined,
 ): Promise<readonly OwnedDifference[]> {
   let last = first;
   while (signal?.aborted !== true) {
     try {
-      await sleep(WATCH_SECONDS * 1_000, undefined, signal === undefined ? {} : { signal });
+      await sleep(watchSeconds * 1_000, undefined, signal === undefined ? {} : { signal });
     } catch {
       break;
     }

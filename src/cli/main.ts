@@ -3,6 +3,7 @@
  * it is asked for.
  */
 
+import { escapeLine } from "../logging/escape.ts";
 import { COMMANDS, findCommand } from "./commands.ts";
 import { EXIT_FAILURE, UsageError } from "./exit.ts";
 import type { Output } from "./render.ts";
@@ -43,6 +44,7 @@ try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {
   if (!(error instanceof UsageError)) throw error;
-  output.err(`Error: ${error.message}\n${error.hint === undefined ? "" : `${error.hint}\n`}`);
+  const said = `Error: ${error.message}\n${error.hint === undefined ? "" : `${error.hint}\n`}`;
+  output.err(said.split("\n").map(escapeLine).join("\n"));
   process.exitCode = EXIT_FAILURE;
 }

@@ -9,6 +9,7 @@ import { MODES, modeNamed } from "../dataplane/registry.ts";
 import { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
 import { makePlan } from "../lib/make-plan.ts";
 import { PlanError } from "../lib/plan-error.ts";
+import { escapeLine } from "../logging/escape.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { readChoices, warner } from "./inspect-options.ts";
@@ -95,7 +96,7 @@ export async function render(
     return EXIT_SUCCESS;
   }
   const { paths, service } = options;
-  const cluster = await readInput(paths, input, (line) => output.err(`${line}\n`));
+  const cluster = await readInput(paths, input, (line) => output.err(`${escapeLine(line)}\n`));
   if (service !== undefined) {
     requireService(
       service,

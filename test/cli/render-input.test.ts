@@ -174,3 +174,11 @@ describe("one Service", () => {
     );
   });
 });
+
+test("names in problems reach no terminal unescaped", async () => {
+  // A control sequence in one character, and one that turns the direction of writing.
+  const hostile = BAD.replace("name: bad", 'name: "bad\\u009b31m\\u202e"');
+  const { err } = await run(["-f", "-", ...NODE_A], `${GOOD}---\n${hostile}`);
+  assert.match(err, /bad\\u009b31m\\u202e/);
+  assert.doesNotMatch(err, /[\u009b\u202e]/);
+});
