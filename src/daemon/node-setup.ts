@@ -35,7 +35,7 @@ export async function setUpNode(
   node: NodeFacts,
   mode: ModeSupport,
   log: Logger,
-  signal = new AbortController().signal,
+  signal: AbortSignal = new AbortController().signal,
 ): Promise<NodeSetup> {
   const addresses = effectiveNodeAddresses(node.nodeIPs, config.bindAddress);
   if (node.nodeIPs.length > 0) log.info("Successfully retrieved NodeIPs", { NodeIPs: node.nodeIPs });
