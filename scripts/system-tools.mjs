@@ -15,6 +15,7 @@ const packageOf = {
   ipset: "ipset",
   ipvsadm: "ipvsadm",
   nfacct: "nfacct",
+  chromium: "chromium",
   buildah: "buildah",
   debootstrap: "debootstrap",
   "qemu-system-x86_64": "qemu-system-x86",
@@ -38,8 +39,18 @@ const machineTools = process.arch === "x64" ? ["qemu-system-x86_64", "virtiofsd"
 /** Which tools each command needs. The proxy itself runs only the iptables tools; the others are for the demo and the tests. */
 const toolsOf = {
   start: demoTools,
-  test: [...demoTools, "nft", "conntrack", "ipset", "ipvsadm", "nfacct"],
-  "test all": [...demoTools, "nft", "conntrack", "ipset", "ipvsadm", "nfacct", ...imageTools, ...machineTools],
+  test: [...demoTools, "nft", "conntrack", "ipset", "ipvsadm", "nfacct", "chromium"],
+  "test all": [
+    ...demoTools,
+    "nft",
+    "conntrack",
+    "ipset",
+    "ipvsadm",
+    "nfacct",
+    "chromium",
+    ...imageTools,
+    ...machineTools,
+  ],
   soak: [...demoTools, "nft"],
   attack: [...demoTools, "nft"],
   bench: [...demoTools, "nft", "ipset", "ipvsadm", ...machineTools],

@@ -37,19 +37,23 @@ function parts({ status, zone, isNodeEligible, limits, problems, lastSync }: Sta
   return [
     el("dl", { class: "node" }, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, plain(value))])),
     el(
-      "table",
-      {},
-      el("caption", {}, "Families"),
+      "div",
+      { class: "scroll", tabindex: "0", role: "group", "aria-label": "Families" },
       el(
-        "thead",
+        "table",
         {},
+        el("caption", {}, "Families"),
         el(
-          "tr",
+          "thead",
           {},
-          ...["Family", "Service ports", "Endpoints", "State"].map((text) => el("th", { scope: "col" }, text)),
+          el(
+            "tr",
+            {},
+            ...["Family", "Service ports", "Endpoints", "State"].map((text) => el("th", { scope: "col" }, text)),
+          ),
         ),
+        el("tbody", {}, ...status.families.map(familyRow)),
       ),
-      el("tbody", {}, ...status.families.map(familyRow)),
     ),
     el("h2", {}, "What it cannot do"),
     cannot.length === 0

@@ -1,0 +1,261 @@
+/** The page in a real browser: what people see, hear and type, in light and dark, wide and narrow. */
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { after, before, describe, type TestContext, test } from "node:test";
+import type { BrowserPage } from "../../testkit/browser/browser-page.ts";
+import { Chromium, skipWithoutChromium } from "../../testkit/browser/chromium.ts";
+import { examplesAsJson } from "../cli/run-command.ts";
+import { type PageOptions, type ServedPage, servedPage, syncRecord } from "./page-daemon.ts";
+
+const { items } = JSON.parse(examplesAsJson()) as { items: unknown[] };
+const WEB = `service?${new URLSearchParams({ key: "shop/web:http/TCP" })}`;
+const FROM_POD = "trace?from=pod&to=10.96.0.10&port=80&protocol=tcp";
+/** Each view, and what is there when it has its answer. */
+const VIEWS: readonly (readonly [path: string, ready: string])[] = [
+  ["services", "document.querySelectorAll('tbody tr').length > 3"],
+  [WEB, "document.querySelector('svg.picture')"],
+  [FROM_POD, "document.querySelector('.steps .fate')"],
+  ["syncs", "document.querySelector('.syncs > li')"],
+  ["node", "document.querySelector('.problems li')"],
+];
+
+describe("the page in Chromium", { skip: skipWithoutChromium }, () => {
+  let chromium: Chromium;
+  before(async () => {
+    chromium = await Chromium.start();
+  });
+  after(async () => {
+    await chromium[Symbol.asyncDispose]();
+  });
+
+  async function opened(t: TestContext, view = "", options: Partial<PageOptions> = {}) {
+    const served = await servedPage(t, { items, ...options });
+    const page = await chromium.page();
+    await page.goto(`${served.url}#/${view}`);
+    return { ...served, page };
+  }
+
+  /** Nothing was asked of others, and nothing went wrong. */
+  function assertClean({ complaints, requests }: BrowserPage, { url }: Pick<ServedPage, "url">): void {
+    assert.deepEqual(complaints, []);
+    assert.deepEqual(
+      requests.filter((asked) => !asked.startsWith(url) && asked !== "about:blank"),
+      [],
+    );
+  }
+
+  test("services are searched as one types, and opened with the keyboard alone", async (t) => {
+    const { page, url } = await opened(t);
+    await page.until("document.querySelectorAll('tbody tr').length > 10");
+    assert.equal(await page.text("[role=status].count"), "15 service ports");
+    await page.evaluate("document.querySelector('#search').focus()");
+    await page.type("shop/web:");
+    await page.until("document.querySelector('.count').textContent === '1 of 15 service ports'");
+    for (let presses = 0; presses < 3; presses += 1) {
+      if (await page.evaluate("document.activeElement.matches('tbody a')")) break;
+      await page.press("Tab");
+    }
+    await page.press("Enter");
+    await page.until("document.querySelector('h1').textContent === 'shop/web:http/TCP'");
+    assert.equal(await page.evaluate("document.activeElement.id"), "main");
+    assert.equal(await page.evaluate("document.querySelector('nav [aria-current=page]').textContent"), "Services");
+    assertClean(page, { url });
+  });
+
+  test("one service: the picture has its addresses, policies, endpoints and shares, and the list says why", async (t) => {
+    const { page } = await opened(t, WEB);
+    await page.until("document.querySelector('svg.picture')");
+    const picture = await page.evaluate<string>("document.querySelector('svg.picture').textContent");
+    for (const part of [
+      "cluster IP 10.96.0.10:80",
+      "Cluster policy",
+      "3 of 3 endpoints",
+      "10.180.1.11:8080",
+      "33.3 %",
+    ]) {
+      assert.ok(picture.includes(part), `${part} in ${picture}`);
+    }
+    assert.match(await page.text("main"), /a pod of this node\s+answered/);
+    await page.evaluate("document.querySelector('a.follow').click()");
+    await page.until("document.querySelector('.steps .fate')");
+    assert.match(await page.text(".outcomes"), /33\.3 %\s+sent to 10\.180\.0\.11:8080/);
+  });
+
+  test("a packet's way is asked for in a form; what cannot be used is said", async (t) => {
+    const { page } = await opened(t, "trace");
+    await page.until("document.querySelector('#to')");
+    await page.evaluate("document.querySelector('#to').focus()");
+    await page.type("10.96.0.70");
+    await page.press("Tab");
+    await page.type("80");
+    await page.press("Enter");
+    await page.until("document.querySelector('.fate.bad')");
+    assert.match(await page.text(".fate.bad"), /refused/);
+    await page.evaluate("location.hash = '#/trace?from=pod&to=web&port=80'");
+    await page.until("document.querySelector('[role=alert]')");
+    assert.match(await page.text("[role=alert]"), /"web" is no address/);
+  });
+
+  test("what happens is shown as it happens, and that the daemon has gone", async (t) => {
+    const { page, journal, states, end } = await opened(t, "syncs");
+    await page.until("document.querySelector('.count').textContent === 'None yet.'");
+    journal.add(syncRecord({ causes: [{ kind: "repair", servicePorts: null, by: "nft" }] }));
+    await page.until("document.querySelector('.syncs .repair')?.innerText.includes('our rules destroyed by nft')");
+    await page.evaluate(`location.hash = ${JSON.stringify(`#/${WEB}`)}`);
+    await page.until("document.querySelector('svg.picture')");
+    const [ipv4] = states;
+    ipv4?.onEndpointSlice({
+      kind: "add",
+      object: {
+        ...{ namespace: "shop", name: "web-more", serviceName: "web", addressType: "IPv4", resourceVersion: "1" },
+        ...{ ports: [{ name: "http", protocol: "TCP", port: 8080 }], lastChangeTriggerTime: "" },
+        endpoints: [
+          {
+            ...{ address: "10.180.1.99" as never, nodeName: "node-b", ready: true, serving: true, terminating: false },
+            ...{ zoneHints: undefined, nodeHints: undefined },
+          },
+        ],
+      },
+    });
+    ipv4?.applyChanges();
+    journal.add(syncRecord());
+    await page.until("document.querySelector('svg.picture').textContent.includes('10.180.1.99:8080')");
+    await end();
+    await page.until("document.querySelector('#health').textContent.startsWith('No answer')");
+  });
+
+  test("hostile texts are shown and never obeyed, wherever they come from", async (t) => {
+    const evil = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\u202e\u001b[31m';
+    const { page, journal, url } = await opened(t, "node", {
+      failures: [{ subject: evil, reason: evil }],
+      limits: [{ what: evil, why: evil }],
+      problems: [{ severity: "error", message: evil, details: evil, count: 1, firstMs: 0, lastMs: 0 }],
+    });
+    const isShown = "document.querySelector('main').textContent.includes('<img src=x onerror=')";
+    await page.until(`${isShown} && document.querySelector('.problems li')`);
+    journal.add(
+      syncRecord({
+        causes: [
+          { kind: "repair", servicePorts: 1, by: evil },
+          { kind: "object", object: "Service", change: "add", namespace: evil, name: evil, service: evil },
+        ],
+        result: "refused",
+        failures: [{ subject: evil, reason: evil }],
+        written: { [evil]: 1 },
+      }),
+    );
+    await page.evaluate("location.hash = '#/syncs'");
+    await page.until(`document.querySelector('.syncs .trouble') && ${isShown}`);
+    for (const view of [
+      `service?${new URLSearchParams({ key: evil })}`,
+      `trace?${new URLSearchParams({ from: evil, to: evil, port: evil })}`,
+      `services?${new URLSearchParams({ search: evil })}`,
+    ]) {
+      await page.evaluate(`location.hash = ${JSON.stringify(`#/${view}`)}`);
+      await page.until("document.querySelector('[role=alert], .empty')");
+    }
+    assert.deepEqual(
+      await page.evaluate("[window.hacked ?? null, document.querySelectorAll('main img, main script').length]"),
+      [null, 0],
+    );
+    // What a question was refused for is no error of the page.
+    const others = page.complaints.filter((text) => !/status of 40[04]/.test(text));
+    assertClean({ complaints: others, requests: page.requests } as BrowserPage, { url });
+  });
+
+  test("screen readers and keyboards: landmarks, headings in order, names for all that can be used", async (t) => {
+    const { page, journal, url } = await opened(t, "node", TROUBLE);
+    journal.add(syncRecord());
+    for (const [view, ready] of VIEWS) {
+      await page.evaluate(`location.hash = ${JSON.stringify(`#/${view}`)}`);
+      await page.until(ready);
+      const nodes = await page.accessible();
+      for (const role of ["main", "navigation", "banner"]) {
+        assert.equal(nodes.filter((node) => node.role === role).length, 1, `${view}: ${role}`);
+      }
+      const levels = nodes.filter(({ role }) => role === "heading").map(({ level = 0 }) => level);
+      assert.equal(levels[0], 1, view);
+      for (const [index, level] of levels.entries()) {
+        assert.ok(level <= (levels[index - 1] ?? 0) + 1, `${view}: heading levels ${levels.join()}`);
+      }
+      const controls = [
+        "link",
+        "button",
+        "textbox",
+        "searchbox",
+        "combobox",
+        "checkbox",
+        "spinbutton",
+        "group",
+        "image",
+      ];
+      const nameless = nodes.filter(
+        ({ role, name, isFocusable }) => (isFocusable || role === "image") && controls.includes(role) && name === "",
+      );
+      assert.deepEqual(nameless, [], view);
+    }
+    assertClean(page, { url });
+  });
+
+  for (const scheme of ["light", "dark"] as const) {
+    test(`${scheme}, wide and narrow: texts have contrast, and nothing is wider than the window`, async (t) => {
+      const { page, journal } = await opened(t, "node", TROUBLE);
+      journal.add(syncRecord({ result: "refused", failures: [{ subject: "shop/web", reason: "no space" }] }));
+      journal.add(syncRecord({ causes: [{ kind: "repair", servicePorts: 2, by: "nft" }] }));
+      for (const width of [360, 1280]) {
+        await page.look(width, 800, scheme);
+        for (const [view, ready] of VIEWS) {
+          await page.evaluate(`location.hash = ${JSON.stringify(`#/${view}`)}`);
+          await page.until(ready);
+          const folder = process.env.KPTS_SCREENSHOTS;
+          if (folder !== undefined) {
+            writeFileSync(`${folder}/${scheme}-${width}-${view.split("?")[0]}.png`, await page.screenshot());
+          }
+          assert.deepEqual(await page.evaluate(LOW_CONTRAST), [], view);
+          const excess = "Math.max(0, document.documentElement.scrollWidth - document.documentElement.clientWidth)";
+          assert.equal(await page.evaluate(excess), 0, `${view} at ${width}: ${await page.evaluate(WIDEST)}`);
+        }
+      }
+    });
+  }
+
+  test("ten thousand services: a part of them is in the document, and the next is a key away", async (t) => {
+    const many = Array.from({ length: 10_000 }, (_, index) => ({
+      ...{ apiVersion: "v1", kind: "Service", metadata: { namespace: "n", name: `s${index}` } },
+      spec: { clusterIP: `10.96.${(index >> 8) & 255}.${index & 255}`, ports: [{ port: 80 }] },
+    }));
+    const { page } = await opened(t, "services", { items: many });
+    await page.until("document.querySelector('.count').textContent === '10000 service ports, 1 to 100 shown'");
+    assert.ok((await page.evaluate<number>("document.querySelectorAll('*').length")) < 2_000);
+    await page.evaluate("document.querySelector('.pages button:last-child').focus()");
+    await page.press("Enter");
+    await page.until("document.querySelector('.count').textContent === '10000 service ports, 101 to 200 shown'");
+  });
+});
+
+const TROUBLE: Partial<PageOptions> = {
+  failures: [{ subject: "shop/web:http", reason: "no space" }],
+  limits: [{ what: "IPv6 services", why: "the kernel has no support for the family" }],
+  problems: [{ severity: "warning", message: "A warning", details: "a=b", count: 2, firstMs: 0, lastMs: 0 }],
+};
+
+/** Texts whose contrast is below 4.5 (WCAG 2, AA), with the contrast. Run in the page. */
+const LOW_CONTRAST = `(() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const bytes = (color) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1); return canvas.getImageData(0, 0, 1, 1).data; };
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (element) => { for (let e = element; e; e = e.parentElement) { const color = bytes(getComputedStyle(e).backgroundColor); if (color[3] === 255) return color; } return [255, 255, 255]; };
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const element = node.parentElement;
+    if (!node.data.trim() || element.closest("svg, noscript, option, :disabled") || !element.checkVisibility()) continue;
+    const [a, b] = [light(bytes(getComputedStyle(element).color)), light(ground(element))].sort((x, y) => y - x);
+    const contrast = (a + 0.05) / (b + 0.05);
+    if (contrast < 4.5) found.push(node.data.trim().slice(0, 40) + ": " + contrast.toFixed(2));
+  }
+  return found;
+})()`;
+
+/** The element that reaches furthest to the right. Run in the page. */
+const WIDEST = `[...document.querySelectorAll("main *, header *")].filter((e) => !e.closest(".scroll")).map((e) => [e.getBoundingClientRect().right, e.tagName + "." + e.className]).sort((a, b) => b[0] - a[0])[0].join(" ")`;
