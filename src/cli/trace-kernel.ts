@@ -5,6 +5,7 @@ import { type Dump, recogniseDump } from "../trace/dump/recognise.ts";
 import type { KnownRoute } from "../trace/facts.ts";
 import { isObject, listOf, numberOf, textOf } from "../trace/nftables/json.ts";
 import { UsageError } from "./exit.ts";
+import { recentLists } from "./trace-recent.ts";
 import { placeInDump, type TracedRules } from "./trace-rules.ts";
 
 const LIMIT_MS = 60_000;
@@ -34,6 +35,8 @@ export async function kernelRules(family: IpFamily, local: readonly IpAddress[])
     const text = await outputOf(tool, notes);
     if (text.trim() !== "") dumps.push(recogniseDump(text, tool.file));
   }
+  const lists = await recentLists();
+  if (lists !== undefined) dumps.push({ kind: "recent", lists });
   const addresses = [...(await ownAddresses(family)), ...local];
   return {
     name: "this node's kernel",

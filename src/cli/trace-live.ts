@@ -167,7 +167,9 @@ class RulesReader {
     const { family } = target;
     const rules = await this.#rules();
     const facts = nodeFacts({ addresses: rules.addresses, routes: rules.routes ?? [] });
-    const { program } = programOfDumps(rules.dumps, { family, facts, knowsClients: false, knowsDynamicSets: false });
+    // What packets leave in lists and sets, this one may have left already.
+    const dumps = rules.dumps.filter(({ kind }) => kind !== "recent");
+    const { program } = programOfDumps(dumps, { family, facts, knowsClients: false, knowsDynamicSets: false });
     const places = await rulePlaces(this.#tracer, packet);
     const judged = judge(packet, { family, protocol: target.protocol }, { program, facts, places });
     if (judged === undefined) return undefined;

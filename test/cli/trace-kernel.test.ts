@@ -1,6 +1,7 @@
 /** `kube-proxy trace` without manifests and dumps: over the rules, addresses and routes of this node's kernel. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { readdirSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
 import { trace } from "../../src/cli/trace.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
@@ -34,6 +35,28 @@ inNetns(import.meta.url, { name: "tracecli" }, () => {
     assert.match(outside.out, /33\.3 % {2}sent to 10\.180\.1\.5:8080, from 10\.200\.0\.2 \(masqueraded\)/);
     // What nft shows of the same rules is not walked once more.
     assert.equal(out.match(/nat, OUTPUT/g)?.length, 1, out);
+  });
+
+  test("of session affinity, the kernel's lists say who has been here", async (t) => {
+    execFileSync("nft", ["flush", "ruleset"]);
+    const rules = caseFile("session-affinity", "iptables/iptables.txt").split("\n");
+    restore("iptables-restore", rules.filter((rule) => !rule.includes("nfacct")).join("\n"));
+    const [, service = ""] = /-d (\S+)\/32 .*-j KUBE-SVC-/.exec(rules.join("\n")) ?? [];
+    const [, port = ""] = /--dport (\d+) -j KUBE-SVC-/.exec(rules.join("\n")) ?? [];
+    const lists = readdirSync("/proc/net/xt_recent");
+    if (lists.length === 0) return t.skip("the kernel has no lists");
+    const before = await ask(`${service}:${port}`);
+    assert.equal(before.status, 0, before.err);
+    assert.doesNotMatch(before.out, /is in the list/);
+    assert.match(before.out, /at random/);
+    const chains = rules
+      .filter((rule) => rule.includes("--rcheck"))
+      .map((rule) => / --name (\S+)/.exec(rule)?.[1] ?? "");
+    const list = chains.find((name) => lists.includes(name)) ?? "";
+    writeFileSync(`/proc/net/xt_recent/${list}`, "+10.200.0.2\n");
+    const { out } = await ask(`${service}:${port}`);
+    assert.match(out, new RegExp(`--name ${list} `));
+    assert.match(out, /100\.0 % {2}sent to/);
   });
 
   test("where there are no rules, nothing is done to a packet", async () => {

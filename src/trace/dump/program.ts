@@ -3,7 +3,7 @@ import { readRuleset } from "../../kernel/iptables/parser/ruleset.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import { iptablesChains } from "../iptables/ruleset.ts";
-import { RememberedLists, UNKNOWN_LISTS } from "../iptables/surroundings.ts";
+import { KernelLists, RememberedLists, UNKNOWN_LISTS } from "../iptables/surroundings.ts";
 import { readIpSets } from "../ipvs/saved-sets.ts";
 import { ipvsChains } from "../ipvs/virtual-servers.ts";
 import { type BaseChain, type Entry, type Program, programOf } from "../netfilter/program.ts";
@@ -13,7 +13,7 @@ import type { Dump } from "./recognise.ts";
 export interface DumpOptions {
   readonly family: IpFamily;
   readonly facts: NodeFacts;
-  /** Whether no client has been here before; otherwise it is asked, for lists are in no dump. */
+  /** Whether no client has been here before; otherwise the lists of the kernel are asked, and where there are none, the user. */
   readonly knowsClients: boolean;
   /** Whether what is listed in sets that packets fill is all that is in them. */
   readonly knowsDynamicSets: boolean;
@@ -30,7 +30,9 @@ export interface TracedProgram {
 export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): TracedProgram {
   const { family, facts, knowsClients, knowsDynamicSets } = options;
   const lists = new RememberedLists();
-  const recent = knowsClients ? lists : UNKNOWN_LISTS;
+  const listed = dumps.find((dump) => dump.kind === "recent");
+  const known = listed === undefined ? UNKNOWN_LISTS : new KernelLists(listed.lists, lists);
+  const recent = knowsClients ? lists : known;
   const rulesets: NftRuleset[] = [];
   const textsOf = (kind: "ipset" | "ipvsadm") => dumps.flatMap((dump) => (dump.kind === kind ? [dump.text] : []));
   const sets = readIpSets(textsOf("ipset"));

@@ -1,6 +1,7 @@
 /** What a dump is of, by its text; and whether it is whole. Pure. */
 import type { SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { IpFamily } from "../../net/ip.ts";
+import type { ListedClients } from "../iptables/surroundings.ts";
 import { isObject, listOf } from "../nftables/json.ts";
 
 export type Dump =
@@ -8,6 +9,8 @@ export type Dump =
   | { readonly kind: "iptables"; readonly family: IpFamily | undefined; readonly text: string }
   /** The same, read: its rules may be spelled when they are looked at. */
   | { readonly kind: "iptables-tables"; readonly tables: ReadonlyMap<string, SavedTable> }
+  /** What lists of `-m recent` hold. */
+  | { readonly kind: "recent"; readonly lists: ListedClients }
   | { readonly kind: "nftables"; readonly objects: readonly unknown[] }
   | { readonly kind: "ipset"; readonly text: string }
   | { readonly kind: "ipvsadm"; readonly text: string }

@@ -135,7 +135,7 @@ function both(first: StepResult, second: () => StepResult): StepResult {
 }
 
 function recentJudge(match: KernelMatch<"recent">, { recent }: Surroundings): Judged {
-  const { list, action, negated, side, hitCount } = match;
+  const { list, action, negated, side, hitCount, seconds } = match;
   const addressIn = (packet: Packet) => (side === "source" ? packet.source : packet.destination);
   if (action === "set") {
     return {
@@ -151,7 +151,7 @@ function recentJudge(match: KernelMatch<"recent">, { recent }: Surroundings): Ju
   return {
     judge(packet) {
       const address = addressIn(packet);
-      const isKnown = recent.has(list, address);
+      const isKnown = recent.has(list, address, seconds);
       if (isKnown === false) return answer(false, negated);
       const question = `${address} is in the list ${list}${hitCount === undefined ? "" : " often enough"}`;
       return isKnown === undefined || hitCount !== undefined ? asked(question, negated) : answer(true, negated);

@@ -12,8 +12,8 @@ export interface IpSets {
 
 /** The lists of `-m recent`, which packets fill. */
 export interface RecentLists {
-  /** Whether the list has the address, and young enough; undefined when that is not known. */
-  has(list: string, address: IpAddress): boolean | undefined;
+  /** Whether the list has the address, and from these seconds; undefined when that is not known. @param seconds undefined: from any time */
+  has(list: string, address: IpAddress, seconds: number | undefined): boolean | undefined;
 }
 
 export interface Surroundings {
@@ -43,5 +43,28 @@ export class RememberedLists implements RecentLists {
 
   remember({ set, key }: Entry): void {
     this.#entries.add(`${set} ${key}`);
+  }
+}
+
+/** What a kernel has in its lists: by list the clients, and how many seconds ago each was seen; undefined where that is not known. */
+export type ListedClients = ReadonlyMap<string, ReadonlyMap<string, number | undefined>>;
+
+/** The lists of a kernel, and what packets have left in them since. */
+export class KernelLists implements RecentLists {
+  readonly #listed: ListedClients;
+  readonly #since: RememberedLists;
+
+  constructor(listed: ListedClients, since: RememberedLists) {
+    this.#listed = listed;
+    this.#since = since;
+  }
+
+  has(list: string, address: IpAddress, seconds: number | undefined): boolean | undefined {
+    const clients = this.#listed.get(list);
+    if (this.#since.has(list, address)) return true;
+    if (clients?.has(address) !== true) return false;
+    const age = clients.get(address);
+    if (seconds === undefined) return true;
+    return age === undefined ? undefined : age <= seconds;
   }
 }
