@@ -1,7 +1,7 @@
 /**
  * npm's `prepare`, which runs at the end of every install in a checkout: builds dist/ where the development packages
  * are installed. Without them (`npm ci --omit=dev`) there is nothing to do: bin/kube-proxy then runs src/, whose types
- * Node.js strips.
+ * Node.js strips. It also runs when a package is packed, where `prepack` has just built.
  */
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -12,8 +12,10 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 // The compiler alone does not tell: it is also an optional peer of a package that the program needs.
 const needed = ["typescript/bin/tsc", "@types/node/package.json"].map((path) => join(root, "node_modules", path));
 
+const isPacked = ["pack", "publish"].includes(process.env.npm_command);
+
 if (needed.every(existsSync)) {
-  process.exitCode = (await build()) ? 0 : 1;
+  if (!isPacked) process.exitCode = (await build()) ? 0 : 1;
 } else {
   console.error("not built, for the development packages are not installed: bin/kube-proxy runs the sources");
 }

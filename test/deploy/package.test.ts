@@ -31,7 +31,7 @@ export const wrong: number | undefined = address;
 // @ts-expect-error: a model has no such property
 export const nothing = (model: NodeModel) => model.nothing;
 // @ts-expect-error: there is no such mode
-export const noMode = (cluster: Cluster) => plan({ cluster, mode: "ebpf" });
+export const noMode = (cluster: Cluster) => plan({ cluster, mode: "telepathy" });
 // @ts-expect-error: a protocol is a number
 export const noSocket = () => NetlinkSocket.open("route");
 // @ts-expect-error: there is no such operation
