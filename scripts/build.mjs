@@ -1,10 +1,11 @@
 /**
- * `node scripts/build.mjs [--clean]`: compiles src/ to dist/, puts the files of the page there (`page-files.mjs`), bundles the program (`bundle.mjs`), and notes there which commit
- * it was made from, for what has no .git beside it: the image and the npm package. `--clean` empties dist/ first, so that
+ * `node scripts/build.mjs [--clean]`: compiles src/ to dist/, puts the files of the page there (`page-files.mjs`), bundles the program
+ * (`bundle.mjs`), writes the manual pages, and notes there which commit it was made from, for what has no .git beside it: the image
+ * and the npm package. `--clean` empties dist/ first, so that
  * nothing of an older build is packed.
  */
 import { spawnSync } from "node:child_process";
-import { rmSync, writeFileSync } from "node:fs";
+import { existsSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { bundle } from "./bundle.mjs";
@@ -22,8 +23,18 @@ export async function build(node = process.execPath) {
   if (spawnSync(node, [join(root, "scripts/page-files.mjs")], { stdio: ["ignore", 2, "inherit"] }).status !== 0)
     return false;
   if (!(await bundle())) console.error("not bundled, for esbuild is not installed (npm ci): starts take longer");
+  if (!writeManPages(node)) return false;
   writeFileSync(join(root, "dist/build-info.json"), `${JSON.stringify({ commit: commit() })}\n`);
   return true;
+}
+
+/** dist/man, of the help texts; package.json names the pages. By the pinned Node.js, which the program needs. */
+function writeManPages(node) {
+  const pinned = join(root, "node_modules/node/bin/node");
+  const program = join(root, "dist/cli/write-man-pages.js");
+  const arguments_ = [program, join(root, "dist/man")];
+  const { status } = spawnSync(existsSync(pinned) ? pinned : node, arguments_, { stdio: ["ignore", 2, "inherit"] });
+  return status === 0;
 }
 
 /** COMMIT of the environment where there is no checkout (the image is built without .git), else what git says. */

@@ -2,6 +2,7 @@
  * The commands beside kube-proxy's own command line: `main.ts` runs them, `--help`, the shell completion and docs/commands.md list
  * them. Each is loaded only when it is asked for.
  */
+import { EXIT_BAD_INPUT, EXIT_FAILURE } from "./exit.ts";
 import type { Output } from "./render.ts";
 
 /** One command. */
@@ -9,6 +10,8 @@ export interface Command {
   readonly name: string;
   /** One line for lists of commands. */
   readonly summary: string;
+  /** The exit status of a command line that cannot be used: 2 where 1 is an answer. */
+  readonly badInput: typeof EXIT_FAILURE | typeof EXIT_BAD_INPUT;
   /** @param argv the arguments after its name. @returns the exit status. @throws UsageError */
   run(argv: readonly string[], output: Output): Promise<number>;
   /** The text of its `--help`. */
@@ -18,54 +21,70 @@ export interface Command {
 export const COMMANDS: readonly Command[] = [
   {
     name: "render",
+    badInput: EXIT_FAILURE,
     summary: "prints what would be programmed",
     run: async (argv, output) => await (await import("./render.ts")).render(argv, output),
     usage: async () => (await import("./render.ts")).RENDER_USAGE,
   },
   {
     name: "explain",
+    badInput: EXIT_BAD_INPUT,
     summary: "says what a Service, an address, a port or a name in the kernel is on a node, and why",
     run: async (argv, output) => await (await import("./explain.ts")).explain(argv, output),
     usage: async () => (await import("./explain.ts")).EXPLAIN_USAGE,
   },
   {
     name: "trace",
+    badInput: EXIT_BAD_INPUT,
     summary: "leads a packet through the rules of a node, and says what becomes of it",
     run: async (argv, output) => await (await import("./trace.ts")).trace(argv, output),
     usage: async () => (await import("./trace.ts")).TRACE_USAGE,
   },
   {
     name: "diff",
+    badInput: EXIT_BAD_INPUT,
     summary: "says what a change of manifests does, or what in a kernel is not as it is wanted",
     run: async (argv, output) => await (await import("./diff.ts")).diff(argv, output),
     usage: async () => (await import("./diff-options.ts")).DIFF_USAGE,
   },
   {
     name: "status",
+    badInput: EXIT_BAD_INPUT,
     summary: "says how a running daemon is doing",
     run: async (argv, output) => await (await import("./status.ts")).status(argv, output),
     usage: async () => (await import("./status.ts")).STATUS_USAGE,
   },
   {
     name: "services",
+    badInput: EXIT_BAD_INPUT,
     summary: "prints the service table of a running daemon",
     run: async (argv, output) => await (await import("./services.ts")).services(argv, output),
     usage: async () => (await import("./services.ts")).SERVICES_USAGE,
   },
   {
     name: "monitor",
+    badInput: EXIT_BAD_INPUT,
     summary: "prints every sync of a running daemon as it happens: why, what was written, how long it took",
     run: async (argv, output) => await (await import("./monitor.ts")).monitor(argv, output),
     usage: async () => (await import("./monitor.ts")).MONITOR_USAGE,
   },
   {
     name: "sysdump",
+    badInput: EXIT_BAD_INPUT,
     summary: "writes one archive for support, without secrets",
     run: async (argv, output) => await (await import("./sysdump.ts")).sysdump(argv, output),
     usage: async () => (await import("./sysdump.ts")).SYSDUMP_USAGE,
   },
   {
+    name: "help",
+    badInput: EXIT_FAILURE,
+    summary: "prints the help of a command or about a topic, with examples",
+    run: async (argv, output) => await (await import("./help.ts")).help(argv, output),
+    usage: async () => (await import("./help.ts")).HELP_USAGE,
+  },
+  {
     name: "completion",
+    badInput: EXIT_FAILURE,
     summary: "prints a script that lets bash, zsh or fish complete commands and flags",
     run: async (argv, output) => await (await import("./completion.ts")).completion(argv, output),
     usage: async () => (await import("./completion.ts")).COMPLETION_USAGE,

@@ -24,6 +24,7 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
   "--mode": MODES.map(({ name }) => name),
   "--proxy-mode": MODES.map(({ name }) => name),
   "--family": ["ipv4", "ipv6", "both"],
+  "--color": ["auto", "always", "never"],
   "--output": [...new Set([...FORMS, ...MODES.flatMap(({ renderForms }) => renderForms)])],
 };
 
@@ -54,7 +55,11 @@ export async function completion(argv: readonly string[], output: Output): Promi
 
 async function wordsOf(): Promise<Words> {
   const own = FLAGS.filter(({ deprecated }) => deprecated === undefined).map(({ name }) => `--${name}`);
-  const usages = await Promise.all(COMMANDS.map(async ({ name, usage }) => [name, flagsIn(await usage())] as const));
+  const usages = await Promise.all(
+    COMMANDS.map(async ({ name, usage }): Promise<readonly [string, readonly string[]]> => {
+      return [name, [...flagsIn(await usage()), "--color"]];
+    }),
+  );
   return { flags: new Map([["", own.sort()], ...usages]), commands: COMMANDS };
 }
 

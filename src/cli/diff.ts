@@ -25,6 +25,7 @@ import { dumpFiles } from "./dump-folder.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { type InspectChoices, inspecting, warner } from "./inspect-options.ts";
 import { readObjects } from "./objects-input.ts";
+import { painted } from "./paint.ts";
 import type { Output } from "./render.ts";
 
 /**
@@ -62,10 +63,14 @@ async function betweenObjects(before: Objects, after: Objects, options: DiffOpti
   const isSame = result.nodes.length + result.nodesAdded.length + result.nodesRemoved.length === 0;
   if (form === "json") output.out(jsonText(result));
   else {
-    output.out(isSame ? "Nothing changes, for clients and in the rules.\n" : safe(objectsDiffText(result)));
+    output.out(
+      isSame
+        ? "Nothing changes, for clients and in the rules.\n"
+        : painted(safe(objectsDiffText(result)), output.terminal),
+    );
     if (!showsRules) return isSame ? EXIT_SUCCESS : EXIT_FAILURE;
     for (const { node, rules } of result.nodes) {
-      output.out(`${node}:\n${differencesText(rules, PLAN_WORDS)}`);
+      output.out(painted(`${node}:\n${differencesText(rules, PLAN_WORDS)}`, output.terminal));
     }
   }
   return isSame ? EXIT_SUCCESS : EXIT_FAILURE;
@@ -96,7 +101,7 @@ async function againstKernel(
     return diffInventories(wanted, found, cluster);
   };
   const first = await look();
-  output.out(kernelText(first, options.form));
+  output.out(kernelText(first, options.form, output));
   const differences =
     watchSeconds === undefined ? first : await watch(first, look, { ...options, watchSeconds }, output, signal);
   return differences.length === 0 ? EXIT_SUCCESS : EXIT_FAILURE;
@@ -119,19 +124,19 @@ async function watch(
     }
     const differences = await look();
     const isSame = JSON.stringify(differences) === JSON.stringify(last);
-    if (!isSame) output.out(`${new Date().toISOString()}\n${kernelText(differences, form)}`);
+    if (!isSame) output.out(`${new Date().toISOString()}\n${kernelText(differences, form, output)}`);
     last = differences;
   }
   return last;
 }
 
-function kernelText(differences: readonly OwnedDifference[], form: string): string {
+function kernelText(differences: readonly OwnedDifference[], form: string, { terminal }: Output): string {
   if (form === "json") return jsonText(differences);
-  if (differences.length === 0) return "No differences.\n";
+  if (differences.length === 0) return painted("No differences.\n", terminal);
   const services = new Set(differences.flatMap(({ servicePorts }) => servicePorts));
   const whose = services.size === 0 ? "" : `, in ${[...services].sort().join(", ")}`;
   const count = `${differences.length} ${differences.length === 1 ? "difference" : "differences"}`;
-  return `${differencesText(differences, KERNEL_WORDS)}${safe(`${count}${whose}.\n`)}`;
+  return painted(`${differencesText(differences, KERNEL_WORDS)}${safe(`${count}${whose}.\n`)}`, terminal);
 }
 
 async function inventoriesOfKernel(

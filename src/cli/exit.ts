@@ -4,6 +4,9 @@ export const EXIT_SUCCESS = 0;
 /** The only failure status that kube-proxy chooses itself. */
 export const EXIT_FAILURE = 1;
 
+/** A command line or input that cannot be used, where {@link EXIT_FAILURE} is an answer. */
+export const EXIT_BAD_INPUT = 2;
+
 /**
  * A command line that cannot be used. It is printed as `Error: …` on standard error, with the hint, if there is one, in a
  * line after it; nothing is logged, because logging is not set up yet.

@@ -25,6 +25,7 @@ import {
   warner,
 } from "./inspect-options.ts";
 import { OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, type ObjectsChoice, readObjects } from "./objects-input.ts";
+import { painted } from "./paint.ts";
 import type { Output } from "./render.ts";
 import { parseWords } from "./subcommand-options.ts";
 import { nearestWord } from "./suggestion.ts";
@@ -95,6 +96,7 @@ export async function explain(
       return EXIT_SUCCESS;
     }
     const { from, choices, form, what, namespace } = options;
+    const { terminal } = output;
     const warn = warner(output);
     const whole = await readObjects(from, output, input);
     const target = parseTarget(what, namespace);
@@ -116,17 +118,18 @@ export async function explain(
     }
     if (options.onAllNodes) {
       const groups = await explainOnAllNodes(objects, search.keys, { ...choices, warn });
-      output.out(form === "json" ? jsonText(groups) : nodeGroupsText(groups));
+      output.out(form === "json" ? jsonText(groups) : painted(nodeGroupsText(groups, terminal?.width), terminal));
       return EXIT_SUCCESS;
     }
     const { wish } = options;
     const planned = explainPorts(cluster, search.keys);
     const servicePorts = options.asksKernel ? await withTraffic(inspection, planned) : planned;
     if (wish === undefined) {
-      output.out(await answerText(form, { what, because: search.because, servicePorts }));
+      const text = await answerText(form, { what, because: search.because, servicePorts }, terminal?.width);
+      output.out(form === "text" ? painted(text, terminal) : text);
     } else {
       const after = await explainedWith(wish, objects, servicePorts, options, warn);
-      output.out(safe(wishText(wish, servicePorts, explainPorts(after, search.keys))));
+      output.out(painted(safe(wishText(wish, servicePorts, explainPorts(after, search.keys))), terminal));
     }
     return EXIT_SUCCESS;
   });

@@ -8,11 +8,8 @@ import { PlanError } from "../lib/plan-error.ts";
 import { checkedSettings } from "../lib/plan-settings.ts";
 import { escapeLine } from "../logging/escape.ts";
 import type { IpFamily } from "../net/ip.ts";
-import { UsageError } from "./exit.ts";
+import { EXIT_BAD_INPUT, UsageError } from "./exit.ts";
 import type { Output } from "./render.ts";
-
-/** The status of a command line or of input that cannot be used. */
-const EXIT_BAD_INPUT = 2;
 
 /** Flags of every such command. */
 export const INSPECT_FLAGS = {

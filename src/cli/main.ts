@@ -7,6 +7,7 @@ import { escapeLine } from "../logging/escape.ts";
 import { COMMANDS, findCommand } from "./commands.ts";
 import { EXIT_FAILURE, UsageError } from "./exit.ts";
 import type { Output } from "./render.ts";
+import { takeColour, terminalOf } from "./terminal.ts";
 
 const output: Output = {
   out: (text) => void process.stdout.write(text),
@@ -16,9 +17,29 @@ const output: Output = {
 async function main(argv: readonly string[]): Promise<number> {
   const [name = "", ...rest] = argv;
   const command = findCommand(name);
-  if (command !== undefined) return await command.run(rest, output);
+  if (command !== undefined) {
+    const { argv: own, choice } = colourOf(rest);
+    if (own === undefined) return command.badInput;
+    return await command.run(own, { ...output, terminal: terminalOf(process.stdout, choice, process.env) });
+  }
   if (/^[a-z]/.test(name)) await suggestCommand(name);
   return await (await import("./proxy-command.ts")).proxyCommand(argv, output);
+}
+
+/** Without arguments when they are wrong, which has been said. */
+function colourOf(words: readonly string[]): ReturnType<typeof takeColour> | { argv: undefined; choice: "never" } {
+  try {
+    return takeColour(words);
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    tell(error);
+    return { argv: undefined, choice: "never" };
+  }
+}
+
+function tell({ message, hint }: UsageError): void {
+  const said = `Error: ${message}\n${hint === undefined ? "" : `${hint}\n`}`;
+  output.err(said.split("\n").map(escapeLine).join("\n"));
 }
 
 /** @throws UsageError for a word that is nearly a command. Others are refused as kube-proxy refuses them. */
@@ -44,7 +65,6 @@ try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {
   if (!(error instanceof UsageError)) throw error;
-  const said = `Error: ${error.message}\n${error.hint === undefined ? "" : `${error.hint}\n`}`;
-  output.err(said.split("\n").map(escapeLine).join("\n"));
+  tell(error);
   process.exitCode = EXIT_FAILURE;
 }

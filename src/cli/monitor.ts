@@ -25,6 +25,10 @@ has missed; the daemon never waits for it.
 The parts: waiting (from the change to the sync), model (what it means for services and endpoints), rules (planned,
 compared and written; of which the kernel or its tools), after (health-check ports, stale flows).
 
+Examples:
+  kube-proxy monitor --socket /run/kube-proxy.sock --last 50
+  kube-proxy monitor --socket /run/kube-proxy.sock -o json --count 100 > syncs.jsonl
+
 Exit status: 0 when the daemon has ended or --count is reached; 2 when no daemon answers.
 `;
 

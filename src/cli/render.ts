@@ -17,6 +17,7 @@ import { readMissing } from "./missing-features.ts";
 import { readInput } from "./render-input.ts";
 import { parseOptions } from "./subcommand-options.ts";
 import { nearestWord } from "./suggestion.ts";
+import type { Terminal } from "./terminal.ts";
 
 const MODE_FLAGS: readonly AnyFlag[] = MODES.flatMap((mode): readonly AnyFlag[] =>
   "renderFlags" in mode ? mode.renderFlags : [],
@@ -44,6 +45,10 @@ ${MODE_FLAGS.map(modeFlagHelp).join("")}      --without LIST           what the 
                                netlink: the messages to the kernel (${modesWith("netlink")})
                                ip, ipset, ipvsadm, iptables: input of that tool alone (${modesWith("ipset")})
   -h, --help                   this text
+
+Examples:
+  kube-proxy render -f examples --hostname-override node-a --mode nftables
+  kube-proxy render -f examples --hostname-override node-a --service shop/web --family ipv4
 
 From a cluster, for one node, and compared with what that node has:
 
@@ -76,6 +81,8 @@ interface RenderOptions {
 export interface Output {
   out(text: string): void;
   err(text: string): void;
+  /** What the reader of `out` can show. @default neither colour nor a width */
+  readonly terminal?: Terminal;
 }
 
 /**

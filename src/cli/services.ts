@@ -10,6 +10,7 @@ import { type FlowReader, readTraffic } from "../explain/traffic.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { inspecting } from "./inspect-options.ts";
 import { askDaemon } from "./inspect-socket-client.ts";
+import { painted } from "./paint.ts";
 import type { Output } from "./render.ts";
 import { parseWords } from "./subcommand-options.ts";
 
@@ -65,7 +66,8 @@ export async function services(
     const report = options.hasTraffic ? ((await askDaemon(socket, "/status")) as Partial<StatusReport>) : undefined;
     const { counted, notes } =
       report === undefined ? { counted: lines, notes: [] } : await withTraffic(lines, report, readFlows);
-    output.out(options.isJson ? jsonText(counted) : safe(servicesText(counted)));
+    const { terminal } = output;
+    output.out(options.isJson ? jsonText(counted) : painted(safe(servicesText(counted, terminal?.width)), terminal));
     for (const note of notes) output.err(safe(`note: ${note}\n`));
     return EXIT_SUCCESS;
   });
@@ -148,11 +150,11 @@ function networkNamespace(): string {
   return readlinkSync("/proc/self/ns/net");
 }
 
-function servicesText(lines: readonly CountedLine[]): string {
+function servicesText(lines: readonly CountedLine[], width: number | undefined): string {
   const hasTraffic = lines.some(({ frontends }) => frontends.some(({ open }) => open !== undefined));
   const traffic = hasTraffic ? ["OPEN", "COUNTED"] : [];
   const head = ["SERVICE PORT", "ADDRESS", ...traffic, "ENDPOINT", "SHARE", ...traffic];
-  return tableText([head, ...lines.flatMap((line) => rowsOf(line, hasTraffic))], "");
+  return tableText([head, ...lines.flatMap((line) => rowsOf(line, hasTraffic))], "", width);
 }
 
 /** Addresses and endpoints stand side by side. */

@@ -5,6 +5,7 @@ import { safe } from "../explain/text.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { inspecting } from "./inspect-options.ts";
 import { askDaemon } from "./inspect-socket-client.ts";
+import { painted } from "./paint.ts";
 import type { Output } from "./render.ts";
 import { parseOptions } from "./subcommand-options.ts";
 
@@ -35,7 +36,7 @@ export async function status(argv: readonly string[], output: Output): Promise<n
     const report = await askDaemon(options.socket, "/status");
     if (!isReport(report))
       throw new UsageError("the daemon's answer is no state of a daemon: it is of another version");
-    output.out(options.isJson ? jsonText(report) : safe(statusText(report)));
+    output.out(options.isJson ? jsonText(report) : painted(safe(statusText(report)), output.terminal));
     return report.isHealthy === true && (report.failures ?? []).length === 0 ? EXIT_SUCCESS : EXIT_FAILURE;
   });
 }

@@ -17,6 +17,7 @@ import { seededRandom } from "../trace/seeded-random.ts";
 import { dumpFiles } from "./dump-folder.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { inspecting, readSettings, warner } from "./inspect-options.ts";
+import { painted } from "./paint.ts";
 import type { Output } from "./render.ts";
 import { parseOptions } from "./subcommand-options.ts";
 import { packetQuestion, parseTarget } from "./trace-packet.ts";
@@ -98,7 +99,7 @@ export async function trace(
       return await untilInterrupted((interruption) => liveTrace(live, output, jsonText, interruption));
     }
     const report = await traced(options, input, warner(output));
-    output.out(options.form === "json" ? jsonText(traceData(report)) : traceText(report));
+    output.out(options.form === "json" ? jsonText(traceData(report)) : painted(traceText(report), output.terminal));
     return EXIT_SUCCESS;
   });
 }

@@ -55,17 +55,17 @@ function whatClientsSee({ frontends, endpoints, policies }: PortExplanation): un
 }
 
 /** For people: the first group in full, and of the others what differs from it. Pure. */
-export function nodeGroupsText(all: readonly NodeGroups[]): string {
-  return all.map(groupsText).join("\n");
+export function nodeGroupsText(all: readonly NodeGroups[], width?: number): string {
+  return all.map((one) => groupsText(one, width)).join("\n");
 }
 
-function groupsText({ groups }: NodeGroups): string {
+function groupsText({ groups }: NodeGroups, width: number | undefined): string {
   const [first, ...others] = groups;
   if (first === undefined) return "";
   if (others.length === 0) {
-    return `${safe(`The same on every node: ${first.nodes.join(", ")}. Seen from ${first.explained.node}:\n`)}${explanationText(first.explained)}`;
+    return `${safe(`The same on every node: ${first.nodes.join(", ")}. Seen from ${first.explained.node}:\n`)}${explanationText(first.explained, width)}`;
   }
-  let text = `${safe(`On ${first.nodes.join(", ")}:\n`)}${explanationText(first.explained)}`;
+  let text = `${safe(`On ${first.nodes.join(", ")}:\n`)}${explanationText(first.explained, width)}`;
   for (const { nodes, explained } of others) {
     const changes = clientChanges(first.explained, explained).map(({ what }) => `  ${what}\n`);
     text += safe(`\nOn ${nodes.join(", ")}, other than on ${first.explained.node}:\n${changes.join("")}`);

@@ -17,12 +17,14 @@ export interface Answer {
   readonly servicePorts: readonly PortExplanation[];
 }
 
-export async function answerText(form: Form, answer: Answer): Promise<string> {
+/** @param width of the terminal that text is for, in characters. @default no limit */
+export async function answerText(form: Form, answer: Answer, width?: number): Promise<string> {
   const pictures = () => answer.servicePorts.map((one, index) => pictureOf(one, `p${index}`));
   switch (form) {
     case "text": {
       const head = safe(answer.because.map((sentence) => `${sentence}\n`).join(""));
-      return [head, ...answer.servicePorts.map(explanationText)].filter((part) => part !== "").join("\n");
+      const explanations = answer.servicePorts.map((one) => explanationText(one, width));
+      return [head, ...explanations].filter((part) => part !== "").join("\n");
     }
     case "json":
       return jsonText(answer);

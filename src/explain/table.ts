@@ -1,13 +1,61 @@
-/** A table of plain text, its columns as wide as their widest cell. Pure. */
+/** A table of plain text, its columns as wide as their widest cell, or as narrow as a terminal makes them. Pure. */
 
-/** @param indent before each line; cells at the end of a line are not padded. */
-export function tableText(rows: readonly (readonly string[])[], indent = "  "): string {
+const GAP = "  ";
+/**
+ * @param indent before each line; cells at the end of a line are not padded.
+ * @param width of the terminal, in characters: cells are broken between words so that lines fit. @default no limit
+ */
+export function tableText(rows: readonly (readonly string[])[], indent = GAP, width?: number): string {
+  const widths = widest(rows, (cell) => cell.length);
+  if (width !== undefined) {
+    const words = widest(rows, (cell) => Math.max(...cell.split(" ").map((word) => word.length)));
+    narrow(widths, words, width - indent.length - GAP.length * (widths.length - 1));
+  }
+  const lines = rows.flatMap((row) => linesOfRow(row, widths));
+  return lines.map((line) => `${`${indent}${line}`.trimEnd()}\n`).join("");
+}
+
+function widest(rows: readonly (readonly string[])[], widthOf: (cell: string) => number): number[] {
   const widths: number[] = [];
   for (const row of rows) {
-    for (const [index, cell] of row.entries()) widths[index] = Math.max(widths[index] ?? 0, cell.length);
+    for (const [index, cell] of row.entries()) widths[index] = Math.max(widths[index] ?? 0, widthOf(cell));
   }
-  return rows
-    .map((row) => `${indent}${row.map((cell, index) => cell.padEnd(widths[index] ?? 0)).join("  ")}`.trimEnd())
-    .map((line) => `${line}\n`)
-    .join("");
+  return widths;
+}
+
+/** Takes what is too much from the column that has most to give, again and again. @param least the width of each one's longest word */
+function narrow(widths: number[], least: readonly number[], available: number): void {
+  let excess = widths.reduce((sum, width) => sum + width, 0) - available;
+  while (excess > 0) {
+    const spare = widths.map((width, index) => width - (least[index] ?? 0));
+    const most = Math.max(...spare);
+    if (most <= 0) return;
+    const index = spare.indexOf(most);
+    const next = Math.max(0, ...spare.filter((_, other) => other !== index));
+    const taken = Math.min(excess, Math.max(1, most - next));
+    widths[index] = (widths[index] ?? 0) - taken;
+    excess -= taken;
+  }
+}
+
+function linesOfRow(row: readonly string[], widths: readonly number[]): string[] {
+  const cells = row.map((cell, index) => brokenLines(cell, widths[index] ?? 0));
+  const height = Math.max(1, ...cells.map((lines) => lines.length));
+  return Array.from({ length: height }, (_, at) => {
+    return cells.map((lines, index) => (lines[at] ?? "").padEnd(widths[index] ?? 0)).join(GAP);
+  });
+}
+
+/** Words stay whole, so that addresses can be copied. */
+function brokenLines(cell: string, width: number): string[] {
+  if (cell.length <= width) return [cell];
+  const lines: string[] = [];
+  let line = "";
+  for (const word of cell.split(" ")) {
+    if (line !== "" && line.length + 1 + word.length > width) {
+      lines.push(line);
+      line = word;
+    } else line = line === "" ? word : `${line} ${word}`;
+  }
+  return [...lines, line];
 }

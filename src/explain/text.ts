@@ -4,14 +4,14 @@ import type { ExplainedEndpoint, ExplainedFrontend, ExplainedUse, PortExplanatio
 import { tableText } from "./table.ts";
 import { encounterWords, KIND_WORDS, POSITION_WORDS } from "./words.ts";
 
-/** One service port of one family. */
-export function explanationText(explained: PortExplanation): string {
+/** One service port of one family. @param width of the terminal, in characters. @default no limit */
+export function explanationText(explained: PortExplanation, width?: number): string {
   const { servicePort, protocol, type, node, zone, mode, family } = explained;
   const place = `on ${node}${zone === null ? "" : ` (${zone})`}`;
   const parts = [
     `${servicePort} ${protocol}, ${type}, ${place}, ${mode} mode, ${family}\n`,
-    section("Addresses", explained.frontends.map(frontendText).join("")),
-    section("Endpoints", endpointsText(explained.endpoints)),
+    section("Addresses", explained.frontends.map((frontend) => frontendText(frontend, width)).join("")),
+    section("Endpoints", endpointsText(explained.endpoints, width)),
     section("Why", explained.decisions.map((sentence) => `  ${sentence}\n`).join("")),
     section("Passed over", explained.passedOver.map(({ slice, why }) => `  ${slice}: ${why}\n`).join("")),
     section("In the kernel", kernelText(explained)),
@@ -35,7 +35,7 @@ export function frontendTitle({ kind, address, port }: Pick<ExplainedFrontend, "
   return `${KIND_WORDS[kind]} ${address.includes(":") ? `[${address}]` : address}:${port}`;
 }
 
-function frontendText(frontend: ExplainedFrontend): string {
+function frontendText(frontend: ExplainedFrontend, width: number | undefined): string {
   const { policy, owner, answersAt } = frontend;
   const where = answersAt === null ? "" : ` at ${answersAt}`;
   const title = `  ${frontendTitle(frontend)}${where}, policy ${policy}${trafficText(frontend)}\n`;
@@ -51,6 +51,7 @@ function frontendText(frontend: ExplainedFrontend): string {
   return `${title}${tableText(
     Array.from(groups, ([words, positions]) => [`${positions.join(", ")}:`, words]),
     "    ",
+    width,
   )}`;
 }
 
@@ -63,7 +64,7 @@ export function countText(count: number | null | undefined): string {
   return count === undefined ? "" : count === null ? "?" : String(count);
 }
 
-function endpointsText(endpoints: readonly ExplainedEndpoint[]): string {
+function endpointsText(endpoints: readonly ExplainedEndpoint[], width: number | undefined): string {
   if (endpoints.length === 0) return "  none\n";
   const hasLocal = endpoints.some(({ local }) => local !== null);
   const hasCluster = endpoints.some(({ cluster }) => cluster !== null);
@@ -84,7 +85,7 @@ function endpointsText(endpoints: readonly ExplainedEndpoint[]): string {
     ...(hasLocal ? [useText(local)] : []),
     ...(hasTraffic ? [countText(open), countText(counted)] : []),
   ]);
-  return tableText([head, ...rows]);
+  return tableText([head, ...rows], "  ", width);
 }
 
 function useText(use: ExplainedUse | null): string {

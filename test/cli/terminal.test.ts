@@ -1,0 +1,113 @@
+/** Colour, width, help by topic and manual pages. */
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { stripVTControlCharacters } from "node:util";
+import { COMMANDS } from "../../src/cli/commands.ts";
+import { UsageError } from "../../src/cli/exit.ts";
+import { explain } from "../../src/cli/explain.ts";
+import { help, TOPICS } from "../../src/cli/help.ts";
+import { manPage } from "../../src/cli/man-page.ts";
+import { painted } from "../../src/cli/paint.ts";
+import { takeColour, terminalOf } from "../../src/cli/terminal.ts";
+import { manPages } from "../../src/cli/write-man-pages.ts";
+import { tableText } from "../../src/explain/table.ts";
+import { CHECKOUT } from "../docs/markdown.ts";
+import { examplesAsJson, runCommand } from "./run-command.ts";
+
+const ESCAPE = "\u001b[";
+const COLOURED = { hasColour: true, width: undefined };
+
+test("colour: on a terminal, not for NO_COLOR, a dumb terminal or a pipe; --color goes over all", () => {
+  const tty = { isTTY: true, columns: 80 };
+  assert.deepEqual(terminalOf(tty, "auto", {}), { hasColour: true, width: 80 });
+  assert.deepEqual(terminalOf(tty, "auto", { NO_COLOR: "1" }), { hasColour: false, width: 80 });
+  assert.equal(terminalOf(tty, "auto", { NO_COLOR: "" }).hasColour, true);
+  assert.equal(terminalOf(tty, "auto", { TERM: "dumb" }).hasColour, false);
+  assert.equal(terminalOf(tty, "never", {}).hasColour, false);
+  assert.deepEqual(terminalOf({}, "auto", {}), { hasColour: false, width: undefined });
+  assert.deepEqual(terminalOf({}, "always", { NO_COLOR: "1" }), { hasColour: true, width: undefined });
+});
+
+test("--color is taken out of the arguments of any command", () => {
+  assert.deepEqual(takeColour(["a", "--color=never", "-o", "json"]), { argv: ["a", "-o", "json"], choice: "never" });
+  assert.deepEqual(takeColour(["--color", "always", "a"]), { argv: ["a"], choice: "always" });
+  assert.deepEqual(takeColour(["--colorful"]), { argv: ["--colorful"], choice: "auto" });
+  for (const wrong of [["--color=red"], ["--color"]]) assert.throws(() => takeColour(wrong), UsageError);
+});
+
+test("answers have colour where it is shown, and the same words without", async () => {
+  const args = ["shop/storefront", "-f", "-", "--node", "node-a", "--family", "ipv4"];
+  const plain = await runCommand(explain, args, examplesAsJson());
+  assert.ok(!plain.out.includes(ESCAPE));
+  const text = painted(plain.out, COLOURED);
+  assert.ok(
+    text.includes(`${ESCAPE}32manswered`) && text.includes(`${ESCAPE}33mleft out`) && text.includes(`${ESCAPE}1mWhy`),
+  );
+  assert.equal(stripVTControlCharacters(text), plain.out);
+  assert.equal(painted("not ready, unused, reused", COLOURED), `${ESCAPE}31mnot ready${ESCAPE}39m, unused, reused`);
+});
+
+test("a table is as wide as the terminal, and words stay whole", () => {
+  const rows = [
+    ["ADDRESS", "WHY"],
+    ["10.180.0.11:8080", "left out: it is on node-b, not on node-a"],
+    ["[2001:db8:1111:2222:3333:4444:5555:6666]:8080", "used"],
+  ];
+  const wide = tableText(rows);
+  assert.equal(wide.split("\n").length, 4);
+  const narrow = tableText(rows, "  ", 70).split("\n");
+  assert.equal(narrow[2]?.endsWith("it is on"), false);
+  assert.deepEqual(narrow.slice(1, 3), [
+    "  10.180.0.11:8080                               left out: it is on",
+    "                                                 node-b, not on node-a",
+  ]);
+  // Narrower than can be: nothing is lost.
+  assert.deepEqual(tableText(rows, "  ", 5).match(/\S+/g)?.sort(), wide.match(/\S+/g)?.sort());
+});
+
+test("help for every command and topic, with examples; others are named", async () => {
+  for (const name of [...COMMANDS, ...TOPICS].map((one) => one.name)) {
+    const { status, out } = await runCommand(help, [name]);
+    assert.equal(status, 0);
+    assert.match(out, /^Examples:\n {2}\S/m, name);
+  }
+  assert.match((await runCommand(help, [])).out, /^Commands:\n {2}render/m);
+  const wrong = runCommand(help, ["exit-status"]);
+  await assert.rejects(
+    wrong,
+    (error) => error instanceof UsageError && error.hint === "Did you mean kube-proxy help exit-statuses?",
+  );
+});
+
+test("package.json names the manual pages of all commands", async () => {
+  const { man } = JSON.parse(readFileSync(`${CHECKOUT}/package.json`, "utf8"));
+  const pages = await manPages();
+  assert.deepEqual(man.sort(), [...pages.keys()].map((name) => `dist/man/${name}`).sort());
+  for (const [name, page] of pages) {
+    assert.match(page, /^\.TH \S+ 1 .*\n\.SH NAME\nkube\\-proxy\S* \\- \S/, name);
+    // A line that begins so is a request: only those that are meant.
+    assert.doesNotMatch(page, /^\.(?!TH|SH|TP|PP|RS|RE|nf|fi|BR)|^'/m, name);
+  }
+});
+
+const hasFormatter = spawnSync("groff", ["--version"]).error === undefined;
+
+test("manual pages can be shown", { skip: !hasFormatter && "no program groff" }, async () => {
+  for (const page of (await manPages()).values()) {
+    const args = ["-man", "-Tascii", "-P-cbu", "-ww"];
+    const { stdout, stderr } = spawnSync("groff", args, { input: page, encoding: "utf8" });
+    assert.match(stdout, /^SEE ALSO$/m);
+    assert.doesNotMatch(stderr, /macro|escape/);
+  }
+});
+
+test("roff obeys no line of a help text", () => {
+  const usage =
+    "Usage: x\n\n.SH EVIL\n'evil\n\\fBbold\n\n  -f, --flag VALUE  what it is\n                    and more\n\nExamples:\n  .nf\n";
+  const page = manPage({ name: "x", summary: "y", usage, version: "1", seeAlso: [] });
+  assert.match(page, /^\\&\.SH EVIL\n\\&'evil\n\\efBbold$/m);
+  assert.match(page, /^\.TP\n\\fB\\-f, \\-\\-flag VALUE\\fR\nwhat it is\nand more$/m);
+  assert.match(page, /^\.SH EXAMPLES\n\.RS 4\n\.nf\n\\&\.nf\n\.fi\n\.RE$/m);
+});
