@@ -123,7 +123,8 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     // Already while the Node is waited for, which may never end: here one can see why.
     const sendingEvents = options.initOnly ? undefined : events.run(ended);
     const servers = options.initOnly ? undefined : await startServers(base);
-    const [facts] = await Promise.all([startNode(nodes, ended), cleanUpOtherModes(mode, config, log)]);
+    const { beforeFirstSync, afterFirstSync } = modesReplacedBy(mode);
+    const [facts] = await Promise.all([startNode(nodes, ended), removeLeftovers(beforeFirstSync, config, log)]);
     const setup = await setUpNode(config, facts, { ...mode, ...runtime }, log, ended);
     if (usesNetfilter(mode, config)) await tuneConntrack(config.conntrack, { log });
     const context: ProxierContext = {
@@ -138,6 +139,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const openMode = await openModeOn(context, runtime);
     const proxiers = await createProxiers(context, openMode);
     if (options.initOnly) {
+      await removeLeftovers(afterFirstSync, config, log);
       for (const ipFamily of setup.families) log.info("System initialized and --init-only specified", { ipFamily });
       stop.abort(new Finished());
       await openMode.close();
@@ -145,8 +147,9 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
       return;
     }
     const collecting = collectWhenIdle({ clock, log }, ended);
+    const removing = whenInForce(proxiers, ended, () => removeLeftovers(afterFirstSync, config, log));
     await serve({ ...context, openMode, proxiers, watch, sink, servers });
-    await Promise.all([running, sendingEvents, collecting]);
+    await Promise.all([running, sendingEvents, collecting, removing]);
   } finally {
     watch?.close();
     stop.abort(new Finished());
@@ -190,9 +193,23 @@ function nodeHealth(health: ProxyHealth): NodeSink {
   };
 }
 
-/** Rules of a mode that ran here before must not stay beside ours; failures only log (reference operation.md §11). */
-async function cleanUpOtherModes(mode: RegisteredMode, config: KubeProxyConfig, log: Logger): Promise<void> {
-  for (const other of modesReplacedBy(mode)) await (await other.loadRuntime()).cleanUp(log, config);
+/** Rules of modes that ran here before must not stay beside ours; failures only log (reference operation.md §11). */
+async function removeLeftovers(modes: readonly RegisteredMode[], config: KubeProxyConfig, log: Logger): Promise<void> {
+  for (const mode of modes) await (await mode.loadRuntime()).cleanUp(log, config);
+}
+
+/** Does it once the rules of every family are in force; when the program ends before that, not at all. */
+async function whenInForce(
+  proxiers: readonly FamilyProxier[],
+  ended: AbortSignal,
+  act: () => Promise<void>,
+): Promise<void> {
+  const all = Promise.all(proxiers.map(({ proxier }) => proxier.inForce)).then(() => true);
+  const over = new Promise<false>((resolve) => {
+    if (ended.aborted) resolve(false);
+    else ended.addEventListener("abort", () => resolve(false), { once: true });
+  });
+  if (await Promise.race([all, over])) await act();
 }
 
 interface ProxierContext extends RunOptions {

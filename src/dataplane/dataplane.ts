@@ -163,10 +163,15 @@ export interface ModeDescriptor<Name extends string, Config extends ModeConfig<S
   /** @default the rules stay in place, and the process ends within seconds */
   stopPolicy?(config: KubeProxyConfig): StopPolicy;
   /**
-   * Modes whose rules stay until this mode's first sync, which replaces them itself. The leftovers of every other mode go
-   * before the first sync (reference operation.md §11).
+   * Modes whose rules stay until this mode's first sync, which replaces them itself. The leftovers of every other mode are
+   * removed (reference operation.md §11): before the first sync, or after it where {@link hasOwnNames} allows that.
    */
   readonly replacesInPlace?: readonly string[];
+  /**
+   * Nothing that it has in the kernel has a name that another mode uses, but for those that it replaces in place. So its rules and those of another mode can stand side by
+   * side: the old ones go when the new ones are in force, and no client notices. @default false
+   */
+  readonly hasOwnNames?: true;
   /** Modes whose chains the leftovers of this one refer to: it is cleaned up before them. */
   readonly cleanUpBefore?: readonly string[];
   /** What users can see of the mode: demo and tests expect it. */

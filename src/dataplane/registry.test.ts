@@ -1,15 +1,33 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { defaultModeOn, MODES, modeNamed, modesInCleanUpOrder, modesReplacedBy, runsOn } from "./registry.ts";
+import {
+  defaultModeOn,
+  MODES,
+  modeNamed,
+  modesInCleanUpOrder,
+  modesReplacedBy,
+  type ProxyMode,
+  runsOn,
+} from "./registry.ts";
 
 const namesOf = (modes: readonly { readonly name: string }[]) => modes.map(({ name }) => name);
 
 test("a node that comes up in one mode is cleaned of all others, but for rules that the first sync replaces", () => {
-  assert.deepEqual(namesOf(modesReplacedBy(modeNamed("iptables"))), ["ipvs", "nftables", "userspace", "ebpf"]);
-  assert.deepEqual(namesOf(modesReplacedBy(modeNamed("nftables"))), ["ipvs", "iptables", "userspace", "ebpf"]);
-  assert.deepEqual(namesOf(modesReplacedBy(modeNamed("userspace"))), ["ipvs", "iptables", "nftables", "ebpf"]);
-  assert.deepEqual(namesOf(modesReplacedBy(modeNamed("ipvs"))), ["nftables", "userspace", "ebpf"]);
-  assert.deepEqual(namesOf(modesReplacedBy(modeNamed("ebpf"))), ["ipvs", "iptables", "userspace"]);
+  const replaced = (name: ProxyMode) => {
+    const { beforeFirstSync, afterFirstSync } = modesReplacedBy(modeNamed(name));
+    return [namesOf(beforeFirstSync), namesOf(afterFirstSync)];
+  };
+  assert.deepEqual(replaced("iptables"), [
+    ["ipvs", "userspace"],
+    ["nftables", "ebpf"],
+  ]);
+  assert.deepEqual(replaced("nftables"), [[], ["ipvs", "iptables", "userspace", "ebpf"]]);
+  assert.deepEqual(replaced("userspace"), [
+    ["ipvs", "iptables"],
+    ["nftables", "ebpf"],
+  ]);
+  assert.deepEqual(replaced("ipvs"), [["userspace"], ["nftables", "ebpf"]]);
+  assert.deepEqual(replaced("ebpf"), [[], ["ipvs", "iptables", "userspace"]]);
 });
 
 test("leftovers go before the chains that they refer to", () => {

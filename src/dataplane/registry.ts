@@ -61,7 +61,16 @@ export function modesInCleanUpOrder(platform: NodeJS.Platform = process.platform
   return ordered;
 }
 
-/** The modes whose leftovers go before the first sync of this one, in order. */
-export function modesReplacedBy({ name, replacesInPlace = [] }: RegisteredMode): readonly RegisteredMode[] {
-  return modesInCleanUpOrder().filter((other) => other.name !== name && !replacesInPlace.includes(other.name));
+/** The modes whose leftovers are removed at the start of another, each list in order. */
+export interface ReplacedModes {
+  readonly beforeFirstSync: readonly RegisteredMode[];
+  /** Their rules serve until those of the new mode do. */
+  readonly afterFirstSync: readonly RegisteredMode[];
+}
+
+/** The modes whose leftovers are removed when this one starts. */
+export function modesReplacedBy({ name, replacesInPlace = [], hasOwnNames }: RegisteredMode): ReplacedModes {
+  const others = modesInCleanUpOrder().filter((other) => other.name !== name && !replacesInPlace.includes(other.name));
+  const canStay = (other: RegisteredMode): boolean => hasOwnNames === true || other.hasOwnNames === true;
+  return { beforeFirstSync: others.filter((other) => !canStay(other)), afterFirstSync: others.filter(canStay) };
 }

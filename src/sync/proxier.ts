@@ -97,6 +97,7 @@ export class Proxier {
   #lastFullSyncMs = Number.NEGATIVE_INFINITY;
   #wasQueuedWhileSyncing = false;
   #isFailing = false;
+  readonly #inForce = Promise.withResolvers<void>();
   #failures: readonly SyncFailure[] = [];
 
   /** @throws RangeError when the periods do not fit together (see {@link BoundedRunner}). */
@@ -231,6 +232,11 @@ export class Proxier {
     await Promise.all([this.#runner.run(signal), this.#watch(signal)]);
   }
 
+  /** Resolves after the first sync that has brought rules into the kernel, perhaps but for parts that it refused. */
+  get inForce(): Promise<void> {
+    return this.#inForce.promise;
+  }
+
   get #isInitialised(): boolean {
     return this.#hasServices && this.#hasEndpointSlices;
   }
@@ -347,6 +353,7 @@ export class Proxier {
   async #finish(outcome: SyncOutcome, applied: AppliedChanges, work: PendingWork): Promise<void> {
     const { clock, health, metrics, onFailures } = this.#options;
     const { failures, noLocalEndpoints } = outcome;
+    this.#inForce.resolve();
     const isComplete = failures.length === 0;
     if (isComplete && work.isFull) this.#lastFullSyncMs = clock.monotonicMs();
     this.#observeProgramming(applied, failures);

@@ -34,6 +34,8 @@ test("iptables to nftables and back", { skip: kernelSkip }, async (t) => {
       objects: [nodeObject, SERVICE_CIDR_OBJECT, ...services, ...slices],
     });
     try {
+      // The other mode's rules go after the first sync, and before the end.
+      await daemon.stop();
       const saved = await Promise.all([daemon.saved("iptables-save"), daemon.saved("ip6tables-save")]);
       const { stdout } = await node.exec(["nft", "-j", "list", "ruleset"]);
       const objects: readonly Record<string, { readonly table?: string; readonly name?: string }>[] =

@@ -15,6 +15,7 @@ export const ebpf: ModeDescriptor<"ebpf", typeof ebpfConfig> = {
   traits: { ...TRANSLATES_IN_KERNEL, checksSourcesFirst: true, decidesAtSocket: ["TCP"] },
   // The packet path is the table of the nftables mode: its next full sync makes the difference.
   replacesInPlace: ["nftables"],
+  hasOwnNames: true,
   renderForms: ["text", "json", "netlink"],
   traceForms: ["json"],
   loadRenderer: async () => (await import("./render.ts")).renderEbpf,

@@ -9,6 +9,7 @@ export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig> = {
   config: nftablesConfig,
   startMessage: "Using nftables Proxier",
   unavailableText: "nftables is not available on this host ",
+  hasOwnNames: true,
   traits: { ...TRANSLATES_IN_KERNEL, checksSourcesFirst: true },
   renderFlags: [LAYOUT_FLAG],
   renderForms: ["text", "json", "netlink"],

@@ -1,9 +1,10 @@
-/** A node goes from one layout of the nftables mode to the other and back, under connections that notice nothing. */
+/** A node goes from one layout of the nftables mode to the other, and to another mode and back, under connections that notice nothing. */
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { defaultClusterCidr } from "../../../testkit/net/topology-spec.ts";
+import type { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import type { ServiceSpec } from "./cluster-objects.ts";
 import { flowNetwork } from "./flow-network.ts";
@@ -16,15 +17,33 @@ const services: readonly ServiceSpec[] = [
   { name: "sticky", number: 2, endpoints: ["local-1", "local-2", "remote-1"], spec: { sessionAffinity: "ClientIP" } },
   { name: "empty", number: 3, endpoints: [] },
 ];
-const STEPS: readonly Mode[] = ["nftables-flat", "nftables", "nftables-flat"];
+const STEPS: readonly Mode[] = ["nftables-flat", "nftables", "iptables", "nftables-flat"];
 
-test("layouts are switched in place", {
+/** Whether nothing of the other mode is left; the kubelet shares one chain. */
+async function standsAlone(daemon: ProxyDaemon, mode: Mode): Promise<boolean> {
+  if (mode === "iptables")
+    return !(await daemon.namespace.exec(["nft", "list", "tables"])).stdout.includes("kube-proxy");
+  const saved = await Promise.all([daemon.saved("iptables-save"), daemon.saved("ip6tables-save")]);
+  return !saved.join("").replaceAll("KUBE-FIREWALL", "").includes("KUBE-");
+}
+
+/** Without tables that iptables has made, and that stay. */
+async function ownRules(daemon: ProxyDaemon, mode: Mode): Promise<string> {
+  const rules = await traitsOf[mode].rules(daemon);
+  if (mode === "iptables") return rules;
+  return rules
+    .split("\n")
+    .filter((line) => line.includes('"kube-proxy"'))
+    .join("\n");
+}
+
+test("layouts and modes are switched in place", {
   skip: kernelSkip || (MODES_AND_LAYOUTS.includes("nftables-flat") ? false : "another run has the flat layout"),
 }, async (t) => {
   const network = await flowNetwork(t, "nftables", services);
   const { daemon } = network;
   const config = JSON.parse(readFileSync(join(daemon.folder, "config.json"), "utf8"));
-  const seen = new Map<Mode, string>([["nftables", await traitsOf.nftables.rules(daemon)]]);
+  const seen = new Map<Mode, string>([["nftables", await ownRules(daemon, "nftables")]]);
   for (const mode of STEPS) {
     const held = await holdConnections(network, STABLE);
     const stopAsking = askSteadily(network, STABLE);
@@ -34,9 +53,10 @@ test("layouts are switched in place", {
     const startedAt = Date.now();
     daemon.spawn();
     await daemon.synced(startedAt);
+    await daemon.until("the end of the other modes' rules", async () => await standsAlone(daemon, mode));
     assert.deepEqual(await stopAsking(), [], `on the way to ${mode}`);
     await assertAlive(held);
-    const rules = await traitsOf[mode].rules(daemon);
+    const rules = await ownRules(daemon, mode);
     assert.equal(rules, seen.get(mode) ?? rules, mode);
     seen.set(mode, rules);
   }
