@@ -52,6 +52,10 @@ async function demoFor(t: TestContext, manifests: string) {
     );
   });
   return {
+    /** Where the proxy's page is. */
+    get page(): string {
+      return /http:\/\/127\.0\.0\.1:\d+\//.exec(output)?.[0] ?? "";
+    },
     /** The table that was printed last. */
     async shows(condition: (table: string) => boolean): Promise<void> {
       const deadline = Date.now() + PATIENCE_MS;
@@ -80,6 +84,8 @@ test("after every burst of edits in place, what is shown is the last state, with
       (table) => table.includes("as expected") && !table.includes("✗") && table.includes("not ready") !== isReady,
     );
   await isShown();
+  const { rows } = (await (await fetch(`${demo.page}api/services`)).json()) as { rows: { service: string }[] };
+  assert.deepEqual(new Set(rows.map(({ service }) => service)), new Set(["shop/web"]));
   for (let burst = 0; burst < BURSTS; burst++) {
     for (let edit = 0; edit < EDITS_PER_BURST; edit++) {
       isReady = !isReady;

@@ -13,6 +13,8 @@ import { isLeftover } from "../testkit/net/run-name.ts";
 import { defaultClusterCidr } from "../testkit/net/topology-spec.ts";
 
 const METRICS_ADDRESS = "127.0.0.1:10249";
+/** Of the page, at the node's loopback address. */
+export const PAGE_PORT = 10260;
 const LAST_SYNC = /^kubeproxy_sync_proxy_rules_last_timestamp_seconds\{[^}]*ip_family="(IPv[46])"[^}]*\} (\S+)$/gm;
 const LOG_LINES = 200;
 
@@ -94,7 +96,8 @@ export class ProxyProcess {
     const folder = await mkdtemp(join(tmpdir(), `${namespace.name}-`));
     const config = join(folder, "config.yaml");
     await writeFile(config, configText(start));
-    const args = ["--config", config, "--manifests", start.manifests, "--hostname-override", start.nodeName] as const;
+    const own = ["--hostname-override", start.nodeName, "--inspect-bind-address", `127.0.0.1:${PAGE_PORT}`];
+    const args = ["--config", config, "--manifests", start.manifests, ...own];
     // In a session of its own, so that the terminal's Ctrl-C reaches only the demo, which ends the proxy in order.
     const child = namespace.spawn([program, ...args], { stdio: ["ignore", "pipe", "pipe"], detached: true });
     return new ProxyProcess(child, folder, prober);

@@ -101,6 +101,7 @@ async function runIn(options: DemoOptions, manifests: string, stop: AbortControl
         stop.signal,
       );
     } else {
+      output.write(`The proxy's own page, in a browser: ${session.page.url}\n`);
       await runLive(session, printSettled(session, writeLine), stop.signal);
     }
     return 0;

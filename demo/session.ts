@@ -7,8 +7,9 @@ import { modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
 import { type ClusterView, clusterViewOf, type DemoObject } from "./cluster-view.ts";
 import { DemoNetwork, networkFacts } from "./demo-network.ts";
 import { ManifestFolder } from "./manifest-folder.ts";
+import { PageDoor } from "./page-door.ts";
 import { type PlayedNode, playedNode } from "./played-node.ts";
-import { ProxyProcess } from "./proxy-process.ts";
+import { PAGE_PORT, ProxyProcess } from "./proxy-process.ts";
 import type { Block } from "./results.ts";
 import { blocksOf, runPass } from "./verification.ts";
 
@@ -32,6 +33,8 @@ export class Session {
   readonly options: SessionOptions;
   readonly network: DemoNetwork;
   readonly proxy: ProxyProcess;
+  /** Where a browser finds the proxy's page. */
+  readonly page: PageDoor;
   readonly node: PlayedNode;
   readonly #folder: ManifestFolder;
   #view: ClusterView;
@@ -41,13 +44,14 @@ export class Session {
 
   private constructor(
     options: SessionOptions,
-    { node, network, proxy }: Pick<Session, "node" | "network" | "proxy">,
+    { node, network, proxy, page }: Pick<Session, "node" | "network" | "proxy" | "page">,
     folder: ManifestFolder,
   ) {
     this.options = options;
     this.node = node;
     this.network = network;
     this.proxy = proxy;
+    this.page = page;
     this.#folder = folder;
     this.#view = clusterViewOf([]);
   }
@@ -60,17 +64,20 @@ export class Session {
     const node = playedNode(clusterViewOf(objects), options.hostnameOverride);
     const network = await DemoNetwork.create(node, needsCgroup(options.mode));
     let session: Session | undefined;
+    let page: PageDoor | undefined;
     try {
+      page = await PageDoor.open(network.nodeNamespace, PAGE_PORT);
       const { mode, layout, manifests } = options;
       const { cgroup } = network;
       const chosen = { ...(layout !== undefined && { layout }), ...(cgroup !== undefined && { cgroupRoot: cgroup }) };
       const start = { mode, manifests, nodeName: node.name, chosen };
       const proxy = await ProxyProcess.start(network.nodeNamespace, network.probers.node, start);
-      session = new Session(options, { node, network, proxy }, folder);
+      session = new Session(options, { node, network, proxy, page }, folder);
       await session.reload();
       return session;
     } catch (error) {
       await session?.proxy.stop();
+      await page?.close();
       await network.destroy();
       throw error;
     }
@@ -115,6 +122,7 @@ export class Session {
 
   /** Ends the proxy and removes the network. Safe to call twice. */
   async end(): Promise<void> {
+    await this.page.close();
     await this.proxy.stop();
     await this.network.destroy();
   }

@@ -106,7 +106,7 @@ export function pictureOf(view: LiveView, session: Session, browser: Browser, si
   return { head: heads, body, foot, focus: { from, to: (starts[at + 1] ?? body.length + 1) - 1 } };
 }
 
-function helpLines({ options, network }: Session, { filter, isTyping }: Browser, columns: number): Line[] {
+function helpLines({ options, network, page }: Session, { filter, isTyping }: Browser, columns: number): Line[] {
   if (isTyping) {
     return [
       [segment("filter: "), segment(`${filter}▏`, "bold")],
@@ -117,6 +117,7 @@ function helpLines({ options, network }: Session, { filter, isTyping }: Browser,
   return [
     cutLine([segment(`Edit ${options.manifests} and watch. From outside, try:`, "dim")], columns),
     [segment(`  ip netns exec ${network.clientNamespace.name} sh`)],
+    cutLine([segment("The proxy's own page, in a browser: ", "dim"), segment(page.url)], columns),
     [segment(filter === "" ? keys : `filter: ${filter} · Esc clears it · Enter details · q ends`, "dim")],
   ];
 }
