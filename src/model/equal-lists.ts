@@ -10,9 +10,10 @@ export function equalLists<T extends {}>(
 ): boolean {
   if (a === b) return true;
   if (a.length !== b.length) return false;
-  for (const [index, item] of a.entries()) {
+  for (let index = 0; index < a.length; index += 1) {
+    const item = a[index];
     const other = b[index];
-    if (other === undefined || !equal(item, other)) return false;
+    if (item === undefined || other === undefined || !equal(item, other)) return false;
   }
   return true;
 }

@@ -3,6 +3,7 @@
  * wanted by one port at most, and then nothing is remembered here: {@link ElementOwners.replace} is told what was.
  */
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
+import { equalLists } from "../../model/equal-lists.ts";
 import { KeyOwners } from "../shared/key-owners.ts";
 import { type ElementChange, sameElement } from "./element-changes.ts";
 import type { SharedElement } from "./table-plan.ts";
@@ -59,6 +60,11 @@ export class ElementOwners {
    * @returns the keys at which the kernel must change.
    */
   replace(owner: string, before: Wants, after: Wants): ElementChange[] {
+    const isPlanned = before.isFound !== true && after.isFound !== true;
+    return this.#replace(owner, isPlanned ? differing(before.elements, after.elements) : { before, after });
+  }
+
+  #replace(owner: string, { before, after }: { readonly before: Wants; readonly after: Wants }): ElementChange[] {
     const changes: ElementChange[] = [];
     const tracked = new Map<string, { before: [string, NftElement][]; after: [string, NftElement][] }>();
     const trackedOf = (set: string) => {
@@ -133,6 +139,27 @@ export class ElementOwners {
       this.#version += 1;
     }
   }
+}
+
+/** Most of what a change leaves as it is stands at the same place: that needs no look at anything else. Pure. */
+function differing(
+  before: readonly SharedElement[],
+  after: readonly SharedElement[],
+): { readonly before: Wants; readonly after: Wants } {
+  const lost: SharedElement[] = [];
+  const gained: SharedElement[] = [];
+  for (let index = 0; index < Math.max(before.length, after.length); index += 1) {
+    const old = before[index];
+    const now = after[index];
+    if (old !== undefined && now !== undefined && isSame(old, now)) continue;
+    if (old !== undefined) lost.push(old);
+    if (now !== undefined) gained.push(now);
+  }
+  return { before: { elements: lost }, after: { elements: gained } };
+}
+
+function isSame(a: SharedElement, b: SharedElement): boolean {
+  return a.set === b.set && equalLists(a.element.key, b.element.key) && sameElement(a.element, b.element);
 }
 
 function idOf(set: string, key: string): string {

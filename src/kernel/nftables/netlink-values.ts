@@ -9,7 +9,7 @@ import { align4, HOST_IS_LITTLE_ENDIAN } from "../netlink/constants.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../netlink/nfnetlink.ts";
 import type { NftFamily, NftKeyType, NftValue } from "./ruleset.ts";
 import { concatType, NFT_TYPES } from "./wire/constants.ts";
-import { hostU32 } from "./wire/data.ts";
+import { putHostU32 } from "./wire/data.ts";
 
 /** What differs between the families in packets and keys. */
 export interface FamilyLayout {
@@ -128,7 +128,7 @@ function putValue(bytes: Uint8Array, at: number, type: NftKeyType, value: NftVal
       return;
     }
     case "slot":
-      bytes.set(hostU32(Number(value)), at);
+      putHostU32(bytes, at, Number(value));
   }
 }
 

@@ -17,7 +17,11 @@ export function clientMaps({ sets }: StaticPlan): string[] {
 
 /** The maps that may remember what is not so any more, when a service port changes. Pure. */
 export function clientMapsInDoubt(before: readonly SharedElement[], after: readonly SharedElement[]): string[] {
-  const timeouts = new Set(before.flatMap(({ set }) => stickyTimeoutOf(set) ?? []));
+  const timeouts = new Set<number>();
+  for (const { set } of before) {
+    const seconds = stickyTimeoutOf(set);
+    if (seconds !== undefined) timeouts.add(seconds);
+  }
   if (timeouts.size === 0) return [];
   const left = new Set(after.map(relation));
   const hasLost = before.some((shared) => {

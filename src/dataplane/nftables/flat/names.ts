@@ -79,6 +79,8 @@ export function timedName(base: string, timeoutSeconds: number): string {
 
 /** The seconds in a name of this base; undefined for other names. Pure. */
 export function timeoutOf(name: string, base: string): number | undefined {
+  // Asked for every element of a change; few have such a name.
+  if (!name.startsWith(base)) return undefined;
   const parts = numberedName(name);
   return parts?.base === base ? parts.number : undefined;
 }

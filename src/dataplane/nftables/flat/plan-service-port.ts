@@ -3,7 +3,7 @@
  * that of reference nftables.md §3.4, §3.5; how it is said is docs/reference/flat-nftables.md §3. Pure: the same input gives the
  * same plan, in the same order.
  */
-import type { NftElement, NftValue } from "../../../kernel/nftables/ruleset.ts";
+import type { NftValue } from "../../../kernel/nftables/ruleset.ts";
 import { rangeOf } from "../../../kernel/nftables/ruleset-ranges.ts";
 import type { Endpoint } from "../../../model/endpoint.ts";
 import { type Frontend, frontendsOf } from "../../../model/frontend.ts";
@@ -79,8 +79,8 @@ class FrontendElements {
     return this.#frontend.address === undefined;
   }
 
-  #add(set: string, more: Partial<NftElement> = {}): void {
-    this.#elements.push({ set, element: { key: this.#key, ...more, comment: this.#port.name.text } });
+  #add(set: string): void {
+    this.#elements.push({ set, element: { key: this.#key, comment: this.#port.name.text } });
   }
 
   /** Where it is not served, or not for everybody. */
@@ -108,15 +108,29 @@ class FrontendElements {
     }
   }
 
+  /** In one piece: a list that is made by spreading gets room for sixteen more. */
+  #slotKey(slot: number): readonly NftValue[] {
+    const { address, port } = this.#frontend;
+    const protocol = protocolName(this.#port.protocol);
+    return address === undefined ? [protocol, port, slot] : [address, protocol, port, slot];
+  }
+
   #addSlots(map: EndpointMap, targets: Slots["cluster"]): void {
     const set = endpointMapName(map, targets.length);
-    for (const [slot, target] of targets.entries()) this.#add(set, { key: this.#key.concat(slot), target });
+    const comment = this.#port.name.text;
+    for (const [slot, target] of targets.entries()) {
+      this.#elements.push({ set, element: { key: this.#slotKey(slot), target, comment } });
+    }
   }
 
   addSources(config: PlanConfig): void {
     this.#add(FLAT_SETS.restrictedFrontends);
+    const comment = this.#port.name.text;
     for (const range of mergedIntervals(allowedSources(this.#port, config))) {
-      this.#add(FLAT_SETS.allowedSources, { key: [...this.#key, rangeOf(range)] });
+      this.#elements.push({
+        set: FLAT_SETS.allowedSources,
+        element: { key: [...this.#key, rangeOf(range)], comment },
+      });
     }
   }
 }

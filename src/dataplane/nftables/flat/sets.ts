@@ -46,10 +46,21 @@ export const FIXED_SETS: readonly NftSet[] = [
 
 const FIXED_BY_NAME: ReadonlyMap<string, NftSet> = new Map(FIXED_SETS.map((fixed) => [fixed.name, fixed]));
 
+/** Definitions that were asked for, by name: the same few again and again. */
+const known = new Map<string, NftSet>();
+/** There are as many names as numbers of slots and timeouts, and other programs can make up more. */
+const MOST_KNOWN = 1_000;
+
 /** The set or map of this name; undefined when it is none of this layout's. */
 export function flatSet(name: string): NftSet | undefined {
-  const fixed = FIXED_BY_NAME.get(name);
-  if (fixed !== undefined) return fixed;
+  const found = FIXED_BY_NAME.get(name) ?? known.get(name);
+  if (found !== undefined) return found;
+  const made = setOnDemand(name);
+  if (made !== undefined && known.size < MOST_KNOWN) known.set(name, made);
+  return made;
+}
+
+function setOnDemand(name: string): NftSet | undefined {
   const endpoints = endpointMapOf(name);
   if (endpoints !== undefined) return endpointSet(name, endpoints.map, endpoints.slots);
   const clients = timeoutOf(name, CLIENTS);

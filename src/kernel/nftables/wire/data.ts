@@ -24,8 +24,15 @@ export function concat(...fields: readonly Uint8Array[]): Uint8Array {
 /** A kernel integer in a register (mark, ct state, numgen): host byte order. Pure. */
 export function hostU32(value: number): Uint8Array {
   const bytes = new Uint8Array(4);
-  new DataView(bytes.buffer).setUint32(0, value, HOST_IS_LITTLE_ENDIAN);
+  putHostU32(bytes, 0, value);
   return bytes;
+}
+
+/** Writes what {@link hostU32} gives. */
+export function putHostU32(bytes: Uint8Array, at: number, value: number): void {
+  for (let index = 0; index < 4; index += 1) {
+    bytes[at + index] = value >>> (8 * (HOST_IS_LITTLE_ENDIAN ? index : 3 - index));
+  }
 }
 
 /** A port in a register: network byte order. Pure. */
