@@ -9,7 +9,9 @@ import { neverYield, SliceYielder, type Yielder } from "../../async/yielder.ts";
 import {
   type Nftables,
   NftError,
+  type NftExpectation,
   type NftForeignChange,
+  type NftSetContent,
   type NftTableContent,
 } from "../../kernel/nftables/nftables.ts";
 import type { NftFamily } from "../../kernel/nftables/ruleset.ts";
@@ -32,7 +34,14 @@ import { isAffinitySet, isServiceChain, TABLE, TABLE_COMMENT } from "./names.ts"
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { type DesiredPort, desiredPort, type InstalledPort, type PlanPort, withoutPlan } from "./port-objects.ts";
 import { prepareChains } from "./preparation.ts";
-import { type ReconcileOptions, type Reconciliation, reconcile, type WantedTable } from "./reconcile.ts";
+import {
+  expectationOf,
+  type ReconcileOptions,
+  type Reconciliation,
+  reconcile,
+  stateOf,
+  type WantedTable,
+} from "./reconcile.ts";
 import { repairSets } from "./repair.ts";
 import { hasOurShape } from "./table-shape.ts";
 import { TableState } from "./table-state.ts";
@@ -240,8 +249,9 @@ export class NftablesBackend implements Backend {
   /** Rejects with `conflict` when another program changed the ruleset meanwhile. */
   async #commitWhole(wanted: WantedTable, input: SyncInput, signal: AbortSignal): Promise<void> {
     const options = { deferred: this.#committer.deferred, yielder: this.#yielder, signal };
-    const content = await this.#readPrepared(wanted, options);
-    const whole = await reconcile(content, wanted, options);
+    const state = await stateOf(wanted, options);
+    let content = await this.#readPrepared(wanted, expectationOf(state), options);
+    const whole = await reconcile(content, wanted, state, options);
     try {
       await this.#committer.commit(whole.draft, content?.generation);
       await this.#wake(content);
@@ -255,6 +265,8 @@ export class NftablesBackend implements Backend {
       if (!isAttributable(error)) throw error;
       this.#options.log.error("nftables full sync was refused, looking for the service port that is at fault", error);
     }
+    // What refused ports have is looked for among all that there is.
+    if (content !== undefined && [...content.sets.values()].some(isCompared)) content = await this.#read();
     const { base, changes } = await this.#setAside(whole, content, wanted, input, options);
     await this.#committer.commit(base.draft, content?.generation);
     await this.#wake(content);
@@ -277,16 +289,20 @@ export class NftablesBackend implements Backend {
    * Reads the table, and makes many chains that are missing. With these it is known what the table holds, unless the kernel
    * refused some or another program was there: then it is read once more.
    */
-  async #readPrepared(wanted: WantedTable, options: DifferenceOptions): Promise<NftTableContent | undefined> {
+  async #readPrepared(
+    wanted: WantedTable,
+    expected: NftExpectation,
+    options: DifferenceOptions,
+  ): Promise<NftTableContent | undefined> {
     const { portsAtOnce = PORTS_AT_ONCE } = this.#options;
     const { nft } = this.#options;
     const mark = await nft.mark();
-    const content = await this.#read();
+    const content = await this.#read(expected);
     const commit = (draft: TransactionDraft): Promise<void> => this.#committer.commit(draft);
     const made = await prepareChains(content, wanted, { ...options, commit, portsAtOnce });
     if (made === undefined) return content;
     const generation = made.isAll ? await nft.generationIfAlone(mark) : undefined;
-    if (generation === undefined) return await this.#read();
+    if (generation === undefined) return await this.#read(expected);
     const { isDormant = false, hasOtherFlags = false, chains = [], sets = [] } = content ?? {};
     return {
       generation,
@@ -298,9 +314,9 @@ export class NftablesBackend implements Backend {
   }
 
   /** What others have done until now will be seen in the kernel itself. */
-  #read(): Promise<NftTableContent | undefined> {
+  #read(expected?: NftExpectation): Promise<NftTableContent | undefined> {
     this.#damaged = new Set();
-    return this.#options.nft.read();
+    return this.#options.nft.read(expected);
   }
 
   /**
@@ -329,7 +345,8 @@ export class NftablesBackend implements Backend {
         hints.set(owner, { name, desired, remembered: this.#state.installed(owner) });
       }
       const kept = isUsable ? lastKnownGood(content, hints, options.deferred) : new Map<string, InstalledPort>();
-      base = await reconcile(content, { ...wanted, ports, kept }, options);
+      const others = { ...wanted, ports, kept };
+      base = await reconcile(content, others, await stateOf(others, options), options);
     }
     return { base, changes };
   }
@@ -366,6 +383,10 @@ export class NftablesBackend implements Backend {
       serviceCIDRs: cidrs.filter((cidr) => familyOf(cidr) === this.family).sort(),
     };
   }
+}
+
+function isCompared({ others }: NftSetContent): boolean {
+  return others !== undefined;
 }
 
 function ownedTable(family: NftFamily): string {

@@ -19,7 +19,7 @@ import { LAYOUTS as TABLE_LAYOUTS } from "./layouts.ts";
 import { TABLE } from "./names.ts";
 import { type PlanChoices as ConfigChoices, offlineOptions } from "./offline-options.ts";
 import { type DesiredPort, desiredPort, type PlanPort } from "./port-objects.ts";
-import { reconcile } from "./reconcile.ts";
+import { reconcile, stateOf } from "./reconcile.ts";
 
 const FAMILIES: Readonly<Record<IpFamily, NftFamily>> = { IPv4: "ip", IPv6: "ip6" };
 
@@ -97,11 +97,9 @@ export async function planNftables(
     if (port === undefined || !isWanted(port)) continue;
     ports.set(key, desiredPort(plan, port, state.endpoints.get(key) ?? []));
   }
-  const { draft } = await reconcile(
-    undefined,
-    { layout, config, facts, ports, kept: new Map() },
-    { deferred: new Set(), yielder: new SliceYielder(), signal: new AbortController().signal },
-  );
+  const wanted = { layout, config, facts, ports, kept: new Map() };
+  const turns = { deferred: new Set<string>(), yielder: new SliceYielder(), signal: new AbortController().signal };
+  const { draft } = await reconcile(undefined, wanted, await stateOf(wanted, turns), turns);
   const operations = [...draft.operations()];
   return { operations, table: tableOf(FAMILIES[family], TABLE, operations) };
 }

@@ -1,6 +1,7 @@
 /** From the elements that a shared set has to those that it should have. */
 
 import type { Yielder } from "../../async/yielder.ts";
+import type { NftSetContent } from "../../kernel/nftables/nftables.ts";
 import { elementKey, type NftElement, type NftSet } from "../../kernel/nftables/ruleset.ts";
 import type { TransactionDraft } from "./draft.ts";
 import { sameElement } from "./element-changes.ts";
@@ -11,10 +12,11 @@ export interface DifferenceOptions {
   readonly signal: AbortSignal;
 }
 
-/** A set, and the elements that it has. */
+/** A set, and the elements that it has; or, where it was compared with the state, at which keys it has others. */
 export interface PresentSet {
   readonly set: NftSet;
   readonly present: Iterable<NftElement>;
+  readonly others?: NftSetContent["others"] | undefined;
 }
 
 /** Adds to the draft what changes the sets from what is present to what the state wants. Rejects when the signal aborts. */
@@ -24,10 +26,12 @@ export async function changeElements(
   state: TableState,
   { yielder, signal }: DifferenceOptions,
 ): Promise<void> {
-  const found = new Map<string, { readonly set: NftSet; readonly left: Map<string, NftElement> }>();
-  for (const { set, present } of sets) {
+  const found = new Map<string, Found>();
+  for (const { set, present, others } of sets) {
+    // All is as it should be.
+    if (others?.size === 0) continue;
     const left = new Map<string, NftElement>();
-    found.set(set.name, { set, left });
+    found.set(set.name, { set, left, others });
     for (const element of present) {
       left.set(elementKey(element.key), element);
       if (yielder.isDue()) await yielder.turn(signal);
@@ -35,8 +39,9 @@ export async function changeElements(
   }
   if (found.size === 0) return;
   for (const { set: name, owner, key, element: after } of state.wantedElements(found)) {
-    const { set, left } = found.get(name) ?? unexpected(name);
-    const before = left.get(key);
+    const { set, left, others } = found.get(name) ?? unexpected(name);
+    const isAsWanted = others?.has(key) === false;
+    const before = others === undefined ? left.get(key) : isAsWanted ? after : others.get(key);
     left.delete(key);
     if (!sameElement(before, after)) draft.changeElement(set, { set: name, before, after }, owner || undefined);
     if (yielder.isDue()) await yielder.turn(signal);
@@ -44,6 +49,11 @@ export async function changeElements(
   for (const { set, left } of found.values()) {
     for (const before of left.values()) draft.changeElement(set, { set: set.name, before, after: undefined });
   }
+}
+
+interface Found extends Pick<PresentSet, "set" | "others"> {
+  /** Elements that are not wanted, as far as is known by now. */
+  readonly left: Map<string, NftElement>;
 }
 
 function unexpected(set: string): never {

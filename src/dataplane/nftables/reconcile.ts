@@ -2,7 +2,7 @@
  * The difference between what the kernel holds and what should be there, everything considered. Affinity entries, and
  * what others have put into the table under names that are not ours, stay. No I/O.
  */
-import type { NftTableContent } from "../../kernel/nftables/nftables.ts";
+import type { NftExpectation, NftTableContent } from "../../kernel/nftables/nftables.ts";
 import type { NftChain, NftSet } from "../../kernel/nftables/ruleset.ts";
 import { type ChainPresence, TransactionDraft } from "./draft.ts";
 import { changeElements, type DifferenceOptions, type PresentSet } from "./element-difference.ts";
@@ -35,20 +35,42 @@ export interface ReconcileOptions extends DifferenceOptions {
   readonly deferred: { has(name: string): boolean };
 }
 
-/** @param content undefined when there is no table. Rejects when the signal aborts. */
-export async function reconcile(
-  content: NftTableContent | undefined,
-  wanted: WantedTable,
-  { deferred, yielder, signal }: ReconcileOptions,
-): Promise<Reconciliation> {
-  const draft = new TransactionDraft();
-  const { layout, config, facts, ports, kept } = wanted;
+/** What is in the kernel when all that is wanted is. Rejects when the signal aborts. */
+export async function stateOf(
+  { layout, config, facts, ports, kept }: WantedTable,
+  { yielder, signal }: DifferenceOptions,
+): Promise<TableState> {
   const state = new TableState({ layout, config, facts, fixed: fixedElements(facts) });
   for (const [owner, installed] of kept) state.put(owner, installed);
   for (const [owner, desired] of ports) {
     state.put(owner, installedPort(desired));
     if (yielder.isDue()) await yielder.turn(signal);
   }
+  state.settleStatic();
+  return state;
+}
+
+/** What {@link reconcile} can do with sets that were only compared. */
+export function expectationOf(state: TableState): NftExpectation {
+  const { sets } = state.planStatic();
+  const comparable = sets.filter(({ hasRanges, timeoutSeconds }) => hasRanges !== true && timeoutSeconds === undefined);
+  return {
+    sets: new Map(comparable.map((set) => [set.name, set])),
+    elements: (names) => state.wantedElements(names),
+  };
+}
+
+/**
+ * @param content undefined when there is no table.
+ * @param state of what is wanted, which sets may have been compared with; to be used no more. Rejects when the signal aborts.
+ */
+export async function reconcile(
+  content: NftTableContent | undefined,
+  { ports, kept }: WantedTable,
+  state: TableState,
+  { deferred, yielder, signal }: ReconcileOptions,
+): Promise<Reconciliation> {
+  const draft = new TransactionDraft();
   const plan = state.settleStatic();
   const usable = content !== undefined && hasOurShape(content, plan) ? content : undefined;
   if (content !== undefined && usable === undefined) draft.add("table", { kind: "delete-table" });
@@ -89,8 +111,8 @@ export async function reconcile(
   const empty = new Map<string, NftSet>();
   for (const set of plan.sets) {
     if (set.timeoutSeconds !== undefined) continue;
-    const present = usable?.sets.get(set.name)?.elements ?? [];
-    if (present.length > 0) filled.push({ set, present });
+    const { elements: present = [], others } = usable?.sets.get(set.name) ?? {};
+    if (present.length > 0 || others !== undefined) filled.push({ set, present, others });
     else empty.set(set.name, set);
   }
   await changeElements(draft, filled, state, { yielder, signal });

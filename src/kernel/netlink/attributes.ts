@@ -79,6 +79,42 @@ export function forEachAttribute(
   if (offset < end) throw malformed(`${end - offset} stray bytes after the attributes`, input.bytes, offset);
 }
 
+/**
+ * Whether two runs of attributes say the same, in the same order. The marks of types count only as far as the first run says
+ * where attributes are nested: the kernel sets none in much of what it lists. Pure.
+ */
+export function sameAttributes(
+  a: ByteReader,
+  [start, end]: readonly [start: number, end: number],
+  b: ByteReader,
+  [otherStart, otherEnd]: readonly [start: number, end: number],
+): boolean {
+  if (end - start !== otherEnd - otherStart) return false;
+  const shift = otherStart - start;
+  for (let at = start; at + NLA_HDRLEN <= end; ) {
+    const length = a.view.getUint16(at, HOST_IS_LITTLE_ENDIAN);
+    const type = a.view.getUint16(at + 2, HOST_IS_LITTLE_ENDIAN);
+    const otherType = b.view.getUint16(at + shift + 2, HOST_IS_LITTLE_ENDIAN);
+    if (length < NLA_HDRLEN || at + length > end) return false;
+    if (length !== b.view.getUint16(at + shift, HOST_IS_LITTLE_ENDIAN)) return false;
+    if (((type ^ otherType) & NLA_TYPE_MASK) !== 0) return false;
+    const from = at + NLA_HDRLEN;
+    const to = at + length;
+    const isSame =
+      (type & NLA_F_NESTED) === 0
+        ? sameBytes(a, from, to, b, shift)
+        : sameAttributes(a, [from, to], b, [from + shift, to + shift]);
+    if (!isSame) return false;
+    at += align4(length);
+  }
+  return true;
+}
+
+function sameBytes(a: ByteReader, start: number, end: number, b: ByteReader, shift: number): boolean {
+  for (let at = start; at < end; at += 1) if (a.bytes[at] !== b.bytes[at + shift]) return false;
+  return true;
+}
+
 /** A table of attributes as a codec. */
 export function attributes<const F extends Fields>(fields: F): Codec<Attributes<F>> {
   const entries = Object.entries(fields).map(([key, [type, codec]]) => ({ key, type, codec }));

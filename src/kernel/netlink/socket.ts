@@ -32,7 +32,12 @@ export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
   /** The kernel is known to work long on the request (walking a large table): send it from a worker thread. */
   readonly isSlow?: boolean;
+  /** Each request is answered by one message, or refused: no acknowledgements are asked for. @default false */
+  readonly isAnsweredOnce?: boolean;
 }
+
+/** Sees an answer, and the index of the request that it is for. */
+export type AnswerVisitor = (reply: Reply, request: number) => void;
 
 /** What became of an atomic batch. */
 export type BatchResult =
@@ -87,16 +92,16 @@ export class NetlinkSocket implements AsyncDisposable {
   /**
    * Sends requests that do not depend on each other and waits for all answers.
    *
-   * @param onReply sees what the kernel sends besides acknowledgements.
+   * @param onReply sees what the kernel sends besides acknowledgements, with the index of its request.
    * @returns the errors of the refused requests; empty when all succeeded. Throws when the socket itself fails.
    */
   exchange(
     messages: MessageBuffer,
-    onReply?: ReplyVisitor,
+    onReply?: AnswerVisitor,
     options: CallOptions = {},
   ): Promise<readonly NetlinkError[]> {
     return this.#run(options, async () => {
-      for (let index = 0; index < messages.count; index++) {
+      for (let index = 0; index < messages.count && options.isAnsweredOnce !== true; index++) {
         if ((messages.flagsOf(index) & NLM_F_DUMP) !== NLM_F_DUMP) messages.addFlags(index, NLM_F_ACK);
       }
       const errors: NetlinkError[] = [];
@@ -107,7 +112,7 @@ export class NetlinkSocket implements AsyncDisposable {
         const bytes = messages.bytes.subarray(messages.startOf(first), messages.startOf(next));
         if (options.isSlow === true) await this.#descriptor.send(bytes);
         else this.#descriptor.sendNow(bytes);
-        await this.#readAnswers(messages, base, next - first, errors, onReply, yielder, options.signal);
+        await this.#readAnswers(messages, base, next - first, errors, onReply, yielder, options);
         if (yielder.isDue()) await yielder.turn();
         if (next < messages.count) options.signal?.throwIfAborted();
       }
@@ -209,9 +214,9 @@ export class NetlinkSocket implements AsyncDisposable {
     base: number,
     expected: number,
     errors: NetlinkError[],
-    onReply: ReplyVisitor | undefined,
+    onReply: AnswerVisitor | undefined,
     yielder: Yielder,
-    signal: AbortSignal | undefined,
+    { signal, isAnsweredOnce = false }: CallOptions,
   ): Promise<void> {
     let missing = expected;
     let isInterrupted = false;
@@ -223,7 +228,8 @@ export class NetlinkSocket implements AsyncDisposable {
         missing--;
         if (statusOf(reply) < 0) errors.push(errorFromReply(reply, sent, index));
       } else if (reply.type !== NLMSG_NOOP) {
-        onReply?.(reply);
+        if (isAnsweredOnce) missing--;
+        onReply?.(reply, index);
       }
     };
     while (missing > 0) {

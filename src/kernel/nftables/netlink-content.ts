@@ -3,10 +3,19 @@
 import { SliceYielder } from "../../async/yielder.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { digestOfOrigin } from "./netlink-origin.ts";
-import { targetTypeId } from "./netlink-sets.ts";
+import { elementObject, targetTypeId } from "./netlink-sets.ts";
 import { decodeKey, type FamilyLayout, keyTypesOf } from "./netlink-values.ts";
-import type { NftChainContent, NftSetContent, NftTableContent } from "./nftables.ts";
-import type { NftElement, NftHook, NftKeyType, NftTarget, NftValue, NftVerdict } from "./ruleset.ts";
+import type { NftChainContent, NftExpectation, NftSetContent, NftTableContent } from "./nftables.ts";
+import {
+  elementKey,
+  type NftElement,
+  type NftHook,
+  type NftKeyType,
+  type NftSet,
+  type NftTarget,
+  type NftValue,
+  type NftVerdict,
+} from "./ruleset.ts";
 import { rangeOf } from "./ruleset-ranges.ts";
 import {
   NF_ACCEPT,
@@ -25,6 +34,7 @@ import {
   NFT_TYPES,
 } from "./wire/constants.ts";
 import type { NftVerdictData } from "./wire/data.ts";
+import { ElementQuery } from "./wire/element-query.ts";
 import type { NftablesClient } from "./wire/nftables-client.ts";
 import type { NftChainHeadObject, NftElementObject, NftSetHead } from "./wire/objects.ts";
 import { commentOf, originOf } from "./wire/userdata.ts";
@@ -33,18 +43,23 @@ import { commentOf, originOf } from "./wire/userdata.ts";
 export type TableObjects = Omit<NftTableContent, "generation">;
 
 const OBJECTS_PER_LOOK = 128;
+/** Smaller sets are listed faster than they are compared. */
+const LEAST_COMPARED = 2_000;
+const QUESTIONS_AT_ONCE = 512;
 /** The kernel's limit for a set that packets fill, where none was given. */
 const DYNAMIC_SET_SIZE = 65_535;
 
 /**
  * Reads a table piece by piece; undefined when there is none. It may have changed meanwhile: compare generations.
  *
+ * @param expected large sets are compared with it, where the kernel says how many elements they have.
  * @throws NetlinkError, `ENOENT` when the table goes while it is read.
  */
 export async function readTable(
   client: NftablesClient,
   table: string,
   layout: FamilyLayout,
+  expected?: NftExpectation,
 ): Promise<TableObjects | undefined> {
   const { nfproto } = layout;
   const found = (await client.tables(nfproto)).find(({ name }) => name === table);
@@ -66,13 +81,18 @@ export async function readTable(
     chains.get(chain ?? "")?.ruleDigests.push(digestOfOrigin(originOf(userdata)));
   }
   const sets = new Map<string, NftSetContent>();
+  const compared = new Map<string, ComparedSet>();
   for (const set of await client.setHeads(nfproto, table)) {
     const { name, flags = 0, dataType, timeout } = set;
     if (name === undefined || (flags & NFT_SET_ANONYMOUS) !== 0) continue;
     const key = keyOf(set, layout);
     const isFilledByPackets = (flags & (NFT_SET_TIMEOUT | NFT_SET_EVAL)) !== 0;
     const isReadable = key !== undefined && !isFilledByPackets;
-    const elements = isReadable ? await readElements(client, { table, name, key }, layout) : [];
+    const { elementCount = 0 } = set;
+    const comparable = expected?.sets.get(name);
+    const isCompared = elementCount >= LEAST_COMPARED && comparable?.key.join() === key?.join();
+    if (isCompared && comparable !== undefined) compared.set(name, { set: comparable, elementCount });
+    const elements = isReadable && !compared.has(name) ? await readElements(client, { table, name, key }, layout) : [];
     sets.set(name, {
       key,
       isMap: (flags & NFT_SET_MAP) !== 0 && dataType === NFT_TYPES.verdict,
@@ -82,12 +102,76 @@ export async function readTable(
       elements,
     });
   }
+  if (expected !== undefined) {
+    const found = await compareElements(client, table, compared, expected, layout);
+    for (const [name, others] of found) {
+      const content = sets.get(name);
+      const key = content?.key;
+      if (content === undefined || key === undefined) continue;
+      // What should not be there cannot be asked for.
+      if (others === "more")
+        sets.set(name, { ...content, elements: await readElements(client, { table, name, key }, layout) });
+      else sets.set(name, { ...content, others });
+    }
+  }
   return {
     isDormant: (tableFlags & NFT_TABLE_F_DORMANT) !== 0,
     hasOtherFlags: (tableFlags & ~NFT_TABLE_F_DORMANT) !== 0,
     chains,
     sets,
   };
+}
+
+/** A set to be compared, and how many elements it has. */
+interface ComparedSet {
+  readonly set: NftSet;
+  readonly elementCount: number;
+}
+
+/**
+ * Asks for each expected element.
+ *
+ * @returns for each set what it has at keys at which it has not what is expected; or "more" when it has elements that are
+ * not expected.
+ */
+async function compareElements(
+  client: NftablesClient,
+  table: string,
+  sets: ReadonlyMap<string, ComparedSet>,
+  expected: NftExpectation,
+  layout: FamilyLayout,
+): Promise<ReadonlyMap<string, ReadonlyMap<string, NftElement | undefined> | "more">> {
+  const states = new Map<string, { set: NftSet; unseen: number; others: Map<string, NftElement | undefined> }>(
+    Array.from(sets, ([name, { set, elementCount }]) => {
+      const others = new Map<string, NftElement | undefined>();
+      return [name, { set, unseen: elementCount, others }];
+    }),
+  );
+  if (states.size === 0) return new Map();
+  const query = new ElementQuery(layout.nfproto, table);
+  const asked: { readonly set: string; readonly element: NftElement }[] = [];
+  const ask = async (): Promise<void> => {
+    await client.ask(query, (index, answer) => {
+      const { set: name, element } = asked[index] ?? {};
+      const state = states.get(name ?? "");
+      if (state === undefined || element === undefined) return;
+      if (answer !== "missing") state.unseen -= 1;
+      if (answer === "as expected") return;
+      const found = answer === "missing" ? undefined : elementOf(answer, state.set.key, layout);
+      state.others.set(elementKey(element.key), found);
+    });
+    query.reset();
+    asked.length = 0;
+  };
+  for (const { set: name, element } of expected.elements(sets)) {
+    const state = states.get(name);
+    if (state === undefined) continue;
+    query.add(name, elementObject(state.set, element, layout));
+    asked.push({ set: name, element });
+    if (query.size >= QUESTIONS_AT_ONCE) await ask();
+  }
+  if (query.size > 0) await ask();
+  return new Map(Array.from(states, ([name, { unseen, others }]) => [name, unseen === 0 ? others : "more"]));
 }
 
 /** Names a set with keys of these types. */

@@ -10,6 +10,7 @@ import type { NftForeignChange, NftOperation } from "./nftables.ts";
 import type { NftHook, NftSet } from "./ruleset.ts";
 import { tableOf } from "./ruleset-table.ts";
 import { tableText } from "./ruleset-text.ts";
+import { comparisonContract } from "./testing/comparison-contract.ts";
 import { foreignNftText } from "./testing/foreign-hand.ts";
 import { nftablesContract } from "./testing/nftables-contract.ts";
 import type { NftablesSubject } from "./testing/nftables-subject.ts";
@@ -89,6 +90,12 @@ inNetns(import.meta.url, { name: "nftnetlink" }, () => {
   };
   nftablesContract(subject);
   targetMapContract(subject);
+  comparisonContract(subject);
+  comparisonContract({
+    ...subject,
+    name: "over netlink, ip6",
+    open: async (t) => ({ ...(await subject.open(t)), nft: open(t).ruleset.open({ family: "ip6", table: TABLE }) }),
+  });
 
   for (const family of ["ip", "ip6"] as const) {
     test(`maps to targets are listed as their text says (${family})`, async (t) => {

@@ -9,7 +9,7 @@ import { readElements, readTable } from "./netlink-content.ts";
 import { fromNetlinkError, fromRefusal } from "./netlink-errors.ts";
 import { type EncodedTransaction, encodeTransaction } from "./netlink-transaction.ts";
 import { LAYOUTS } from "./netlink-values.ts";
-import { type Nftables, NftError, type NftOperation, type NftTableContent } from "./nftables.ts";
+import { type Nftables, NftError, type NftExpectation, type NftOperation, type NftTableContent } from "./nftables.ts";
 import type { NftFamily } from "./ruleset.ts";
 import { RulesetMonitor } from "./ruleset-monitor.ts";
 import { type CommitResult, openNftables } from "./wire/nftables-client.ts";
@@ -130,10 +130,10 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
       }
     }
 
-    async function readConsistently(): Promise<NftTableContent | undefined> {
+    async function readConsistently(expected: NftExpectation | undefined): Promise<NftTableContent | undefined> {
       let before = await currentGeneration();
       for (let attempt = 1; ; attempt++) {
-        const objects = await readTable(client, table, layout).catch((error: unknown) => {
+        const objects = await readTable(client, table, layout, expected).catch((error: unknown) => {
           // Deleted while it was being read: the generation has changed, and it is read again.
           if (isNotFound(error)) return undefined;
           throw error;
@@ -160,9 +160,9 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
         });
         await sending;
       },
-      async read() {
+      async read(expected) {
         try {
-          return await readConsistently();
+          return await readConsistently(expected);
         } catch (error) {
           throw fromNetlinkError(error);
         }

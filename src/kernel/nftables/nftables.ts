@@ -49,6 +49,22 @@ export interface NftSetContent {
   readonly hasRanges?: true;
   readonly timeoutSeconds: number | undefined;
   readonly elements: readonly NftElement[];
+  /**
+   * Instead of `elements`, which is empty then, where the set was compared ({@link NftExpectation}): what it has at the keys at
+   * which it has something else than what is expected, or nothing. By {@link elementKey}.
+   */
+  readonly others?: ReadonlyMap<string, NftElement | undefined>;
+}
+
+/**
+ * What the sets of a table should have. The kernel lists a large set from its start again and again; to ask for each element that
+ * should be there is quicker where it says how many there are.
+ */
+export interface NftExpectation {
+  /** Sets that may be compared and need not be listed, by name. None has ranges or is filled by packets. */
+  readonly sets: ReadonlyMap<string, NftSet>;
+  /** All elements that some of the sets should have; no key of a set twice. */
+  elements(sets: { has(set: string): boolean }): Iterable<{ readonly set: string; readonly element: NftElement }>;
 }
 
 /** A whole table, read in one consistent generation. */
@@ -93,8 +109,8 @@ export interface Nftables {
    * @param options `generation`: refuse with `conflict` when the ruleset is not in this generation any more.
    */
   transact(operations: Iterable<NftOperation>, options?: { readonly generation?: number }): Promise<void>;
-  /** Reads the table; undefined when there is none. */
-  read(): Promise<NftTableContent | undefined>;
+  /** Reads the table; undefined when there is none. @param expected sets that may be compared. @default none */
+  read(expected?: NftExpectation): Promise<NftTableContent | undefined>;
   /** Notes the moment, for {@link Nftables.generationIfAlone}. */
   mark(): Promise<NftMark>;
   /**

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { NftError, type NftOperation } from "../../../src/kernel/nftables/nftables.ts";
 import type { NftSet } from "../../../src/kernel/nftables/ruleset.ts";
+import { comparisonContract } from "../../../src/kernel/nftables/testing/comparison-contract.ts";
 import { foreignInMemory } from "../../../src/kernel/nftables/testing/foreign-hand.ts";
 import { nftablesContract } from "../../../src/kernel/nftables/testing/nftables-contract.ts";
 import type { NftablesSubject } from "../../../src/kernel/nftables/testing/nftables-subject.ts";
@@ -19,6 +20,7 @@ const SUBJECT: NftablesSubject = {
 };
 nftablesContract(SUBJECT);
 targetMapContract(SUBJECT);
+comparisonContract(SUBJECT);
 
 const VERDICTS: NftSet = { name: "verdicts", key: ["port"], isMap: true };
 const TABLE: NftOperation = { kind: "add-table", comment: "" };

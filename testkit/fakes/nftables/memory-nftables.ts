@@ -3,15 +3,18 @@
  * sees what the others commit. Behaves like kernel 6.18 (`testing/nftables-contract.ts`), and can be told to refuse.
  */
 
+import { isDeepStrictEqual } from "node:util";
 import {
   type Nftables,
   NftError,
   type NftErrorCode,
+  type NftExpectation,
   type NftForeignChange,
   type NftOperation,
+  type NftSetContent,
   type NftTableContent,
 } from "../../../src/kernel/nftables/nftables.ts";
-import { elementKey, type NftElement, type NftFamily } from "../../../src/kernel/nftables/ruleset.ts";
+import { elementKey, type NftElement, type NftFamily, type NftSet } from "../../../src/kernel/nftables/ruleset.ts";
 import { chainJson, type Json, ruleJson, setJson } from "../../../src/kernel/nftables/ruleset-json.ts";
 import type { IpAddress } from "../../../src/net/ip.ts";
 import { MemoryTable } from "./memory-table.ts";
@@ -42,6 +45,26 @@ export interface NftRefusal {
 /** Decides whether an operation is refused, in any state. */
 export type NftFault = (operation: NftOperation) => NftRefusal | undefined;
 
+/** A set of any size is compared. */
+function comparedOrListed(
+  set: NftSet,
+  elements: ReadonlyMap<string, NftElement>,
+  expected: NftExpectation | undefined,
+): Pick<NftSetContent, "elements" | "others"> {
+  const listed = { elements: [...elements.values()] };
+  const comparable = expected?.sets.get(set.name);
+  if (expected === undefined || comparable?.key.join() !== set.key.join() || elements.size === 0) return listed;
+  const others = new Map<string, NftElement | undefined>();
+  let unseen = elements.size;
+  for (const { element } of expected.elements(new Set([set.name]))) {
+    const key = elementKey(element.key);
+    const found = elements.get(key);
+    if (found !== undefined) unseen -= 1;
+    if (!isDeepStrictEqual(found, element)) others.set(key, found);
+  }
+  return unseen === 0 ? { elements: [], others } : listed;
+}
+
 interface Watcher {
   readonly program: MemoryProgram;
   readonly onChange: (change: NftForeignChange) => void;
@@ -70,8 +93,8 @@ export class MemoryNftKernel {
     return {
       family: this.family,
       transact: async (operations, options = {}) => this.#transact(program, [...operations], options.generation),
-      read: async () => {
-        const content = this.#read();
+      read: async (expected) => {
+        const content = this.#read(expected);
         if (program.writesDigests) for (const action of this.#afterRead.splice(0)) await action();
         return content;
       },
@@ -202,7 +225,7 @@ export class MemoryNftKernel {
     for (const watcher of [...this.#watchers]) if (watcher.program !== program) watcher.onChange(change);
   }
 
-  #read(): NftTableContent | undefined {
+  #read(expected?: NftExpectation): NftTableContent | undefined {
     if (!this.#table.exists) return undefined;
     const { chains, sets } = this.#table;
     return {
@@ -224,7 +247,7 @@ export class MemoryNftKernel {
             ...(set.hasTargets === true ? { hasTargets: true } : {}),
             ...(set.hasRanges === true ? { hasRanges: true } : {}),
             timeoutSeconds: set.timeoutSeconds,
-            elements: [...elements.values()],
+            ...comparedOrListed(set, elements, expected),
           },
         ]),
       ),

@@ -14,7 +14,7 @@ import { protocolName } from "../../../net/protocol.ts";
 import { allowedSources } from "../allowed-sources.ts";
 import { SETS } from "../names.ts";
 import type { PlanConfig, PlanFacts } from "../plan-options.ts";
-import { type ServicePortPlan, type SharedElement, withoutRepetitions } from "../table-plan.ts";
+import type { ServicePortPlan, SharedElement } from "../table-plan.ts";
 import { ENDPOINT_MAPS, type EndpointMap, endpointMapName, FLAT_SETS, STICKY_SETS, timedName } from "./names.ts";
 import { slotTargets } from "./slots.ts";
 
@@ -33,20 +33,20 @@ export function planServicePort(
     if (isLocal) elements.push({ set: SETS.hairpinConnections, element: { key } });
   }
   const slots = { cluster: slotTargets(routing.cluster), local: slotTargets(routing.local) };
-  for (const frontend of frontendsOf(port, routing)) {
+  for (const frontend of withoutRepetitions(frontendsOf(port, routing))) {
     const elementsOf = new FrontendElements(port, frontend, elements);
     elementsOf.addFate();
     if (isServed(frontend, routing)) elementsOf.addService(slots);
     if (frontend.kind === "load-balancer" && frontend.sources.length > 0) elementsOf.addSources(config);
   }
-  // One address can be the cluster IP, an external IP and the load balancer's.
-  const isRepeating = port.externalIPs.length + port.loadBalancerVIPs.length > 0;
-  return {
-    affinitySets: [],
-    chains: [],
-    elements: isRepeating ? withoutRepetitions(elements) : elements,
-    lacksLocal: routing.lacksLocal,
-  };
+  return { affinitySets: [], chains: [], elements, lacksLocal: routing.lacksLocal };
+}
+
+/** One address can be the cluster IP, an external IP and the load balancer's: the last counts, as in the compatible layout. */
+function withoutRepetitions(frontends: readonly Frontend[]): readonly Frontend[] {
+  if (frontends.length < 2) return frontends;
+  const last = new Map(frontends.map(({ address }, index) => [address, index]));
+  return frontends.filter(({ address }, index) => last.get(address) === index);
 }
 
 /** Under the Local policy, clients of this node are served where others are dropped. */

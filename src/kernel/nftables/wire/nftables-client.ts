@@ -1,12 +1,14 @@
 /** nf_tables of one network namespace: commits batches, and reads back what the kernel holds (reference nfnetlink.md §10). */
 import type { Codec } from "../../netlink/attributes.ts";
 import { NETLINK_NETFILTER } from "../../netlink/constants.ts";
+import type { Reply } from "../../netlink/frames.ts";
 import { MessageBuffer } from "../../netlink/message-buffer.ts";
 import { beginNfnetlink, NFNL_SUBSYS_NFTABLES, NFPROTO_UNSPEC, nfnetlinkPayload } from "../../netlink/nfnetlink.ts";
 import { type CallOptions, NetlinkSocket } from "../../netlink/socket.ts";
 import type { NftBatch } from "./batch.ts";
 import * as nft from "./constants.ts";
 import { dumpObjects } from "./dump.ts";
+import type { ElementAnswer, ElementQuery } from "./element-query.ts";
 import { explainFailure, type NftFailure } from "./failure.ts";
 import {
   chain,
@@ -64,6 +66,8 @@ export interface NftablesClient extends AsyncDisposable {
   /** Named and anonymous ones; the latter have NFT_SET_ANONYMOUS among their flags. */
   sets(family: number, tableName: string, options?: CallOptions): Promise<NftSetObject[]>;
   elements(family: number, tableName: string, setName: string, options?: CallOptions): Promise<NftElementObject[]>;
+  /** Asks for single elements. @param onAnswer told of each answer, in any order. */
+  ask(query: ElementQuery, onAnswer: (index: number, answer: ElementAnswer) => void): Promise<void>;
   /** Whether a notification with this port id is due to a commit of this client's. */
   hasPort(portId: number): boolean;
   close(): Promise<void>;
@@ -143,6 +147,15 @@ export function openNftables(): NftablesClient {
       const filter: NftElementsObject = { table: tableName, set: setName };
       const parts = await dump(family, nft.NFT_MSG_GETSETELEM, elements, filter, options);
       return parts.flatMap((part) => part.elements ?? []);
+    },
+
+    async ask(query, onAnswer) {
+      const onReply = (reply: Reply, index: number): void => onAnswer(index, query.answer(index, reply));
+      for (const error of await socket.exchange(query.messages, onReply, { isAnsweredOnce: true })) {
+        const { request } = error.facts;
+        if (error.code !== "ENOENT" || request === undefined) throw error;
+        onAnswer(request.index, "missing");
+      }
     },
 
     hasPort: (portId) => socket.hasPort(portId),

@@ -69,6 +69,8 @@ export const setHead = attributes({
   timeout: [11, u64be],
   policy: [8, u32be],
   description: [9, attributes({ size: [1, u32be] })],
+  /** Newer kernels only. */
+  elementCount: [20, u32be],
   /** Expressions that each element gets, undecoded. */
   expression: [17, binary],
   expressions: [18, binary],

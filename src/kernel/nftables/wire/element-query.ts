@@ -1,0 +1,56 @@
+/** Asking the kernel for single elements, each with all that it should be, so that an answer that says the same need not be read. */
+import { type ByteReader, byteReader, sameAttributes } from "../../netlink/attributes.ts";
+import { NLMSG_HDRLEN } from "../../netlink/constants.ts";
+import type { Reply } from "../../netlink/frames.ts";
+import { MessageBuffer } from "../../netlink/message-buffer.ts";
+import { beginNfnetlink, NFNL_SUBSYS_NFTABLES, nfnetlinkPayload } from "../../netlink/nfnetlink.ts";
+import { NFT_MSG_GETSETELEM } from "./constants.ts";
+import { elements, type NftElementObject } from "./objects.ts";
+
+/** Netlink header and nfgenmsg. */
+const HEADERS = NLMSG_HDRLEN + 4;
+
+/** What became of one question. */
+export type ElementAnswer = "missing" | "as expected" | NftElementObject;
+
+/** Questions for elements of one table. */
+export class ElementQuery {
+  /** One for each question. */
+  readonly messages = new MessageBuffer();
+  readonly #family: number;
+  readonly #table: string;
+  #sent: ByteReader | undefined;
+
+  constructor(family: number, table: string) {
+    this.#family = family;
+    this.#table = table;
+  }
+
+  get size(): number {
+    return this.messages.count;
+  }
+
+  /** Asks for the element at the key of this one. The kernel looks at nothing but the key. */
+  add(set: string, element: NftElementObject): void {
+    beginNfnetlink(this.messages, NFNL_SUBSYS_NFTABLES, NFT_MSG_GETSETELEM, 0, this.#family);
+    elements.write(this.messages.out, { table: this.#table, set, elements: [element] });
+    this.messages.end();
+    this.#sent = undefined;
+  }
+
+  /** What the kernel says to a question. Throws `malformed`. */
+  answer(index: number, reply: Reply): ElementAnswer {
+    const { input, start, end } = nfnetlinkPayload(reply);
+    this.#sent ??= byteReader(this.messages.bytes);
+    const from = this.messages.startOf(index) + HEADERS;
+    const to = this.messages.startOf(index + 1);
+    if (sameAttributes(this.#sent, [from, to], input, [start, end])) return "as expected";
+    return elements.read(input, start, end).elements?.[0] ?? "missing";
+  }
+
+  /** Forgets all questions. */
+  reset(): void {
+    this.messages.reset();
+    this.#sent = undefined;
+  }
+}
