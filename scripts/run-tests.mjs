@@ -61,6 +61,8 @@ const LONG = [
   "src/cluster/manifests/",
   "src/relay/tcp-load.test.ts",
   "demo/run-demo.test.ts",
+  "test/deploy/package.test.ts",
+  "test/kernel/flows/",
 ].map((path) => join(root, path));
 
 /** Most others say more about what is wrong than the image does: it is last. */
@@ -187,18 +189,21 @@ const machines = files.filter((file) => file === UML_TEST || file === QEMU_TEST)
 const onHost = files.filter((file) => !forVm.includes(file) && !machines.includes(file));
 const inFolder = (folder) => (file) => file.startsWith(folder + sep);
 
+/** Most of whose files take less than a process takes to start. */
+const SHARING = ["testkit", "demo", "test/cli", "test/docs", "test/explain", "test/trace"].map(inFolder);
+const mayShare = (file) => SHARING.some((isIn) => isIn(file));
+const isUnit = inFolder("src");
+
 /** One file that was asked for, or names that files in a batch could have, need no batches. */
 function hostBatches() {
   if (patterns.length > 0 || onHost.length < 10) return [];
-  const units = onHost.map((file) => relative(root, file)).filter(inFolder("src"));
-  const { shared } = partition(
-    root,
-    units.filter((file) => turn(join(root, file)) > 0),
-  );
-  const batches = batchesOf("unit tests", shared);
+  const quick = onHost.filter((file) => turn(file) === 1).map((file) => relative(root, file));
+  const units = partition(root, quick.filter(isUnit)).shared;
+  const others = partition(root, quick.filter(mayShare)).shared;
+  const batches = [...batchesOf("unit tests", units), ...batchesOf("other tests", others)];
   if (!isWhole) return batches;
   // The tests whose computations give way only when a test says so, with the other choice.
-  const giving = shared.filter(inFolder(join("src", "dataplane")));
+  const giving = units.filter(inFolder(join("src", "dataplane")));
   return [...batches, ...batchesOf("KPTS_YIELD=always", giving, { KPTS_YIELD: "always" })];
 }
 
@@ -211,7 +216,8 @@ async function runHost() {
   const batches = new Map(hostBatches());
   const inBatches = new Set([...batches.values()].flatMap((batch) => batch.files));
   const alone = onHost.filter((file) => !inBatches.has(relative(root, file)));
-  unitFiles = [...batches.keys(), ...alone.filter((file) => inFolder("src")(relative(root, file)))];
+  const ofUnits = [...batches].filter(([, batch]) => batch.files.every(isUnit)).map(([path]) => path);
+  unitFiles = [...ofUnits, ...alone.filter((file) => isUnit(relative(root, file)))];
   // What waits for a clock first, then what needs a processor.
   const isLong = (file) => turn(file) === 0;
   const inTurn = [...alone.filter(isLong), ...batches.keys(), ...alone.filter((file) => !isLong(file))];

@@ -116,6 +116,9 @@ describe("the npm package", () => {
       "bin/kubectl-kube_proxy",
       "dist/build-info.json",
       "dist/bundle/log-places.json",
+      "dist/page/client/icon.svg",
+      "dist/page/client/index.html",
+      "dist/page/client/style.css",
       "package.json",
     ]);
     assert.ok(paths.includes("dist/bundle/main.js"));

@@ -87,9 +87,13 @@ export class ProxyDaemon {
     renameSync(join(this.folder, "next.json"), join(this.manifests, "cluster.json"));
   }
 
-  /** Starts the process (again); does not wait. */
-  spawn(): void {
-    const { hostnameOverride, args = [], env, program = KUBE_PROXY, wrapper } = this.#options;
+  /**
+   * Starts the process (again); does not wait.
+   *
+   * @param wrapper as in the options, for this time.
+   */
+  spawn(wrapper = this.#options.wrapper): void {
+    const { hostnameOverride, args = [], env, program = KUBE_PROXY } = this.#options;
     const command: [string, ...string[]] = wrapper === undefined ? [program] : [...wrapper, program];
     const child = this.namespace.spawn(
       [

@@ -29,7 +29,7 @@ export interface FlowNetwork {
 }
 
 /** What a test wants beyond the usual. */
-export interface FlowExtras extends Pick<DaemonOptions, "config" | "wrapper"> {
+export interface FlowExtras extends Pick<DaemonOptions, "config"> {
   /** Changes the network before the daemon starts. */
   prepare?(topology: Topology): Promise<void>;
 }
@@ -45,7 +45,7 @@ export async function flowNetwork(
   t: Pick<TestContext, "after">,
   mode: Mode,
   services: readonly ServiceSpec[],
-  { prepare, config, ...options }: FlowExtras = {},
+  { prepare, config }: FlowExtras = {},
 ): Promise<FlowNetwork> {
   const cgroupRoot = traitsOf[mode].runsInCgroup === true ? clientCgroup(t) : undefined;
   const topology = await topologyFor(t);
@@ -55,7 +55,6 @@ export async function flowNetwork(
     ProxyDaemon.start(topology.namespace(nodeA.name), {
       hostnameOverride: nodeA.name,
       objects: clusterOf(services),
-      ...options,
       config: {
         mode,
         clusterCIDR: defaultClusterCidr,

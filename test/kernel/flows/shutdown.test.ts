@@ -59,8 +59,10 @@ function childrenOf(pid: number): number[] {
   return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ").map(Number);
 }
 
+const AS_PID_1 = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"] as const;
+
 for (const mode of MODES) {
-  test(`${mode}: SIGTERM ends the daemon with status 0, idle and in the middle of its work`, {
+  test(`${mode}: SIGTERM ends the daemon with status 0: idle, in the middle of its work, and as PID 1`, {
     skip: kernelSkip,
   }, async (t) => {
     const network = await flowNetwork(t, mode, services);
@@ -75,19 +77,14 @@ for (const mode of MODES) {
       await sleep(delayMs);
       busy.push(await end(daemon));
     }
-    daemon.spawn();
-    await daemon.synced();
-    idle.push(await end(daemon));
+    daemon.writeObjects(clusterOf(services));
+    const startedAt = Date.now();
+    daemon.spawn(AS_PID_1);
+    await daemon.synced(startedAt);
+    const [pid = 0] = childrenOf(daemon.pid ?? 0);
+    assert.match(readFileSync(`/proc/${pid}/status`, "utf8"), /^NSpid:\t\d+\t1$/m);
+    idle.push(await endAndCheck(network, mode, pid));
     assert.ok(Math.min(...idle) < END_LIMIT_MS, `idle, it took ${idle.join(" and ")} ms`);
     assert.ok(Math.min(...busy) < END_LIMIT_MS, `in its work, it took ${busy.join(" and ")} ms`);
-  });
-
-  test(`${mode}: as PID 1 the daemon works and ends on SIGTERM`, { skip: kernelSkip }, async (t) => {
-    const network = await flowNetwork(t, mode, services, {
-      wrapper: ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"],
-    });
-    const [pid = 0] = childrenOf(network.daemon.pid ?? 0);
-    assert.match(readFileSync(`/proc/${pid}/status`, "utf8"), /^NSpid:\t\d+\t1$/m);
-    await endAndCheck(network, mode, pid);
   });
 }
