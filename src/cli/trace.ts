@@ -48,7 +48,7 @@ Rules, of either; without both, those in this node's kernel are walked, which ne
       --mode MODE              ${MODES.map(({ name }) => name).join(", ")} (default: the configuration's mode)
       --node NAME              the node to plan for (default: the only Node in the manifests, else this host)
       --config FILE            the node's KubeProxyConfiguration
-      --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft -j list ruleset, ipset save or ipvsadm -S -n print
+      --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft list ruleset (or nft -j), ipset save or ipvsadm -S -n print
                                on a node (repeatable), or the folder that a sysdump was unpacked to; of other
                                programs' rules what is not understood is shown as such
       --local ADDRESS          an address of the node; with --dump all of them should be given (repeatable)
@@ -68,7 +68,7 @@ Examples:
   kube-proxy trace --from 198.51.100.7 --in eth0 --to 192.168.0.2:30080 --dump iptables.txt --local 192.168.0.2
   sudo kube-proxy trace --from node --to 10.96.0.10:80
   sudo kube-proxy trace --live --to 10.96.0.10:80
-  nft -j list ruleset | kube-proxy trace --from 10.0.0.9 --to 10.96.0.10:53/udp --dump - --local 192.168.0.2
+  nft list ruleset | kube-proxy trace --from 10.0.0.9 --to 10.96.0.10:53/udp --dump - --local 192.168.0.2
 
 Exit status: 0; with --live 1 when no packet came, or when the kernel did something else than the simulation; 2 when the packet cannot be understood or the rules cannot be used.
 `;

@@ -40,6 +40,8 @@ export function statementText(json: unknown): string {
       return translationText(found.name, body);
     case "reject":
       return rejectText(body);
+    case "opaque":
+      return String(found.body);
     case "counter":
       return "counter";
     case "log":

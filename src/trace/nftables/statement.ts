@@ -50,6 +50,10 @@ export function compileStatement(json: unknown, surroundings: Surroundings): Ste
       };
     case "xt":
       return fixed(body.type === "match" ? unknown(text) : { kind: "lost", because: `${text} is not understood` });
+    case "opaque": {
+      const lost: StepResult = { kind: "lost", because: `${text} is not understood` };
+      return fixed({ kind: "unknown", question: `${text} holds`, yes: lost, no: NO_MATCH });
+    }
     case "limit":
       return fixed(unknown(`${text} is not exceeded`));
     case "queue":
