@@ -138,14 +138,11 @@ export function expectationOf(
   };
 }
 
-/** In a pod, before there is a packet: reference ebpf.md §1.4. What depends on the client's address or its past is not. */
+/** In a pod, before there is a packet: reference ebpf.md §1.4. What depends on the client's address is not. */
 function isLedFromSocket({ service, port, kind, family }: Target, position: Position, traits: ModeTraits): boolean {
-  if (position !== "pod" || !traits.decidesAtSocket.includes(port.protocol) || service.isSticky) return false;
-  if (kind === "cluster IP") return !service.internalLocal;
-  if (kind === "load balancer" && service.sourceRanges.some((range) => range.includes(":") === (family === "IPv6"))) {
-    return false;
-  }
-  return (kind === "external IP" || kind === "load balancer") && !service.externalLocal;
+  if (position !== "pod" || !traits.decidesAtSocket.includes(port.protocol) || kind === "localhost") return false;
+  const hasRanges = service.sourceRanges.some((range) => range.includes(":") === (family === "IPv6"));
+  return kind !== "load balancer" || !hasRanges;
 }
 
 /** The source address that an endpoint sees. @param kept the client's, where that is kept */

@@ -26,8 +26,8 @@ export interface ModeTraits {
    */
   readonly checksSourcesFirst: boolean;
   /**
-   * Protocols over which a process or pod of this node is led to an endpoint before it sends anything, where neither its address nor a
-   * memory of clients decides. So the endpoint sees the client's own address, itself included (reference ebpf.md §1.4).
+   * Protocols over which a process or pod of this node is led to an endpoint before it sends anything, where its address does
+   * not decide. So the endpoint sees the client's own address, itself included (reference ebpf.md §1.4).
    */
   readonly decidesAtSocket: readonly Protocol[];
 }

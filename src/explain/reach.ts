@@ -104,10 +104,8 @@ function isDecidedAtSocket({ frontend, port, traits, facts, position }: Question
     position === "pod" &&
     !facts.masqueradeAll &&
     traits.decidesAtSocket.includes(port.protocol) &&
-    frontend.kind !== "node-port" &&
-    frontend.policy === "Cluster" &&
     frontend.sources.length === 0 &&
-    port.sessionAffinity === "None"
+    (frontend.policy === "Cluster" || frontend.kind === "cluster-ip" || facts.detectsPods)
   );
 }
 

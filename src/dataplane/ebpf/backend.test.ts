@@ -34,9 +34,13 @@ describe("what is decided at the socket", () => {
       [`TCP 10.96.0.1 80 cluster ${both}`, `TCP 192.0.2.1 80 cluster ${both}`, `TCP 192.0.2.2 80 cluster ${both}`],
     ],
     [
-      "not external addresses with the Local policy, which depends on the client",
-      port("web", "10.96.0.1", { externalIPs: [ip("192.0.2.1")], externalPolicyLocal: true }),
-      [`TCP 10.96.0.1 80 cluster ${both}`],
+      "external addresses with the Local policy, which does not bind clients of this node",
+      port("web", "10.96.0.1", {
+        externalIPs: [ip("192.0.2.1")],
+        externalPolicyLocal: true,
+        internalPolicyLocal: true,
+      }),
+      ["TCP 10.96.0.1 80 local 10.180.0.10 8080", `TCP 192.0.2.1 80 cluster ${both}`],
     ],
     [
       "not an address with source ranges",
@@ -47,8 +51,12 @@ describe("what is decided at the socket", () => {
       }),
       [`TCP 10.96.0.1 80 cluster ${both}`, `TCP 192.0.2.1 80 cluster ${both}`],
     ],
-    ["not session affinity", port("web", "10.96.0.1", { sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 60 }), []],
-    ["not UDP", port("web", "10.96.0.1", { protocol: "UDP" }), []],
+    [
+      "a node port, with session affinity",
+      port("web", "10.96.0.1", { nodePort: 30_080, sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 60 }),
+      [`TCP * 30080 cluster ${both}`, `TCP 10.96.0.1 80 cluster ${both}`],
+    ],
+    ["UDP", port("web", "10.96.0.1", { protocol: "UDP" }), [`UDP 10.96.0.1 80 cluster ${both}`]],
     ["not SCTP", port("web", "10.96.0.1", { protocol: "SCTP" }), []],
   ];
   for (const [what, service, expected] of cases) {
@@ -59,6 +67,18 @@ describe("what is decided at the socket", () => {
       assert.deepEqual(subject.backend.sockets, expected);
     });
   }
+
+  test("where pods cannot be told from others, a Local policy of the outside leaves them to the rules", async (t) => {
+    const cluster = new TestCluster();
+    const subject = new EbpfRig(cluster.driver, { detectsPods: false });
+    t.after(() => void subject.backend.close());
+    cluster.set(port("web", "10.96.0.1", { externalIPs: [ip("192.0.2.1")], externalPolicyLocal: true }), pods);
+    await cluster.driver.sync(subject.backend);
+    assert.deepEqual(subject.backend.sockets, [
+      `TCP 10.96.0.1 80 cluster ${both}`,
+      `TCP 192.0.2.1 80 cluster-for-host ${both}`,
+    ]);
+  });
 
   test("a service without endpoints is refused; one whose endpoints are all elsewhere passes", async (t) => {
     const { cluster, rig: subject, sync } = rig(t);
@@ -116,7 +136,7 @@ describe("without the kernel's eBPF, packets are led all the same", () => {
   const faults: Readonly<Record<string, BpfFaults>> = {
     maps: { createMap: () => "EPERM" },
     "last map": { createMap: (name) => (name === "backends4" ? "ENOMEM" : undefined) },
-    programs: { loadProgram: (name) => (name === "kpts_mapped4" ? "EINVAL" : undefined) },
+    programs: { loadProgram: (name) => (name === "kpts_connect4m" ? "EINVAL" : undefined) },
     links: { attach: () => "EPERM" },
   };
   for (const [what, fault] of Object.entries(faults)) {

@@ -7,10 +7,11 @@ import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import type { AddressWatch } from "../../kernel/route/address-watch.ts";
 import type { LocalAddresses } from "../../kernel/route/addresses.ts";
 import type { Logger } from "../../logging/logger.ts";
-import type { IpFamily } from "../../net/ip.ts";
+import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
+import { type IpFamily, isLoopback } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { SocketMaps } from "./socket-maps.ts";
-import { SocketPrograms } from "./socket-programs.ts";
+import { type SocketProgramOptions, SocketPrograms } from "./socket-programs.ts";
 
 export interface EbpfBackendOptions {
   /** Leads what no program decides. */
@@ -19,6 +20,11 @@ export interface EbpfBackendOptions {
   /** The folder of the cgroup that holds all processes of the node; undefined: nothing is decided at the socket. */
   readonly cgroup: string | undefined;
   readonly nodeName: string;
+  /** See {@link SocketPlanFacts}. */
+  readonly detectsPods: boolean;
+  readonly nodePortAddresses: NodePortAddresses;
+  /** What the programs are told. May throw: then nothing is decided at the socket. */
+  readonly programs: () => SocketProgramOptions;
   readonly localAddresses: LocalAddresses;
   readonly addressWatch: Pick<AddressWatch, "watch">;
   readonly log: Logger;
@@ -113,7 +119,8 @@ export class EbpfBackend implements Backend {
     this.#sockets = sockets;
     const { maps, programs } = sockets;
     const { services, endpoints, zone } = input;
-    const facts = { nodeName: this.#options.nodeName, zone };
+    const { nodeName, detectsPods } = this.#options;
+    const facts = { nodeName, detectsPods, zone };
     const isFull = input.isFullSync || isNew;
     const concerned = await this.#readAddresses(maps, signal);
     const wanted: Iterable<string> = isFull ? services.keys() : [...input.changedPorts, ...concerned];
@@ -131,7 +138,7 @@ export class EbpfBackend implements Backend {
 
   #open({ services, endpointCount }: SyncInput): Sockets {
     const { bpf } = this.#options;
-    const programs = new SocketPrograms(bpf, this.family);
+    const programs = new SocketPrograms(bpf, this.family, this.#options.programs());
     const maps = new SocketMaps(
       { bpf, family: this.family, onMoved: (open) => programs.load(open), nowMs: this.#nowMs },
       { services: services.size, endpoints: endpointCount },
@@ -157,7 +164,12 @@ export class EbpfBackend implements Backend {
     if (this.#areAddressesKnown) return [];
     this.#areAddressesKnown = true;
     try {
-      return maps.setHostAddresses(new Set(await this.#options.localAddresses(this.family, signal)));
+      const { localAddresses, nodePortAddresses: wanted } = this.#options;
+      const addresses = await localAddresses(this.family, signal);
+      const answering = nodePortIPs(wanted, addresses);
+      const nodeAddresses = answering.kind === "all" ? addresses : answering.ips;
+      maps.setNodeAddresses(new Set(nodeAddresses.filter((address) => !isLoopback(address))));
+      return maps.setHostAddresses(new Set(addresses));
     } catch (error) {
       this.#areAddressesKnown = false;
       throw error;

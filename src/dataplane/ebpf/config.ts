@@ -2,7 +2,7 @@
 import type { DraftConfig } from "../../config/config.ts";
 import { CONFIG_ROOT, invalid } from "../../config/field-error.ts";
 import { flag } from "../../config/flag.ts";
-import { stringType } from "../../config/flag-types.ts";
+import { boolType, stringType } from "../../config/flag-types.ts";
 import { NODE_PORT_ADDRESSES_PRIMARY } from "../../config/node-port-primary.ts";
 import type { ModeConfig } from "../dataplane.ts";
 import { DEFAULT_MASQUERADE_BIT, masqueradeBitErrors } from "../shared/masquerade-bit.ts";
@@ -12,6 +12,8 @@ export interface EbpfConfig {
   readonly masqueradeBit: number;
   /** The folder of the cgroup that holds all processes of the node; empty: it is looked for. */
   readonly cgroupRoot: string;
+  /** Pods take the rules: for meshes and sandboxes that want to see service addresses. */
+  readonly hostNamespaceOnly: boolean;
 }
 
 const FIELDS = {
@@ -20,6 +22,7 @@ const FIELDS = {
   syncPeriod: "duration",
   minSyncPeriod: "duration",
   cgroupRoot: "text",
+  hostNamespaceOnly: "bool",
 } as const;
 
 const GO_TYPE = "KubeProxyEBPFConfiguration";
@@ -31,7 +34,8 @@ function cgroupRootErrors({ cgroupRoot }: EbpfConfig): readonly string[] {
 
 /** Whether the section says anything; otherwise it is left out, so that upstream can read the rest. */
 function saysSomething({ mode, ebpf }: DraftConfig): boolean {
-  return mode === "ebpf" || ebpf.cgroupRoot !== "" || ebpf.masqueradeBit !== DEFAULT_MASQUERADE_BIT;
+  const { cgroupRoot, hostNamespaceOnly } = ebpf;
+  return mode === "ebpf" || cgroupRoot !== "" || hostNamespaceOnly || ebpf.masqueradeBit !== DEFAULT_MASQUERADE_BIT;
 }
 
 export const ebpfConfig: ModeConfig<typeof FIELDS, EbpfConfig> = {
@@ -44,13 +48,14 @@ export const ebpfConfig: ModeConfig<typeof FIELDS, EbpfConfig> = {
   resolve: ({ ebpf }) => ({
     masqueradeBit: ebpf.masqueradeBit ?? DEFAULT_MASQUERADE_BIT,
     cgroupRoot: ebpf.cgroupRoot,
+    hostNamespaceOnly: ebpf.hostNamespaceOnly,
   }),
   errors: ({ mode, ebpf }) =>
     mode === "ebpf" ? [...masqueradeBitErrors(GO_TYPE, ebpf.masqueradeBit), ...cgroupRootErrors(ebpf)] : [],
   encode(draft, { masqueradeAll, periods }) {
     if (!saysSomething(draft)) return undefined;
-    const { masqueradeBit, cgroupRoot } = draft.ebpf;
-    return { masqueradeBit, masqueradeAll, ...periods, cgroupRoot };
+    const { masqueradeBit, cgroupRoot, hostNamespaceOnly } = draft.ebpf;
+    return { masqueradeBit, masqueradeAll, ...periods, cgroupRoot, hostNamespaceOnly };
   },
   flags: [
     flag({
@@ -60,6 +65,14 @@ export const ebpfConfig: ModeConfig<typeof FIELDS, EbpfConfig> = {
       isExtension: true,
       help: "The folder of the cgroup v2 that holds all processes of the node, for ebpf mode; empty: the root of the hierarchy, where it is mounted.",
       overlay: (config, cgroupRoot) => ({ ...config, ebpf: { ...config.ebpf, cgroupRoot } }),
+    }),
+    flag({
+      name: "ebpf-host-namespace-only",
+      type: boolType,
+      initial: false,
+      isExtension: true,
+      help: "In ebpf mode, decide at the socket for processes on the host's network only; pods take the nftables rules. For service meshes and sandboxed pods that want to see service addresses.",
+      overlay: (config, hostNamespaceOnly) => ({ ...config, ebpf: { ...config.ebpf, hostNamespaceOnly } }),
     }),
   ],
 };

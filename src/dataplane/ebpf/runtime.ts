@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import { cgroup2Mounts, findCgroupRoot } from "../../kernel/bpf/cgroup-root.ts";
 import { kernelBpf } from "../../kernel/bpf/kernel-bpf.ts";
+import { ownNetnsCookie } from "../../kernel/netns-cookie.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { EbpfBackend } from "./backend.ts";
@@ -25,6 +26,9 @@ async function open(node: NodeContext): Promise<OpenMode> {
         bpf: kernelBpf(),
         cgroup: cgroup.ok ? cgroup.path : undefined,
         nodeName: node.nodeName,
+        detectsPods: family.detector.kind !== "none",
+        nodePortAddresses: family.nodePortAddresses,
+        programs: () => ({ hostCookie: ownNetnsCookie(), isForHostOnly: config.ebpf.hostNamespaceOnly }),
         localAddresses,
         addressWatch: node.addressWatch,
         log: family.log,
@@ -44,7 +48,7 @@ function missingForSockets(bpf: Bpf): string | undefined {
       { bpf, family: "IPv4", onMoved: () => {}, nowMs: () => 0 },
       { services: 0, endpoints: 0 },
     );
-    const programs = new SocketPrograms(bpf, "IPv4");
+    const programs = new SocketPrograms(bpf, "IPv4", { hostCookie: ownNetnsCookie(), isForHostOnly: false });
     try {
       programs.load(maps.open);
     } finally {

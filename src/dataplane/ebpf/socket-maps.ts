@@ -9,24 +9,21 @@ import { powerOfTwo } from "../../kernel/bpf/socket-balancer/free-list.ts";
 import {
   type BalancerCapacity,
   type BalancerMaps,
-  balancerMaps,
   frontendKeyBytes,
   frontendValueBytes,
+  HOST_ONLY,
+  type LeadingMaps,
+  leadingMaps,
+  type MemoryMaps,
+  memoryMaps,
   NO_ENDPOINTS,
 } from "../../kernel/bpf/socket-balancer/maps.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
-import type { FrontendKind } from "../../model/frontend.ts";
+import { type FrontendAddress, type FrontendKind, ownedFrontends } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import type { IpAddress, IpFamily } from "../../net/ip.ts";
+import { type IpAddress, type IpFamily, ipBytes, unspecifiedAddress } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../net/protocol.ts";
-import {
-  type AddressedFrontend,
-  addressedFrontends,
-  planSocket,
-  type SocketPlan,
-  type SocketPlanFacts,
-  type Treatment,
-} from "./socket-plan.ts";
+import { planSocket, type SocketPlan, type SocketPlanFacts, type Treatment } from "./socket-plan.ts";
 
 /** What the maps hold of a service port. */
 interface Installed {
@@ -63,38 +60,47 @@ const LEAST: BalancerCapacity = { frontends: 1024, slots: 4096, backends: 4096 }
 /** Before an array has to grow. */
 const HEADROOM = { frontends: 2, endpoints: 1.5 };
 
-interface MapSet {
-  readonly definitions: BalancerMaps;
-  readonly frontends: BpfMap;
-  readonly slots: BpfMap;
-  readonly backends: BpfMap;
-}
+/** Open maps under the names of their definitions. */
+type Opened<Definitions> = { readonly [Name in keyof Definitions]: BpfMap };
 
 export class SocketMaps {
   readonly #options: SocketMapsOptions;
-  #set: MapSet;
+  #set: Opened<LeadingMaps>;
+  /** What programs remember, and the node's addresses: they stay when the others grow. */
+  readonly #memory: Opened<MemoryMaps>;
   readonly #lists: EndpointLists;
   readonly #installed = new Map<string, Installed>();
   /** Service ports that the kernel would not take, with the reason. */
   readonly #refused = new Map<string, string>();
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
+  #nodeAddresses: ReadonlySet<IpAddress> = new Set();
 
   /** @throws BpfError when the kernel cannot hold them. */
   constructor(options: SocketMapsOptions, { services, endpoints }: ExpectedSize) {
     this.#options = options;
     const { bpf, family, nowMs } = options;
     const forEndpoints = Math.max(LEAST.slots, powerOfTwo(endpoints * HEADROOM.endpoints));
-    this.#set = createMaps(bpf, family, {
+    this.#memory = createMaps(bpf, memoryMaps(family));
+    const capacity = {
       frontends: Math.max(LEAST.frontends, powerOfTwo(services * HEADROOM.frontends)),
       slots: forEndpoints,
       backends: forEndpoints,
-    });
+    };
+    try {
+      this.#set = createMaps(bpf, leadingMaps(family, capacity));
+    } catch (error) {
+      closeAll(this.#memory);
+      throw error;
+    }
     this.#lists = new EndpointLists(family, memoryOf(this.#set), nowMs);
   }
 
   get open(): OpenMaps {
-    const { definitions, frontends, slots, backends } = this.#set;
-    return { definitions, maps: [frontends, slots, backends] };
+    const opened: Opened<BalancerMaps> = { ...this.#set, ...this.#memory };
+    const definitions = Object.fromEntries(
+      Object.entries(opened).map(([name, map]) => [name, map.definition]),
+    ) as unknown as BalancerMaps; // the same names
+    return { definitions, maps: Object.values(opened) };
   }
 
   /** Keys of service ports that have something here. */
@@ -107,13 +113,23 @@ export class SocketMaps {
     return this.#refused;
   }
 
+  /** Node ports answer at these addresses, and no others. @throws BpfError */
+  setNodeAddresses(addresses: ReadonlySet<IpAddress>): void {
+    const { nodeAddresses } = this.#memory;
+    const before = this.#nodeAddresses;
+    this.#nodeAddresses = addresses;
+    for (const gone of before) if (!addresses.has(gone)) nodeAddresses.delete(ipBytes(gone));
+    for (const added of addresses) if (!before.has(added)) nodeAddresses.update(ipBytes(added), PRESENT);
+  }
+
   /** Service addresses that are the host's own pass. @returns keys of the service ports concerned, which must be set again. */
   setHostAddresses(addresses: ReadonlySet<IpAddress>): readonly string[] {
     const before = this.#hostAddresses;
-    const isChanged = ({ address }: AddressedFrontend) => addresses.has(address) !== before.has(address);
+    const isChanged = ({ address }: FrontendAddress) =>
+      address !== undefined && addresses.has(address) !== before.has(address);
     const concerned: string[] = [];
     for (const [key, installed] of this.#installed) {
-      const frontends = addressedFrontends(installed.port).filter(isChanged);
+      const frontends = ownedFrontends(installed.port).filter(isChanged);
       if (frontends.length === 0) continue;
       this.#delete(installed.port, frontends);
       this.#installed.set(key, { ...installed, isUncertain: true });
@@ -134,8 +150,8 @@ export class SocketMaps {
       this.remove(key);
       return;
     }
-    const owned = new Set(addressedFrontends(port).map((frontend) => keyText(port, frontend)));
-    const lost = addressedFrontends(before.port).filter((frontend) => !owned.has(keyText(before.port, frontend)));
+    const owned = new Set(ownedFrontends(port).map((frontend) => keyText(port, frontend)));
+    const lost = ownedFrontends(before.port).filter((frontend) => !owned.has(keyText(before.port, frontend)));
     this.#delete(before.port, lost);
     // Of those that are left it is known that they are its own; what they say is written again.
     this.#installed.set(key, { ...before, port, isUncertain: true });
@@ -171,7 +187,7 @@ export class SocketMaps {
     this.#refused.delete(key);
     const before = this.#installed.get(key);
     if (before === undefined) return;
-    this.#delete(before.port, addressedFrontends(before.port));
+    this.#delete(before.port, ownedFrontends(before.port));
     this.#lists.write(before.cluster, []);
     this.#lists.write(before.local, []);
     this.#lists.settle();
@@ -183,8 +199,8 @@ export class SocketMaps {
     const lines: string[] = [];
     for (const installed of this.#installed.values()) {
       const { port, treatments } = installed;
-      for (const frontend of addressedFrontends(port)) {
-        if (this.#set.frontends.lookup(keyOf(port, frontend)) === undefined) continue;
+      for (const frontend of ownedFrontends(port)) {
+        if (this.#set.frontends.lookup(this.#keyOf(port, frontend)) === undefined) continue;
         const treatment = treatments[frontend.kind];
         const list = listFor(treatment, installed);
         const endpoints = list === undefined ? [] : this.#lists.read(list).map((one) => `${one.ip} ${one.port}`);
@@ -195,7 +211,8 @@ export class SocketMaps {
   }
 
   close(): void {
-    for (const map of this.open.maps) map.close();
+    closeAll(this.#set);
+    closeAll(this.#memory);
   }
 
   /** What is done when something fails is remembered, so that it can be tried again, or taken back. */
@@ -218,23 +235,29 @@ export class SocketMaps {
   #writeFrontends(before: Installed, after: Installed): void {
     const { port } = after;
     const isKnown = before.isUncertain !== true;
-    for (const frontend of addressedFrontends(port)) {
+    for (const frontend of ownedFrontends(port)) {
       const { kind, address } = frontend;
-      const treatment = this.#hostAddresses.has(address) ? "pass" : after.treatments[kind];
+      const treatment = address !== undefined && this.#hostAddresses.has(address) ? "pass" : after.treatments[kind];
       if (isKnown && isSameValue(before, after, kind)) continue;
-      if (treatment === "pass") this.#set.frontends.delete(keyOf(port, frontend));
-      else this.#set.frontends.update(keyOf(port, frontend), frontendValue(treatment, after));
+      if (treatment === "pass") this.#set.frontends.delete(this.#keyOf(port, frontend));
+      else this.#set.frontends.update(this.#keyOf(port, frontend), frontendValue(treatment, after));
     }
   }
 
   #refuse(key: string, port: ServicePort, error: unknown): void {
-    this.#delete(port, addressedFrontends(port));
+    this.#delete(port, ownedFrontends(port));
     this.remove(key);
     this.#refused.set(key, error instanceof Error ? error.message : String(error));
   }
 
-  #delete(port: ServicePort, frontends: readonly AddressedFrontend[]): void {
-    for (const frontend of frontends) this.#set.frontends.delete(keyOf(port, frontend));
+  /** A node port is in the map without an address. */
+  #keyOf(port: ServicePort, { address, port: number }: FrontendAddress): Uint8Array {
+    const place = address ?? unspecifiedAddress(this.#options.family);
+    return frontendKeyBytes(place, number, PROTOCOL_NUMBERS[port.protocol]);
+  }
+
+  #delete(port: ServicePort, frontends: readonly FrontendAddress[]): void {
+    for (const frontend of frontends) this.#set.frontends.delete(this.#keyOf(port, frontend));
   }
 
   /** Twice the room, with what is there. */
@@ -243,63 +266,62 @@ export class SocketMaps {
     const old = this.#set;
     const [frontends, slots, backends] = [old.frontends, old.slots, old.backends];
     const doubled = (map: BpfMap): number => map.definition.maxEntries * 2;
-    this.#set = createMaps(bpf, family, {
-      frontends: doubled(frontends),
-      slots: doubled(slots),
-      backends: doubled(backends),
-    });
+    const capacity = { frontends: doubled(frontends), slots: doubled(slots), backends: doubled(backends) };
+    this.#set = createMaps(bpf, leadingMaps(family, capacity));
     const [from, to] = [memoryOf(old), memoryOf(this.#set)];
     to.slots.set(from.slots);
     to.backends.set(from.backends);
     this.#set.frontends.updateAll(frontends.entries());
     this.#lists.moveTo(to);
     onMoved(this.open);
-    for (const map of [frontends, slots, backends]) map.close();
+    closeAll(old);
   }
 }
 
+/** A value that says nothing. */
+const PRESENT = new Uint8Array(4);
 const NO_LISTS = { cluster: undefined, local: undefined, isUncertain: true };
 
-function createMaps(bpf: Bpf, family: IpFamily, capacity: BalancerCapacity): MapSet {
-  const definitions = balancerMaps(family, capacity);
-  const made: BpfMap[] = [];
-  const create = (definition: BalancerMaps[keyof BalancerMaps]): BpfMap => {
-    const map = bpf.createMap(definition);
-    made.push(map);
-    return map;
-  };
+/** All, or none. */
+function createMaps<Definitions extends object>(bpf: Bpf, definitions: Definitions): Opened<Definitions> {
+  const made: [string, BpfMap][] = [];
   try {
-    const { frontends, slots, backends } = definitions;
-    return { definitions, frontends: create(frontends), slots: create(slots), backends: create(backends) };
+    for (const [name, definition] of Object.entries(definitions)) made.push([name, bpf.createMap(definition)]);
   } catch (error) {
-    for (const map of made) map.close();
+    for (const [, map] of made) map.close();
     throw error;
   }
+  return Object.fromEntries(made) as Opened<Definitions>; // a map for each of its names
 }
 
-const memoryOf = ({ slots, backends }: MapSet) => ({ slots: slots.words(), backends: backends.words() });
+function closeAll(opened: object): void {
+  for (const map of Object.values<BpfMap>({ ...opened })) map.close();
+}
+
+const memoryOf = ({ slots, backends }: Opened<LeadingMaps>) => ({ slots: slots.words(), backends: backends.words() });
 
 const hasFrontends = ({ treatments }: SocketPlan): boolean => Object.values(treatments).some((one) => one !== "pass");
 
-const keyOf = (port: ServicePort, { address, port: number }: AddressedFrontend): Uint8Array =>
-  frontendKeyBytes(address, number, PROTOCOL_NUMBERS[port.protocol]);
-
-const keyText = (port: ServicePort, { address, port: number }: AddressedFrontend): string =>
-  `${port.protocol} ${address} ${number}`;
+const keyText = (port: ServicePort, { address, port: number }: FrontendAddress): string =>
+  `${port.protocol} ${address ?? "*"} ${number}`;
 
 function listFor(treatment: Treatment, { cluster, local }: Installed): EndpointList | undefined {
-  return treatment === "cluster" ? cluster : treatment === "local" ? local : undefined;
+  if (treatment === "cluster" || treatment === "cluster-for-host") return cluster;
+  return treatment === "local" ? local : undefined;
 }
 
 function isSameValue(before: Installed, after: Installed, kind: FrontendKind): boolean {
   const treatment = after.treatments[kind];
   if (before.treatments[kind] !== treatment) return false;
+  if (before.port.stickyMaxAgeSeconds !== after.port.stickyMaxAgeSeconds) return false;
   const [one, two] = [listFor(treatment, before), listFor(treatment, after)];
   return one?.base === two?.base && one?.count === two?.count && one?.id === two?.id;
 }
 
 function frontendValue(treatment: Treatment, installed: Installed): Uint8Array {
   const { base = 0, count = 0, id = 0 } = listFor(treatment, installed) ?? {};
-  const flags = treatment === "refuse" ? NO_ENDPOINTS : 0;
-  return frontendValueBytes({ base, count, id, flags, affinitySeconds: 0 });
+  const flags = treatment === "refuse" ? NO_ENDPOINTS : treatment === "cluster-for-host" ? HOST_ONLY : 0;
+  const { sessionAffinity, stickyMaxAgeSeconds } = installed.port;
+  const affinitySeconds = sessionAffinity === "ClientIP" ? stickyMaxAgeSeconds : 0;
+  return frontendValueBytes({ base, count, id, flags, affinitySeconds });
 }

@@ -3,16 +3,15 @@
  * rules of the packet path decide (reference ebpf.md §1.1, §1.4). Pure.
  */
 import type { Endpoint } from "../../model/endpoint.ts";
-import { type FrontendAddress, type FrontendKind, frontendsOf, ownedFrontends } from "../../model/frontend.ts";
+import { type FrontendKind, frontendsOf } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
-import type { IpAddress } from "../../net/ip.ts";
 
 /**
  * What a connection to a frontend meets at the socket. `pass`: nothing, the packet path decides. `refuse`: there are no endpoints.
- * `cluster` and `local`: an endpoint of that policy.
+ * `cluster` and `local`: an endpoint of that policy. `cluster-for-host`: the same for clients on the host's network, and `pass` for pods.
  */
-export type Treatment = "pass" | "refuse" | "cluster" | "local";
+export type Treatment = "pass" | "refuse" | "cluster" | "cluster-for-host" | "local";
 
 /** All frontends of one kind of a service port are treated alike. */
 export interface SocketPlan {
@@ -27,6 +26,8 @@ export interface SocketPlanFacts {
   readonly nodeName: string;
   /** Undefined when the node has none. */
   readonly zone: string | undefined;
+  /** The node can tell its pods from others, so that a Local policy of the outside does not bind them. */
+  readonly detectsPods: boolean;
 }
 
 const PASS_ALL: SocketPlan = {
@@ -37,28 +38,22 @@ const PASS_ALL: SocketPlan = {
 
 /** Plans one service port. @param endpoints all its endpoints; empty when it has none. */
 export function planSocket(port: ServicePort, endpoints: readonly Endpoint[], facts: SocketPlanFacts): SocketPlan {
-  if (port.protocol !== "TCP" || port.sessionAffinity !== "None") return PASS_ALL;
+  if (port.protocol === "SCTP") return PASS_ALL;
   const routing = routeServicePort(port, endpoints, facts);
   const treatments: Record<FrontendKind, Treatment> = { ...PASS_ALL.treatments };
+  const forInside: Treatment = facts.detectsPods ? "cluster" : "cluster-for-host";
   for (const { kind, policy, sources, fate } of frontendsOf(port, routing)) {
     // Where the source of a connection decides, it is too early at the socket: it has no source yet.
-    if (kind === "node-port" || sources.length > 0 || fate === "drop") continue;
+    if (sources.length > 0) continue;
+    const isLocal = policy === "Local";
     if (fate === "refuse") treatments[kind] = "refuse";
-    else if (kind === "cluster-ip") treatments[kind] = policy === "Local" ? "local" : "cluster";
-    else if (policy === "Cluster") treatments[kind] = "cluster";
+    else if (kind !== "cluster-ip") treatments[kind] = isLocal ? forInside : "cluster";
+    else if (fate === "serve") treatments[kind] = isLocal ? "local" : "cluster";
   }
   const used = new Set(Object.values(treatments));
   return {
     treatments,
-    cluster: used.has("cluster") ? routing.cluster : [],
+    cluster: used.has("cluster") || used.has("cluster-for-host") ? routing.cluster : [],
     local: used.has("local") ? routing.local : [],
   };
-}
-
-/** A frontend that has an address of its own. */
-export type AddressedFrontend = FrontendAddress & { readonly address: IpAddress };
-
-/** The frontends of a service port that can be in the maps. */
-export function addressedFrontends(port: ServicePort): readonly AddressedFrontend[] {
-  return ownedFrontends(port).filter((frontend): frontend is AddressedFrontend => frontend.address !== undefined);
 }

@@ -1,21 +1,50 @@
 /** The programs of one family, and where they are attached. */
+
+import type { Program } from "../../kernel/bpf/asm/program.ts";
 import type { Bpf, BpfLink, BpfProgram } from "../../kernel/bpf/bpf.ts";
-import { CONNECT_HOOKS, type ConnectKind, connectProgram } from "../../kernel/bpf/socket-balancer/connect.ts";
+import type { Hook } from "../../kernel/bpf/contexts.ts";
+import { leadProgram } from "../../kernel/bpf/socket-balancer/lead.ts";
+import type { BalancerMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { revealProgram } from "../../kernel/bpf/socket-balancer/reveal.ts";
+import { hookFor, PROGRAMS, type SocketCall, type SocketKind } from "../../kernel/bpf/socket-balancer/socket-kind.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { OpenMaps } from "./socket-maps.ts";
 
-/** An IPv6 socket that connects to `::ffff:a.b.c.d` asks for an IPv4 service. */
-const KINDS: Readonly<Record<IpFamily, readonly ConnectKind[]>> = { IPv4: ["IPv4", "mapped"], IPv6: ["IPv6"] };
+export interface SocketProgramOptions {
+  /** Of the network namespace that is the host's. */
+  readonly hostCookie: bigint;
+  /** Pods are left to the packet path. */
+  readonly isForHostOnly: boolean;
+}
+
+/**
+ * The programs of a family in the order in which they are attached: an address is revealed before the first socket is led. A connected
+ * UDP socket could not be told when its endpoint goes, so connections are those of TCP (reference ebpf.md §1.8). Pure.
+ */
+export function socketPrograms(
+  family: IpFamily,
+  maps: BalancerMaps,
+  options: SocketProgramOptions,
+): readonly (readonly [Hook, Program])[] {
+  const assemble = (call: SocketCall, kind: SocketKind): Program => {
+    if (call === "recvmsg" || call === "getpeername") return revealProgram(call, kind, maps);
+    return leadProgram(call, kind, maps, { ...options, protocols: [call === "connect" ? "TCP" : "UDP"] });
+  };
+  return PROGRAMS[family].toReversed().map(([call, kind]) => [hookFor(call, kind), assemble(call, kind)] as const);
+}
 
 export class SocketPrograms {
   readonly #bpf: Bpf;
-  readonly #kinds: readonly ConnectKind[];
+  readonly #family: IpFamily;
+  readonly #options: SocketProgramOptions;
+  #hooks: readonly Hook[] = [];
   #programs: readonly BpfProgram[] = [];
   #links: readonly BpfLink[] = [];
 
-  constructor(bpf: Bpf, family: IpFamily) {
+  constructor(bpf: Bpf, family: IpFamily, options: SocketProgramOptions) {
     this.#bpf = bpf;
-    this.#kinds = KINDS[family];
+    this.#family = family;
+    this.#options = options;
   }
 
   get isAttached(): boolean {
@@ -26,10 +55,11 @@ export class SocketPrograms {
   load({ definitions, maps }: OpenMaps): void {
     const old = this.#programs;
     const loaded: BpfProgram[] = [];
+    const programs = socketPrograms(this.#family, definitions, this.#options);
     try {
-      for (const kind of this.#kinds) {
-        const program = connectProgram(kind, definitions, { protocols: ["TCP"] });
-        loaded.push(this.#bpf.loadProgram(program, CONNECT_HOOKS[kind], maps));
+      for (const [hook, program] of programs) {
+        const used = maps.filter(({ definition }) => program.maps.includes(definition));
+        loaded.push(this.#bpf.loadProgram(program, hook, used));
       }
       for (const [index, link] of this.#links.entries()) {
         const program = loaded[index];
@@ -40,6 +70,7 @@ export class SocketPrograms {
       throw error;
     }
     this.#programs = loaded;
+    this.#hooks = programs.map(([hook]) => hook);
     closeAll(old);
   }
 
@@ -48,7 +79,8 @@ export class SocketPrograms {
     const links: BpfLink[] = [];
     try {
       for (const [index, program] of this.#programs.entries()) {
-        links.push(this.#bpf.attach(program, CONNECT_HOOKS[this.#kinds[index] ?? "IPv4"], cgroup));
+        const hook = this.#hooks[index];
+        if (hook !== undefined) links.push(this.#bpf.attach(program, hook, cgroup));
       }
     } catch (error) {
       closeAll(links);

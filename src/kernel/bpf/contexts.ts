@@ -19,11 +19,17 @@ export interface ContextRules {
 export const HOOKS = {
   connect4: { programType: 18, attachType: 10, family: 4 },
   connect6: { programType: 18, attachType: 11, family: 6 },
+  sendmsg4: { programType: 18, attachType: 14, family: 4 },
+  sendmsg6: { programType: 18, attachType: 15, family: 6 },
+  recvmsg4: { programType: 18, attachType: 19, family: 4 },
+  recvmsg6: { programType: 18, attachType: 20, family: 6 },
+  getpeername4: { programType: 18, attachType: 29, family: 4 },
+  getpeername6: { programType: 18, attachType: 30, family: 6 },
 } as const;
 
 export type Hook = keyof typeof HOOKS;
 
-/** `bpf_sock_addr`: who connects, and where to. Addresses and ports are as in packets; `protocol` is an IP protocol's number. */
+/** `bpf_sock_addr`: who connects or sends, and where to; who is asked from where. Addresses and ports are as in packets; `protocol` is an IP protocol's number. */
 export const SOCK_ADDR = layout("bpf_sock_addr", 72, {
   userFamily: u32(0),
   userIp4: be32(4),
@@ -40,8 +46,8 @@ export const SOCK_ADDR = layout("bpf_sock_addr", 72, {
 /** The word that holds {@link SOCK_ADDR}'s port: what is loaded and stored. */
 export const USER_PORT_WORD: Field = u32(24);
 
-/** What connect programs may touch. Words are stored whole: narrower stores are refused. */
-export function connectContext(hook: Hook): ContextRules {
+/** What programs at such a hook may touch. Words are stored whole: narrower stores are refused. */
+export function socketContext(hook: Hook): ContextRules {
   const narrow: readonly Width[] = [1, 2, 4];
   const address: readonly ContextAccess[] =
     HOOKS[hook].family === 4

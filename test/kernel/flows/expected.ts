@@ -116,8 +116,8 @@ export function expected(mode: Mode, service: ServiceFacts, question: Question):
   if (pods.length === 0) return { kind: "silence" };
   const isKept = isInternal ? isPod : policy === "Local" && from !== "node";
   // Of a pod that is led from its socket, every endpoint sees the address, itself included (reference ebpf.md §1.4).
-  const isAtSocket = isPod && traitsOf[mode].decidesAtSocket.includes(protocol) && to !== "node port";
-  if (isAtSocket && (isInternal || policy === "Cluster")) return answersOf(pods, true, from, family, true);
+  const isAtSocket = isPod && traitsOf[mode].decidesAtSocket.includes(protocol);
+  if (isAtSocket) return answersOf(pods, true, from, family, true);
   return answersOf(pods, isKept && !carriesTraffic, from, family);
 }
 

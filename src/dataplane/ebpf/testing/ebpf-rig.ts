@@ -5,6 +5,7 @@ import { memoryBpf } from "../../../../testkit/fakes/bpf/memory-bpf.ts";
 import { testYielder } from "../../../async/testing/test-yielder.ts";
 import type { Bpf, BpfMap } from "../../../kernel/bpf/bpf.ts";
 import { BpfError } from "../../../kernel/bpf/bpf-error.ts";
+import { nodePortAddresses } from "../../../model/node-port-addresses.ts";
 import type { IpAddress } from "../../../net/ip.ts";
 import { BackendRig } from "../../nftables/testing/backend-rig.ts";
 import { EbpfBackend } from "../backend.ts";
@@ -32,7 +33,7 @@ export class EbpfRig {
   #onAddressChange: () => void = () => {};
   readonly #stop = new AbortController();
 
-  constructor(driver: SyncDriver, { hasCgroup = true } = {}) {
+  constructor(driver: SyncDriver, { hasCgroup = true, detectsPods = true } = {}) {
     this.packetPath = new BackendRig(driver, { layout: "Flat" });
     this.bpf = this.#faulty(memoryBpf(new Map([[CGROUP, 5n]])));
     this.backend = new EbpfBackend({
@@ -40,6 +41,9 @@ export class EbpfRig {
       bpf: this.bpf,
       cgroup: hasCgroup ? CGROUP : undefined,
       nodeName: "node-a",
+      detectsPods,
+      nodePortAddresses: nodePortAddresses("IPv4", ["192.168.0.0/24"]),
+      programs: () => ({ hostCookie: 1n, isForHostOnly: false }),
       localAddresses: async () => this.hostAddresses,
       addressWatch: {
         watch: (onChange, signal) => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { interpret } from "../../../../testkit/fakes/bpf/interpreter.ts";
 import { MemoryMap } from "../../../../testkit/fakes/bpf/memory-map.ts";
-import { connectContext, SOCK_ADDR, USER_PORT_WORD } from "../contexts.ts";
+import { SOCK_ADDR, socketContext, USER_PORT_WORD } from "../contexts.ts";
 import { u32, u64 } from "../layout.ts";
 import type { MapDefinition } from "../map-definition.ts";
 import { Assembler, AssemblyError } from "./assembler.ts";
@@ -12,7 +12,7 @@ const COUNTS: MapDefinition = { name: "counts", type: "hash", keySize: 8, valueS
 
 /** Looks `counts[protocol]` up and returns it, or 7 when there is none. */
 function lookupProgram() {
-  const a = new Assembler("count", connectContext("connect4"));
+  const a = new Assembler("count", socketContext("connect4"));
   const key = a.slot("key", COUNTS.keySize);
   const absent = a.label("absent");
   a.clear(key);
@@ -178,14 +178,14 @@ function valueInR0(a: Assembler): void {
 for (const [what, make, message] of MISTAKES) {
   test(`refused while it is assembled: ${what}`, () => {
     assert.throws(
-      () => make(new Assembler("mistaken", connectContext("connect4"))),
+      () => make(new Assembler("mistaken", socketContext("connect4"))),
       (error) => error instanceof AssemblyError && message.test(error.message),
     );
   });
 }
 
 test("copies of a look-up's result are settled by one comparison", () => {
-  const a = new Assembler("copies", connectContext("connect4"));
+  const a = new Assembler("copies", socketContext("connect4"));
   const key = a.slot("key", 8);
   const out = a.label("out");
   a.clear(key);

@@ -26,8 +26,11 @@ export const EXTENT_WORD = u64(FRONTEND_VALUE.fields.base.at);
 /** Id in the lower half, flags in the upper. */
 export const IDENTITY_WORD = u64(FRONTEND_VALUE.fields.id.at);
 
-/** There is no endpoint: TCP is refused, and UDP left to the packet path. Any other flag leaves all to the packet path. */
+/** Flags of a frontend. Those that a program does not know leave all to the packet path. */
+/** There is no endpoint: TCP is refused, and UDP left to the packet path. */
 export const NO_ENDPOINTS = 1;
+/** Only clients in the host's network namespace are led; others are left to the packet path. */
+export const HOST_ONLY = 2;
 
 /** A backend's index. */
 export const SLOT_VALUE = layout("slot", 8, { backend: u32(0) });
@@ -42,11 +45,44 @@ export const BACKEND_IDENTITY_WORD = {
   IPv6: u64(BACKEND_VALUE.IPv6.fields.id.at),
 } as const;
 
-export interface BalancerMaps {
+/**
+ * Which backend a client had last: by the cookie of its network namespace for session affinity, by that of its socket for datagrams,
+ * and by the id of the service port.
+ */
+export const CHOICE_KEY = layout("choice", 16, { cookie: u64(0), id: u32(8) });
+export const CHOICE_VALUE = layout("choice value", 16, { backend: u32(0), lastUsedNs: u64(8) });
+
+/** How a socket sees a backend: under the address of the frontend that it asked. */
+export const PEER_KEY = {
+  IPv4: layout("peer", 16, { cookie: u64(0), address: bytes(8, 4), port: be16(12) }),
+  IPv6: layout("peer", 32, { cookie: u64(0), address: bytes(8, 16), port: be16(24) }),
+} as const;
+export const PEER_VALUE = {
+  IPv4: layout("peer value", 8, { address: bytes(0, 4), port: be16(4) }),
+  IPv6: layout("peer value", 24, { address: bytes(0, 16), port: be16(16) }),
+} as const;
+
+/** Maps that lead from frontends to backends. */
+export interface LeadingMaps {
   readonly frontends: MapDefinition;
   readonly slots: MapDefinition;
   readonly backends: MapDefinition;
 }
+
+/** Maps whose size does not depend on the cluster. */
+export interface MemoryMaps {
+  /** The addresses at which node ports answer. */
+  readonly nodeAddresses: MapDefinition;
+  /** {@link CHOICE_KEY} of clients with session affinity. */
+  readonly clients: MapDefinition;
+  /** {@link CHOICE_KEY} of sockets that send datagrams. */
+  readonly flows: MapDefinition;
+  /** {@link PEER_KEY} of TCP, and of UDP: many short connections must not push datagrams out. */
+  readonly tcpPeers: MapDefinition;
+  readonly udpPeers: MapDefinition;
+}
+
+export type BalancerMaps = LeadingMaps & MemoryMaps;
 
 /** How many there may be. */
 export interface BalancerCapacity {
@@ -55,7 +91,38 @@ export interface BalancerCapacity {
   readonly backends: number;
 }
 
-export function balancerMaps(family: IpFamily, capacity: BalancerCapacity): BalancerMaps {
+/** Clients, sockets and peers that are remembered of each kind; what was used longest ago is forgotten first. */
+const REMEMBERED = 32_768;
+const NODE_ADDRESSES = 1024;
+
+/** @param remembered how many of each kind. @default 32768 */
+export function memoryMaps(family: IpFamily, remembered = REMEMBERED): MemoryMaps {
+  const suffix = family === "IPv4" ? "4" : "6";
+  const lru = (name: string, keySize: number, valueSize: number): MapDefinition => ({
+    name: `${name}${suffix}`,
+    type: "lru-hash",
+    keySize,
+    valueSize,
+    maxEntries: remembered,
+  });
+  const [peerKey, peerValue] = [PEER_KEY[family].size, PEER_VALUE[family].size];
+  return {
+    nodeAddresses: {
+      name: `node_addrs${suffix}`,
+      type: "hash",
+      keySize: BACKEND_VALUE[family].fields.address.bytes,
+      valueSize: 4,
+      maxEntries: NODE_ADDRESSES,
+      isAllocatedOnWrite: true,
+    },
+    clients: lru("clients", CHOICE_KEY.size, CHOICE_VALUE.size),
+    flows: lru("flows", CHOICE_KEY.size, CHOICE_VALUE.size),
+    tcpPeers: lru("tcp_peers", peerKey, peerValue),
+    udpPeers: lru("udp_peers", peerKey, peerValue),
+  };
+}
+
+export function leadingMaps(family: IpFamily, capacity: BalancerCapacity): LeadingMaps {
   const suffix = family === "IPv4" ? "4" : "6";
   return {
     frontends: {

@@ -5,7 +5,7 @@ import { Assembler } from "../asm/assembler.ts";
 import type { Program } from "../asm/program.ts";
 import type { Bpf, BpfMap } from "../bpf.ts";
 import { BpfError, hasBpfCode } from "../bpf-error.ts";
-import { connectContext, memoryContext } from "../contexts.ts";
+import { memoryContext, socketContext } from "../contexts.ts";
 import { u32, u64 } from "../layout.ts";
 import type { MapDefinition } from "../map-definition.ts";
 
@@ -37,7 +37,7 @@ const numbers = (map: BpfMap): readonly number[] =>
 
 /** A program that lets every connection pass. */
 function passing(result: 0 | 1 = 1): Program {
-  const a = new Assembler("passing", connectContext("connect4"));
+  const a = new Assembler("passing", socketContext("connect4"));
   a.mov("r0", result);
   a.exit();
   return a.finish();

@@ -5,11 +5,16 @@ import { type AddressInfo, connect, createServer } from "node:net";
 
 export type Request =
   | { readonly what: "listen"; readonly protocol: "tcp" | "udp"; readonly address: string }
-  | { readonly what: "dial"; readonly protocol: "tcp" | "udp"; readonly address: string; readonly port: number };
+  | { readonly what: "dial"; readonly protocol: DialledProtocol; readonly address: string; readonly port: number };
+
+/** `udp` connects its socket, `datagram` does not. */
+export type DialledProtocol = "tcp" | "udp" | "datagram";
 
 export interface DialReport {
   /** The port that the peer listens on, as it says itself. */
   readonly reached?: number;
+  /** For TCP the peer's address, as the socket gives it; for a datagram that of the answer. */
+  readonly peer?: string;
   /** Why the connection failed. */
   readonly code?: string;
 }
@@ -34,9 +39,10 @@ async function listen(protocol: "tcp" | "udp", address: string): Promise<number>
 function dialTcp(address: string, port: number): Promise<DialReport> {
   return new Promise((resolve) => {
     let text = "";
-    const socket = connect({ host: address, port });
+    let peer = "";
+    const socket = connect({ host: address, port }, () => (peer = `${socket.remoteAddress} ${socket.remotePort}`));
     socket.on("data", (chunk) => (text += String(chunk)));
-    socket.on("end", () => resolve({ reached: Number(text) }));
+    socket.on("end", () => resolve({ reached: Number(text), peer }));
     socket.on("error", (error) => resolve({ code: "code" in error ? String(error.code) : error.message }));
   });
 }
@@ -59,9 +65,26 @@ async function dialUdp(address: string, port: number): Promise<DialReport> {
   }
 }
 
+async function sendDatagram(address: string, port: number): Promise<DialReport> {
+  const socket = createSocket(address.includes(":") ? "udp6" : "udp4");
+  try {
+    return await new Promise((resolve) => {
+      const failed = (error: Error): void => resolve({ code: "code" in error ? String(error.code) : error.message });
+      socket.on("error", failed);
+      socket.on("message", (text, from) => resolve({ reached: Number(text), peer: `${from.address} ${from.port}` }));
+      socket.send("?", port, address, (problem) => problem !== null && failed(problem));
+      setTimeout(() => resolve({ code: "silence" }), DATAGRAM_WAIT_MS).unref();
+    });
+  } finally {
+    socket.close();
+  }
+}
+
+const DIALS = { tcp: dialTcp, udp: dialUdp, datagram: sendDatagram } as const;
+
 process.on("message", async (request: Request) => {
   if (request.what === "listen") process.send?.(await listen(request.protocol, request.address));
-  else process.send?.(await (request.protocol === "tcp" ? dialTcp : dialUdp)(request.address, request.port));
+  else process.send?.(await DIALS[request.protocol](request.address, request.port));
 });
 process.on("disconnect", () => process.exit());
 process.send?.("ready");

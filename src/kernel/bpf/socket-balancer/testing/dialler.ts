@@ -4,14 +4,14 @@ import { once } from "node:events";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { moveInto } from "../../testing/test-cgroup.ts";
-import type { DialReport, Request } from "./dialler-side.ts";
+import type { DialledProtocol, DialReport, Request } from "./dialler-side.ts";
 import type { Place } from "./dialling.ts";
 
 export interface Dialler {
   /** Listens on a free port of the address. @returns the port. */
   listen(protocol: "tcp" | "udp", address: string): Promise<number>;
   /** Connects, and for TCP waits for the peer's greeting. */
-  dial(protocol: "tcp" | "udp", to: Pick<Place, "port"> & { readonly address: string }): Promise<DialReport>;
+  dial(protocol: DialledProtocol, to: Pick<Place, "port"> & { readonly address: string }): Promise<DialReport>;
 }
 
 const SIDE = fileURLToPath(new URL("./dialler-side.ts", import.meta.url));

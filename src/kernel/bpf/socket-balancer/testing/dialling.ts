@@ -1,57 +1,128 @@
-/** What a connect should do, said without maps or instructions; and the maps that should make it so. */
+/** What a connect or a datagram should meet, said without maps or instructions; and the maps that should make it so. */
 import { familyOf, type IpAddress, type IpFamily, ipBytes } from "../../../../net/ip.ts";
+import { PROTOCOL_NUMBERS } from "../../../../net/protocol.ts";
 import type { Bpf, BpfMap } from "../../bpf.ts";
 import { SOCK_ADDR, USER_PORT_WORD } from "../../contexts.ts";
 import { encode, putNumber, takeNumber } from "../../layout.ts";
-import type { ConnectKind } from "../connect.ts";
-import { BACKEND_VALUE, type BalancerMaps, FRONTEND_KEY, FRONTEND_VALUE, NO_ENDPOINTS, SLOT_VALUE } from "../maps.ts";
+import {
+  BACKEND_VALUE,
+  type BalancerMaps,
+  FRONTEND_KEY,
+  frontendValueBytes,
+  HOST_ONLY,
+  leadingMaps,
+  memoryMaps,
+  NO_ENDPOINTS,
+  SLOT_VALUE,
+} from "../maps.ts";
+import { type SocketKind, TEST_CONTEXT, TEST_NETNS_COOKIE, TEST_SOCKET_COOKIE } from "../socket-kind.ts";
 
 export interface Place {
   readonly address: IpAddress;
   readonly port: number;
 }
 
-export interface Frontend extends Place {
+export interface Frontend {
+  /** Undefined: a node port. */
+  readonly address: IpAddress | undefined;
+  readonly port: number;
   readonly protocol: number;
   readonly endpoints: readonly Place[];
   /** Something else of it that a socket program leaves alone. */
   readonly isPassed?: boolean;
   /** Its slots name backends of another service port: the state between two writes. */
   readonly isReused?: boolean;
+  readonly isHostOnly?: boolean;
+  /** 0: none. */
+  readonly affinitySeconds?: number;
 }
 
-export type Answer =
+/** A socket connects, or sends. */
+export interface Dial {
+  readonly to: Place;
+  readonly protocol: number;
+  readonly socket: number;
+  readonly netns: number;
+}
+
+export const HOST_NETNS = 1;
+
+export type Expected =
   | { readonly kind: "pass" }
   | { readonly kind: "refuse" }
-  | { readonly kind: "to"; readonly place: Place };
+  /** All endpoints, in the order of the slots, or the one that the client has had. */
+  | { readonly kind: "to"; readonly places: readonly Place[] };
 
-/** @param random 32 bits. The first of several frontends with one address, port and protocol counts. */
-export function expectedAnswer(frontends: readonly Frontend[], to: Place, protocol: number, random: number): Answer {
-  const found = frontends.find(
-    (one) => one.address === to.address && one.port === to.port && one.protocol === protocol,
-  );
-  if (found === undefined || found.isPassed === true) return { kind: "pass" };
-  if (found.endpoints.length === 0) return { kind: protocol === 6 ? "refuse" : "pass" };
-  if (found.isReused === true) return { kind: "pass" };
-  const place = found.endpoints[Math.floor((random / 2 ** 32) * found.endpoints.length)];
-  return place === undefined ? { kind: "pass" } : { kind: "to", place };
+/** Says what each of a series of dials meets. */
+export class DialOracle {
+  readonly #frontends: readonly Frontend[];
+  readonly #nodeAddresses: readonly IpAddress[];
+  readonly #choices = new Map<string, Place>();
+
+  constructor(frontends: readonly Frontend[], nodeAddresses: readonly IpAddress[]) {
+    this.#frontends = frontends;
+    this.#nodeAddresses = nodeAddresses;
+  }
+
+  expected(call: "connect" | "sendmsg", dial: Dial): Expected {
+    const found = this.#find(dial);
+    if (found === undefined || found.isPassed === true) return { kind: "pass" };
+    if (found.endpoints.length === 0) {
+      return { kind: dial.protocol === PROTOCOL_NUMBERS.TCP ? "refuse" : "pass" };
+    }
+    if (found.isHostOnly === true && dial.netns !== HOST_NETNS) return { kind: "pass" };
+    if (found.isReused === true) return { kind: "pass" };
+    const chosen = this.#choices.get(memoryKey(call, dial, found) ?? "");
+    return { kind: "to", places: chosen === undefined ? found.endpoints : [chosen] };
+  }
+
+  /** What the dial met. */
+  note(call: "connect" | "sendmsg", dial: Dial, place: Place): void {
+    const found = this.#find(dial);
+    const key = found && memoryKey(call, dial, found);
+    if (key !== undefined) this.#choices.set(key, place);
+  }
+
+  #find({ to, protocol }: Dial): Frontend | undefined {
+    if (protocol !== PROTOCOL_NUMBERS.TCP && protocol !== PROTOCOL_NUMBERS.UDP) return undefined;
+    const candidates = this.#frontends.filter((one) => one.port === to.port && one.protocol === protocol);
+    const isNodePort = this.#nodeAddresses.includes(to.address);
+    return (
+      candidates.find((one) => one.address === to.address) ??
+      (isNodePort ? candidates.find((one) => one.address === undefined) : undefined)
+    );
+  }
 }
 
-export interface OpenMaps {
-  readonly frontends: BpfMap;
-  readonly slots: BpfMap;
-  readonly backends: BpfMap;
+function memoryKey(call: "connect" | "sendmsg", dial: Dial, frontend: Frontend): string | undefined {
+  const place = `${frontend.address} ${frontend.port} ${frontend.protocol}`;
+  if ((frontend.affinitySeconds ?? 0) > 0) return `netns ${dial.netns} ${place}`;
+  return call === "sendmsg" ? `socket ${dial.socket} ${place}` : undefined;
 }
 
-export function openMaps(bpf: Bpf, { frontends, slots, backends }: BalancerMaps): OpenMaps {
-  return { frontends: bpf.createMap(frontends), slots: bpf.createMap(slots), backends: bpf.createMap(backends) };
+export type OpenMaps = Readonly<Record<keyof BalancerMaps, BpfMap>>;
+
+/** Small maps. */
+export function testMaps(family: IpFamily): BalancerMaps {
+  return { ...leadingMaps(family, { frontends: 64, slots: 64, backends: 64 }), ...memoryMaps(family, 1024) };
+}
+
+export function openMaps(bpf: Bpf, definitions: BalancerMaps): OpenMaps {
+  const names = Object.keys(definitions) as (keyof BalancerMaps)[]; // exactly the keys of its own type
+  return Object.fromEntries(names.map((name) => [name, bpf.createMap(definitions[name])])) as OpenMaps;
 }
 
 const index32 = (index: number): Uint8Array => new Uint8Array(Uint32Array.of(index).buffer);
 const ANOTHER_FLAG = 8;
 
-/** Writes frontends into empty maps, each with slots and backends of its own. */
-export function fillMaps(maps: OpenMaps, frontends: readonly Frontend[], family: IpFamily): void {
+/** Writes frontends into empty maps, each with slots and backends of its own. The first of several for one place counts. */
+export function fillMaps(
+  maps: OpenMaps,
+  frontends: readonly Frontend[],
+  family: IpFamily,
+  nodeAddresses: readonly IpAddress[] = [],
+): void {
+  for (const address of nodeAddresses) maps.nodeAddresses.update(ipBytes(address), index32(0));
   let next = 0;
   for (const [number, frontend] of [...frontends.entries()].toReversed()) {
     const id = number + 1;
@@ -64,40 +135,35 @@ export function fillMaps(maps: OpenMaps, frontends: readonly Frontend[], family:
       maps.slots.update(index32(next), encode(SLOT_VALUE, { backend: at }));
       next++;
     }
-    const { address, port, protocol, endpoints } = frontend;
-    const flags = frontend.isPassed === true ? ANOTHER_FLAG : endpoints.length === 0 ? NO_ENDPOINTS : 0;
+    const { address, port, protocol, endpoints, affinitySeconds = 0 } = frontend;
+    const count = endpoints.length;
+    const ofServed = frontend.isHostOnly === true ? HOST_ONLY : 0;
+    const flags = frontend.isPassed === true ? ANOTHER_FLAG : count === 0 ? NO_ENDPOINTS : ofServed;
     maps.frontends.update(
-      encode(FRONTEND_KEY[family], { address: ipBytes(address), port, protocol }),
-      encode(FRONTEND_VALUE, { base, count: endpoints.length, id, flags }),
+      encode(FRONTEND_KEY[family], { ...(address !== undefined && { address: ipBytes(address) }), port, protocol }),
+      frontendValueBytes({ base, count, id, flags, affinitySeconds }),
     );
   }
 }
 
-/** The context of a socket that connects. @param size bytes; what is beyond {@link SOCK_ADDR} is 0. */
-export function contextOf(kind: ConnectKind, to: Place, protocol: number, size = SOCK_ADDR.size): Uint8Array {
-  const context = new Uint8Array(size);
+/** The context of a socket, in the form of tests. */
+export function contextOf(kind: SocketKind, { to, protocol, socket, netns }: Dial): Uint8Array {
+  const context = new Uint8Array(TEST_CONTEXT.size);
   const { userIp4, userIp6, userPort } = SOCK_ADDR.fields;
   context.set(ipBytes(to.address), kind === "IPv4" ? userIp4.at : kind === "IPv6" ? userIp6.at : userIp6.at + 12);
   if (kind === "mapped") context.set([0xff, 0xff], userIp6.at + 10);
   putNumber(context, userPort, to.port);
   putNumber(context, SOCK_ADDR.fields.protocol, protocol);
+  putNumber(context, TEST_SOCKET_COOKIE, socket);
+  putNumber(context, TEST_NETNS_COOKIE, netns);
   return context;
 }
 
-/** What a program made of a context. */
-export function answerOf(kind: ConnectKind, before: Uint8Array, after: Uint8Array, places: readonly Place[]): Answer {
-  if (Buffer.compare(before, after) === 0) return { kind: "pass" };
-  const found = places.find((place) => {
-    const family = kind === "IPv6" ? "IPv6" : "IPv4";
-    if (familyOf(place.address) !== family) return false;
-    const wanted = contextOf(kind, place, takeNumber(before, SOCK_ADDR.fields.protocol), before.length);
-    return Buffer.compare(wanted, after) === 0;
-  });
-  if (found === undefined) {
-    const port = takeNumber(after, USER_PORT_WORD);
-    throw new Error(
-      `the context became ${Buffer.from(after).toString("hex")}, port word ${port}: none of the backends`,
-    );
-  }
-  return { kind: "to", place: found };
+/** Where a program has led a socket to; undefined: it changed nothing. @throws Error when that is none of the places. */
+export function placeOf(kind: SocketKind, dial: Dial, after: Uint8Array, places: readonly Place[]): Place | undefined {
+  const candidates = [dial.to, ...places].filter(({ address }) => familyOf(address) === familyOf(dial.to.address));
+  const found = candidates.find((to) => Buffer.compare(contextOf(kind, { ...dial, to }), after) === 0);
+  if (found !== undefined) return found === dial.to ? undefined : found;
+  const port = takeNumber(after, USER_PORT_WORD);
+  throw new Error(`the context became ${Buffer.from(after).toString("hex")}, port word ${port}: none of the backends`);
 }

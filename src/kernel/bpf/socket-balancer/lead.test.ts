@@ -1,0 +1,283 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { interpret } from "../../../../testkit/fakes/bpf/interpreter.ts";
+import { memoryBpf } from "../../../../testkit/fakes/bpf/memory-bpf.ts";
+import { MemoryMap } from "../../../../testkit/fakes/bpf/memory-map.ts";
+import fc from "../../../../testkit/support/fast-check.ts";
+import { PATIENCE } from "../../../../testkit/support/patience.ts";
+import { type IpAddress, ipFromBytes } from "../../../net/ip.ts";
+import { kernelBpf } from "../kernel-bpf.ts";
+import { takeNumber } from "../layout.ts";
+import { reasonToSkip, testCgroup } from "../testing/test-cgroup.ts";
+import { leadProgram } from "./lead.ts";
+import { revealProgram } from "./reveal.ts";
+import { familyOfKind, hookFor, PROGRAMS, type SocketKind, TEST_RETURN_VALUE } from "./socket-kind.ts";
+import { startDialler } from "./testing/dialler.ts";
+import {
+  contextOf,
+  type Dial,
+  DialOracle,
+  type Frontend,
+  fillMaps,
+  HOST_NETNS,
+  type OpenMaps,
+  openMaps,
+  type Place,
+  placeOf,
+  testMaps,
+} from "./testing/dialling.ts";
+
+const KINDS: readonly SocketKind[] = ["IPv4", "IPv6", "mapped"];
+const CALLS = ["connect", "sendmsg"] as const;
+const DIALS = 40;
+const REFUSED = -111;
+const HOST_COOKIE = BigInt(HOST_NETNS);
+/** What the programs are told besides. */
+const OPTIONS = { form: "test", hostCookie: HOST_COOKIE } as const;
+
+/** Few addresses and ports, so that hits and near misses are common. */
+function addressOf(kind: SocketKind): fc.Arbitrary<IpAddress> {
+  const bytes = kind === "IPv6" ? [0xfd, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] : [10, 96, 255];
+  return fc.constantFrom(0, 1, 200).map((last) => ipFromBytes(Uint8Array.of(...bytes, last)));
+}
+
+const port = fc.constantFrom(80, 0x5000, 443, 65535);
+const placeFor = (kind: SocketKind): fc.Arbitrary<Place> => fc.record({ address: addressOf(kind), port });
+
+interface Scene {
+  readonly frontends: readonly Frontend[];
+  readonly nodeAddresses: readonly IpAddress[];
+  readonly dials: readonly (Dial & { readonly random: number })[];
+}
+
+const seldom = fc.nat({ max: 9 }).map((drawn) => drawn === 0);
+
+function sceneFor(kind: SocketKind): fc.Arbitrary<Scene> {
+  return fc.record({
+    frontends: fc.array(
+      fc.record({
+        address: fc.option(addressOf(kind), { nil: undefined, freq: 3 }),
+        port,
+        protocol: fc.constantFrom(6, 17),
+        endpoints: fc.uniqueArray(placeFor(kind), {
+          maxLength: 4,
+          selector: ({ address, port: at }) => `${address} ${at}`,
+        }),
+        isPassed: seldom,
+        isReused: seldom,
+        isHostOnly: seldom,
+        affinitySeconds: fc.constantFrom(0, 0, 3600),
+      }),
+      { maxLength: 12 },
+    ),
+    nodeAddresses: fc.uniqueArray(addressOf(kind), { maxLength: 2 }),
+    dials: fc.array(
+      fc.record({
+        to: placeFor(kind),
+        protocol: fc.constantFrom(6, 17, 17, 1, 136),
+        socket: fc.integer({ min: 7, max: 9 }),
+        netns: fc.integer({ min: 1, max: 3 }),
+        random: fc.nat({ max: 0xffffffff }),
+      }),
+      { minLength: DIALS, maxLength: DIALS },
+    ),
+  });
+}
+
+/** Plays a scene, and compares each dial with what the plan says. */
+function play(
+  call: (typeof CALLS)[number],
+  kind: SocketKind,
+  { frontends, nodeAddresses, dials }: Scene,
+  run: (context: Uint8Array, random: number) => number,
+  isDrawn: boolean,
+): void {
+  const oracle = new DialOracle(frontends, nodeAddresses);
+  for (const { random, ...dial } of dials) {
+    const context = contextOf(kind, dial);
+    const expected = oracle.expected(call, dial);
+    if (run(context, random) === 0) {
+      assert.equal(takeNumber(context, TEST_RETURN_VALUE) | 0, REFUSED);
+      assert.equal(expected.kind, "refuse");
+      continue;
+    }
+    assert.notEqual(expected.kind, "refuse");
+    const all = frontends.flatMap(({ endpoints }) => endpoints);
+    const met = placeOf(kind, dial, context, all);
+    if (expected.kind !== "to") {
+      assert.equal(met, undefined);
+      continue;
+    }
+    const { places } = expected;
+    // An endpoint that is the frontend itself cannot be told from a pass.
+    const place = met ?? places.find(({ address, port: at }) => address === dial.to.address && at === dial.to.port);
+    assert.ok(place !== undefined, "it passed, and should have been led");
+    const wanted = isDrawn ? [places[Math.floor((random / 2 ** 32) * places.length)]] : places;
+    const texts = wanted.map((one) => `${one?.address} ${one?.port}`);
+    assert.ok(texts.includes(`${place.address} ${place.port}`), `${place.address} ${place.port} is none of ${texts}`);
+    oracle.note(call, dial, place);
+  }
+}
+
+for (const kind of KINDS) {
+  const definitions = testMaps(familyOfKind(kind));
+
+  for (const call of kind === "mapped" ? CALLS.slice(0, 1) : CALLS) {
+    test(`${call} of ${kind}: the program does what the plan says`, () => {
+      const { instructions } = leadProgram(call, kind, definitions, OPTIONS);
+      fc.assert(
+        fc.property(sceneFor(kind), (scene) => {
+          const maps = new Map(Object.values(definitions).map((one) => [one.name, new MemoryMap(one)]));
+          fillMaps(
+            openMaps(memoryBpf(new Map(), maps), definitions),
+            scene.frontends,
+            familyOfKind(kind),
+            scene.nodeAddresses,
+          );
+          const run = (context: Uint8Array, random: number) =>
+            Number(interpret(instructions, context, maps, { random32: () => random }).result);
+          play(call, kind, scene, run, true);
+        }),
+        { numRuns: 50 },
+      );
+    });
+
+    test(`${call} of ${kind}: the kernel does what the plan says`, { skip: reasonToSkip() }, () => {
+      const bpf = kernelBpf();
+      fc.assert(
+        fc.property(sceneFor(kind), (scene) => {
+          const maps = openMaps(bpf, definitions);
+          const program = bpf.loadProgram(leadProgram(call, kind, definitions, OPTIONS), "test", Object.values(maps));
+          try {
+            fillMaps(maps, scene.frontends, familyOfKind(kind), scene.nodeAddresses);
+            // The kernel draws for itself.
+            play(call, kind, scene, (context) => program.run(context), false);
+          } finally {
+            for (const one of [program, ...Object.values(maps)]) one.close();
+          }
+        }),
+        { numRuns: 50 },
+      );
+    });
+  }
+
+  test(`${kind}: a choice holds for its time after the last use, and no longer`, () => {
+    const { instructions } = leadProgram("connect", kind, definitions, OPTIONS);
+    const [vip, one, other] = [1, 2, 3].map((last) =>
+      ipFromBytes(Uint8Array.of(...(kind === "IPv6" ? new Uint8Array(15).fill(0xfd) : [10, 96, 0]), last)),
+    );
+    assert.ok(vip !== undefined && one !== undefined && other !== undefined);
+    const endpoints = [one, other].map((address) => ({ address, port: 8080 }));
+    const maps = new Map(Object.values(definitions).map((of) => [of.name, new MemoryMap(of)]));
+    const frontend = { address: vip, port: 80, protocol: 6, endpoints, affinitySeconds: 10 };
+    fillMaps(openMaps(memoryBpf(new Map(), maps), definitions), [frontend], familyOfKind(kind));
+    const dial = { to: { address: vip, port: 80 }, protocol: 6, socket: 7, netns: 2 };
+    const at = (seconds: number, random: number): Place | undefined => {
+      const context = contextOf(kind, dial);
+      interpret(instructions, context, maps, {
+        random32: () => random,
+        monotonicNs: () => BigInt(seconds) * 1_000_000_000n,
+      });
+      return placeOf(kind, dial, context, endpoints);
+    };
+    assert.deepEqual(at(100, 0), endpoints[0]);
+    assert.deepEqual(at(110, 0xffffffff), endpoints[0]);
+    assert.deepEqual(at(120, 0xffffffff), endpoints[0], "each use renews it");
+    assert.deepEqual(at(131, 0xffffffff), endpoints[1]);
+  });
+
+  test(`${kind}: what a socket was led to appears under the address that it asked`, () => {
+    const family = familyOfKind(kind);
+    const maps = new Map(Object.values(definitions).map((of) => [of.name, new MemoryMap(of)]));
+    const [vip, backend] = [1, 2].map((last) =>
+      ipFromBytes(Uint8Array.of(...(kind === "IPv6" ? new Uint8Array(15).fill(0xfd) : [10, 96, 0]), last)),
+    );
+    assert.ok(vip !== undefined && backend !== undefined);
+    const place = { address: backend, port: 8080 };
+    const frontends = [6, 17].map((protocol) => ({ address: vip, port: 80, protocol, endpoints: [place] }));
+    fillMaps(openMaps(memoryBpf(new Map(), maps), definitions), frontends, family);
+    const run = (program: ReturnType<typeof revealProgram>, dial: Dial): Place | undefined => {
+      const context = contextOf(kind, dial);
+      assert.equal(interpret(program.instructions, context, maps).result, 1n);
+      return placeOf(kind, dial, context, [place, { address: vip, port: 80 }]);
+    };
+    const to = { address: vip, port: 80 };
+    const dial = (protocol: number, socket: number) => ({ to, protocol, socket, netns: 2 });
+    const back = (protocol: number, socket: number) => ({ ...dial(protocol, socket), to: place });
+    assert.deepEqual(run(leadProgram("connect", kind, definitions, OPTIONS), dial(6, 7)), place);
+    assert.deepEqual(run(leadProgram("connect", kind, definitions, OPTIONS), dial(17, 8)), place);
+    const peername = revealProgram("getpeername", kind, definitions, "test");
+    const message = revealProgram("recvmsg", kind, definitions, "test");
+    assert.deepEqual(run(peername, back(6, 7)), to);
+    assert.equal(run(peername, back(6, 8)), undefined, "another socket knows nothing of it");
+    assert.deepEqual(run(message, back(17, 8)), to);
+    assert.equal(run(message, back(17, 7)), undefined);
+    assert.equal(run(message, back(1, 8)), undefined);
+  });
+}
+
+describe("connect: a process in a cgroup", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, () => {
+  const VIP4 = "10.96.0.1" as IpAddress; // canonical literals
+  const VIP6 = "fd00:10:96::1" as IpAddress;
+
+  for (const kind of KINDS) {
+    test(`of ${kind} reaches the backends of a frontend, and only them`, async (t) => {
+      const bpf = kernelBpf();
+      const cgroup = testCgroup(t);
+      const dialler = await startDialler(t, cgroup);
+      const local = (kind === "IPv6" ? "::1" : "127.0.0.1") as IpAddress;
+      const ports = [await dialler.listen("tcp", local), await dialler.listen("tcp", local)];
+      const udpPort = await dialler.listen("udp", local);
+      const vip = kind === "IPv6" ? VIP6 : VIP4;
+      const dialled = kind === "mapped" ? `::ffff:${VIP4}` : vip;
+      const definitions = testMaps(familyOfKind(kind));
+      const maps: OpenMaps = openMaps(bpf, definitions);
+      t.after(() => Object.values(maps).map((map) => map.close()));
+      fillMaps(
+        maps,
+        [
+          { address: vip, port: 80, protocol: 6, endpoints: ports.map((port) => ({ address: local, port })) },
+          { address: vip, port: 53, protocol: 17, endpoints: [{ address: local, port: udpPort }] },
+          { address: vip, port: 81, protocol: 6, endpoints: [] },
+        ],
+        familyOfKind(kind),
+      );
+      const direct = await dialler.dial("tcp", { address: local, port: ports[0] ?? 0 });
+      assert.deepEqual(direct, { reached: ports[0], peer: `${local} ${ports[0]}` });
+      const unserved = await dialler.dial("tcp", { address: dialled, port: 80 });
+      assert.equal(unserved.code, "ENETUNREACH", "the namespace has no route to a frontend");
+
+      const programs = PROGRAMS[familyOfKind(kind)].map(([call, of]) => {
+        const hook = hookFor(call, of);
+        const program =
+          call === "connect" || call === "sendmsg"
+            ? leadProgram(call, of, definitions, { hostCookie: HOST_COOKIE })
+            : revealProgram(call, of, definitions);
+        const loaded = bpf.loadProgram(program, hook, Object.values(maps));
+        t.after(() => loaded.close());
+        return bpf.attach(loaded, hook, cgroup);
+      });
+      try {
+        const reached = new Set<number | undefined>();
+        for (let attempt = 0; attempt < 100 && reached.size < 2; attempt++) {
+          reached.add((await dialler.dial("tcp", { address: dialled, port: 80 })).reached);
+        }
+        assert.deepEqual(reached, new Set(ports), "both backends are chosen");
+        assert.deepEqual(await dialler.dial("tcp", { address: dialled, port: 81 }), { code: "ECONNREFUSED" });
+        assert.deepEqual(await dialler.dial("tcp", { address: dialled, port: 82 }), { code: "ENETUNREACH" });
+        const { peer } = await dialler.dial("tcp", { address: dialled, port: 80 });
+        assert.equal(peer, `${dialled} 80`, "the peer has the address that was dialled");
+        const other = await dialler.dial("tcp", { address: local, port: ports[1] ?? 0 });
+        assert.deepEqual(other, { reached: ports[1], peer: `${local} ${ports[1]}` });
+        const datagram = await dialler.dial("datagram", { address: dialled, port: 53 });
+        assert.deepEqual(datagram, { reached: udpPort, peer: `${dialled} 53` });
+        if (kind !== "mapped") {
+          assert.deepEqual(await dialler.dial("udp", { address: dialled, port: 53 }), { reached: udpPort });
+        }
+      } finally {
+        for (const link of programs) link.close();
+      }
+      assert.equal((await dialler.dial("tcp", { address: dialled, port: 80 })).code, "ENETUNREACH");
+    });
+  }
+});
