@@ -3,8 +3,10 @@
  * time, and those that take long give way to the daemon's own work.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Mutex } from "../async/mutex.ts";
 import type { LiveDaemon, LiveFamily, PageContext } from "../daemon/live-daemon.ts";
+import type { OfflineNode } from "../inspect/offline-node.ts";
 import { startHttpEndpoint } from "../server/http/http-endpoint.ts";
 import { JSON_TYPE, reply, replyNotFound } from "../server/http/http-reply.ts";
 import { type HttpHandler, queryOf } from "../server/http/routes.ts";
@@ -12,6 +14,7 @@ import type { ErrorAnswer } from "./answers.ts";
 import { type Asset, readAssets } from "./assets.ts";
 import { guarded } from "./guard.ts";
 import { nodeView } from "./node-view.ts";
+import type { AddTraffic } from "./service-answer.ts";
 import { MAX_ROWS, serviceTable } from "./service-table.ts";
 import { stateAnswer, stateTag } from "./state-answer.ts";
 
@@ -44,13 +47,25 @@ function urlOf({ address, port }: { readonly address: string; readonly port: num
 
 type Answer = { readonly status: number; readonly body: unknown };
 
+/** What the page asks of the host. */
+export interface PageSources {
+  /** A family with the host's addresses. */
+  readonly viewOf?: (family: LiveFamily) => Promise<OfflineNode>;
+  /** Asks the kernel for counters and connections. @default this host's */
+  readonly addTraffic?: AddTraffic;
+}
+
+/** The kernel is asked for counters so often at most, however many want them: it may have 100,000 connections to list. */
+const COUNT_EVERY_MS = 1_000;
+
 /** Answers files and questions. */
 export function pageHandler(
   daemon: LiveDaemon,
   assets: ReadonlyMap<string, Asset>,
-  viewOf = (family: LiveFamily) => nodeView(daemon, family),
+  { viewOf = (family) => nodeView(daemon, family), addTraffic }: PageSources = {},
 ): HttpHandler {
   const turns = new Mutex();
+  let countedMs = Number.NEGATIVE_INFINITY;
   const questions: Readonly<Record<string, (query: URLSearchParams) => Promise<Answer>>> = {
     "/api/services": async (query) => ({
       status: 200,
@@ -64,7 +79,14 @@ export function pageHandler(
     "/api/service": async (query) => {
       const { serviceAnswer } = await import("./service-answer.ts");
       const key = query.get("key") ?? "";
-      const body = await serviceAnswer(daemon, key, viewOf);
+      const traffic = query.has("traffic")
+        ? (addTraffic ?? (await import("../explain/traffic.ts")).withTraffic)
+        : undefined;
+      if (traffic !== undefined) {
+        await sleep(Math.max(0, countedMs + COUNT_EVERY_MS - performance.now()));
+        countedMs = performance.now();
+      }
+      const body = await serviceAnswer(daemon, key, viewOf, traffic);
       return body === undefined ? failure(404, `This node serves no service port ${key}.`) : { status: 200, body };
     },
     "/api/trace": async (query) => {

@@ -3,20 +3,30 @@ import type { LiveDaemon } from "../daemon/live-daemon.ts";
 import { modeNamed } from "../dataplane/registry.ts";
 import { type ExplainedNode, explainPort } from "../explain/explain-port.ts";
 import { clientFactsOf, ownerIn } from "../explain/explained-cluster.ts";
+import type { PortExplanation } from "../explain/explanation.ts";
 import { pictureOf } from "../explain/picture.ts";
+import type { withTraffic } from "../explain/traffic.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import type { ServiceAnswer } from "./answers.ts";
 
-/** @param viewOf each family as a node. @returns undefined when no family has a service port with this key. */
+/** Adds what the kernel has counted to explanations; `withTraffic`, or what stands for it in tests. */
+export type AddTraffic = typeof withTraffic;
+
+/**
+ * @param viewOf each family as a node.
+ * @param addTraffic asks the kernel for counters and connections; undefined: it is not asked, for that may take seconds.
+ * @returns undefined when no family has a service port with this key.
+ */
 export async function serviceAnswer(
   daemon: LiveDaemon,
   key: string,
   viewOf: (family: LiveDaemon["families"][number]) => Promise<OfflineNode>,
+  addTraffic?: AddTraffic,
 ): Promise<ServiceAnswer | undefined> {
   const { name, traits, loadInspection } = modeNamed(daemon.config.mode);
   const inspection = await loadInspection();
-  const families: ServiceAnswer["families"][number][] = [];
+  const explanations: PortExplanation[] = [];
   for (const family of daemon.families) {
     if (!family.state.services.has(key)) continue;
     const node = await viewOf(family);
@@ -32,10 +42,12 @@ export async function serviceAnswer(
       ownerOf: (frontend) => ownerIn(node, frontend),
     };
     const objects = { service: undefined, slices: family.state.slicesOf(port.name.service) };
-    const explanation = { ...explainPort(here, port, objects), type: typeOf(port) };
-    families.push({ explanation, picture: pictureOf(explanation, family.family) });
+    explanations.push({ ...explainPort(here, port, objects), type: typeOf(port) });
   }
-  return families.length === 0 ? undefined : { key, families };
+  if (explanations.length === 0) return undefined;
+  const counted = addTraffic === undefined ? explanations : await addTraffic(inspection, explanations);
+  const families = counted.map((explanation) => ({ explanation, picture: pictureOf(explanation, explanation.family) }));
+  return { key, families };
 }
 
 /** What the Service must be at least; the daemon does not keep what it says it is. */

@@ -76,6 +76,14 @@ describe("the page in Chromium", { skip: skipWithoutChromium }, () => {
       assert.ok(picture.includes(part), `${part} in ${picture}`);
     }
     assert.match(await page.text("main"), /a pod of this node\s+answered/);
+    await page.evaluate(
+      "[...document.querySelectorAll('button')].find((b) => b.textContent === 'Count connections').click()",
+    );
+    await page.until("document.querySelector('h4').textContent.includes('; 7 open')");
+    const counted = await page.evaluate<string>("document.querySelector('svg.picture').textContent");
+    assert.ok(counted.includes("node-a, ready, 1 open, 41 counted"), counted);
+    assert.match(await page.text("tbody"), /10\.180\.0\.12:8080.*1 open, 41 counted/s);
+    assert.match(await page.text(".count-bar"), /Only open connections are known\./);
     await page.evaluate("document.querySelector('a.follow').click()");
     await page.until("document.querySelector('.steps .fate')");
     assert.match(await page.text(".outcomes"), /33\.3 %\s+sent to 10\.180\.0\.11:8080/);

@@ -11,6 +11,7 @@ import type { LoggedProblem } from "../../src/logging/problem-memory.ts";
 import { ProxyState } from "../../src/model/proxy-state.ts";
 import { readAssets } from "../../src/page/assets.ts";
 import { pageHandler } from "../../src/page/serve-page.ts";
+import type { AddTraffic } from "../../src/page/service-answer.ts";
 import { startHttpEndpoint } from "../../src/server/http/http-endpoint.ts";
 import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
 import type { SyncRecord } from "../../src/sync/journal/sync-record.ts";
@@ -75,6 +76,13 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
     limits,
     problems: () => problems,
   };
+  const addTraffic: AddTraffic = async (_inspection, explanations) =>
+    explanations.map((own) => ({
+      ...own,
+      frontends: own.frontends.map((one) => ({ ...one, open: 7, counted: null })),
+      endpoints: own.endpoints.map((one, index) => ({ ...one, open: index, counted: 40 + index })),
+      trafficNotes: ["Only open connections are known."],
+    }));
   const viewOf = async ({ family }: { family: string }) => {
     const found = families.find(({ live }) => live.family === family);
     if (found === undefined) throw new Error(family);
@@ -83,7 +91,7 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
   const stop = new AbortController();
   const endpoint = startHttpEndpoint({
     address: "127.0.0.1:0",
-    handler: pageHandler(daemon, await readAssets(), viewOf),
+    handler: pageHandler(daemon, await readAssets(), { viewOf, addTraffic }),
     log: silentLogger,
     clock: systemClock,
     signal: stop.signal,

@@ -2,7 +2,9 @@
 import type { Box, Picture } from "../answers.ts";
 import { plain, svg } from "./dom.ts";
 
-const BOX = { width: 250, height: 44, gapX: 110, gapY: 12 } as const;
+const BOX = { width: 236, height: 44, gapX: 150, gapY: 12 } as const;
+/** Between arrows that reach the same box, where there is room. */
+const APART = 15;
 const MARGIN = 4;
 /** A picture with more rows says less than the list below it. */
 const MAX_ROWS = 40;
@@ -28,17 +30,28 @@ export function pictureOf({ boxes, arrows, title }: Picture): SVGElement {
   const width = 3 * BOX.width + 2 * BOX.gapX + 2 * MARGIN;
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: "picture" });
   picture.append(svg("title", {}, plain(title)));
+  const labels: SVGElement[] = [];
   const crowded = arrows.length > 24;
-  for (const { from, to, label } of arrows) {
-    const [start, end] = [places.get(from), places.get(to)];
-    if (start === undefined || end === undefined) continue;
-    const [x1, y1, x2, y2] = [start.x + BOX.width, start.y + BOX.height / 2, end.x - 7, end.y + BOX.height / 2];
-    const middle = (x1 + x2) / 2;
-    picture.append(svg("path", { d: `M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}` }));
-    picture.append(svg("path", { class: "tip", d: `M${x2} ${y2 - 4}l7 4l-7 4z` }));
-    if (label === "" || crowded) continue;
-    picture.append(svg("text", { class: "label", "text-anchor": "end", x: x2 - 4, y: y2 - 6 }, plain(label)));
+  for (const [to, incoming] of Map.groupBy(arrows, (arrow) => arrow.to)) {
+    const end = places.get(to);
+    const apart = Math.min(APART, (BOX.height - 10) / Math.max(1, incoming.length - 1));
+    const said = new Set<string>();
+    for (const [index, { from, label }] of incoming.entries()) {
+      const start = places.get(from);
+      if (start === undefined || end === undefined) continue;
+      const offset = (index - (incoming.length - 1) / 2) * apart;
+      const [x1, y1] = [start.x + BOX.width, start.y + BOX.height / 2];
+      const [x2, y2] = [end.x - 7, end.y + BOX.height / 2 + offset];
+      const middle = (x1 + x2) / 2;
+      picture.append(svg("path", { d: `M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}` }));
+      picture.append(svg("path", { class: "tip", d: `M${x2} ${y2 - 4}l7 4l-7 4z` }));
+      if (label === "" || crowded || said.has(label)) continue;
+      said.add(label);
+      labels.push(svg("text", { class: "label", "text-anchor": "end", x: x2 - 4, y: y2 + 4 }, plain(label)));
+    }
   }
+  // Over all arrows, so that none crosses a text.
+  picture.append(...labels);
   for (const box of boxes) {
     const place = places.get(box.id);
     if (place !== undefined) picture.append(boxOf(box, place));
@@ -58,8 +71,8 @@ function boxOf({ title, note, isUsed }: Box, { x, y }: { readonly x: number; rea
     {},
     svg("title", {}, plain(note === "" ? title : `${title}: ${note}`)),
     svg("rect", { class: isUsed ? "box" : "box unused", x, y, width, height, rx: 7 }),
-    svg("text", { x: x + 12, y: y + (note === "" ? 27 : 19) }, plain(cut(title, 34))),
-    note !== "" && svg("text", { class: "note", x: x + 12, y: y + 35 }, plain(cut(note, 42))),
+    svg("text", { x: x + 12, y: y + (note === "" ? 27 : 19) }, plain(cut(title, 33))),
+    note !== "" && svg("text", { class: "note", x: x + 12, y: y + 35 }, plain(cut(note, 40))),
   );
 }
 

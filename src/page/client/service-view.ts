@@ -8,6 +8,7 @@ import type {
   ServiceAnswer,
 } from "../answers.ts";
 import { ask } from "./ask.ts";
+import { Counts, countedText, withCounts } from "./counts.ts";
 import { el, plain } from "./dom.ts";
 import type { View } from "./main.ts";
 import { pictureOf } from "./picture.ts";
@@ -18,19 +19,42 @@ export const serviceView: View = (main, query, state) => {
   main.append(el("p", { class: "crumb" }, el("a", { href: "#/services" }, "Services")), el("h1", {}, plain(key)), body);
   let asking: AbortController | undefined;
   let shown = "";
+  const count = el(
+    "button",
+    {
+      type: "button",
+      click: () => {
+        count.disabled = true;
+        void load(true).finally(() => {
+          count.disabled = false;
+        });
+      },
+    },
+    "Count connections",
+  );
+  const counts = new Counts();
+  const said = el("small", { role: "status" }, "Asks the kernel once.");
+  body.before(el("p", { class: "bar count-bar" }, count, said));
 
-  async function load(): Promise<void> {
+  async function load(withTraffic = false): Promise<void> {
     asking?.abort();
     asking = new AbortController();
     const { signal } = asking;
     try {
-      const answer = await ask<ServiceAnswer>("api/service", { key }, signal);
-      const text = JSON.stringify(answer);
+      const answer = await ask<ServiceAnswer>("api/service", withTraffic ? { key, traffic: "1" } : { key }, signal);
+      if (withTraffic && !signal.aborted) {
+        counts.take(answer);
+        const time = counts.time?.toLocaleTimeString() ?? "";
+        said.textContent = plain([`As of ${time}.`, ...counts.notes].join(" "));
+      }
+      const text = JSON.stringify([answer, counts.time]);
       if (signal.aborted || text === shown) return;
       shown = text;
       const open = new Set(Array.from(body.querySelectorAll("details[open]"), ({ id }) => id));
       body.replaceChildren(
-        ...answer.families.map(({ explanation, picture }) => familyPart(explanation, pictureOf(picture))),
+        ...answer.families.map(({ explanation, picture }) =>
+          familyPart(explanation, pictureOf(withCounts(picture, explanation, counts)), counts),
+        ),
       );
       for (const details of body.querySelectorAll("details")) details.open = open.has(details.id);
     } catch (error) {
@@ -55,7 +79,7 @@ export const serviceView: View = (main, query, state) => {
   };
 };
 
-function familyPart(explained: PortExplanation, picture: SVGElement): HTMLElement {
+function familyPart(explained: PortExplanation, picture: SVGElement, counts: Counts): HTMLElement {
   const { family, type, protocol, frontends, endpoints, decisions, kernel, node, zone, passedOver } = explained;
   const hasLocal = endpoints.some(({ local }) => local !== null);
   const hasCluster = endpoints.some(({ cluster }) => cluster !== null);
@@ -65,6 +89,7 @@ function familyPart(explained: PortExplanation, picture: SVGElement): HTMLElemen
     "State",
     ...(hasCluster ? ["Cluster policy"] : []),
     ...(hasLocal ? ["Local policy"] : []),
+    ...(counts.time === undefined ? [] : ["Connections"]),
   ];
   return el(
     "section",
@@ -74,7 +99,7 @@ function familyPart(explained: PortExplanation, picture: SVGElement): HTMLElemen
     el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": `Picture, ${family}` }, picture),
     el("ul", { class: "decisions" }, ...decisions.map((sentence) => el("li", {}, plain(sentence)))),
     el("h3", {}, "Addresses"),
-    ...frontends.map((frontend) => frontendPart(frontend, protocol)),
+    ...frontends.map((one) => frontendPart(one, protocol, countedText(counts.ofFrontend(family, one)))),
     el("h3", {}, `Endpoints (${endpoints.length})`),
     endpoints.length === 0
       ? el("p", {}, "None.")
@@ -85,7 +110,18 @@ function familyPart(explained: PortExplanation, picture: SVGElement): HTMLElemen
             "table",
             {},
             el("thead", {}, el("tr", {}, ...head.map((text) => el("th", { scope: "col" }, text)))),
-            el("tbody", {}, ...endpoints.map((endpoint) => endpointRow(endpoint, hasCluster, hasLocal))),
+            el(
+              "tbody",
+              {},
+              ...endpoints.map((endpoint) => {
+                const row = endpointRow(endpoint, hasCluster, hasLocal);
+                if (counts.time !== undefined) {
+                  const text = countedText(counts.ofEndpoint(family, endpoint.address));
+                  row.append(el("td", { class: "number" }, text === "" ? "not known" : text));
+                }
+                return row;
+              }),
+            ),
           ),
         ),
     passedOver.length > 0 && el("h3", {}, "Passed over"),
@@ -127,6 +163,7 @@ const WHO: Readonly<Record<Encounter["position"], string>> = {
 function frontendPart(
   { kind, address, port, policy, owner, answersAt, clients }: ExplainedFrontend,
   protocol: string,
+  counted: string,
 ): HTMLElement {
   const at = address === null ? `${port}` : address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
   const to = { to: address ?? "", port: `${port}`, protocol: protocol.toLowerCase() };
@@ -138,7 +175,13 @@ function frontendPart(
       {},
       `${KINDS[kind]} `,
       el("code", {}, plain(at)),
-      el("small", {}, plain(` policy ${policy}${answersAt === null ? "" : `, at ${answersAt}`}`)),
+      el(
+        "small",
+        {},
+        plain(
+          ` policy ${policy}${answersAt === null ? "" : `, at ${answersAt}`}${counted === "" ? "" : `; ${counted}`}`,
+        ),
+      ),
       address !== null &&
         owner === null &&
         el("a", { class: "follow", href: `#/trace?${new URLSearchParams(to)}` }, "follow a packet"),
