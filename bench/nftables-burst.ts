@@ -48,5 +48,6 @@ export async function measureBurst(subject: NftSubject, { burstSeconds, burstRat
   if (failure !== undefined) throw failure;
   const { user, system } = process.cpuUsage(cpu);
   const wallMs = performance.now() - startMs;
-  return { events, latency: spread(latencies), syncs, cpuShare: (user + system) / 1000 / wallMs };
+  const cpuSeconds = (user + system) / 1e6;
+  return { events, latency: spread(latencies), syncs, cpuShare: (1000 * cpuSeconds) / wallMs, cpuSeconds };
 }

@@ -77,6 +77,8 @@ export interface Burst {
   readonly syncs: number;
   /** Of one core. */
   readonly cpuShare: number;
+  /** Of all threads. */
+  readonly cpuSeconds: number;
 }
 
 /** From another program's commit to the commit of the repair, for each kind of damage. */
@@ -104,6 +106,7 @@ export interface ConnectionFigures {
 }
 
 export interface NftablesFigures {
+  readonly layout: LayoutName;
   readonly services: number;
   readonly load: LoadFigures;
   readonly changes?: ChangeFigures;

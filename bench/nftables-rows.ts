@@ -50,6 +50,7 @@ export function nftablesTable(results: readonly NftablesFigures[]): string {
   row("changes at the rate, latency p50 / p99", ({ burst }) => burst && pair(burst.latency));
   row("  changes in a sync, mean", ({ burst }) => burst && (burst.events / burst.syncs).toFixed(1));
   row("  CPU, part of a core", ({ burst }) => burst && `${(burst.cpuShare * 100).toFixed(0)} %`);
+  row("  CPU of a change, µs", ({ burst }) => burst && ((1e6 * burst.cpuSeconds) / burst.events).toFixed(0));
   const kinds = results.find(({ healing }) => healing !== undefined)?.healing?.kinds ?? [];
   for (const { kind } of kinds) {
     row(`healing, ${kind}, p50 / p99`, ({ healing }) => {

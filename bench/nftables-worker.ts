@@ -80,6 +80,7 @@ async function measure(task: NftablesTask, folder: string): Promise<NftablesFigu
     upstreamLoad = { loadMs: await runNft(script, task.limitMs) };
   }
   return {
+    layout: task.layout,
     services,
     load,
     ...watched,

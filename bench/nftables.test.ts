@@ -11,6 +11,7 @@ const around = (p50: number): Spread => ({ count: 1, p50, p99: p50 });
 
 function figures(services: number, more: Partial<NftablesFigures> = {}): NftablesFigures {
   return {
+    layout: "Compatible",
     services,
     load: LOAD,
     changes: CHANGES,
@@ -84,6 +85,22 @@ test("each target is missed by what exceeds it", () => {
   const slow = figures(30_000, { changes: { ...CHANGES, one: around(2) } });
   assert.deepEqual(failed([figures(100), slow]), [
     "one change costs 2.0 × as much at 30000 services as at 100, 1.5 × wanted",
+  ]);
+});
+
+test("the flat layout has targets of its own", () => {
+  const burst = { events: 1000, latency: { count: 1000, p50: 6, p99: 51 }, syncs: 100, cpuShare: 0.2, cpuSeconds: 0.2 };
+  const changes = { ...CHANGES, one: around(0.6), serviceAdded: around(0.5) };
+  const load = { ...LOAD, loadMs: 4_001, settledMb: 251 };
+  const large = { layout: "Flat", upstream: undefined, upstreamLoad: undefined, burst, changes, load } as const;
+  const { upstream: _none, upstreamLoad: _no, ...flat } = { ...figures(30_000), ...large };
+  assert.deepEqual(failed([flat]), [
+    "30000 services: one endpoint changed, p50: 0.60 ms, 0.5 ms wanted",
+    "30000 services: initial load: 4001 ms, 4000 ms wanted",
+    "30000 services: resident afterwards: 251 MB, 250 MB wanted",
+    "30000 services: latency at the rate, p50: 6.00 ms, 5 ms wanted",
+    "30000 services: latency at the rate, p99: 51 ms, 50 ms wanted",
+    "30000 services: processor time of a change at the rate: 200 µs, 150 µs wanted",
   ]);
 });
 

@@ -31,8 +31,8 @@ test("in the long run commits take four times as long as they cost at least", ()
   assert.equal(Math.round(lastPeriod(begun(new CommitCost(), 100, 2, 45))), 180);
 });
 
-test("quick commits begin six milliseconds after each other in the long run", () => {
-  assert.equal(Math.round(lastPeriod(begun(new CommitCost(), 100, 2, 0.05))), 6);
+test("quick commits begin five milliseconds after each other in the long run", () => {
+  assert.equal(Math.round(lastPeriod(begun(new CommitCost(), 100, 2, 0.05))), 5);
 });
 
 test("commits that take long by what is in them follow each other at once", () => {

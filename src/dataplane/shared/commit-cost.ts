@@ -11,7 +11,7 @@ const WEIGHT = 0.2;
 /** While there are only large commits the estimate fades with each, until there are small ones again. */
 const FADING = 0.9;
 /** A commit is not free for this process either, however quick the kernel is. */
-const LEAST_COST_MS = 1.5;
+const LEAST_COST_MS = 1.2;
 /** Part of a processor that may be spent on what every commit costs, in the long run. */
 const SHARE = 1 / 4;
 /** So many commits may follow each other at once: a Service and its slices seldom change alone. */
