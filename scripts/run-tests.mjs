@@ -4,7 +4,7 @@
  *
  * - `host` (the default): type check, lint, and the tests of this machine's own kernel.
  * - `vm` (`npm run test:vm`): what needs another kernel, in user-mode Linux (testkit/vm).
- * - `all` (`npm run test:all`): both, and the second kernel in qemu, the image, long histories, the next Node.js.
+ * - `all` (`npm run test:all`): both, and the second kernel in qemu, the image, Windows programs under Wine, long histories, the next Node.js.
  *
  * A test that needs the kernel and was skipped although the kernel can run it counts as failed.
  */
@@ -29,6 +29,8 @@ const QEMU_TEST = join(root, "testkit/vm/qemu.test.ts");
 const VM_TIMEOUT_MS = 7_200_000;
 /** Building the image takes longer than everything else on the host. */
 const IMAGE_TEST = join(root, "test/deploy/image.test.ts");
+/** Wine and what it needs are 1 GB. */
+const WINE_TEST = join(root, "test/windows/wine.test.ts");
 /** How many times as many histories the property tests run in tier `all`. */
 const LONG_HISTORIES = "10";
 const TIERS = ["host", "vm", "all"];
@@ -105,7 +107,7 @@ const runsHost = isAll || tiers.has("host");
 /** Everything that was asked for by path, or what the tiers have. */
 const isWanted = (file) => {
   if (paths.length > 0) return true;
-  if (file === QEMU_TEST || file === IMAGE_TEST) return isAll;
+  if (file === QEMU_TEST || file === IMAGE_TEST || file === WINE_TEST) return isAll;
   if (file === UML_TEST) return isAll || tiers.has("vm");
   return runsHost && !file.endsWith(".vm.test.ts");
 };

@@ -19,6 +19,8 @@ const packageOf = {
   buildah: "buildah",
   debootstrap: "debootstrap",
   "qemu-system-x86_64": "qemu-system-x86",
+  wine: "wine wine64",
+  "x86_64-w64-mingw32-gcc": "gcc-mingw-w64-x86-64-win32",
   virtiofsd: debianRelease() < 13 ? "qemu-system-common" : "virtiofsd",
 };
 
@@ -36,6 +38,9 @@ const imageTools = ["buildah", "debootstrap"];
 /** For the virtual machine qemu of testkit/vm. User-mode Linux needs none. */
 const machineTools = process.arch === "x64" ? ["qemu-system-x86_64", "virtiofsd"] : [];
 
+/** For Windows programs. */
+const wineTools = process.arch === "x64" ? ["wine", "x86_64-w64-mingw32-gcc"] : [];
+
 /** Which tools each command needs. The proxy itself runs only the iptables tools; the others are for the demo and the tests. */
 const toolsOf = {
   start: demoTools,
@@ -50,6 +55,7 @@ const toolsOf = {
     "chromium",
     ...imageTools,
     ...machineTools,
+    ...wineTools,
   ],
   soak: [...demoTools, "nft"],
   attack: [...demoTools, "nft"],
@@ -85,7 +91,7 @@ function apt(...args) {
 export function ensureSystemTools(command) {
   const missing = () => (toolsOf[command] ?? []).filter((tool) => !isInstalled(tool));
   if (missing().length === 0) return;
-  const packages = () => [...new Set(missing().map((tool) => packageOf[tool]))];
+  const packages = () => [...new Set(missing().flatMap((tool) => packageOf[tool].split(" ")))];
   if (process.getuid?.() === 0 && isInstalled("apt-get")) {
     console.error(`installing Debian packages: ${packages().join(" ")}`);
     const install = () => apt("install", "-y", "--no-install-recommends", ...packages());

@@ -151,5 +151,7 @@ function stopSignal(current: () => { readonly log: RootLogger; readonly policy: 
   };
   process.on("SIGTERM", onSignal);
   process.on("SIGINT", onSignal);
+  // Ctrl-Break, and the end of the console or of the container.
+  if (process.platform === "win32") for (const name of ["SIGBREAK", "SIGHUP"] as const) process.on(name, onSignal);
   return stop.signal;
 }

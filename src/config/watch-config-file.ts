@@ -5,6 +5,9 @@
  */
 import { type BigIntStats, closeSync, type FSWatcher, fstatSync, openSync, watch } from "node:fs";
 
+/** Files are watched by path there: one that is moved away while it is open keeps its content, and ends nothing. */
+const IS_WINDOWS = process.platform === "win32";
+
 /** The error with which the run loop ends when the file changed. */
 export const CONFIG_UPDATED_MESSAGE = "content of the proxy server's configuration file was updated";
 
@@ -36,7 +39,7 @@ export function watchConfigFile(path: string): ConfigFileWatch {
   };
   try {
     const before = fstatSync(file, { bigint: true });
-    const started = watch(`/proc/self/fd/${file}`, { persistent: false });
+    const started = watch(IS_WINDOWS ? path : `/proc/self/fd/${file}`, { persistent: false });
     watcher = started;
     const updated = new Promise<string>((resolve, reject) => {
       started.on("change", (event) => {

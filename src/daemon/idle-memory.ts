@@ -9,7 +9,6 @@
 import { getHeapStatistics, setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import type { Clock } from "../async/clock.ts";
-import { releaseFilePages } from "../kernel/file-pages.ts";
 import type { Logger } from "../logging/logger.ts";
 
 const LOOK_MS = 5_000;
@@ -39,7 +38,7 @@ export interface IdleMemoryOptions {
 /** Runs until the signal aborts. */
 export async function collectWhenIdle(options: IdleMemoryOptions, signal: AbortSignal): Promise<void> {
   const { clock, log, heapBytes = ownHeapBytes, cpuMs = ownCpuMs, collect = lastResort } = options;
-  const { releaseFiles = releaseFilePages } = options;
+  const { releaseFiles = await ownFilePages() } = options;
   let floorBytes = 0;
   let lastCpuMs = cpuMs();
   let idleLooks = 0;
@@ -66,6 +65,11 @@ export async function collectWhenIdle(options: IdleMemoryOptions, signal: AbortS
     });
     if (tookMs > LONGEST_MS) return;
   }
+}
+
+async function ownFilePages(): Promise<() => void> {
+  if (process.platform !== "linux") return () => {};
+  return (await import("../kernel/file-pages.ts")).releaseFilePages;
 }
 
 function release(releaseFiles: () => void, log: Logger): void {

@@ -2,7 +2,7 @@
 
 import type { Clock } from "../async/clock.ts";
 import type { AddressWatch } from "../kernel/route/address-watch.ts";
-import { type LocalAddresses, localAddresses } from "../kernel/route/addresses.ts";
+import type { LocalAddresses } from "../kernel/route/addresses.ts";
 import type { Logger } from "../logging/logger.ts";
 import { type NodePortAddresses, nodePortIPs } from "../model/node-port-addresses.ts";
 import type { IpAddress } from "../net/ip.ts";
@@ -15,8 +15,7 @@ const RETRY_MS = 30_000;
 export interface NodeAddressFollowerOptions {
   readonly addresses: NodePortAddresses;
   readonly watch: Pick<AddressWatch, "watch">;
-  /** @default the kernel's */
-  readonly read?: LocalAddresses;
+  readonly read: LocalAddresses;
   /** What is known already. */
   readonly known: "all" | readonly IpAddress[];
   /** Called with the selected addresses whenever any address of the node has changed; `isNew`: these have. */
@@ -27,7 +26,7 @@ export interface NodeAddressFollowerOptions {
 
 /** Runs until the signal aborts. Never rejects. Resolves at once when all addresses are selected: nothing depends on them then. */
 export async function followNodeAddresses(options: NodeAddressFollowerOptions, signal: AbortSignal): Promise<void> {
-  const { addresses, watch, read = localAddresses, onChange, clock, log } = options;
+  const { addresses, watch, read, onChange, clock, log } = options;
   if (addresses.matchesAll) return;
   let known = options.known === "all" ? undefined : options.known.join();
   let isDue = false;

@@ -11,12 +11,8 @@ import { type ConfigFileWatch, watchConfigFile } from "../config/watch-config-fi
 import type { ModeRuntime, OpenMode } from "../dataplane/dataplane.ts";
 import { MODES, modeNamed, modesReplacedBy, type RegisteredMode, runsOn } from "../dataplane/registry.ts";
 import { type ConntrackTable, NO_CONNTRACK } from "../kernel/conntrack/conntrack.ts";
-import { openConntrack } from "../kernel/conntrack/netlink-conntrack.ts";
-import { tuneConntrack } from "../kernel/conntrack/tuning.ts";
-import { raiseSoftFileLimit } from "../kernel/file-limit.ts";
 import { applyOomScore } from "../kernel/oom-score.ts";
-import { AddressWatch } from "../kernel/route/address-watch.ts";
-import { localAddresses } from "../kernel/route/addresses.ts";
+import type { LocalAddresses } from "../kernel/route/addresses.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { ProblemMemory } from "../logging/problem-memory.ts";
 import { detectorFor } from "../model/local-traffic-detector.ts";
@@ -44,6 +40,7 @@ import { type FamilyFacts, serveInspection } from "./inspection.ts";
 import type { ServePage } from "./live-daemon.ts";
 import { followNodeAddresses } from "./node-address-follower.ts";
 import { frontendConflict, nodeEvent, serviceHealthFailure } from "./node-events.ts";
+import { type NodeKernel, nodeKernel } from "./node-kernel.ts";
 import { NodeManager } from "./node-manager.ts";
 import { type NodeSetup, setUpNode } from "./node-setup.ts";
 
@@ -116,8 +113,9 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
       .catch((error: unknown) => fatal(error instanceof Error ? error : new Error(String(error))));
     // While the lists are on their way.
     const runtime = await mode.loadRuntime();
-    const limits = serverLimits(raiseSoftFileLimit());
-    const base = { ...options, gates, nodeName, health, metrics, limits, clock, events, ended, fatal };
+    const kernel = await nodeKernel();
+    const limits = serverLimits(kernel.raiseFileLimit());
+    const base = { ...options, kernel, gates, nodeName, health, metrics, limits, clock, events, ended, fatal };
     metrics.setBuildInfo(buildInfo(options.version), programIdentity());
     metrics.setFeatures(gates.list().map(featureState));
     // Already while the Node is waited for, which may never end: here one can see why.
@@ -126,14 +124,13 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const { beforeFirstSync, afterFirstSync } = modesReplacedBy(mode);
     const [facts] = await Promise.all([startNode(nodes, ended), removeLeftovers(beforeFirstSync, config, log)]);
     const setup = await setUpNode(config, facts, { ...mode, ...runtime }, log, ended);
-    if (usesNetfilter(mode, config)) await tuneConntrack(config.conntrack, { log });
+    if (usesNetfilter(mode, config)) await kernel.tuneConntrack(config.conntrack, log);
     const context: ProxierContext = {
       ...base,
       mode,
       setup,
-      conntrack: conntrackFor(mode, config),
+      conntrack: usesNetfilter(mode, config) ? kernel.openConntrack() : NO_CONNTRACK,
       healthGate: healthGate(base),
-      addressWatch: new AddressWatch(),
       journal: options.inspectSocket === undefined && options.servePage === undefined ? undefined : new SyncJournal(),
     };
     const openMode = await openModeOn(context, runtime);
@@ -223,8 +220,7 @@ interface ProxierContext extends RunOptions {
   readonly metrics: ProxyMetrics;
   /** Of all health-check node ports. */
   readonly healthGate: ConnectionGate;
-  /** One subscription for all families, and for the mode. */
-  readonly addressWatch: AddressWatch;
+  readonly kernel: NodeKernel;
   /** Kept when anything can ask for it. */
   readonly journal: SyncJournal | undefined;
   readonly clock: Clock;
@@ -237,13 +233,10 @@ function usesNetfilter(mode: RegisteredMode, config: KubeProxyConfig): boolean {
   return mode.usesNetfilter?.(config) ?? true;
 }
 
-function conntrackFor(mode: RegisteredMode, config: KubeProxyConfig): ConntrackTable {
-  return usesNetfilter(mode, config) ? openConntrack() : NO_CONNTRACK;
-}
-
 /** Says which mode it is, and takes what its families share. */
 async function openModeOn(context: ProxierContext, runtime: ModeRuntime): Promise<OpenMode> {
-  const { mode, log, config, nodeName, conntrack, addressWatch, clock } = context;
+  const { mode, log, config, nodeName, conntrack, kernel, clock } = context;
+  const { addressWatch } = kernel;
   log.info(mode.startMessage);
   if (mode.deprecation !== undefined) {
     const { message, reason } = mode.deprecation;
@@ -286,10 +279,10 @@ async function createProxier(context: ProxierContext, family: IpFamily, openMode
     interfaceNamePrefix: config.detectLocal.interfaceNamePrefix,
   });
   if (reason !== undefined && family === setup.addresses.primaryFamily) log.info(reason.message, reason.facts);
-  const addresses = nodePortAddresses(family, setup.nodePortAddresses);
+  const addresses = nodePortAddresses(family, context.mode.nodePortsEverywhere === true ? [] : setup.nodePortAddresses);
   const nodeIP = setup.addresses.ips[family];
   const backend = await openMode.backendFor({ family, nodeIP, detector, nodePortAddresses: addresses, log });
-  const known = await listenAddresses(addresses, log);
+  const known = await listenAddresses(addresses, context.kernel.localAddresses, log);
   const serviceHealth = createServiceHealth({
     family,
     addresses: known,
@@ -326,7 +319,8 @@ async function createProxier(context: ProxierContext, family: IpFamily, openMode
     serviceHealth.setAddresses(ips).catch((error: unknown) => log.error("Error syncing healthcheck services", error));
     if (isNew) proxier.onNodeAddresses();
   };
-  const following = { addresses, watch: context.addressWatch, known, onChange, clock, log };
+  const { addressWatch: watch, localAddresses: read } = context.kernel;
+  const following = { addresses, watch, read, known, onChange, clock, log };
   const facts = { nodeIP, detector, nodePortAddresses: addresses };
   return {
     proxier,
@@ -338,10 +332,10 @@ async function createProxier(context: ProxierContext, family: IpFamily, openMode
 }
 
 /** Where to listen at first (reference health.md §14); without an answer, everywhere. */
-async function listenAddresses(addresses: ReturnType<typeof nodePortAddresses>, log: Logger) {
+async function listenAddresses(addresses: ReturnType<typeof nodePortAddresses>, read: LocalAddresses, log: Logger) {
   if (addresses.matchesAll) return "all" as const;
   try {
-    const found = nodePortIPs(addresses, await localAddresses(addresses.family));
+    const found = nodePortIPs(addresses, await read(addresses.family));
     return found.kind === "all" ? ("all" as const) : found.ips;
   } catch (error) {
     log.error("Failed to get local addresses: health-check node ports listen on all of them", error);

@@ -162,6 +162,8 @@ export interface ModeDescriptor<Name extends string, Config extends ModeConfig<S
   usesNetfilter?(config: KubeProxyConfig): boolean;
   /** @default the rules stay in place, and the process ends within seconds */
   stopPolicy?(config: KubeProxyConfig): StopPolicy;
+  /** Node ports and health checks answer at every address of the node, so that `nodePortAddresses` has no effect. @default false */
+  readonly nodePortsEverywhere?: boolean;
   /**
    * Modes whose rules stay until this mode's first sync, which replaces them itself. The leftovers of every other mode are
    * removed (reference operation.md §11): before the first sync, or after it where {@link hasOwnNames} allows that.

@@ -64,17 +64,6 @@ export function raiseSoftFileLimit(
   return calls.write({ soft: aim, hard }) === undefined ? aim : calls.read().soft;
 }
 
-/** What the HTTP servers have when descriptors do not matter. */
-const SERVERS_MOST = 1536;
-const SERVERS_LEAST = 16;
-/** One in so many descriptors is for connections to the servers; the others are the reserve. */
-const SERVERS_PART = 4;
-
-/** Descriptors that the HTTP servers' connections may take. Pure. */
-export function shareOfServers(fileLimit: number): number {
-  return Math.min(SERVERS_MOST, Math.max(SERVERS_LEAST, Math.floor(fileLimit / SERVERS_PART)));
-}
-
 /** Windows has no such limit, and no such calls. */
 const unlimitedCalls: FileLimitCalls = {
   read: () => ({ soft: Number.POSITIVE_INFINITY, hard: Number.POSITIVE_INFINITY }),

@@ -1,6 +1,6 @@
 /** Whether this network namespace has IPv6 at all: reference node.md §11. */
 import { access } from "node:fs/promises";
-import { fileSysctls, type Sysctls } from "./sysctl.ts";
+import type { Sysctls } from "./sysctl.ts";
 
 export interface Ipv6SupportDeps {
   /** @default the kernel's own */
@@ -11,11 +11,14 @@ export interface Ipv6SupportDeps {
 
 /** Never throws; a `disable_ipv6` that cannot be read does not count as set. */
 export async function isIpv6Supported(deps: Ipv6SupportDeps = {}): Promise<boolean> {
+  // Windows always has it.
+  if (process.platform === "win32") return true;
   try {
     await access(deps.interfacesFile ?? "/proc/net/if_inet6");
   } catch {
     return false;
   }
-  const disabled = await (deps.sysctls ?? fileSysctls()).read("net/ipv6/conf/all/disable_ipv6").catch(() => 0);
+  const sysctls = deps.sysctls ?? (await import("./sysctl.ts")).fileSysctls();
+  const disabled = await sysctls.read("net/ipv6/conf/all/disable_ipv6").catch(() => 0);
   return disabled !== 1;
 }

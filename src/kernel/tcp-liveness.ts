@@ -21,6 +21,8 @@ const TCP_USER_TIMEOUT = 18;
 /** Ends the connected socket with ETIMEDOUT within 40 s after its peer has become unreachable. */
 export function detectDeadPeer(socket: Socket): void {
   socket.setKeepAlive(true, PROBE_AFTER_MS, PROBE_EVERY_MS, PROBES);
+  // Elsewhere the probes must do.
+  if (process.platform !== "linux") return;
   const fd = descriptorOf(socket);
   if (fd === undefined) return;
   const value = new Uint8Array(new Uint32Array([UNACKNOWLEDGED_MS]).buffer);

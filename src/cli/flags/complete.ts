@@ -9,6 +9,7 @@ import { type FeatureGates, setFeatureGates } from "../../config/feature-gates.t
 import { joinErrors } from "../../config/go-text.ts";
 import { checkConfig } from "../../config/validate.ts";
 import { loggingErrors } from "../../config/validate-logging.ts";
+import { defaultModeOn } from "../../dataplane/registry.ts";
 import { CommandError } from "../exit.ts";
 import { LOGGING_FLAGS } from "./logging.ts";
 import { minSyncPeriodFlag } from "./modes.ts";
@@ -89,7 +90,8 @@ export async function completeOptions(flags: FlagValues, deps: CompleteDeps): Pr
     configFile === ""
       ? { config: configFromFlags(flags), isMinSyncPeriodSet: isMinSyncPeriodGiven(flags) }
       : await configFromFile(configFile, flags, deps, notices);
-  if (merged.mode === "") notices.push({ level: "info", message: "Using iptables proxy", facts: {} });
+  if (merged.mode === "")
+    notices.push({ level: "info", message: `Using ${defaultModeOn(process.platform).name} proxy`, facts: {} });
   const config = overrideHostname(applyPlatformDefaults(merged), flags);
   const gates = setFeatureGates(config.featureGates);
   if (!gates.ok) throw new CommandError(`failed complete: ${gates.error}`);

@@ -14,6 +14,7 @@ export const kernelspace: ModeDescriptor<"kernelspace", typeof winkernelConfig> 
   startMessage: "Using Kernelspace Proxier.",
   unavailableText: "kernelspace is not available on this host ",
   usesNetfilter: () => false,
+  nodePortsEverywhere: true,
   traits: TRANSLATES_IN_KERNEL,
   renderFlags: winkernelConfig.flags,
   renderForms: ["text", "json"],

@@ -4,10 +4,11 @@
  */
 import { networkInterfaces } from "node:os";
 import type { Clock } from "../../async/clock.ts";
-import { raiseFileLimit, shareOfServers } from "../../kernel/file-limit.ts";
+import { raiseFileLimit } from "../../kernel/file-limit.ts";
 import { createIptables } from "../../kernel/iptables/exec-iptables.ts";
 import { execProcess } from "../../kernel/process.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
+import { shareOfServers } from "../../kernel/share-of-servers.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { type IpAddress, isLinkLocalV6, isLoopback, parseIpAddress } from "../../net/ip.ts";
 import { ANY_PORT, parsePortRange } from "../../net/port-range.ts";

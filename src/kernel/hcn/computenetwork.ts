@@ -38,13 +38,14 @@ export function openHcn(): HcnCalls {
   const koffi: Koffi = createRequire(import.meta.url)("koffi");
   const hcn = load(koffi, "computenetwork.dll");
   const hns = load(koffi, "vmcompute.dll");
-  const free = koffi.load("ole32.dll").func("void __stdcall CoTaskMemFree(void *)");
+  const free = load(koffi, "ole32.dll").func("void __stdcall CoTaskMemFree(void *)");
   return new ComputeNetwork(koffi, { hcn, hns }, (pointer) => free(pointer));
 }
 
+/** From the system's folder only: what lies in the program's or the working folder must not be taken for it. */
 function load(koffi: Koffi, name: string): Library {
   try {
-    return koffi.load(name);
+    return koffi.load(`${process.env.SystemRoot ?? "C:\\Windows"}\\System32\\${name}`);
   } catch (error) {
     const advice =
       "it needs Windows Server 2019 or newer with the feature Containers (Install-WindowsFeature Containers)";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { shareOfServers } from "../../kernel/file-limit.ts";
+import { shareOfServers } from "../../kernel/share-of-servers.ts";
 import { ConnectionGate, type GatedConnection, type Worth } from "./connection-gate.ts";
 import { serverLimits } from "./connection-limits.ts";
 

@@ -2,7 +2,7 @@
  * How many connections each of the daemon's servers may hold: enough for scrapers, kubelets and load balancers, and few
  * enough that the kernel's descriptors last for what the program is there for (netlink, the API server, tools).
  */
-import { shareOfServers } from "../../kernel/file-limit.ts";
+import { shareOfServers } from "../../kernel/share-of-servers.ts";
 import type { ConnectionLimits } from "./connection-gate.ts";
 
 export interface ServerLimits {

@@ -1,8 +1,8 @@
 /** Reads a file without trusting that what was listed is still there. */
 import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
 
-/** Opening never waits, not even for the writer of a pipe. */
-const FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY;
+/** Opening never waits, not even for the writer of a pipe. Windows has neither flag. */
+const FLAGS = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NOCTTY ?? 0);
 
 /**
  * The bytes of a regular file.

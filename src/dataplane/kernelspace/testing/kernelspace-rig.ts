@@ -5,7 +5,7 @@ import { TestCluster } from "../../../../testkit/dataplane/test-cluster.ts";
 import { MemoryHcn, type MemoryHcnOptions } from "../../../../testkit/fakes/hcn/memory-hcn.ts";
 import { testYielder } from "../../../async/testing/test-yielder.ts";
 import { Hcn } from "../../../kernel/hcn/hcn.ts";
-import { listOf, objectOf, textOf } from "../../../kernel/hcn/json-fields.ts";
+import { type JsonObject, listOf, objectOf, textOf } from "../../../kernel/hcn/json-fields.ts";
 import { ip } from "../../../model/testing/records.ts";
 import type { IpFamily } from "../../../net/ip.ts";
 import type { LostRules, SyncOutcome } from "../../../sync/backend.ts";
@@ -126,7 +126,9 @@ export class KernelspaceRig {
 }
 
 /** What is on a host, independent of IDs and of the order of time. */
-export function hostState(host: MemoryHcn): readonly string[] {
+export function hostState(host: {
+  documents(kind: "Endpoint" | "LoadBalancer"): ReadonlyMap<string, JsonObject>;
+}): readonly string[] {
   const endpoints = new Map<string, string>();
   for (const [id, { IpConfigurations }] of host.documents("Endpoint")) {
     endpoints.set(

