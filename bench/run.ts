@@ -28,6 +28,7 @@ const BENCHES: ReadonlyMap<string, () => Promise<(argv: readonly string[]) => Pr
   ["connection", async () => (await import("./connection.ts")).benchConnection],
   ["trace", async () => (await import("./trace.ts")).benchTrace],
   ["userspace", async () => (await import("./userspace.ts")).benchUserspace],
+  ["status", async () => (await import("./status.ts")).benchStatus],
 ]);
 
 /** A restore that took longer is not repeated. */

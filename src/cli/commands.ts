@@ -3,7 +3,7 @@
  * them. Each is loaded only when it is asked for.
  */
 import { EXIT_BAD_INPUT, EXIT_FAILURE } from "./exit.ts";
-import type { Output } from "./render.ts";
+import type { Output } from "./output.ts";
 
 /** One command. */
 export interface Command {

@@ -4,7 +4,7 @@ import { FORMS } from "../explain/forms.ts";
 import { COMMANDS } from "./commands.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { FLAGS } from "./flags/table.ts";
-import type { Output } from "./render.ts";
+import type { Output } from "./output.ts";
 import { nearestWord } from "./suggestion.ts";
 
 export const COMPLETION_USAGE = `Usage: kube-proxy completion bash|zsh|fish

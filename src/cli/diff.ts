@@ -14,19 +14,19 @@ import {
 } from "../explain/diff-dumps.ts";
 import { diffObjects, objectsDiffText } from "../explain/diff-objects.ts";
 import { type ExplainedCluster, explainedCluster, type Objects } from "../explain/explained-cluster.ts";
-import { jsonText } from "../explain/forms.ts";
 import { kernelDumps } from "../explain/kernel-dumps.ts";
-import { safe } from "../explain/text.ts";
+import { jsonText, safe } from "../explain/safe-text.ts";
 import { merged, wantedInventories } from "../explain/wanted.ts";
 import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inventory.ts";
 import { dumpKind, readDump } from "../inspect/dumps/read-dump.ts";
 import { DIFF_USAGE, type DiffOptions, readDiffOptions } from "./diff-options.ts";
 import { dumpFiles } from "./dump-folder.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
-import { type InspectChoices, inspecting, warner } from "./inspect-options.ts";
+import { type InspectChoices, warner } from "./inspect-options.ts";
+import { inspecting } from "./inspecting.ts";
 import { readObjects } from "./objects-input.ts";
+import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
-import type { Output } from "./render.ts";
 
 /**
  * Runs the command.

@@ -8,10 +8,10 @@ import { clientChanges } from "../explain/compare.ts";
 import { type ExplainedCluster, explainedCluster, explainPorts, type Objects } from "../explain/explained-cluster.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
 import { find, type Search } from "../explain/find.ts";
-import { answerText, FORMS, type Form, jsonText } from "../explain/forms.ts";
+import { answerText, FORMS, type Form } from "../explain/forms.ts";
 import { partOf, servicesOfTarget } from "../explain/part-of-cluster.ts";
+import { jsonText, safe } from "../explain/safe-text.ts";
 import { parseTarget, type Target } from "../explain/target.ts";
-import { safe } from "../explain/text.ts";
 import { withTraffic } from "../explain/traffic.ts";
 import { WHAT_IF_FIELDS, WhatIfError, withChange } from "../explain/what-if.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
@@ -19,14 +19,14 @@ import {
   INSPECT_FLAGS,
   INSPECT_FLAGS_HELP,
   type InspectChoices,
-  inspecting,
   readChoices,
   readSettings,
   warner,
 } from "./inspect-options.ts";
+import { inspecting } from "./inspecting.ts";
 import { OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, type ObjectsChoice, readObjects } from "./objects-input.ts";
+import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
-import type { Output } from "./render.ts";
 import { parseWords } from "./subcommand-options.ts";
 import { nearestWord } from "./suggestion.ts";
 

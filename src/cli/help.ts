@@ -2,7 +2,7 @@
 import { MODES } from "../dataplane/registry.ts";
 import { COMMANDS, findCommand } from "./commands.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
-import type { Output } from "./render.ts";
+import type { Output } from "./output.ts";
 import { nearestWord } from "./suggestion.ts";
 
 /** What concerns several commands. */

@@ -1,15 +1,12 @@
-/**
- * What the commands that look at a node have in common: flags, reading of manifests and configuration, and how they end when
- * their input is bad. Their exit status 1 is an answer, so bad input is 2.
- */
+/** What the commands that look at a node have in common: flags, and reading of the configuration. */
 import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
 import { MODES } from "../dataplane/registry.ts";
 import { PlanError } from "../lib/plan-error.ts";
 import { checkedSettings } from "../lib/plan-settings.ts";
 import { escapeLine } from "../logging/escape.ts";
 import type { IpFamily } from "../net/ip.ts";
-import { EXIT_BAD_INPUT, UsageError } from "./exit.ts";
-import type { Output } from "./render.ts";
+import { UsageError } from "./exit.ts";
+import type { Output } from "./output.ts";
 
 /** Flags of every such command. */
 export const INSPECT_FLAGS = {
@@ -86,17 +83,6 @@ async function readConfig(file: string): Promise<Uint8Array> {
     return await readFile(file);
   } catch (error) {
     throw new UsageError(`cannot use the configuration ${file}: ${error instanceof Error ? error.message : error}`);
-  }
-}
-
-/** Runs a command; what the user must mend is said, and ends it with status 2. */
-export async function inspecting(output: Output, run: () => Promise<number>): Promise<number> {
-  try {
-    return await run();
-  } catch (error) {
-    if (!(error instanceof UsageError)) throw error;
-    output.err(`Error: ${escapeLine(error.message)}\n${error.hint === undefined ? "" : `${escapeLine(error.hint)}\n`}`);
-    return EXIT_BAD_INPUT;
   }
 }
 

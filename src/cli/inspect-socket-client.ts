@@ -1,7 +1,8 @@
 /** Asks a running daemon over its inspect socket. */
 import { once } from "node:events";
-import { type IncomingMessage, request } from "node:http";
+import type { IncomingMessage } from "node:http";
 import { createInterface } from "node:readline";
+import { request } from "../kernel/node-http.ts";
 import { UsageError } from "./exit.ts";
 
 const LIMIT_MS = 5_000;

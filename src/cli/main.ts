@@ -6,7 +6,7 @@
 import { escapeLine } from "../logging/escape.ts";
 import { COMMANDS, findCommand } from "./commands.ts";
 import { EXIT_FAILURE, UsageError } from "./exit.ts";
-import type { Output } from "./render.ts";
+import type { Output } from "./output.ts";
 import { takeColour, terminalOf } from "./terminal.ts";
 
 const output: Output = {

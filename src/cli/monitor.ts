@@ -1,13 +1,14 @@
 /** `kube-proxy monitor`: every sync of a running daemon as it happens, from its inspect socket. */
 import { once } from "node:events";
-import { type IncomingMessage, request } from "node:http";
+import type { IncomingMessage } from "node:http";
 import type { JournalLine, SyncRecord } from "../daemon/journal-stream.ts";
-import { safe } from "../explain/text.ts";
+import { safe } from "../explain/safe-text.ts";
+import { request } from "../kernel/node-http.ts";
 import { escapeJson } from "../logging/escape.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
-import { inspecting } from "./inspect-options.ts";
+import { inspecting } from "./inspecting.ts";
 import { recordText } from "./journal-text.ts";
-import type { Output } from "./render.ts";
+import type { Output } from "./output.ts";
 import { parseOptions } from "./subcommand-options.ts";
 
 export const MONITOR_USAGE = `Usage: kube-proxy monitor --socket FILE [options]

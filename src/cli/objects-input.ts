@@ -4,12 +4,12 @@ import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
 import type { ClusterRecords } from "../cluster/manifests/index.ts";
 import { formatManifestProblem } from "../cluster/manifests/index.ts";
-import { safe } from "../explain/text.ts";
+import { safe } from "../explain/safe-text.ts";
 import { silentLogger } from "../logging/logger.ts";
 import { programIdentity, userAgentProduct } from "../program/program-identity.ts";
 import { KUBERNETES_VERSION } from "../program/version.ts";
 import { UsageError } from "./exit.ts";
-import type { Output } from "./render.ts";
+import type { Output } from "./output.ts";
 import { readInput } from "./render-input.ts";
 
 /** Flags that say where the objects come from. */

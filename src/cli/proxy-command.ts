@@ -15,7 +15,7 @@ import { parseListenAddress } from "../server/http/listen-address.ts";
 import { CommandError, EXIT_FAILURE, EXIT_SUCCESS } from "./exit.ts";
 import { parseCommandLine } from "./flags/command-line.ts";
 import { type CompletedOptions, completeOptions, requireConfig, requireLogging } from "./flags/complete.ts";
-import type { Output } from "./render.ts";
+import type { Output } from "./output.ts";
 
 /** Runs the command. @returns the exit status. @throws UsageError for a command line that cannot be read. */
 export async function proxyCommand(argv: readonly string[], output: Output): Promise<number> {

@@ -14,10 +14,10 @@ import type { IpFamily } from "../net/ip.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { readChoices, warner } from "./inspect-options.ts";
 import { readMissing } from "./missing-features.ts";
+import type { Output } from "./output.ts";
 import { readInput } from "./render-input.ts";
 import { parseOptions } from "./subcommand-options.ts";
 import { nearestWord } from "./suggestion.ts";
-import type { Terminal } from "./terminal.ts";
 
 const MODE_FLAGS: readonly AnyFlag[] = MODES.flatMap((mode): readonly AnyFlag[] =>
   "renderFlags" in mode ? mode.renderFlags : [],
@@ -75,14 +75,6 @@ interface RenderOptions {
   readonly service: string | undefined;
   readonly missing: ReadonlySet<KernelFeature>;
   readonly form: string;
-}
-
-/** Where a command writes. */
-export interface Output {
-  out(text: string): void;
-  err(text: string): void;
-  /** What the reader of `out` can show. @default neither colour nor a width */
-  readonly terminal?: Terminal;
 }
 
 /**

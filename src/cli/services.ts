@@ -3,15 +3,15 @@ import { readlinkSync } from "node:fs";
 import type { ServiceLine, StatusReport } from "../daemon/inspect-report.ts";
 import { isProxyMode, modeNamed } from "../dataplane/registry.ts";
 import { countedPort } from "../explain/counted-ports.ts";
-import { jsonText } from "../explain/forms.ts";
+import { jsonText, safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
-import { countText, safe, shareText } from "../explain/text.ts";
+import { countText, shareText } from "../explain/text.ts";
 import { type FlowReader, readTraffic } from "../explain/traffic.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
-import { inspecting } from "./inspect-options.ts";
 import { askDaemon } from "./inspect-socket-client.ts";
+import { inspecting } from "./inspecting.ts";
+import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
-import type { Output } from "./render.ts";
 import { parseWords } from "./subcommand-options.ts";
 
 export const SERVICES_USAGE = `Usage: kube-proxy services [NAMESPACE/NAME] --socket FILE [options]

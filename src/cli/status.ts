@@ -1,12 +1,11 @@
 /** `kube-proxy status`: the state of a running daemon at a glance, asked over its inspect socket. */
 import type { StatusReport } from "../daemon/inspect-report.ts";
-import { jsonText } from "../explain/forms.ts";
-import { safe } from "../explain/text.ts";
+import { jsonText, safe } from "../explain/safe-text.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
-import { inspecting } from "./inspect-options.ts";
 import { askDaemon } from "./inspect-socket-client.ts";
+import { inspecting } from "./inspecting.ts";
+import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
-import type { Output } from "./render.ts";
 import { parseOptions } from "./subcommand-options.ts";
 
 export const STATUS_USAGE = `Usage: kube-proxy status --socket FILE [options]

@@ -14,7 +14,7 @@ import { type ObservedPacket, PacketAssembler } from "../trace/live/observed.ts"
 import { liveData } from "../trace/report/live-json.ts";
 import { type LiveReport, liveText } from "../trace/report/live-text.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
-import type { Output } from "./render.ts";
+import type { Output } from "./output.ts";
 import { kernelRules, needRoot, ownAddresses } from "./trace-kernel.ts";
 import { rulePlaces } from "./trace-live-places.ts";
 import { type PacketFlags, type ParsedTarget, trafficOf } from "./trace-packet.ts";

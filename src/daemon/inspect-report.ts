@@ -75,9 +75,15 @@ export function statusReport({ program, mode, node, families, verdict }: Inspect
   };
 }
 
-/** @param service `namespace/name`; undefined asks for all. In the order of their keys. */
-export function serviceLines({ node, zone, families }: InspectedDaemon, service: string | undefined): ServiceLine[] {
-  const lines: ServiceLine[] = [];
+/**
+ * One line after the other, so that a large table is never whole in memory, and its reader can give way to the daemon's work.
+ *
+ * @param service `namespace/name`; undefined asks for all. In the order of their keys; what goes meanwhile is left out.
+ */
+export function* serviceLines(
+  { node, zone, families }: InspectedDaemon,
+  service: string | undefined,
+): Generator<ServiceLine, void> {
   for (const { family, state } of families) {
     for (const key of [...state.services.keys()].sort()) {
       const port = state.services.get(key);
@@ -85,9 +91,10 @@ export function serviceLines({ node, zone, families }: InspectedDaemon, service:
       const all = state.endpoints.get(key) ?? [];
       const routing = routeServicePort(port, all, { nodeName: node, zone: zone() });
       const { cluster, local } = routing.categories;
-      const shareIn = (set: typeof cluster, endpoint: (typeof all)[number]) =>
-        set === undefined ? null : set.includes(endpoint) ? 1 / set.length : 0;
-      lines.push({
+      const used = { cluster: cluster && new Set(cluster), local: local && new Set(local) };
+      const shareIn = (set: ReadonlySet<(typeof all)[number]> | undefined, endpoint: (typeof all)[number]) =>
+        set === undefined ? null : set.has(endpoint) ? 1 / set.size : 0;
+      yield {
         servicePort: port.name.text,
         protocol: port.protocol,
         family,
@@ -98,11 +105,10 @@ export function serviceLines({ node, zone, families }: InspectedDaemon, service:
         })),
         endpoints: all.map((endpoint) => ({
           address: endpoint.text,
-          cluster: shareIn(cluster, endpoint),
-          local: shareIn(local, endpoint),
+          cluster: shareIn(used.cluster, endpoint),
+          local: shareIn(used.local, endpoint),
         })),
-      });
+      };
     }
   }
-  return lines;
 }

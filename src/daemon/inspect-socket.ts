@@ -3,7 +3,11 @@
  * Read-only. Without `--inspect-socket` there is none.
  */
 import { lstatSync, readlinkSync, unlinkSync } from "node:fs";
-import { createServer, type Server } from "node:http";
+import type { Server } from "node:http";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { SliceYielder } from "../async/yielder.ts";
+import { createServer } from "../kernel/node-http.ts";
 import type { Logger } from "../logging/logger.ts";
 import { type InspectedDaemon, serviceLines, statusReport } from "./inspect-report.ts";
 import { streamJournal } from "./journal-stream.ts";
@@ -11,6 +15,7 @@ import { streamJournal } from "./journal-stream.ts";
 /** For the owner alone: set while the socket is made, so that it is never open to others. */
 const PRIVATE_UMASK = 0o177;
 const IDLE_MS = 5_000;
+const PIECE_LENGTH = 32 * 1024;
 /** Readers of the journal stay. */
 const MAX_CONNECTIONS = 64;
 
@@ -30,6 +35,13 @@ export async function serveInspectSocket(
       const url = new URL(request.url ?? "/", "http://localhost");
       if (request.method === "GET" && url.pathname === "/journal") {
         streamJournal(daemon.journal, response, { last: Number(url.searchParams.get("last") ?? "0"), signal });
+        return;
+      }
+      if (request.method === "GET" && url.pathname === "/services") {
+        const lines = serviceLines(daemon, url.searchParams.get("service") ?? undefined);
+        // A reader that goes away ends the answer; there is no one to tell.
+        pipeline(Readable.from(listText(lines), { objectMode: false }), response).catch(() => {});
+        response.writeHead(200, { "content-type": "application/json" });
         return;
       }
       const answer = request.method === "GET" ? answerTo(url, daemon) : undefined;
@@ -60,11 +72,26 @@ function answerTo(url: URL, daemon: InspectedDaemon): unknown {
   switch (url.pathname) {
     case "/status":
       return { ...statusReport(daemon), networkNamespace: networkNamespace() };
-    case "/services":
-      return serviceLines(daemon, url.searchParams.get("service") ?? undefined);
     default:
       return undefined;
   }
+}
+
+/** A list as JSON, in pieces between which the daemon goes on with its work. */
+async function* listText(items: Iterable<unknown>): AsyncGenerator<string, void> {
+  const yielder = new SliceYielder();
+  let text = "[";
+  let separator = "";
+  for (const item of items) {
+    text += `${separator}${JSON.stringify(item)}`;
+    separator = ",\n";
+    if (text.length > PIECE_LENGTH) {
+      yield text;
+      text = "";
+    }
+    if (yielder.isDue()) await yielder.turn();
+  }
+  yield `${text}]\n`;
 }
 
 /** So that others know whether they see the same rules and connections. */

@@ -4,7 +4,8 @@ import type { IpFamily } from "../net/ip.ts";
 import { clientChanges } from "./compare.ts";
 import { explainedCluster, explainPorts, type Objects } from "./explained-cluster.ts";
 import type { PortExplanation } from "./explanation.ts";
-import { explanationText, safe } from "./text.ts";
+import { safe } from "./safe-text.ts";
+import { explanationText } from "./text.ts";
 
 /** One service port of one family on all nodes, in groups of nodes that say the same. */
 export interface NodeGroups {

@@ -3,7 +3,7 @@ import { compareInventories, type Difference } from "../inspect/dumps/compare.ts
 import type { DumpKind, Inventory } from "../inspect/dumps/inventory.ts";
 import type { ExplainedCluster } from "./explained-cluster.ts";
 import { LineOwners } from "./line-owners.ts";
-import { safe } from "./text.ts";
+import { safe } from "./safe-text.ts";
 
 /** A difference, and the service ports that it is about. */
 export interface OwnedDifference extends Difference {

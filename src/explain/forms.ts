@@ -1,10 +1,10 @@
 /** An answer of `explain` in each form that it has. */
-import { escapeJson } from "../logging/escape.ts";
 import type { PortExplanation } from "./explanation.ts";
 import { mermaidText } from "./mermaid.ts";
 import { pictureOf } from "./picture.ts";
+import { jsonText, safe } from "./safe-text.ts";
 import { svgText } from "./svg.ts";
-import { explanationText, safe } from "./text.ts";
+import { explanationText } from "./text.ts";
 
 export const FORMS = ["text", "json", "yaml", "mermaid", "svg"] as const;
 export type Form = (typeof FORMS)[number];
@@ -38,9 +38,4 @@ export async function answerText(form: Form, answer: Answer, width?: number): Pr
     case "svg":
       return svgText(pictures());
   }
-}
-
-/** Data as JSON that is safe for a terminal. Pure. */
-export function jsonText(data: unknown): string {
-  return `${JSON.stringify(data, undefined, 2).split("\n").map(escapeJson).join("\n")}\n`;
 }

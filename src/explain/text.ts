@@ -1,6 +1,6 @@
 /** An explanation for people: sentences and small tables, safe for a terminal. Pure. */
-import { escapeLine } from "../logging/escape.ts";
 import type { ExplainedEndpoint, ExplainedFrontend, ExplainedUse, PortExplanation } from "./explanation.ts";
+import { safe } from "./safe-text.ts";
 import { tableText } from "./table.ts";
 import { encounterWords, KIND_WORDS, POSITION_WORDS } from "./words.ts";
 
@@ -18,11 +18,6 @@ export function explanationText(explained: PortExplanation, width?: number): str
     section("Counted", (explained.trafficNotes ?? []).map((sentence) => `  ${sentence}\n`).join("")),
   ];
   return safe(parts.filter((part) => part !== "").join("\n"));
-}
-
-/** Escapes what must not reach a terminal, line by line. */
-export function safe(text: string): string {
-  return text.split("\n").map(escapeLine).join("\n");
 }
 
 function section(title: string, body: string): string {

@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { Readable } from "node:stream";
 import { parseAllDocuments } from "yaml";
-import type { Output } from "../../src/cli/render.ts";
+import type { Output } from "../../src/cli/output.ts";
 
 /** What a command did. */
 export interface Ran {

@@ -1,5 +1,5 @@
 /** What a running daemon says of itself, over its inspect socket and its HTTP ports. Without one, each part says so. */
-import { get } from "node:http";
+import { request } from "../../kernel/node-http.ts";
 import { UsageError } from "../exit.ts";
 import { askDaemon, readLines } from "../inspect-socket-client.ts";
 import { PartError, type SysdumpPart } from "./part.ts";
@@ -71,7 +71,7 @@ function httpText(address: string, path: string): Promise<string> {
   if (address === "") throw new PartError("the configuration has switched it off");
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   const fail = (error: Error) => reject(new PartError(`http://${address}${path}: ${error.message}`));
-  const asked = get(`http://${address}${path}`, { timeout: LIMIT_MS }, (response) => {
+  const asked = request(`http://${address}${path}`, { timeout: LIMIT_MS }, (response) => {
     const parts: Buffer[] = [];
     let size = 0;
     response.on("data", (part: Buffer) => {
@@ -89,5 +89,6 @@ function httpText(address: string, path: string): Promise<string> {
   });
   asked.on("timeout", () => asked.destroy(new Error(`nothing within ${LIMIT_MS / 1_000} seconds`)));
   asked.on("error", fail);
+  asked.end();
   return promise;
 }
