@@ -107,7 +107,10 @@ export class PacketLab {
         `link add ${name} address ${HARDWARE[name]} type veth peer name ${name} address ${HARDWARE[name]} netns ${clients.name}`,
         `link set ${name} arp off addrgenmode none up`,
       ]),
-      ...addresses.node.map((ip) => `addr add ${ip} dev out`),
+      // What is redirected goes to an address of the interface that it came in by.
+      ...(["out", "cni0", "eth0"] as const).flatMap((name) =>
+        addresses.node.map((ip) => `addr add ${ip} dev ${name}${ip.includes(":") ? " nodad" : ""}`),
+      ),
       "route add default dev out",
       "route add ::/0 dev out",
       ...addresses.pods.map((ip) => `route add ${ip} dev cni0`),
