@@ -27,6 +27,7 @@ const BENCHES: ReadonlyMap<string, () => Promise<(argv: readonly string[]) => Pr
   ["cost", async () => (await import("./change-cost.ts")).benchChangeCost],
   ["connection", async () => (await import("./connection.ts")).benchConnection],
   ["trace", async () => (await import("./trace.ts")).benchTrace],
+  ["path", async () => (await import("./path.ts")).benchPath],
   ["userspace", async () => (await import("./userspace.ts")).benchUserspace],
   ["status", async () => (await import("./status.ts")).benchStatus],
 ]);
