@@ -170,8 +170,10 @@ export interface ModeDescriptor<Name extends string, Config extends ModeConfig<S
    */
   readonly replacesInPlace?: readonly string[];
   /**
-   * Nothing that it has in the kernel has a name that another mode uses, but for those that it replaces in place. So its rules and those of another mode can stand side by
-   * side: the old ones go when the new ones are in force, and no client notices. @default false
+   * Nothing that it has in the kernel has a name that another mode uses, but for those that it replaces in place. So its rules
+   * and those of another mode can stand side by side: the old ones go when the new ones are in force, and no client notices.
+   *
+   * @default false
    */
   readonly hasOwnNames?: true;
   /** Modes whose chains the leftovers of this one refer to: it is cleaned up before them. */

@@ -15,12 +15,13 @@ import type { SetsInUse } from "./table-plan.ts";
 import { hasOurShape } from "./table-shape.ts";
 
 /**
- * How long a portion should take the kernel, which on many machines runs nothing else on that processor meanwhile, not even
- * this process's health checks.
+ * How much processor time a portion should take the kernel, which on many machines runs nothing else on that processor
+ * meanwhile, not even this process's health checks. On a busy machine a commit takes many times as long, which smaller portions
+ * would only make worse.
  */
 const PORTION_MS = 25;
 /** The kernel goes through all chains for every commit: with fewer, that would be most of the work in a large table. */
-const LEAST_PORTION = 32;
+const LEAST_PORTION = 64;
 
 /** Chains of services need no shared set that is not always there. */
 const NONE_IN_USE: SetsInUse = new Set();
@@ -94,6 +95,11 @@ export async function prepareChains(
   return { chains: made.chains, sets: made.sets, isAll: portions.refused === 0 };
 }
 
+/** Processor time that the kernel has spent for this process. */
+function kernelMs(): number {
+  return process.cpuUsage().system / 1000;
+}
+
 /** Commits portions in their order, of which one is planned and encoded while the kernel works on the one before. */
 class Portions {
   /** How many service ports the next should be for. */
@@ -104,6 +110,7 @@ class Portions {
   readonly #most: number;
   #underWay: Promise<void> = Promise.resolve();
   #endMs = 0;
+  #eachMs: number | undefined;
   #failure: { readonly error: unknown } | undefined;
 
   constructor(commit: PreparationOptions["commit"], most: number) {
@@ -130,16 +137,18 @@ class Portions {
   }
 
   async #carryOut(draft: TransactionDraft, size: number): Promise<void> {
-    const startMs = performance.now();
+    const startMs = kernelMs();
     try {
       await this.#commit(draft);
     } catch (error) {
       this.refused += 1;
       if (!isAttributable(error)) this.#failure ??= { error };
     }
-    const endMs = performance.now();
-    const fitting = Math.round((size * PORTION_MS) / (endMs - Math.max(startMs, this.#endMs)));
-    this.size = Math.min(Math.max(fitting, LEAST_PORTION), this.#most);
+    const endMs = kernelMs();
+    const eachMs = (endMs - Math.max(startMs, this.#endMs)) / size;
+    // Processor time is counted in ticks: a single portion may seem to have taken none.
+    this.#eachMs = this.#eachMs === undefined ? eachMs : (this.#eachMs + eachMs) / 2;
+    this.size = Math.min(Math.max(Math.round(PORTION_MS / this.#eachMs), LEAST_PORTION), this.#most);
     this.#endMs = endMs;
   }
 }
