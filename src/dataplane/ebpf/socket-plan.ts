@@ -36,6 +36,17 @@ const PASS_ALL: SocketPlan = {
   local: [],
 };
 
+const treatmentsByText = new Map<string, SocketPlan["treatments"]>();
+
+/** One object for all service ports that are treated alike: there are few ways, and many service ports. */
+function shared(treatments: SocketPlan["treatments"]): SocketPlan["treatments"] {
+  const text = Object.values(treatments).join();
+  const known = treatmentsByText.get(text);
+  if (known !== undefined) return known;
+  treatmentsByText.set(text, treatments);
+  return treatments;
+}
+
 /** Plans one service port. @param endpoints all its endpoints; empty when it has none. */
 export function planSocket(port: ServicePort, endpoints: readonly Endpoint[], facts: SocketPlanFacts): SocketPlan {
   if (port.protocol === "SCTP") return PASS_ALL;
@@ -52,7 +63,7 @@ export function planSocket(port: ServicePort, endpoints: readonly Endpoint[], fa
   }
   const used = new Set(Object.values(treatments));
   return {
-    treatments,
+    treatments: shared(treatments),
     cluster: used.has("cluster") || used.has("cluster-for-host") ? routing.cluster : [],
     local: used.has("local") ? routing.local : [],
   };

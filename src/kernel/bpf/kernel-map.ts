@@ -22,6 +22,8 @@ export class KernelMap implements BpfMap {
   /** One key and one value, which the attributes of single calls point to. */
   readonly #key: Uint8Array;
   readonly #value: Uint8Array;
+  /** Of calls for one element, made once: only the flags differ. */
+  readonly #attributes: Uint8Array;
   #mapped: MappedMemory | undefined;
 
   constructor(definition: MapDefinition) {
@@ -40,6 +42,8 @@ export class KernelMap implements BpfMap {
     this.fd = bpf("MAP_CREATE", attributes, this.#what);
     this.#key = fixedBytes(keySize);
     this.#value = fixedBytes(valueSize);
+    const whole = { mapFd: this.fd, key: addressOf(this.#key), value: addressOf(this.#value) };
+    this.#attributes = encode(MAP_ELEMENT, whole);
   }
 
   lookup(key: Uint8Array): Uint8Array | undefined {
@@ -134,7 +138,8 @@ export class KernelMap implements BpfMap {
   #element(key: Uint8Array, flags = 0): Uint8Array {
     this.#demandSize("key", key, this.definition.keySize);
     this.#key.set(key);
-    return encode(MAP_ELEMENT, { mapFd: this.fd, key: addressOf(this.#key), value: addressOf(this.#value), flags });
+    this.#attributes[MAP_ELEMENT.fields.flags.at] = flags;
+    return this.#attributes;
   }
 
   /** Fields that a command does not use must be zero. */
