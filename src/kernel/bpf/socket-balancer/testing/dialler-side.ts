@@ -5,6 +5,12 @@ import { type AddressInfo, connect, createServer } from "node:net";
 
 export type Request =
   | { readonly what: "listen"; readonly protocol: "tcp" | "udp"; readonly address: string }
+  | {
+      readonly what: "dial in turn";
+      readonly address: string;
+      readonly ports: readonly number[];
+      readonly count: number;
+    }
   | { readonly what: "dial"; readonly protocol: DialledProtocol; readonly address: string; readonly port: number };
 
 /** `udp` connects its socket, `datagram` does not. */
@@ -80,10 +86,30 @@ async function sendDatagram(address: string, port: number): Promise<DialReport> 
   }
 }
 
+/** One TCP connection after the other. @returns for each port how often each outcome was met. */
+async function dialInTurn(
+  address: string,
+  ports: readonly number[],
+  count: number,
+): Promise<Record<number, Record<string, number>>> {
+  const outcomes: Record<number, Record<string, number>> = {};
+  for (let attempt = 0; attempt < count; attempt++) {
+    const port = ports[attempt % ports.length] ?? 0;
+    const { reached, code } = await dialTcp(address, port);
+    const met = outcomes[port] ?? {};
+    outcomes[port] = met;
+    const outcome = `${reached ?? code}`;
+    met[outcome] = (met[outcome] ?? 0) + 1;
+  }
+  return outcomes;
+}
+
 const DIALS = { tcp: dialTcp, udp: dialUdp, datagram: sendDatagram } as const;
 
 process.on("message", async (request: Request) => {
   if (request.what === "listen") process.send?.(await listen(request.protocol, request.address));
+  else if (request.what === "dial in turn")
+    process.send?.(await dialInTurn(request.address, request.ports, request.count));
   else process.send?.(await DIALS[request.protocol](request.address, request.port));
 });
 process.on("disconnect", () => process.exit());

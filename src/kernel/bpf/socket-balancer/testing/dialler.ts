@@ -10,6 +10,8 @@ import type { Place } from "./dialling.ts";
 export interface Dialler {
   /** Listens on a free port of the address. @returns the port. */
   listen(protocol: "tcp" | "udp", address: string): Promise<number>;
+  /** Connects over TCP, once after the other, to the ports in turn. @returns for each port how often each port or code was met. */
+  dialInTurn(address: string, ports: readonly number[], count: number): Promise<Record<number, Record<string, number>>>;
   /** Connects, and for TCP waits for the peer's greeting. */
   dial(protocol: DialledProtocol, to: Pick<Place, "port"> & { readonly address: string }): Promise<DialReport>;
 }
@@ -38,6 +40,8 @@ export async function startDialler(t: TestContext, cgroup: string): Promise<Dial
   };
   return {
     listen: async (protocol, address) => Number(await ask({ what: "listen", protocol, address })),
+    dialInTurn: async (address, ports, count) =>
+      (await ask({ what: "dial in turn", address, ports, count })) as Record<number, Record<string, number>>,
     dial: async (protocol, { address, port }) => (await ask({ what: "dial", protocol, address, port })) as DialReport,
   };
 }
