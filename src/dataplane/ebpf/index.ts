@@ -16,7 +16,7 @@ export const ebpf: ModeDescriptor<"ebpf", typeof ebpfConfig> = {
   // The packet path is the table of the nftables mode: its next full sync makes the difference.
   replacesInPlace: ["nftables"],
   hasOwnNames: true,
-  renderForms: ["text", "json", "netlink"],
+  renderForms: ["text", "json", "netlink", "sockets", "programs"],
   traceForms: ["json"],
   loadRenderer: async () => (await import("./render.ts")).renderEbpf,
   loadInspection: async () => (await import("./inspect.ts")).inspectEbpf(),

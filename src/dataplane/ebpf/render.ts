@@ -1,8 +1,61 @@
-/** `kube-proxy render` in ebpf mode: the packet path. */
-import type { ModeRenderer } from "../rendering.ts";
+/** `kube-proxy render` in ebpf mode: the packet path, what the maps would lead to, and the programs. */
+
+import type { OfflineNode } from "../../inspect/offline-node.ts";
+import { disassemble } from "../../kernel/bpf/asm/disassemble.ts";
+import { leadingMaps, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { ownedFrontends } from "../../model/frontend.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import { joinHostPort } from "../../net/ip.ts";
+import type { ModeRenderer, RenderRequest } from "../rendering.ts";
 import { packetPath, packetPathConfig } from "./packet-path.ts";
+import { planSocket, type SocketPlan, type Treatment } from "./socket-plan.ts";
+import { socketPrograms } from "./socket-programs.ts";
 
 export const renderEbpf: ModeRenderer = async (node, request) => {
+  const { form } = request;
+  if (form === "sockets") return { kind: "text", text: socketLines(node, request), tool: `sockets, ${node.family}` };
+  if (form === "programs") return { kind: "text", text: programText(node, request), tool: `programs, ${node.family}` };
   const render = await packetPath().loadRenderer();
   return render(node, { ...request, config: packetPathConfig(request.config) });
 };
+
+/** A line for each frontend, in the order of the service ports' names: what a socket of this node that asks for it meets. */
+function socketLines({ state, name, zone, detector }: OfflineNode, { service, config }: RenderRequest): string {
+  if (config.masqueradeAll) return "masqueradeAll: everything takes the rules\n";
+  const facts = { nodeName: name, zone, detectsPods: detector.kind !== "none" };
+  const lines: string[] = [];
+  for (const [key, port] of state.services) {
+    if (service !== undefined && port.name.service !== service) continue;
+    const plan = planSocket(port, state.endpoints.get(key) ?? [], facts);
+    for (const { kind, address, port: number } of ownedFrontends(port)) {
+      const place = address === undefined ? `*:${number}` : joinHostPort(address, number);
+      lines.push(`${port.protocol} ${place} ${outcomeText(plan.treatments[kind], plan, port)} # ${port.name.text}\n`);
+    }
+  }
+  return lines.sort().join("");
+}
+
+function outcomeText(treatment: Treatment, { cluster, local }: SocketPlan, { protocol }: ServicePort): string {
+  const list = (treatment === "local" ? local : cluster).map(({ text }) => text).join(" ");
+  switch (treatment) {
+    case "pass":
+      return "takes the rules";
+    case "refuse":
+      // A datagram is refused by the rules.
+      return protocol === "TCP" ? "is refused" : "takes the rules";
+    case "cluster-for-host":
+      return `leads the host to ${list}, and pods take the rules`;
+    default:
+      return `leads to ${list}`;
+  }
+}
+
+/** The programs as the kernel's verifier prints them. The host's network namespace and the sizes of maps are those of a small node. */
+function programText({ family }: OfflineNode, { config, service }: RenderRequest): string {
+  if (service !== undefined) throw new Error("--output programs is the same for every Service: leave --service out");
+  const maps = { ...leadingMaps(family, { frontends: 1024, slots: 4096, backends: 4096 }), ...memoryMaps(family) };
+  const options = { hostCookie: 1n, isForHostOnly: config.ebpf.hostNamespaceOnly };
+  return socketPrograms(family, maps, options)
+    .map(([hook, program]) => `${hook} ${program.name}\n${disassemble(program.instructions).join("\n")}\n`)
+    .join("\n");
+}

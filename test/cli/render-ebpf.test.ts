@@ -1,0 +1,31 @@
+/** What `render` prints in ebpf mode besides the rules. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { runKubeProxy } from "./run-kube-proxy.ts";
+
+const EXAMPLES = ["render", "-f", "examples", "--hostname-override", "node-a", "--mode", "ebpf", "--family", "ipv4"];
+
+test("where sockets are led, for one Service", async () => {
+  const { stdout } = await runKubeProxy([...EXAMPLES, "-o", "sockets", "--service", "shop/admin"]);
+  assert.deepEqual(stdout.split("\n"), [
+    "TCP *:30082 leads to 10.180.0.12:8080 10.180.1.11:8080 # shop/admin:http",
+    "TCP 10.96.0.31:80 leads to 10.180.0.12:8080 10.180.1.11:8080 # shop/admin:http",
+    "TCP 203.0.113.31:80 takes the rules # shop/admin:http",
+    "",
+  ]);
+});
+
+test("the programs, each with its hook", async () => {
+  const { stdout } = await runKubeProxy([...EXAMPLES, "-o", "programs"]);
+  const hooks = stdout.split("\n").filter((line) => /^[a-z]/.test(line));
+  assert.deepEqual(hooks, [
+    "getpeername6 kpts_peer4m",
+    "getpeername4 kpts_peer4",
+    "recvmsg6 kpts_recvmsg4m",
+    "recvmsg4 kpts_recvmsg4",
+    "sendmsg4 kpts_sendmsg4",
+    "connect6 kpts_connect4m",
+    "connect4 kpts_connect4",
+  ]);
+  assert.match(stdout, /^\d+: \(18\) r1 = map\[frontends4\]$/m);
+});
