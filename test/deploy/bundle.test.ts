@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { readAssets } from "../../src/page/assets.ts";
 import { runCommand } from "../../testkit/net/run-command.ts";
 
 const CHECKOUT = fileURLToPath(new URL("../../", import.meta.url));
@@ -34,5 +35,13 @@ describe("the bundled program", { skip: isCurrent ? false : "not built: npm run 
     const args = ["render", "--mode", "nftables", "-f", join(folder, "service.json"), "--hostname-override", "node-a"];
     const { stdout } = await runCommand([process.execPath, MAIN, ...args], { timeoutMs: 60_000 });
     assert.match(stdout, /shop\/web/);
+  });
+
+  test("has the files of the page beside it, without types", async () => {
+    const [built, sources] = await Promise.all([readAssets(join(CHECKOUT, "dist/page/client/")), readAssets()]);
+    assert.deepEqual([...built.keys()].sort(), [...sources.keys()].sort());
+    for (const [path, { type, bytes }] of sources) {
+      assert.deepEqual([path, built.get(path)?.type, String(built.get(path)?.bytes)], [path, type, String(bytes)]);
+    }
   });
 });

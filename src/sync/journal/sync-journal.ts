@@ -4,7 +4,7 @@
  */
 import type { SyncRecord } from "./sync-record.ts";
 
-/** About a quarter of a megabyte when every sync has few causes. */
+/** 330 kB when every sync has one cause, 570 kB when all have as many as are kept. */
 const KEPT_SYNCS = 512;
 
 /** What a reader gets. */
