@@ -43,6 +43,7 @@ test("a node with one usable family runs single-stack, on the addresses of its N
   assert.equal(setup.addresses.ips.IPv4, "10.200.0.2");
   assert.deepEqual(setup.nodePortAddresses, ["10.200.0.2/32"]);
   assert.deepEqual(setup.podCIDRs, node.podCIDRs);
+  assert.deepEqual(setup.unsupported, [{ what: "IPv6 services", why: "IPv6 is missing" }]);
   const text = lines.join("\n");
   assert.match(text, /No support for family {"ipFamily":"IPv6","error":"IPv6 is missing"}/);
   assert.match(text, /kube-proxy running in single-stack mode {"ipFamily":"IPv4"}/);

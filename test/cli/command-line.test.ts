@@ -64,6 +64,14 @@ describe("the command line", { concurrency: 2 }, () => {
     }
   });
 
+  test("an address of the page that is none ends with status 1 before the node is touched", async () => {
+    const args = ["--inspect-bind-address=10260", "--manifests", folder];
+    const { status, stderr } = await runKubeProxy(args);
+    assert.equal(status, 1);
+    assert.match(stderr, /--inspect-bind-address must be IP:port, such as 127\.0\.0\.1:10260; got \\?"10260/);
+    assert.doesNotMatch(stderr, /Version info/);
+  });
+
   test("an unknown flag, a bad value and an argument too many end with status 1, the reason and a hint", async () => {
     const cases: readonly (readonly [args: readonly string[], first: string])[] = [
       [["--bogus"], "Error: unknown flag: --bogus"],

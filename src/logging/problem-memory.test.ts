@@ -1,0 +1,52 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createLogger } from "./create-logger.ts";
+import { ProblemMemory } from "./problem-memory.ts";
+
+function logged(nowMs: () => number = () => 0) {
+  const memory = new ProblemMemory();
+  const log = createLogger({ write: () => {}, now: nowMs, onRecord: (record) => memory.note(record) });
+  return { memory, log };
+}
+
+test("warnings and errors are kept, with facts and cause, the newest first; the rest is not", () => {
+  const { memory, log } = logged();
+  log.info("Starting");
+  log.with({ ipFamily: "IPv4" }).warn("Slow", { ms: 7, names: ["a"] });
+  log.error("Sync failed", new Error("no kernel"));
+  assert.deepEqual(
+    memory.problems.map(({ severity, message, details }) => [severity, message, details]),
+    [
+      ["error", "Sync failed", "err=no kernel"],
+      ["warning", "Slow", 'ipFamily=IPv4, ms=7, names=["a"]'],
+    ],
+  );
+});
+
+test("what is said again is counted, and is the newest", () => {
+  let nowMs = 1;
+  const { memory, log } = logged(() => nowMs);
+  log.warn("A");
+  nowMs = 2;
+  log.warn("B");
+  nowMs = 3;
+  log.warn("A");
+  assert.deepEqual(
+    memory.problems.map(({ message, count, firstMs, lastMs }) => [message, count, firstMs, lastMs]),
+    [
+      ["A", 2, 1, 3],
+      ["B", 1, 2, 2],
+    ],
+  );
+});
+
+test("it stays small, however many and however long the texts are", () => {
+  const { memory, log } = logged();
+  for (let index = 0; index < 1000; index += 1) log.warn(`problem ${index}`, { value: "x".repeat(5000) });
+  const { problems } = memory;
+  assert.deepEqual(
+    [problems.length, problems[0]?.message, problems.at(-1)?.message],
+    [50, "problem 999", "problem 950"],
+  );
+  assert.ok(problems.every(({ details }) => details.length === 500));
+});
