@@ -1,7 +1,9 @@
 /** Counters and connections in `explain` and `services`: the mode's counters, and conntrack, in a network namespace. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -10,6 +12,7 @@ import { render } from "../../src/cli/render.ts";
 import { fillFromIpvs } from "../../src/dataplane/ipvs/counters.ts";
 import type { ModeCounters } from "../../src/dataplane/traffic.ts";
 import { countedPort } from "../../src/explain/counted-ports.ts";
+import type { PortExplanation } from "../../src/explain/explanation.ts";
 import { readTraffic } from "../../src/explain/traffic.ts";
 import type { ServiceFlow } from "../../src/kernel/conntrack/ctnetlink.ts";
 import { readTranslatedFlows } from "../../src/kernel/conntrack/translated-flows.ts";
@@ -129,6 +132,7 @@ test("IPVS says what a virtual server has counted, and what a real server has no
   });
 });
 
+const CONNECTIONS = 12;
 const COUNTED: Readonly<Record<string, number>> = {
   "-A KUBE-SERVICES .*-d 10\\.96\\.0\\.10 --dport 80 ": 57,
   "-A KUBE-SEP-\\S+ .*-j DNAT --to-destination 10\\.180\\.0\\.11:8080": 20,
@@ -164,6 +168,36 @@ inNetns(import.meta.url, { name: "traffic" }, () => {
     assert.match(out, /^ {2}10\.180\.0\.11:8080 .* 500 +20$/m);
     assert.match(out, /^ {2}10\.180\.1\.11:8080 .* 0 +0$/m);
     assert.match(out, /\nCounted\n {2}Rules count connections since they were written/);
+  });
+
+  test("real connections through a cluster IP are counted, each at its endpoint", async (t) => {
+    const endpoints = ["10.180.0.11", "10.180.0.12", "10.180.1.11"];
+    const links = ["link add eth0 type veth peer name peer0", "link set eth0 up", "addr add 10.200.0.2/24 dev eth0"];
+    const batch = [
+      ...links,
+      "route add default dev eth0",
+      ...endpoints.map((address) => `addr add ${address}/32 dev lo`),
+    ];
+    execFileSync("ip", ["-batch", "-"], { input: `${batch.join("\n")}\n` });
+    execFileSync("iptables", ["-t", "nat", "-A", "OUTPUT", "-j", "KUBE-SERVICES"]);
+    execFileSync("iptables", ["-t", "nat", "-Z"]);
+    execFileSync("conntrack", ["-F"], { stdio: "pipe" });
+    const server = createServer((socket) => socket.resume()).listen(8080, "0.0.0.0");
+    await once(server, "listening");
+    t.after(() => server.close());
+    for (let n = 0; n < CONNECTIONS; n += 1) {
+      const socket = connect({ host: "10.96.0.10", port: 80 });
+      t.after(() => socket.destroy());
+      await once(socket, "connect");
+    }
+
+    const args = ["shop/web", "--kernel", "--mode", "iptables", "--node", "node-a", "-o", "json", ...NODE_A];
+    const { out } = await runCommand(explain, args, EXAMPLES);
+    const [port]: readonly PortExplanation[] = JSON.parse(out).servicePorts;
+    assert.deepEqual([port?.frontends[0]?.open, port?.frontends[0]?.counted], [CONNECTIONS, CONNECTIONS]);
+    const sum = (what: "open" | "counted") => port?.endpoints.reduce((total, one) => total + (one[what] ?? 0), 0);
+    assert.deepEqual([sum("open"), sum("counted")], [CONNECTIONS, CONNECTIONS]);
+    for (const { open, counted } of port?.endpoints ?? []) assert.equal(open, counted);
   });
 
   test("one address among very many connections, without keeping them", async () => {
