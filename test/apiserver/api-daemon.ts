@@ -8,11 +8,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { signalChild } from "../../src/kernel/child-process.ts";
-import { stretched } from "../../testkit/support/patience.ts";
+import { until } from "../../testkit/support/patience.ts";
 import { node, service, serviceCidr, slice } from "./example-objects.ts";
 import { CONFIG_CONF, kubeconfigConf } from "./kubeadm-files.ts";
 import { RESOURCE_TYPES } from "./resource-types.ts";
-import { until } from "./source-under-test.ts";
 import { nodeProxierRole, TestApiServer, type TestApiServerOptions } from "./test-api-server.ts";
 
 /** The program, from its sources. */
@@ -96,13 +95,12 @@ export class ApiDaemon {
 
   /** Waits until the condition holds; fails with the log. */
   async until(what: string, condition: () => boolean | Promise<boolean>, limitMs?: number): Promise<void> {
-    const beginMs = performance.now();
-    while (!(await condition())) {
-      const waitedMs = performance.now() - beginMs;
-      if (waitedMs > (limitMs ?? stretched(PATIENCE_MS)))
-        throw new Error(`waited ${Math.round(waitedMs)} ms for ${what}; the log:\n${this.log}`);
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
+    await until(what, condition, {
+      patienceMs: PATIENCE_MS,
+      exactLimitMs: limitMs,
+      pauseMs: 20,
+      evidence: () => `the log:\n${this.log}`,
+    });
   }
 
   /** Waits until a line of the log matches. */
@@ -123,7 +121,7 @@ export class ApiDaemon {
   }
 
   /** Waits for the end. @returns the exit status; null when a signal ended it. */
-  async ended(limitMs = PATIENCE_MS): Promise<number | null> {
+  async ended(limitMs?: number): Promise<number | null> {
     await this.until("the end", () => this.child.exitCode !== null || this.child.signalCode !== null, limitMs);
     return this.child.exitCode;
   }

@@ -2,16 +2,10 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { WATCHED_PLURALS } from "../../src/cluster/apiserver/watch/resources.ts";
+import { until } from "../../testkit/support/patience.ts";
 import { node, service, serviceCidr, slice } from "./example-objects.ts";
 import { RESOURCE_TYPES } from "./resource-types.ts";
-import {
-  fastClock,
-  type SourceUnderTest,
-  type StartOptions,
-  settled,
-  startSource,
-  until,
-} from "./source-under-test.ts";
+import { fastClock, type SourceUnderTest, type StartOptions, settled, startSource } from "./source-under-test.ts";
 import { nodeProxierRole, type TestApiServer } from "./test-api-server.ts";
 
 const some = (server: TestApiServer, count = 3): void => {
@@ -182,7 +176,7 @@ test("an idle node sends about 32 requests an hour, as upstream does, and says n
   await until("all watches", () => server.watches().length === 4);
   const clock = fastClock(500);
   const [startMs, requests, lines] = [clock.monotonicMs(), server.requests.length, log.lines.length];
-  await until("an hour", () => clock.monotonicMs() - startMs >= 3_600_000, 30_000);
+  await until("an hour", () => clock.monotonicMs() - startMs >= 3_600_000, { patienceMs: 30_000 });
   // Four watches, each of which ends by itself after 5 to 10 minutes. Upstream's are four, too, and as long.
   const sent = server.requests.slice(requests);
   assert.ok(sent.length >= 16 && sent.length <= 48, `${sent.length} requests`);

@@ -8,9 +8,9 @@ import { ApiError } from "../../src/cluster/apiserver/connection/api-error.ts";
 import type { ApiRequest, ApiResponse, Transport } from "../../src/cluster/apiserver/connection/transport.ts";
 import { recordingLog } from "../../src/cluster/apiserver/testing/recording-log.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
-import { PATIENCE } from "../../testkit/support/patience.ts";
+import { PATIENCE, until } from "../../testkit/support/patience.ts";
 import { node, service } from "./example-objects.ts";
-import { startSource, until } from "./source-under-test.ts";
+import { startSource } from "./source-under-test.ts";
 import { TestApiServer } from "./test-api-server.ts";
 
 /** Upstream's: HTTP/2 pings after 30 s, answered within 15 s. */
@@ -83,9 +83,9 @@ inNetns(import.meta.url, { name: "halfopen", timeoutMs: 150_000 }, () => {
         return performance.now() - startMs;
       },
     );
-    await until("the change", () => sink.state.services.has("default/svc-1"), 2 * LIMIT_MS * PATIENCE);
+    await until("the change", () => sink.state.services.has("default/svc-1"), { patienceMs: 2 * LIMIT_MS });
     const watchMs = performance.now() - startMs;
-    await until("all watches again", () => server.requests.length >= watches + 4, LIMIT_MS);
+    await until("all watches again", () => server.requests.length >= watches + 4, { patienceMs: LIMIT_MS });
     const allMs = performance.now() - startMs;
     t.diagnostic(`request ${await sentMs} ms, first change ${watchMs} ms, all watches again ${allMs} ms`);
     assert.ok((await sentMs) <= LIMIT_MS * PATIENCE, `a request that was sent: ${await sentMs} ms`);

@@ -1,9 +1,10 @@
 /** The API source at a server that answers nonsense: nothing delivered is lost, and nothing is made up. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { until } from "../../testkit/support/patience.ts";
 import { service } from "./example-objects.ts";
 import { type Fault, WEB_PAGE } from "./faults.ts";
-import { settled, until } from "./source-under-test.ts";
+import { settled } from "./source-under-test.ts";
 import { COUNT, cutServices, failing, some, start } from "./source-with-objects.ts";
 
 const BROKEN_ANSWERS: readonly (readonly [string, Fault, RegExp])[] = [

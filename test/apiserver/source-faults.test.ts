@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Clock } from "../../src/async/clock.ts";
+import { until } from "../../testkit/support/patience.ts";
 import { service } from "./example-objects.ts";
-import { fastClock, settled, until } from "./source-under-test.ts";
+import { fastClock, settled } from "./source-under-test.ts";
 import { COUNT, cutServices, failing, notingClock, some, start } from "./source-with-objects.ts";
 
 test("changes during an outage arrive as they are, and nothing else does", async (t) => {

@@ -1,8 +1,9 @@
 /** The API source at a server that no longer knows the versions it is asked for: the smallest set of events follows. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { until } from "../../testkit/support/patience.ts";
 import { service } from "./example-objects.ts";
-import { settled, until } from "./source-under-test.ts";
+import { settled } from "./source-under-test.ts";
 import { COUNT, cutServices, some, start } from "./source-with-objects.ts";
 
 for (const [how, refusesOldWatches, hasWatchList] of [

@@ -5,8 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { Clock } from "../../src/async/clock.ts";
+import { until } from "../../testkit/support/patience.ts";
 import { service } from "./example-objects.ts";
-import { fastClock, settled, until } from "./source-under-test.ts";
+import { fastClock, settled } from "./source-under-test.ts";
 import { cutServices, some, start } from "./source-with-objects.ts";
 
 test("missing permissions are named by resource, the other resources work, and health is told", async (t) => {

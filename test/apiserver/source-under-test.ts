@@ -1,11 +1,12 @@
 /** An API source at a test API server, with time running faster and everything it says and delivers kept. */
-import { setTimeout as sleep } from "node:timers/promises";
+
 import { type Clock, sleepWith, systemClock } from "../../src/async/clock.ts";
 import { type ApiSourceOptions, createApiSource } from "../../src/cluster/apiserver/api-source.ts";
 import { createApiClient } from "../../src/cluster/apiserver/connection/api-client.ts";
 import type { ClientConfig } from "../../src/cluster/apiserver/connection/client-config.ts";
 import { type RecordingLog, recordingLog } from "../../src/cluster/apiserver/testing/recording-log.ts";
 import type { ObjectKind } from "../../src/cluster/object-source.ts";
+import { until } from "../../testkit/support/patience.ts";
 import { RecordingSink } from "./recording-sink.ts";
 import { TestApiServer } from "./test-api-server.ts";
 
@@ -104,15 +105,6 @@ export async function startSource(t: Lifetime, options: StartOptions = {}): Prom
   };
   if (waitsForSync) await Promise.race([ended, until("sync of all kinds", () => sink.synced.length === KINDS.length)]);
   return source;
-}
-
-/** Waits until the condition holds. */
-export async function until(what: string, condition: () => boolean, limitMs = 10_000): Promise<void> {
-  const end = Date.now() + limitMs;
-  while (!condition()) {
-    if (Date.now() > end) throw new Error(`waited ${limitMs} ms for ${what}`);
-    await sleep(2);
-  }
 }
 
 /** Waits until a change that is made now has come through, and with it everything before it. */

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { type RequestOptions, request } from "node:https";
 import { type TestContext, test } from "node:test";
+import { until } from "../../testkit/support/patience.ts";
 import { node, service, serviceCidr } from "./example-objects.ts";
-import { until } from "./source-under-test.ts";
 import { TestApiServer } from "./test-api-server.ts";
 
 interface Answer {

@@ -1,6 +1,7 @@
 /** Runs the program as a shell would, with limits. */
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
+import { stretched } from "../../testkit/support/patience.ts";
 
 const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
 const LIMIT_MS = 30_000;
@@ -25,7 +26,7 @@ export function runKubeProxy(args: readonly string[], options: RunOptions = {}):
   const { readOnly, cwd, env, program = KUBE_PROXY } = options;
   const child = spawn(program, args, {
     stdio: ["ignore", "pipe", "pipe"],
-    timeout: LIMIT_MS,
+    timeout: stretched(LIMIT_MS),
     killSignal: "SIGKILL",
     ...(cwd !== undefined && { cwd }),
     ...(env !== undefined && { env: { ...process.env, ...env } }),

@@ -6,6 +6,7 @@
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { pathToFileURL } from "node:url";
+import { stretched } from "../support/patience.ts";
 import { leftBehind, processState } from "./left-behind.ts";
 
 /** The suite that is no file. */
@@ -35,7 +36,7 @@ export async function runBatch(root: string, files: readonly string[], options: 
   let isClean = true;
   for (const file of files) {
     const before = processState();
-    await describe(file, { timeout: options.fileLimitMs ?? FILE_LIMIT_MS }, async () => {
+    await describe(file, { timeout: options.fileLimitMs ?? stretched(FILE_LIMIT_MS) }, async () => {
       await import(pathToFileURL(join(root, file)).href);
     });
     const left = await leftBehind(before, options.patienceMs);

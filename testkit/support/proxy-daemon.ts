@@ -6,12 +6,11 @@ import type { ChildProcess } from "node:child_process";
 import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { signalChild } from "../../src/kernel/child-process.ts";
 import { type Prober, startProber } from "../net/namespace-prober.ts";
 import type { NetworkNamespace } from "../net/network-namespace.ts";
-import { stretched } from "./patience.ts";
+import { until } from "./patience.ts";
 
 const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
 /** On an idle machine. */
@@ -144,16 +143,12 @@ export class ProxyDaemon {
 
   /** Waits until the condition holds, by default with patience; fails with the daemon's log. */
   async until(what: string, condition: () => Promise<boolean> | boolean, limitMs?: number): Promise<void> {
-    const beginMs = performance.now();
-    for (;;) {
-      const startMs = performance.now();
-      if (await condition()) return;
-      const waitedMs = performance.now() - beginMs;
-      if (waitedMs > (limitMs ?? stretched(PATIENCE_MS)))
-        throw new Error(`waited ${Math.round(waitedMs)} ms for ${what}; the daemon's log:\n${this.log}`);
-      // A condition that starts programs must leave a slow machine the time for what it waits for.
-      await sleep(Math.max(50, 2 * (performance.now() - startMs)));
-    }
+    await until(what, condition, {
+      patienceMs: PATIENCE_MS,
+      exactLimitMs: limitMs,
+      pauseMs: 50,
+      evidence: () => `the daemon's log:\n${this.log}`,
+    });
   }
 
   /** The output of a save tool, without counters and comments. */

@@ -5,9 +5,9 @@ import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
 import { connect, createServer, type Socket } from "node:net";
 import { describe, type TestContext, test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { skipWithoutIpvs } from "../../../testkit/support/kernel-modules.ts";
+import { until } from "../../../testkit/support/patience.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import type { Exec } from "../process.ts";
@@ -16,7 +16,6 @@ import { type NetlinkIpvs, openNetlinkIpvs } from "./netlink-ipvs.ts";
 import { openIpvs } from "./open-ipvs.ts";
 import { ipvsContract } from "./testing/ipvs-contract.ts";
 
-const PATIENCE_MS = 10_000;
 const SERVER: VirtualServer = {
   address: "10.96.0.1" as IpAddress, // canonical
   protocol: "TCP",
@@ -43,18 +42,9 @@ async function open(t: TestContext): Promise<NetlinkIpvs> {
   return ipvs;
 }
 
-/** Polls until it holds. */
-async function until(holds: () => Promise<boolean>): Promise<void> {
-  const end = Date.now() + PATIENCE_MS;
-  while (!(await holds())) {
-    assert.ok(Date.now() < end, "it never came to hold");
-    await sleep(20);
-  }
-}
-
 /** Removes IPVS with all that needs it; what was flushed holds on to it for a moment. */
 async function removeModules(): Promise<void> {
-  await until(async () => {
+  await until("the modules to be let go", async () => {
     const [, users] = /^ip_vs \d+ \d+ (\S+)/m.exec(readFileSync("/proc/modules", "utf8")) ?? [];
     if (users === undefined) return true;
     const needing = users.split(",").filter((name) => /^\w/.test(name));
@@ -78,10 +68,10 @@ async function connection(t: TestContext, ipvs: NetlinkIpvs, key: VirtualServerK
   };
   t.after(close);
   const active = async (): Promise<number | undefined> => (await ipvs.realServers(key))?.[0]?.activeConnections;
-  await until(async () => (await active()) === 1);
+  await until("an active connection", async () => (await active()) === 1);
   return async () => {
     await close();
-    await until(async () => (await active()) === 0);
+    await until("its end", async () => (await active()) === 0);
   };
 }
 
@@ -107,7 +97,7 @@ inNetns(import.meta.url, { name: "ipvs", timeoutMs: 240_000 }, () => {
       ]);
       const close = await connection(t, ipvs, SERVER, real);
       await close();
-      await until(async () => (await ipvs.statistics(SERVER))?.connections === 1);
+      await until("the connection to be counted", async () => (await ipvs.statistics(SERVER))?.connections === 1);
       const { packetsIn = 0, bytesIn = 0 } = (await ipvs.statistics(SERVER)) ?? {};
       assert.ok(packetsIn >= 3 && bytesIn >= 120, `${packetsIn} packets, ${bytesIn} bytes`);
     });

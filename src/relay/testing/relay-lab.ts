@@ -1,11 +1,9 @@
 /** What tests of relays need around them: a relay whose doings are counted, servers, and clients. All end with the test. */
-import assert from "node:assert/strict";
 import { createSocket, type Socket as UdpSocket } from "node:dgram";
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import type { TestContext } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
-import { stretched } from "../../../testkit/support/patience.ts";
+import { until as untilTrue } from "../../../testkit/support/patience.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { NodeRelays } from "../node-relays.ts";
@@ -165,14 +163,9 @@ export async function exchange(socket: UdpSocket, to: Destination, text: string 
   return message as Buffer;
 }
 
-/** Resolves once the claim holds; fails with its last untruth after ten seconds. */
-export async function until(claim: () => boolean, what = claim.toString(), limitMs = 10_000): Promise<void> {
-  const beginMs = performance.now();
-  while (!claim()) {
-    const waitedMs = performance.now() - beginMs;
-    assert.ok(waitedMs < limitMs || waitedMs < stretched(limitMs), `not in ${Math.round(waitedMs)} ms: ${what}`);
-    await sleep(5);
-  }
+/** Waits until the claim holds; the claim itself says what is waited for. */
+export async function until(claim: () => boolean, what = claim.toString()): Promise<void> {
+  await untilTrue(what, claim);
 }
 
 /** A port on which nothing listens. */

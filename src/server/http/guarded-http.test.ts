@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { afterEach, test } from "node:test";
+import { until } from "../../../testkit/support/patience.ts";
 import { systemClock } from "../../async/clock.ts";
 import { FakeClock } from "../../sync/testing/fake-clock.ts";
 import { ask } from "../testing/http-client.ts";
@@ -39,10 +40,6 @@ async function open(port: number, localAddress = "127.0.0.1"): Promise<Socket> {
   socket.on("error", () => {});
   await once(socket, "connect");
   return socket;
-}
-
-async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 5));
 }
 
 const get = (path: string, extra = "") => `GET ${path} HTTP/1.1\r\nHost: a\r\n${extra}\r\n`;
@@ -83,7 +80,7 @@ test("1,000 pipelined requests whose answers are not read hold up no other peer,
     received += bytes.length;
   });
   flooder.resume();
-  await until(() => received >= 1000 * 34_000 && answers === 1000);
+  await until("all answers", () => received >= 1000 * 34_000 && answers === 1000);
   assert.equal(answers, 1000);
 });
 
@@ -121,9 +118,9 @@ test("between two answers of one connection the others have their turn", async (
   const other = await open(port);
   flooder.resume();
   flooder.write(get("/flood").repeat(2000));
-  await until(() => firsts > 0);
+  await until("the first answers", () => firsts > 0);
   other.write(get("/other"));
-  await until(() => seen >= 0);
+  await until("the answer to the other", () => seen >= 0);
   assert.ok(seen < 2000, `after ${seen}`);
 });
 
@@ -144,17 +141,17 @@ test("who has not asked within 10 s is closed, byte by byte too; who has been an
   slow.write("GET / HT");
   kept.write(get("/"));
   await once(kept, "data");
-  await until(() => gate.size === 2);
+  await until("two connections in the gate", () => gate.size === 2);
   await clock.advance(9_999);
   assert.equal(gate.size, 2);
   slow.write("TP/1.1\r\nHost:");
   await clock.advance(1);
   assert.ok(await isClosed(slow));
   await clock.advance(109_999);
-  await until(() => gate.size === 1);
+  await until("one connection in the gate", () => gate.size === 1);
   await clock.advance(1);
   assert.ok(await isClosed(kept));
-  await until(() => gate.size === 0);
+  await until("an empty gate", () => gate.size === 0);
   assert.equal(clock.timerCount, 0);
 });
 
@@ -180,7 +177,7 @@ test("a peer that holds all it may have keeps out neither others nor its own pro
   const { port, gate } = await serve(hello, { total: 20, perPeer: 8 });
   const held = await Promise.all(Array.from({ length: 60 }, () => open(port)));
   assert.equal(held.length, 60);
-  await until(() => gate.size === 8);
+  await until("eight connections in the gate", () => gate.size === 8);
   assert.equal((await ask(port, "/")).text, "hello");
   for (const localAddress of ["127.0.0.2", "127.0.0.3"]) {
     for (let count = 0; count < 8; count++) await open(port, localAddress);
@@ -198,5 +195,5 @@ test("bytes that are no HTTP get a 400, and the connection is closed", async () 
   client.write("\u0000\u0001\r\n\r\n");
   assert.match(String((await once(client, "data"))[0]), /^HTTP\/1\.1 400 /);
   assert.ok(await isClosed(client));
-  await until(() => gate.size === 0);
+  await until("an empty gate", () => gate.size === 0);
 });

@@ -9,11 +9,11 @@ import { openNetlinkRuleset } from "../../../src/kernel/nftables/netlink-nftable
 import type { Nftables } from "../../../src/kernel/nftables/nftables.ts";
 import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
+import { until } from "../../../testkit/support/patience.ts";
 import { canonicalNftables } from "../../conformance/canonical-nftables.ts";
 
 const KILLED = fileURLToPath(new URL("./killed-backend.ts", import.meta.url));
 const TABLE = "kube-proxy";
-const PATIENCE_MS = 10_000;
 
 function nft(commands: string): void {
   execFileSync("nft", ["-f", "-"], { input: `${commands}\n`, stdio: ["pipe", "ignore", "pipe"] });
@@ -65,12 +65,6 @@ async function syncedModel(t: TestContext, options?: Parameters<typeof openNetli
   model.set(b, [remote("10.180.0.3")]);
   await model.rig.sync();
   return { model, hooks, a, b };
-}
-
-async function until(what: string, holds: () => boolean): Promise<void> {
-  for (const endMs = performance.now() + PATIENCE_MS; !holds(); await sleep(2)) {
-    assert.ok(performance.now() < endMs, `waited for ${what}`);
-  }
 }
 
 inNetns(import.meta.url, { name: "nftmid" }, () => {

@@ -1,7 +1,7 @@
 /** What every {@link Links} does: the kernel's, in a namespace of the test's own, and the one in memory. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
+import { until } from "../../../../testkit/support/patience.ts";
 import type { IpAddress, IpFamily } from "../../../net/ip.ts";
 import type { Links } from "../links.ts";
 
@@ -30,7 +30,6 @@ export interface LinksSubject {
 }
 
 const DEVICE = "kube-ipvs0";
-const PATIENCE_MS = 15_000;
 
 const ip = (text: string): IpAddress => text as IpAddress; // canonical literals below
 const [A, B, C] = [ip("10.96.0.1"), ip("10.96.0.2"), ip("10.96.0.3")];
@@ -39,14 +38,6 @@ const A6 = ip("fd00:10:96::1");
 async function on(links: Links, link: string, family: IpFamily = "IPv4"): Promise<IpAddress[]> {
   const all = await links.addresses(family);
   return all.flatMap((found) => (found.link === link ? [found.address] : [])).sort();
-}
-
-async function until(holds: () => boolean): Promise<void> {
-  const end = Date.now() + PATIENCE_MS;
-  while (!holds()) {
-    assert.ok(Date.now() < end, "it never came to hold");
-    await sleep(5);
-  }
 }
 
 /** Registers the contract's tests. */
@@ -234,7 +225,7 @@ function watchTests(open: Open): void {
     const announced = async (link: string, action: () => Promise<void>): Promise<void> => {
       seen.length = 0;
       await action();
-      await until(() => seen.includes(link) || seen.includes(undefined));
+      await until("the link to be told", () => seen.includes(link) || seen.includes(undefined));
     };
     await announced("other", () => foreign.addLink("other"));
     await announced("other", () => foreign.addAddress("other", B, 32));
@@ -259,7 +250,7 @@ function watchTests(open: Open): void {
     await links.addAddresses(DEVICE, [A, B]);
     await links.removeAddresses(DEVICE, [B]);
     await foreign.addAddress("other", C, 32);
-    await until(() => seen.length > 0);
+    await until("something to be told", () => seen.length > 0);
     assert.ok(!seen.includes(DEVICE), `announced: ${seen.join(" ")}`);
     stop.abort();
     await watching;
