@@ -245,6 +245,28 @@ describe("bounded runner: a run at once", () => {
     assert.deepEqual([starts, runner.isRunning], [[0, 400], false]);
   });
 
+  it("does what was asked for before, and not again when the loop starts", async () => {
+    const { clock, starts, runner, start } = setUp({});
+    runner.request();
+    runner.runNow();
+    void start();
+    await clock.advance(5000);
+    assert.deepEqual(starts, [0]);
+    runner.request();
+    await clock.advance(1000);
+    assert.equal(starts.length, 2);
+  });
+
+  it("leaves what was asked for before to the loop when it fails", async () => {
+    const { clock, starts, runner, start } = setUp({}, failOn(1));
+    runner.request();
+    runner.runNow();
+    await clock.settle();
+    void start();
+    await clock.advance(1000);
+    assert.equal(starts.length, 2);
+  });
+
   it("is tried again after the retry period when it fails", async () => {
     const { clock, starts, runner, start } = setUp({}, failOn(1));
     void start();

@@ -60,11 +60,17 @@ export class BoundedRunner {
   }
 
   /**
-   * Runs without waiting for a period or for the loop to start; after the run under way, if there is one. When it fails,
-   * the loop tries again after `retryMs`, unless a run of its own ends before.
+   * Runs without waiting for a period or for the loop to start; after the run under way, if there is one. What was asked for
+   * before is part of it. When it fails, that is asked for again, and the loop tries again after `retryMs`, unless a run of its own
+   * ends before.
    */
   runNow(): void {
-    this.#turns.take().catch(() => this.#retryLater());
+    const wasRequested = this.#isRequested;
+    this.#isRequested = false;
+    this.#turns.take().catch(() => {
+      if (wasRequested) this.request();
+      this.#retryLater();
+    });
   }
 
   #retryLater(): void {
