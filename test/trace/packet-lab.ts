@@ -13,6 +13,7 @@ import { libc } from "../../src/kernel/netlink/libc.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../../src/kernel/nftables/netlink-nftables.ts";
 import { ADDRESS_FAMILIES, socketAddress } from "../../src/kernel/socket-address.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../src/net/ip.ts";
+import type { Dump } from "../../src/trace/dump/recognise.ts";
 import type { PacketQuestion } from "../../src/trace/packet.ts";
 import { inNamespace } from "../../testkit/net/enter-namespace.ts";
 import { NetworkNamespace } from "../../testkit/net/network-namespace.ts";
@@ -28,7 +29,9 @@ export type Observed =
 /** Rules to put in force: input of iptables-restore, or what the program itself would send. */
 export type LoadedRules =
   | { readonly kind: "iptables-restore"; readonly text: string }
-  | { readonly kind: "netlink"; readonly plan: NftablesPlan };
+  | { readonly kind: "netlink"; readonly plan: NftablesPlan }
+  /** What the tools of the ipvs mode read. */
+  | { readonly kind: "ipvs"; readonly dumps: readonly Dump[] };
 
 export interface LabAddresses {
   readonly node: readonly IpAddress[];
@@ -165,11 +168,12 @@ export class PacketLab {
   async load(rules: LoadedRules, family: IpFamily): Promise<void> {
     const run = (tool: string, ...args: string[]) =>
       execFileSync("ip", ["netns", "exec", this.#node.name, tool, ...args], { stdio: ["ignore", "ignore", "pipe"] });
-    run("nft", "flush", "ruleset");
+    if (rules.kind === "ipvs") this.#loadIpvs(rules.dumps, family);
+    else run("nft", "flush", "ruleset");
     if (rules.kind === "netlink") {
       const { operations, table } = rules.plan;
       await this.#ruleset.open({ family: table.family, table: table.name }).transact(operations);
-    } else {
+    } else if (rules.kind === "iptables-restore") {
       const file = join(this.#folder, "rules");
       writeFileSync(file, rules.text);
       run(family === "IPv6" ? "ip6tables-restore" : "iptables-restore", file);
@@ -178,6 +182,35 @@ export class PacketLab {
     this.#sent.clear();
     this.#family = family;
     await this.#settled();
+  }
+
+  /** In a namespace of a kernel that has IPVS. */
+  #loadIpvs(dumps: readonly Dump[], family: IpFamily): void {
+    const iptables = family === "IPv6" ? "ip6tables" : "iptables";
+    const run = (input: string, tool: string, ...args: string[]) =>
+      execFileSync("ip", ["netns", "exec", this.#node.name, tool, ...args], {
+        input,
+        stdio: ["pipe", "ignore", "pipe"],
+      });
+    const clean = [
+      ...["iptables", "ip6tables"].flatMap((tool) =>
+        ["nat", "filter"].map((table) => `${tool} -t ${table} -F; ${tool} -t ${table} -X`),
+      ),
+      "ipset destroy",
+      "ipvsadm -C",
+      "ip link delete kube-ipvs0 2>/dev/null",
+      // The translation of a virtual server shows in connection tracking, and postrouting may add its own.
+      "sysctl -qw net.ipv4.vs.conntrack=1",
+      "true",
+    ];
+    run(clean.join("\n"), "sh");
+    const tools = { addresses: ["ip", "-batch", "-"], ipset: ["ipset", "restore"], ipvsadm: ["ipvsadm", "-R"] };
+    // Sets before the rules that ask them.
+    for (const kind of ["addresses", "ipset", "ipvsadm"] as const) {
+      const [tool = "", ...args] = tools[kind];
+      for (const dump of dumps) if (dump.kind === kind) run(dump.text, tool, ...args);
+    }
+    for (const dump of dumps) if (dump.kind === "iptables") run(dump.text, `${iptables}-restore`);
   }
 
   /** A source port that no packet has had. */

@@ -48,6 +48,7 @@ const SECONDS: Readonly<Record<string, number>> = {
   "test/kernel/ipvs/graceful-termination.vm.test.ts": 119,
   "test/kernel/ipvs/schedulers.vm.test.ts": 110,
   "test/property/ipvs-histories-kernel.vm.test.ts": 73,
+  "test/property/trace-ipvs.vm.test.ts": 40,
 };
 
 /** Shares the files between machines that run side by side, so that all take about as long. No share is empty. Pure. */
