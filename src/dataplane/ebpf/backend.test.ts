@@ -155,8 +155,10 @@ describe("without the kernel's eBPF, packets are led all the same", () => {
       cluster.set(port("late", "10.96.0.2"), [remote("10.180.1.2")]);
       await sync();
       assert.deepEqual(attached(subject), [0, 0], "tried with full syncs only");
+      assert.equal(subject.metrics.attached, 0);
       await sync(true);
       assert.deepEqual(attached(subject), [1, 1]);
+      assert.equal(subject.metrics.attached, 1);
       assert.equal(subject.backend.sockets.length, 2);
     });
   }
@@ -174,8 +176,10 @@ describe("without the kernel's eBPF, packets are led all the same", () => {
       lines.map(({ facts }) => facts),
       [{ names: "ns/bad:p/TCP" }],
     );
+    assert.equal(subject.metrics.passedPorts, 1);
     subject.faults.update = undefined;
     await sync();
+    assert.equal(subject.metrics.passedPorts, 0);
     assert.equal(subject.backend.sockets.length, 2);
   });
 

@@ -10,6 +10,7 @@ import type { Logger } from "../../logging/logger.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
 import { type IpFamily, isLoopback } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import type { EbpfMetrics } from "./metrics.ts";
 import { SocketMaps } from "./socket-maps.ts";
 import { type SocketProgramOptions, SocketPrograms } from "./socket-programs.ts";
 
@@ -27,6 +28,7 @@ export interface EbpfBackendOptions {
   readonly programs: () => SocketProgramOptions;
   readonly localAddresses: LocalAddresses;
   readonly addressWatch: Pick<AddressWatch, "watch">;
+  readonly metrics: EbpfMetrics;
   readonly log: Logger;
   /** Monotonic. @default performance.now */
   readonly nowMs?: () => number;
@@ -85,7 +87,10 @@ export class EbpfBackend implements Backend {
       signal.throwIfAborted();
       this.#giveUp(error);
     }
-    return this.#options.packetPath.sync(input, signal);
+    const { packetPath, metrics } = this.#options;
+    metrics.attached.set(this.isAttached ? 1 : 0);
+    metrics.passedPorts.set(this.#sockets?.maps.refused.size ?? 0);
+    return packetPath.sync(input, signal);
   }
 
   async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {

@@ -7,12 +7,14 @@ import { ownNetnsCookie } from "../../kernel/netns-cookie.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { EbpfBackend } from "./backend.ts";
+import { defineEbpfMetrics } from "./metrics.ts";
 import { packetPath, packetPathConfig } from "./packet-path.ts";
 import { SocketMaps } from "./socket-maps.ts";
 import { SocketPrograms } from "./socket-programs.ts";
 
 async function open(node: NodeContext): Promise<OpenMode> {
   const { config, log } = node;
+  const metricsOf = defineEbpfMetrics(node.metrics);
   const under = await (await packetPath().loadRuntime()).open({ ...node, config: packetPathConfig(config) });
   const cgroup = cgroupFor(node);
   if (!cgroup.ok) {
@@ -31,6 +33,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
         programs: () => ({ hostCookie: ownNetnsCookie(), isForHostOnly: config.ebpf.hostNamespaceOnly }),
         localAddresses,
         addressWatch: node.addressWatch,
+        metrics: metricsOf(family.family),
         log: family.log,
       });
     },
@@ -75,5 +78,5 @@ export const ebpfRuntime: ModeRuntime = {
   // The programs are gone with their process; the rules are those of the nftables mode, which cleans them up.
   cleanUp: async () => true,
   // Those of the packet path are the nftables mode's.
-  defineMetrics: () => {},
+  defineMetrics: (families) => void defineEbpfMetrics(families),
 };

@@ -26,6 +26,7 @@ export class EbpfRig {
   readonly backend: EbpfBackend;
   readonly log: LogLine[] = [];
   readonly faults: BpfFaults = {};
+  readonly metrics = { attached: 0, passedPorts: 0 };
   /** May be changed between syncs; then call {@link changeAddresses}. */
   hostAddresses: readonly IpAddress[] = [];
   nowMs = 0;
@@ -49,6 +50,18 @@ export class EbpfRig {
         watch: (onChange, signal) => {
           this.#onAddressChange = onChange;
           return new Promise((resolve) => signal.addEventListener("abort", () => resolve()));
+        },
+      },
+      metrics: {
+        attached: {
+          set: (value) => {
+            this.metrics.attached = value;
+          },
+        },
+        passedPorts: {
+          set: (value) => {
+            this.metrics.passedPorts = value;
+          },
         },
       },
       log: recordingLogger(this.log),

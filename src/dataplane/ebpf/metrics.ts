@@ -1,0 +1,29 @@
+/** The measurements that only the eBPF mode makes. */
+import type { IpFamily } from "../../net/ip.ts";
+import type { MetricFamilies } from "../../server/metrics/metric-families.ts";
+
+/** Of one IP family. */
+export interface EbpfMetrics {
+  /** 1 while programs decide about connections of the node's processes. */
+  readonly attached: { set(value: number): void };
+  /** Service ports that the maps did not take. */
+  readonly passedPorts: { set(value: number): void };
+}
+
+/** Defines the families and gives the function that makes the object of one IP family. */
+export function defineEbpfMetrics(families: MetricFamilies): (family: IpFamily) => EbpfMetrics {
+  const attached = families.gauge({
+    name: "kubeproxy_ebpf_attached",
+    help: "Whether connections of this node's processes and pods are decided at the socket",
+    labels: ["ip_family"],
+  });
+  const passedPorts = families.gauge({
+    name: "kubeproxy_ebpf_passed_service_ports",
+    help: "Service ports that take the rules because the kernel did not take them into the maps",
+    labels: ["ip_family"],
+  });
+  return (family) => ({
+    attached: { set: (value) => attached.set({ ip_family: family }, value) },
+    passedPorts: { set: (value) => passedPorts.set({ ip_family: family }, value) },
+  });
+}
