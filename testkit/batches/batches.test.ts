@@ -61,7 +61,7 @@ test("what files of a batch do is told by file: passes, failures, and what they 
   for (const [index, pattern] of expected.entries()) assert.match(lines[index] ?? "", pattern, told);
   assert.match(told, /so wrong/);
   assert.match(told, /not loaded/);
-  assert.match(told, /it leaves what keeps a process alive: Timeout \(1 instead of 0\); the variable KPTS_LEFT of/);
+  assert.match(told, /it leaves what keeps a process alive: Timeout \(2 instead of 1\); the variable KPTS_LEFT of/);
 });
 
 test("what differs between two states of a process is named", () => {

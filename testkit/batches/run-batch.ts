@@ -33,6 +33,8 @@ export async function runBatch(root: string, files: readonly string[], options: 
   Object.assign(process.env, options.env);
   // The machinery of tests has its own listeners, from the first suite on.
   await describe(WARM_UP, () => {});
+  // A test may wait for what keeps no process alive; its limit ends that, and not the end of all files.
+  const alive = setInterval(() => {}, 60_000);
   let isClean = true;
   for (const file of files) {
     const before = processState();
@@ -47,6 +49,7 @@ export async function runBatch(root: string, files: readonly string[], options: 
       });
     }
   }
+  clearInterval(alive);
   // What has been left may keep the process from ending.
   if (!isClean) setImmediate(() => process.exit());
 }
