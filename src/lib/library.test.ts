@@ -76,7 +76,12 @@ const REFUSED: readonly (readonly [string, Omit<PlanRequest, "cluster">, PlanErr
   ["a text that is no YAML", { config: "{" }, "config-decode", /failed to decode/],
   ["another kind", { config: { kind: "Pod" } }, "config-decode", /no kind/],
   ["an object that contains itself", { config: circularConfig }, "config-decode", /circular/],
-  ["a mode that does not exist", { config: { mode: "ebpf" } }, "config-invalid", /must be iptables, ipvs, nftables/],
+  [
+    "a mode that does not exist",
+    { config: { mode: "telepathy" } },
+    "config-invalid",
+    /must be iptables, ipvs, nftables/,
+  ],
   ["a value out of range", { config: { oomScoreAdj: 5000 } }, "config-invalid", /OOMScoreAdj/],
   ["a blank name of the node", { node: " " }, "config-invalid", /name of the node/],
 ];

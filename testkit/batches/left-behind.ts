@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { stretched } from "../support/patience.ts";
 
 /** What is closed takes a moment to be gone. */
-const PATIENCE_MS = 3_000;
+const PATIENCE_MS = 15_000;
 
 /** What the process has that files have in common. */
 export interface ProcessState {

@@ -19,7 +19,7 @@ export interface BatchOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** @default four minutes */
   readonly fileLimitMs?: number;
-  /** How long what a file leaves may take to go. @default three seconds */
+  /** How long what a file leaves may take to go. @default 15 seconds */
   readonly patienceMs?: number;
 }
 
