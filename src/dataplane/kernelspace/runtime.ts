@@ -168,7 +168,8 @@ export const kernelspaceRuntime: ModeRuntime = {
     if (process.platform === "win32") return undefined;
     return { message: "No kernel support for kernelspace", error: ONLY_WINDOWS };
   },
-  missingInKernel: async () => (process.platform === "win32" ? undefined : ONLY_WINDOWS),
+  missingInKernel: async () =>
+    process.platform === "win32" ? undefined : `not on this machine: Windows; ${ONLY_WINDOWS}`,
   singleFamilyReason,
   open,
   cleanUp,

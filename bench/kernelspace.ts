@@ -1,0 +1,99 @@
+/**
+ * `npm run bench -- kernelspace`: calls to HNS and processor time of the kernelspace mode, on an HNS in memory, next to the calls that
+ * kube-proxy's algorithm makes for the same (reference windows.md §1.3, §3.8). A call of the real HNS is RPC of milliseconds.
+ */
+import { parseArgs } from "node:util";
+import { KernelspaceRig } from "../src/dataplane/kernelspace/testing/kernelspace-rig.ts";
+import { port, remote, TestCluster } from "../testkit/dataplane/test-cluster.ts";
+import { ownCpuMs } from "./processor-time.ts";
+import { ms, table } from "./table.ts";
+
+const ENDPOINTS = 5;
+const USAGE = "Usage: npm run bench -- kernelspace [--services N]   (default 1000)\n";
+
+/** Calls of one step, counted. */
+export interface KernelspaceStep {
+  readonly name: string;
+  readonly calls: number;
+  /** Of these, those that change something. */
+  readonly writes: number;
+  /** What kube-proxy calls. */
+  readonly upstreamCalls: number;
+  readonly cpuMs: number;
+}
+
+/** Measures a cluster of services with five endpoints each, all on other nodes, and cluster IPs only. */
+export async function measureKernelspace(services: number): Promise<readonly KernelspaceStep[]> {
+  const cluster = new TestCluster();
+  const ip = (prefix: number, number: number) => `10.${prefix}.${number >> 8}.${number & 255}`;
+  const declared = Array.from({ length: services }, (_, index) => port(`s${index}`, ip(96, index)));
+  const endpointsOf = (index: number) =>
+    Array.from({ length: ENDPOINTS }, (_, at) => remote(`10.${180 + at}.${index >> 8}.${index & 255}`));
+  for (const [index, one] of declared.entries()) cluster.set(one, endpointsOf(index));
+  const rig = new KernelspaceRig(cluster.driver);
+  const upstream = upstreamCalls(services, services * ENDPOINTS);
+  const steps: KernelspaceStep[] = [];
+  const step = async (name: keyof typeof upstream, run: () => Promise<unknown>): Promise<void> => {
+    rig.host.takeCalls();
+    const before = { calls: rig.host.total, cpuMs: ownCpuMs() };
+    await run();
+    const cpuMs = ownCpuMs() - before.cpuMs;
+    const calls = rig.host.total - before.calls;
+    steps.push({ name, calls, writes: rig.host.takeWrites().length, upstreamCalls: upstream[name], cpuMs });
+  };
+  await step("first sync", () => rig.sync());
+  const [first] = declared;
+  if (first === undefined) throw new RangeError("there must be a service");
+  cluster.setEndpoints(first, [...endpointsOf(0).slice(1), remote("10.200.0.1")]);
+  await step("one endpoint replaced", () => rig.sync());
+  await step("a sync without changes", () => rig.sync());
+  await rig.restart();
+  await step("restart", () => rig.sync());
+  return steps;
+}
+
+/** By network name or ID: one enumeration, open, query and close. */
+const LOOK = 4;
+/** Open the network, create, query, close both. */
+const CREATE_ENDPOINT = 5;
+const CREATE_LOAD_BALANCER = 3;
+const MODIFY = 4;
+
+/** Kube-proxy's calls on an L2Bridge with changes in place, counted from its steps. */
+function upstreamCalls(loadBalancers: number, endpoints: number) {
+  const start = 2 + LOOK + 1 + LOOK;
+  const listings = (found: { endpoints: number; loadBalancers: number }) =>
+    2 * LOOK + 2 + 3 * found.endpoints + 3 * found.loadBalancers;
+  const all = { endpoints, loadBalancers };
+  const create = loadBalancers * CREATE_LOAD_BALANCER;
+  return {
+    "first sync": start + listings({ endpoints: 0, loadBalancers: 0 }) + endpoints * (LOOK + CREATE_ENDPOINT) + create,
+    "one endpoint replaced": listings(all) + LOOK + CREATE_ENDPOINT + MODIFY + LOOK + 1,
+    "a sync without changes": listings(all),
+    restart: start + 4 * loadBalancers + listings({ endpoints, loadBalancers: 0 }) + create,
+  } as const;
+}
+
+/** The command. @returns the exit status. */
+export async function benchKernelspace(argv: readonly string[]): Promise<number> {
+  const { values } = parseArgs({
+    args: [...argv],
+    options: { services: { type: "string", default: "1000" }, help: { type: "boolean", short: "h" } },
+  });
+  if (values.help === true) {
+    process.stdout.write(USAGE);
+    return 0;
+  }
+  const services = Number(values.services);
+  const steps = await measureKernelspace(services);
+  const rows = steps.map(({ name, calls, writes, upstreamCalls, cpuMs }) => [
+    name,
+    String(calls),
+    String(writes),
+    String(upstreamCalls),
+    ms(cpuMs),
+  ]);
+  process.stdout.write(`${services} services × ${ENDPOINTS} endpoints\n\n`);
+  process.stdout.write(`${table(["", "calls", "writes", "kube-proxy's calls", "CPU ms"], rows)}\n`);
+  return 0;
+}

