@@ -1,7 +1,7 @@
 /** The demo's command line. */
 import { UsageError } from "../src/cli/exit.ts";
 import { parseOptions } from "../src/cli/subcommand-options.ts";
-import { DEFAULT_MODE, isProxyMode, MODES, modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
+import { DEFAULT_MODE, isProxyMode, MODES, modeNamed, type ProxyMode, runsOn } from "../src/dataplane/registry.ts";
 
 export interface DemoOptions {
   /** Verify once, print, end. */
@@ -19,7 +19,10 @@ export type ParsedArguments =
   | { readonly kind: "help" }
   | { readonly kind: "error"; readonly message: string };
 
-const MODE_NAMES = MODES.map(({ name }) => name).join(", ");
+/** The node is network namespaces, so it runs what runs on Linux. */
+const MODE_NAMES = MODES.filter((mode) => runsOn(mode, "linux"))
+  .map(({ name }) => name)
+  .join(", ");
 
 /** The text of `--help`. */
 export const helpText = `Builds a throw-away node, pods and a client in network namespaces, runs kube-proxy in the node on a folder of
@@ -63,6 +66,12 @@ function readArguments(argv: readonly string[]): ParsedArguments {
   if (values.help === true) return { kind: "help" };
   const { mode = DEFAULT_MODE.name } = values;
   if (!isProxyMode(mode)) throw new UsageError(`--mode ${mode} is no proxy mode; there is: ${MODE_NAMES}`);
+  if (!runsOn(modeNamed(mode), "linux")) {
+    throw new UsageError(
+      `--mode ${mode} cannot be shown, it does not run on Linux (kube-proxy render --mode ${mode} prints what it would do); ` +
+        `there is: ${MODE_NAMES}`,
+    );
+  }
   const { layout } = values;
   if (layout !== undefined && !Object.hasOwn(modeNamed(mode).config.fields, "layout")) {
     throw new UsageError(`--layout ${layout}: mode ${mode} has one layout only`);

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { MODES } from "../src/dataplane/registry.ts";
+import { MODES, runsOn } from "../src/dataplane/registry.ts";
 import { missingForMode } from "../testkit/net/kernel-capabilities.ts";
 import { HOST_MODES } from "../testkit/support/host-modes.ts";
 import { kernelSkip } from "../testkit/support/topology.ts";
@@ -33,7 +33,9 @@ function namespacesOf({ pid }: Outcome): string[] {
   return readdirSync("/run/netns").filter((name) => name.startsWith(`kpts-demo-${pid}.`));
 }
 
-const modes = MODES.map(({ name }) => name).filter((mode) => !HOST_MODES.includes(mode));
+const modes = MODES.filter((mode) => runsOn(mode, "linux"))
+  .map(({ name }) => name)
+  .filter((mode) => !HOST_MODES.includes(mode));
 for (const mode of modes) {
   const missing = await missingForMode(mode);
   test(`${mode}: every request of the examples meets what it must, and nothing is left`, {
