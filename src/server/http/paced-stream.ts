@@ -60,6 +60,12 @@ export function pacedStream(socket: Socket, isReady: () => boolean): PacedStream
     }
   }
 
+  /** What came before the end is told first, however long its answers take. */
+  function giveEndWhenRead(): void {
+    if (rest === undefined) giveEnd();
+    else endTimer = setTimeout(giveEndWhenRead, END_MS);
+  }
+
   function giveEnd(): void {
     isWanted = false;
     clearTimeout(endTimer);
@@ -74,7 +80,7 @@ export function pacedStream(socket: Socket, isReady: () => boolean): PacedStream
   socket.on("end", () => {
     hasEnded = true;
     if (isReady()) give();
-    else endTimer = setTimeout(giveEnd, END_MS);
+    else endTimer = setTimeout(giveEndWhenRead, END_MS);
   });
   socket.on("error", () => {});
   socket.on("close", () => stream.destroy());
