@@ -59,6 +59,6 @@ test("what a mode does not have is refused", async (t) => {
   });
   await assert.rejects(
     rendered(t, "cluster-ip", "-o", "xml"),
-    /--output must be text, json, iptables-save, ip, ipset, ipvsadm, iptables, netlink, got "xml"/,
+    /--output must be text, json, iptables-save, ip, ipset, ipvsadm, iptables, netlink, sockets, programs, got "xml"/,
   );
 });
