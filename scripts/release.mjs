@@ -10,7 +10,14 @@ const SEMVER = /^\d+\.\d+\.\d+$/;
 const UNRELEASED = "## [Unreleased]\n";
 
 /** Files in which the name of the image has the version as its tag. */
-const TAGGED = ["README.md", "docs/operations.md", "deploy/kubernetes/daemonset.yaml", "deploy/trial/daemonset.yaml"];
+const TAGGED = [
+  "README.md",
+  "docs/operations.md",
+  "deploy/kubernetes/daemonset.yaml",
+  "deploy/trial/daemonset.yaml",
+  "deploy/windows/Containerfile",
+  "deploy/windows/daemonset.yaml",
+];
 
 /** @param date of the release, `2026-01-31`. @throws Error when nothing has been written, with what to do. */
 export function release(root, version, date) {

@@ -22,8 +22,9 @@ function checkVersions(root: string): void {
     read("deploy/image/Containerfile", root).includes(`image.version="${version}"`),
     "deploy/image/Containerfile",
   );
-  for (const path of ["README.md", "docs/operations.md"]) {
-    const tags = [...read(path, root).matchAll(/kube-proxy-ts:(\d\S*)/g)].map(([, tag]) => tag);
+  const windows = ["deploy/windows/Containerfile", "deploy/windows/daemonset.yaml"];
+  for (const path of ["README.md", "docs/operations.md", ...windows]) {
+    const tags = [...read(path, root).matchAll(/kube-proxy-ts:(\d\S*?)(?:-windows)?(?=\s)/g)].map(([, tag]) => tag);
     assert.deepEqual(new Set(tags), new Set([version]), path);
   }
   const lock = JSON.parse(read("package-lock.json", root));

@@ -33,6 +33,8 @@ export async function runBatch(root: string, files: readonly string[], options: 
   Object.assign(process.env, options.env);
   // The machinery of tests has its own listeners, from the first suite on.
   await describe(WARM_UP, () => {});
+  // Each of these is opened by the first who asks for it, and stays.
+  for (const stream of [process.stdin, process.stdout, process.stderr]) stream.once("error", () => {});
   // A test may wait for what keeps no process alive; its limit ends that, and not the end of all files.
   const alive = setInterval(() => {}, 60_000);
   let isClean = true;
