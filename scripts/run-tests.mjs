@@ -54,8 +54,8 @@ function check(title, args, node = process.execPath) {
   });
 }
 
-/** Two processors have work for four: most tests wait half of their time for a kernel, a clock or another process. */
-const CONCURRENCY = 4;
+/** Two processors have work for five: most tests wait half of their time for a kernel, a clock or another process. */
+const CONCURRENCY = 5;
 /** Those that wait longest, up to a minute: begun first, they are done when the others are. */
 const LONG = [
   "test/apiserver/",

@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { signalChild } from "../../src/kernel/child-process.ts";
 import { type Prober, startProber } from "../net/namespace-prober.ts";
 import type { NetworkNamespace } from "../net/network-namespace.ts";
-import { until } from "./patience.ts";
+import { PATIENCE, until } from "./patience.ts";
 
 const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
 /** On an idle machine. */
@@ -146,7 +146,8 @@ export class ProxyDaemon {
     await until(what, condition, {
       patienceMs: PATIENCE_MS,
       exactLimitMs: limitMs,
-      pauseMs: 50,
+      // Each look costs the daemon, too: where processors are emulated it is what makes it late.
+      pauseMs: 50 * PATIENCE,
       evidence: () => `the daemon's log:\n${this.log}`,
     });
   }

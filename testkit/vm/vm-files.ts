@@ -41,14 +41,14 @@ export function vmFiles(root: string, machine: MachineName, isFull: boolean): st
 const SECONDS: Readonly<Record<string, number>> = {
   "demo/run-demo.test.ts": 66,
   "test/conformance/ipvs-mode-switch.vm.test.ts": 77,
-  "test/kernel/flows/features.test.ts": 65,
-  "test/kernel/flows/matrix.test.ts": 54,
+  "test/kernel/flows/features.test.ts": 58,
+  "test/kernel/flows/matrix.test.ts": 48,
   "test/kernel/ipvs/faults.vm.test.ts": 56,
   "test/kernel/ipvs/foreign-hands.vm.test.ts": 173,
   "test/kernel/ipvs/graceful-termination.vm.test.ts": 119,
   "test/kernel/ipvs/schedulers.vm.test.ts": 110,
   "test/property/ipvs-histories-kernel.vm.test.ts": 73,
-  "test/property/trace-ipvs.vm.test.ts": 40,
+  "test/property/trace-ipvs.vm.test.ts": 15,
 };
 
 /** Shares the files between machines that run side by side, so that all take about as long. No share is empty. Pure. */
