@@ -40,6 +40,35 @@ describe("HNS as a whole", () => {
     assert.equal(model.rig.host.openHandles, 0);
   });
 
+  test("another program's load balancer stays, also when its endpoint cannot be read or is new", async () => {
+    const model = newModel();
+    const { host } = model.rig;
+    const network = host.addNetwork("docker", "NAT");
+    const held = (address: string) => {
+      const theirs = host.addEndpoint({ network, addresses: [address] });
+      const mapping = { Protocol: 6, InternalPort: 80, ExternalPort: 30080 };
+      return {
+        theirs,
+        loadBalancer: host.addLoadBalancer({ HostComputeEndpoints: [theirs], PortMappings: [mapping] }),
+      };
+    };
+    const { theirs, loadBalancer } = held("172.17.0.2");
+    const heal = host.refuse(({ verb, about }) =>
+      verb === "Open" && about === theirs ? HR.elementNotFound : undefined,
+    );
+    model.set(WEB, PODS);
+    await model.rig.sync();
+    heal();
+    await model.rig.sync();
+    assert.ok(host.documents("LoadBalancer").has(loadBalancer));
+    host.loseLoadBalancer(loadBalancer);
+    const second = held("172.17.0.3");
+    await model.rig.sync();
+    const { failures } = await model.rig.sync();
+    assert.match(failures[0]?.reason ?? "", /of another program answers there/);
+    assert.ok(host.documents("LoadBalancer").has(second.loadBalancer));
+  });
+
   test("when it goes in the middle of a sync, the next one completes that", async () => {
     for (let calls = 1; calls < 30; calls++) {
       const model = newModel();

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port as makePort, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
-import { HR, type MemoryHcn } from "../../../testkit/fakes/hcn/memory-hcn.ts";
+import { type HcnVerb, HR, type MemoryHcn } from "../../../testkit/fakes/hcn/memory-hcn.ts";
 import fc from "../../../testkit/support/fast-check.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import { ip, makeEndpoint } from "../../model/testing/records.ts";
@@ -144,8 +144,11 @@ for (const [name, options] of SUBJECTS) {
             if (id !== undefined && one.from === "Endpoint") host.removeEndpoint(id);
             else if (id !== undefined) host.loseLoadBalancer(id);
           } else if (one.kind === "refuse") {
+            const { hresult } = one.fault;
             let [skip, left] = [one.fault.first, one.fault.count];
-            heal = host.refuse(() => (skip-- > 0 || left-- <= 0 ? undefined : one.fault.hresult));
+            // That an object it has is not there is what nobody can tell from the truth.
+            const isLie = (verb: HcnVerb) => hresult === HR.elementNotFound && (verb === "Open" || verb === "Query");
+            heal = host.refuse(({ verb }) => (skip-- > 0 || left-- <= 0 || isLie(verb) ? undefined : hresult));
           } else if (one.kind === "restart") {
             await rig.restart();
             rig.watch();

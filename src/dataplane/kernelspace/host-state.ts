@@ -15,8 +15,8 @@ export class HostState implements EndpointPlaces {
   network: HcnNetwork;
   readonly endpoints: EndpointBook;
   readonly loadBalancers: LoadBalancerBook;
-  /** Endpoints of other networks. */
-  readonly #elsewhere: ReadonlySet<Guid>;
+  /** Endpoints of other networks, also those that could not be read: what leads there is not ours. */
+  #elsewhere: ReadonlySet<Guid>;
   /** The endpoint of the node itself, for health checks. */
   readonly root: Guid | undefined;
 
@@ -50,6 +50,7 @@ export class HostState implements EndpointPlaces {
     const network = await hcn.networkNamed(networkName, signal);
     if (network === undefined) throw new Error(missingNetworkText(networkName));
     const ours = new Set(await hcn.endpointIds(network.id));
+    const all = await hcn.endpointIds();
     const endpoints = await hcn.endpoints(undefined, signal);
     const loadBalancers = await hcn.loadBalancers(signal);
     const isRoot = ({ name }: HcnEndpoint) => name.toLowerCase() === rootName?.toLowerCase();
@@ -58,7 +59,7 @@ export class HostState implements EndpointPlaces {
       network,
       endpoints: new EndpointBook(endpoints.filter(({ id }) => ours.has(id))),
       loadBalancers: new LoadBalancerBook(family, loadBalancers),
-      elsewhere: new Set(endpoints.flatMap(({ id }) => (ours.has(id) ? [] : [id]))),
+      elsewhere: new Set(all.filter((id) => !ours.has(id))),
       root: rootName === undefined ? undefined : endpoints.find(isRoot)?.id,
     });
   }
@@ -94,12 +95,22 @@ export class HostState implements EndpointPlaces {
     const found = new Set(await hcn.loadBalancerIds());
     const gone = [...this.loadBalancers.ids()].filter((id) => !found.has(id));
     const lost = gone.map((id) => this.loadBalancers.forget(id)).filter((one) => one !== undefined);
+    let isElsewhereKnown = true;
     for (const id of found) {
       if (this.loadBalancers.has(id)) continue;
       const loadBalancer = await hcn.loadBalancer(id);
-      if (loadBalancer !== undefined) this.loadBalancers.note(loadBalancer);
+      if (loadBalancer === undefined) continue;
+      this.loadBalancers.note(loadBalancer);
+      if (!loadBalancer.endpoints.every((endpoint) => this.isOurs(endpoint))) isElsewhereKnown = false;
     }
+    if (!isElsewhereKnown) await this.#refreshElsewhere(hcn);
     return lost;
+  }
+
+  /** Other programs make endpoints on their networks, too. */
+  async #refreshElsewhere(hcn: Hcn): Promise<void> {
+    const ours = new Set(await hcn.endpointIds(this.network.id));
+    this.#elsewhere = new Set((await hcn.endpointIds()).filter((id) => !ours.has(id)));
   }
 }
 

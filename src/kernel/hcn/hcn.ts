@@ -85,9 +85,9 @@ export class Hcn {
     return this.#list("Endpoint", network && { VirtualNetwork: network }, signal);
   }
 
-  /** One call. */
-  async endpointIds(network: Guid): Promise<readonly Guid[]> {
-    return readIds(await this.#calls.enumerate("Endpoint", queryText({ VirtualNetwork: network })));
+  /** Those of a network, or of the host: one call. */
+  async endpointIds(network?: Guid): Promise<readonly Guid[]> {
+    return readIds(await this.#calls.enumerate("Endpoint", queryText(network && { VirtualNetwork: network })));
   }
 
   endpoint(id: Guid): Promise<HcnEndpoint | undefined> {
