@@ -146,7 +146,7 @@ for (const [name, options] of SUBJECTS) {
           } else if (one.kind === "refuse") {
             const { hresult } = one.fault;
             let [skip, left] = [one.fault.first, one.fault.count];
-            // That an object it has is not there is what nobody can tell from the truth.
+            // No program can tell that from the truth: an object that HNS has is not there.
             const isLie = (verb: HcnVerb) => hresult === HR.elementNotFound && (verb === "Open" || verb === "Query");
             heal = host.refuse(({ verb }) => (skip-- > 0 || left-- <= 0 || isLie(verb) ? undefined : hresult));
           } else if (one.kind === "restart") {
