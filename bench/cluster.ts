@@ -73,3 +73,14 @@ export function benchSlice(index: number, endpointsEach: number, generation = 0)
     resourceVersion: String(generation + 1),
   };
 }
+
+/** All objects of a cluster of so many services, as readers of manifests give them; no Nodes. Pure. */
+export function benchObjects(services: number, endpointsEach: number) {
+  const indices = Array.from({ length: services }, (_, index) => index);
+  return {
+    services: indices.map(benchService),
+    endpointSlices: indices.map((index) => benchSlice(index, endpointsEach)),
+    nodes: [],
+    serviceCIDRs: [],
+  };
+}

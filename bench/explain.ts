@@ -10,7 +10,7 @@ import { partOf, servicesOfTarget } from "../src/explain/part-of-cluster.ts";
 import { parseTarget } from "../src/explain/target.ts";
 import { explanationText } from "../src/explain/text.ts";
 import { checkedSettings } from "../src/lib/plan-settings.ts";
-import { benchService, benchSlice } from "./cluster.ts";
+import { benchObjects, benchService } from "./cluster.ts";
 import { ownCpuMs } from "./processor-time.ts";
 import { ms, table } from "./table.ts";
 
@@ -43,13 +43,7 @@ export async function benchExplain(argv: readonly string[]): Promise<number> {
     console.log(USAGE);
     return 0;
   }
-  const indices = Array.from({ length: Number(values.services) }, (_, index) => index);
-  const objects = {
-    services: indices.map(benchService),
-    endpointSlices: indices.map((index) => benchSlice(index, Number(values.endpoints))),
-    nodes: [],
-    serviceCIDRs: [],
-  };
+  const objects = benchObjects(Number(values.services), Number(values.endpoints));
   const rows: string[][] = [];
   let worst = 0;
   for (const mode of MODES) {
@@ -65,7 +59,7 @@ export async function benchExplain(argv: readonly string[]): Promise<number> {
       return explainPorts(cluster, search.keys).map((one) => ({ text: explanationText(one), kernel: one.kernel }));
     };
     // The last one: what is looked for in turn has all others before it.
-    const last = benchService(indices.length - 1);
+    const last = benchService(objects.services.length - 1);
     const service = `${last.namespace}/${last.name}`;
     const chains = (await explained(service)).flatMap(({ kernel }) => kernel).filter(({ kind }) => kind === "chain");
     for (const what of new Set([service, last.clusterIP, chains[0]?.name ?? service, chains.at(-1)?.name ?? service])) {

@@ -8,14 +8,14 @@ import { offlineNode } from "../src/inspect/offline-node.ts";
 import { checkedSettings } from "../src/lib/plan-settings.ts";
 import type { IpAddress } from "../src/net/ip.ts";
 import { deviceAddresses } from "../src/trace/dump/device-addresses.ts";
-import { dumpOf } from "../src/trace/dump/of-rendered.ts";
+import { dumpsOf } from "../src/trace/dump/of-rendered.ts";
 import { programOfDumps } from "../src/trace/dump/program.ts";
 import type { Dump } from "../src/trace/dump/recognise.ts";
 import { nodeFacts } from "../src/trace/facts.ts";
 import { walk } from "../src/trace/netfilter/walk.ts";
 import { newPacket } from "../src/trace/packet.ts";
 import { traceText } from "../src/trace/report/text.ts";
-import { benchService, benchSlice } from "./cluster.ts";
+import { benchObjects, benchService } from "./cluster.ts";
 import { ownCpuMs } from "./processor-time.ts";
 import { ms, size, table } from "./table.ts";
 
@@ -127,22 +127,11 @@ function textLength(dump: Dump): number {
 
 async function plannedDumps({ mode, forms }: Subject, services: number, endpoints: number): Promise<Dump[]> {
   const { config } = await checkedSettings({ config: { mode, clusterCIDR: "10.128.0.0/9" }, node: "node-a" });
-  const indices = Array.from({ length: services }, (_, index) => index);
-  const cluster = {
-    services: indices.map(benchService),
-    endpointSlices: indices.map((index) => benchSlice(index, endpoints)),
-    nodes: [],
-    serviceCIDRs: [],
-  };
-  const node = offlineNode(cluster, config, "IPv4", () => {});
+  const node = offlineNode(benchObjects(services, endpoints), config, "IPv4", () => {});
   const { traceForms = [], loadRenderer } = modeNamed(mode);
   const renderer = await loadRenderer();
-  const dumps: Dump[] = [];
-  for (const form of forms ?? traceForms) {
-    const dump = dumpOf(await renderer(node, { config, form, service: undefined, missing: new Set() }), form);
-    if (dump !== undefined) dumps.push(dump);
-  }
-  return dumps;
+  const render = (form: string) => renderer(node, { config, form, service: undefined, missing: new Set() });
+  return await dumpsOf(forms ?? traceForms, render);
 }
 
 function timed<T>(work: () => T): { readonly result: T; readonly cpuMs: number } {

@@ -1,7 +1,7 @@
 /** The demo's command line. */
 import { UsageError } from "../src/cli/exit.ts";
 import { parseOptions } from "../src/cli/subcommand-options.ts";
-import { DEFAULT_MODE, isProxyMode, MODES, modeNamed, type ProxyMode, runsOn } from "../src/dataplane/registry.ts";
+import { DEFAULT_MODE, isProxyMode, modeNamed, modesOn, type ProxyMode, runsOn } from "../src/dataplane/registry.ts";
 
 export interface DemoOptions {
   /** Verify once, print, end. */
@@ -20,7 +20,7 @@ export type ParsedArguments =
   | { readonly kind: "error"; readonly message: string };
 
 /** The node is network namespaces, so it runs what runs on Linux. */
-const MODE_NAMES = MODES.filter((mode) => runsOn(mode, "linux"))
+const MODE_NAMES = modesOn("linux")
   .map(({ name }) => name)
   .join(", ");
 

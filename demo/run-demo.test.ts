@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { MODES, runsOn } from "../src/dataplane/registry.ts";
+import { modesOn } from "../src/dataplane/registry.ts";
 import { missingForMode } from "../testkit/net/kernel-capabilities.ts";
 import { HOST_MODES } from "../testkit/support/host-modes.ts";
 import { kernelSkip } from "../testkit/support/topology.ts";
@@ -33,7 +33,7 @@ function namespacesOf({ pid }: Outcome): string[] {
   return readdirSync("/run/netns").filter((name) => name.startsWith(`kpts-demo-${pid}.`));
 }
 
-const modes = MODES.filter((mode) => runsOn(mode, "linux"))
+const modes = modesOn("linux")
   .map(({ name }) => name)
   .filter((mode) => !HOST_MODES.includes(mode));
 for (const mode of modes) {

@@ -6,7 +6,7 @@ import { modeNamed } from "../dataplane/registry.ts";
 import { clientPlace, OUTSIDE } from "../inspect/client-place.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../net/ip.ts";
-import { dumpOf } from "../trace/dump/of-rendered.ts";
+import { dumpsOf } from "../trace/dump/of-rendered.ts";
 import { type Dump, DumpError, recogniseDump } from "../trace/dump/recognise.ts";
 import type { KnownRoute } from "../trace/facts.ts";
 import { UsageError } from "./exit.ts";
@@ -43,12 +43,9 @@ export async function plannedRules(
   const { traceForms = [], loadRenderer } = modeNamed(config.mode);
   if (traceForms.length === 0) throw new UsageError(`mode ${config.mode} has no rules that could be walked`);
   const renderer = await loadRenderer();
-  const dumps: Dump[] = [];
-  for (const form of traceForms) {
-    const rendered = await renderer(node, { config, form, service: undefined, missing: new Set() }).catch(refuse);
-    const dump = dumpOf(rendered, form);
-    if (dump !== undefined) dumps.push(dump);
-  }
+  const dumps = await dumpsOf(traceForms, (form) =>
+    renderer(node, { config, form, service: undefined, missing: new Set() }).catch(refuse),
+  );
   const addresses = [...node.hostAddresses];
   return {
     name: `the plan of mode ${config.mode} for ${node.name}`,

@@ -1,7 +1,7 @@
 /**
  * The checks of a resolved configuration: upstream's paths, order and words. Pure. Reference configuration.md §3.5.
  */
-import { defaultModeOn, isProxyMode, MODES, runsOn } from "../dataplane/registry.ts";
+import { defaultModeOn, isProxyMode, MODES, modesOn } from "../dataplane/registry.ts";
 import { parseCidr, parseIpAddress, toPort } from "../net/ip.ts";
 import { splitHostPort } from "./bind-address.ts";
 import { DETECT_LOCAL_MODES, type DetectLocalMode, type DraftConfig, type KubeProxyConfig } from "./config.ts";
@@ -80,7 +80,9 @@ function linuxErrors({ conntrack, oomScoreAdj }: DraftConfig): readonly string[]
 
 function modeErrors(mode: string, platform = process.platform): readonly string[] {
   if (mode === "" || isProxyMode(mode)) return [];
-  const known = MODES.filter((mode) => mode.isUpstream && runsOn(mode, platform)).map(({ name }) => name);
+  const known = modesOn(platform)
+    .filter(({ isUpstream }) => isUpstream)
+    .map(({ name }) => name);
   const detail = `must be ${known.join(", ")} or blank (blank means the best-available proxy [currently ${defaultModeOn(platform).name}])`;
   return [invalid(`${ROOT}.Mode.ProxyMode`, mode, detail)];
 }

@@ -9,7 +9,7 @@ import { type KubeProxyConfig, shortestSyncPeriodMs } from "../config/config.ts"
 import { type FeatureGates, type GateState, setFeatureGates } from "../config/feature-gates.ts";
 import { type ConfigFileWatch, watchConfigFile } from "../config/watch-config-file.ts";
 import type { ModeRuntime, OpenMode } from "../dataplane/dataplane.ts";
-import { MODES, modeNamed, modesReplacedBy, type RegisteredMode, runsOn } from "../dataplane/registry.ts";
+import { modeNamed, modesOn, modesReplacedBy, type RegisteredMode, runsOn } from "../dataplane/registry.ts";
 import { type ConntrackTable, NO_CONNTRACK } from "../kernel/conntrack/conntrack.ts";
 import { applyOomScore } from "../kernel/oom-score.ts";
 import type { LocalAddresses } from "../kernel/route/addresses.ts";
@@ -164,7 +164,7 @@ function gatesOf(config: KubeProxyConfig): FeatureGates {
 /** Before anything is asked or touched. @throws Error when the mode is one of another system. */
 function requirePlatform(mode: RegisteredMode): void {
   if (runsOn(mode, process.platform)) return;
-  const here = MODES.filter((other) => runsOn(other, process.platform)).map(({ name }) => name);
+  const here = modesOn(process.platform).map(({ name }) => name);
   const name = process.platform === "win32" ? "Windows" : process.platform;
   throw new Error(
     `${mode.name} mode does not run on ${name}: use ${here.join(", ")}; 'kube-proxy render --mode ${mode.name}' shows what it would do`,

@@ -50,11 +50,16 @@ export function runsOn({ platforms = ["linux"] }: RegisteredMode, platform: Node
   return platforms.includes(platform);
 }
 
+/** The modes that can run on a platform. */
+export function modesOn(platform: NodeJS.Platform): readonly RegisteredMode[] {
+  return MODES.filter((mode) => runsOn(mode, platform));
+}
+
 /** Every mode of the platform, ordered so that no leftover is asked to go while one that refers to it stays. */
 export function modesInCleanUpOrder(platform: NodeJS.Platform = process.platform): readonly RegisteredMode[] {
   const goesBefore = (one: RegisteredMode, other: RegisteredMode) => one.cleanUpBefore?.includes(other.name) ?? false;
   const ordered: RegisteredMode[] = [];
-  for (const mode of MODES.filter((mode) => runsOn(mode, platform))) {
+  for (const mode of modesOn(platform)) {
     const next = ordered.findIndex((other) => goesBefore(mode, other));
     ordered.splice(next === -1 ? ordered.length : next, 0, mode);
   }

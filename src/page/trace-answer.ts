@@ -10,7 +10,7 @@ import { ownedFrontends } from "../model/frontend.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { familyOf, type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
 import { deviceAddresses } from "../trace/dump/device-addresses.ts";
-import { dumpOf } from "../trace/dump/of-rendered.ts";
+import { dumpsOf } from "../trace/dump/of-rendered.ts";
 import { programOfDumps } from "../trace/dump/program.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
 import { nodeFacts } from "../trace/facts.ts";
@@ -134,12 +134,7 @@ async function plannedDumps({ config }: LiveDaemon, node: OfflineNode): Promise<
   const { traceForms = [], loadRenderer } = modeNamed(config.mode);
   if (traceForms.length === 0) throw new QuestionError(`Mode ${config.mode} has no rules that could be walked.`);
   const renderer = await loadRenderer();
-  const dumps: Dump[] = [];
-  for (const form of traceForms) {
-    const dump = dumpOf(await renderer(node, { config, form, service: undefined, missing: new Set() }), form);
-    if (dump !== undefined) dumps.push(dump);
-  }
-  return dumps;
+  return await dumpsOf(traceForms, (form) => renderer(node, { config, form, service: undefined, missing: new Set() }));
 }
 
 function servicesText(ports: readonly ServicePort[]): string {

@@ -1,8 +1,9 @@
 /** The image, built from the Containerfile as it is, and programs run in it as a container runtime would. */
-import { accessSync, constants, mkdirSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { runCommand } from "../../testkit/net/run-command.ts";
+import { isExecutable } from "../../testkit/support/tools.ts";
 import { ensureLocalBases } from "./local-bases.ts";
 
 const CHECKOUT = fileURLToPath(new URL("../../", import.meta.url));
@@ -14,15 +15,6 @@ export function imageSkip(): string | false {
   if (process.getuid?.() !== 0) return "building an image needs root here";
   const missing = ["/usr/bin/buildah", "/usr/sbin/debootstrap"].filter((tool) => !isExecutable(tool));
   return missing.length === 0 ? false : `missing ${missing.join(", ")}: install the packages of that name`;
-}
-
-function isExecutable(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** No daemon, no overlay file systems, no namespaces of users: works in most containers that run as root. */

@@ -15,7 +15,7 @@ import { checkedSettings } from "../../src/lib/plan-settings.ts";
 import { ip, makeEndpointRecord, makeService, makeSlice } from "../../src/model/testing/records.ts";
 import { type IpAddress, type IpFamily, parseIpAddress } from "../../src/net/ip.ts";
 import { deviceAddresses } from "../../src/trace/dump/device-addresses.ts";
-import { dumpOf } from "../../src/trace/dump/of-rendered.ts";
+import { dumpsOf } from "../../src/trace/dump/of-rendered.ts";
 import { programOfDumps } from "../../src/trace/dump/program.ts";
 import type { Dump } from "../../src/trace/dump/recognise.ts";
 import { type NodeFacts, nodeFacts } from "../../src/trace/facts.ts";
@@ -24,10 +24,9 @@ import { walk } from "../../src/trace/netfilter/walk.ts";
 import { endText, newPacket, type PacketQuestion } from "../../src/trace/packet.ts";
 import { fateText } from "../../src/trace/report/fate-text.ts";
 import { seededRandom } from "../../src/trace/seeded-random.ts";
-import fc from "../../testkit/support/fast-check.ts";
 import { type LoadedRules, type Observed, PacketLab } from "../trace/packet-lab.ts";
-import { NODE_NAME, stepArbitrary } from "./cluster-arbitrary.ts";
-import { Objects } from "./object-history.ts";
+import { NODE_NAME } from "./cluster-arbitrary.ts";
+import { sampledCluster } from "./sampled-cluster.ts";
 
 export const PACKETS_PER_CLUSTER = 30;
 const SAMPLES = 300;
@@ -67,32 +66,10 @@ function factsOf(dumps: readonly Dump[]): NodeFacts {
   });
 }
 
-/** The objects that a random history leaves. */
 function clusterOf(family: IpFamily, seed: number): ClusterRecords {
-  const services = new Objects<ClusterRecords["services"][number]>();
-  const slices = new Objects<ClusterRecords["endpointSlices"][number]>();
-  for (const step of fc.sample(stepArbitrary(family), { numRuns: 50, seed })) {
-    if (step.kind === "write-service") services.write(step.object);
-    if (step.kind === "write-slice") slices.write(step.object);
-  }
-  const { node, podCIDR, serviceCIDR } = PLACES[family];
-  return {
-    services: [...services.byKey.values()],
-    endpointSlices: [...slices.byKey.values()],
-    nodes: [
-      {
-        name: NODE_NAME,
-        uid: "",
-        zone: "zone-1",
-        addresses: [{ type: "InternalIP", address: node }],
-        podCIDRs: [podCIDR],
-        taintKeys: [],
-        isBeingDeleted: false,
-      },
-    ],
-    serviceCIDRs: seed % 2 === 0 ? [] : [{ name: "kubernetes", cidrs: [serviceCIDR] }],
-    problems: [],
-  };
+  const cluster = sampledCluster(family, seed, PLACES[family]);
+  if (seed % 2 === 0) return cluster;
+  return { ...cluster, serviceCIDRs: [{ name: "kubernetes", cidrs: [PLACES[family].serviceCIDR] }] };
 }
 
 interface Planned {
@@ -121,11 +98,9 @@ async function planned(
   const { traceForms = [], loadRenderer } = modeNamed(mode);
   const renderer = await loadRenderer();
   const rendered = (form: string) => renderer(node, { config, form, service: undefined, missing: new Set(["nfacct"]) });
-  const dumps: Dump[] = [];
-  for (const form of traceForms) {
-    const dump = dumpOf(await rendered(form), form);
-    if (dump !== undefined) dumps.push(dump.kind === "iptables" ? { ...dump, family } : dump);
-  }
+  const dumps = (await dumpsOf(traceForms, rendered)).map((dump) =>
+    dump.kind === "iptables" ? { ...dump, family } : dump,
+  );
   if (mode === "ipvs") return { dumps, rules: { kind: "ipvs", dumps } };
   if (mode === "nftables") return { dumps, rules: await sentByProgram(node, config) };
   const saved = await rendered("iptables-save");

@@ -6,22 +6,21 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ClusterRecords } from "../../src/cluster/manifests/index.ts";
-import { MODES } from "../../src/dataplane/registry.ts";
+import { MODES, modeNamed, type ProxyMode } from "../../src/dataplane/registry.ts";
 import { offlineNode } from "../../src/inspect/offline-node.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
 import { ip } from "../../src/model/testing/records.ts";
 import { type IpFamily, parseIpAddress } from "../../src/net/ip.ts";
 import { deviceAddresses } from "../../src/trace/dump/device-addresses.ts";
-import { dumpOf } from "../../src/trace/dump/of-rendered.ts";
+import { dumpsOf } from "../../src/trace/dump/of-rendered.ts";
 import { programOfDumps } from "../../src/trace/dump/program.ts";
-import type { Dump } from "../../src/trace/dump/recognise.ts";
 import { nodeFacts } from "../../src/trace/facts.ts";
 import { type Outcome, outcomesOf } from "../../src/trace/netfilter/tree.ts";
 import { walk } from "../../src/trace/netfilter/walk.ts";
 import { endText, newPacket, type PacketQuestion } from "../../src/trace/packet.ts";
-import fc, { historyRuns } from "../../testkit/support/fast-check.ts";
-import { NODE_NAME, stepArbitrary } from "./cluster-arbitrary.ts";
-import { Objects } from "./object-history.ts";
+import { historyRuns } from "../../testkit/support/fast-check.ts";
+import { NODE_NAME } from "./cluster-arbitrary.ts";
+import { sampledCluster } from "./sampled-cluster.ts";
 
 const RUNS = historyRuns("KPTS_PROPERTY_TRACE_RUNS", 30);
 const PLACES = {
@@ -32,19 +31,16 @@ const PLACES = {
 type Fates = (packet: PacketQuestion) => string;
 
 /** Each endpoint with its odds and the source that it sees; undefined when the packet does not get to an endpoint. */
-async function fatesIn(mode: string, cluster: ClusterRecords, family: IpFamily): Promise<Fates> {
+async function fatesIn(mode: ProxyMode, cluster: ClusterRecords, family: IpFamily): Promise<Fates> {
   const { node: nodeIP, podCIDR } = PLACES[family];
   const settings = { mode, detectLocalMode: "ClusterCIDR", clusterCIDR: podCIDR };
   const { config } = await checkedSettings({ config: settings, node: NODE_NAME });
   const node = offlineNode(cluster, config, family, () => {});
-  const descriptor = MODES.find(({ name }) => name === mode);
-  const renderer = await descriptor?.loadRenderer();
-  const dumps: Dump[] = [];
-  for (const form of descriptor?.traceForms ?? []) {
-    const rendered = await renderer?.(node, { config, form, service: undefined, missing: new Set() });
-    const dump = rendered === undefined ? undefined : dumpOf(rendered, form);
-    if (dump !== undefined) dumps.push(dump);
-  }
+  const { traceForms = [], loadRenderer } = modeNamed(mode);
+  const renderer = await loadRenderer();
+  const dumps = await dumpsOf(traceForms, (form) =>
+    renderer(node, { config, form, service: undefined, missing: new Set() }),
+  );
   const facts = nodeFacts({ addresses: [nodeIP, ...deviceAddresses(dumps)] });
   const { program } = programOfDumps(dumps, { family, facts, knowsClients: true, knowsDynamicSets: true });
   return (packet) => {
@@ -67,31 +63,6 @@ function sharesText(outcomes: readonly Outcome[]): string {
     .map(([text, share]) => `${text} ${share.toFixed(6)}`)
     .sort()
     .join("\n");
-}
-
-function clusterOf(family: IpFamily, seed: number): ClusterRecords {
-  const services = new Objects<ClusterRecords["services"][number]>();
-  const slices = new Objects<ClusterRecords["endpointSlices"][number]>();
-  for (const step of fc.sample(stepArbitrary(family), { numRuns: 50, seed })) {
-    if (step.kind === "write-service") services.write(step.object);
-    if (step.kind === "write-slice") slices.write(step.object);
-  }
-  const node = {
-    name: NODE_NAME,
-    uid: "",
-    zone: "zone-1",
-    addresses: [{ type: "InternalIP", address: PLACES[family].node }],
-    podCIDRs: [PLACES[family].podCIDR],
-    taintKeys: [],
-    isBeingDeleted: false,
-  };
-  return {
-    services: [...services.byKey.values()],
-    endpointSlices: [...slices.byKey.values()],
-    nodes: [node],
-    serviceCIDRs: [],
-    problems: [],
-  };
 }
 
 function packetsTo(cluster: ClusterRecords, family: IpFamily): PacketQuestion[] {
@@ -126,7 +97,7 @@ for (const { name } of others) {
       let compared = 0;
       for (let run = 0; run < RUNS; run += 1) {
         const seed = first + run;
-        const cluster = clusterOf(family, seed);
+        const cluster = sampledCluster(family, seed, PLACES[family]);
         const [wanted, found] = [await fatesIn("iptables", cluster, family), await fatesIn(name, cluster, family)];
         for (const packet of packetsTo(cluster, family)) {
           const expected = wanted(packet);

@@ -1,7 +1,6 @@
 /** What this machine lacks for a network of namespaces with a proxy in it, in words that say what to do. */
-import { accessSync, constants } from "node:fs";
-import { delimiter, join } from "node:path";
 import { modeNamed, type ProxyMode } from "../../src/dataplane/registry.ts";
+import { isOnPath } from "../support/tools.ts";
 import { NetworkNamespace } from "./network-namespace.ts";
 import { CommandError } from "./run-command.ts";
 import { newRunName } from "./run-name.ts";
@@ -12,17 +11,6 @@ const requiredTools = [
   { tool: "iptables", package: "iptables" },
   { tool: "ip6tables", package: "iptables" },
 ] as const;
-
-function isOnPath(tool: string): boolean {
-  return (process.env.PATH ?? "").split(delimiter).some((folder) => {
-    try {
-      accessSync(join(folder, tool), constants.X_OK);
-      return true;
-    } catch {
-      return false;
-    }
-  });
-}
 
 /** What to try in a fresh namespace, each with what it means when it fails. */
 const kernelProbes: readonly { readonly argv: readonly [string, ...string[]]; readonly missing: string }[] = [

@@ -7,13 +7,20 @@ import { delimiter, join } from "node:path";
  * failed (scripts/run-tests.mjs).
  */
 export function skipWithoutTool(tool: string, debianPackage: string): string | false {
-  const isThere = (process.env.PATH ?? "").split(delimiter).some((folder) => {
-    try {
-      accessSync(join(folder, tool), constants.X_OK);
-      return true;
-    } catch {
-      return false;
-    }
-  });
-  return isThere ? false : `no program ${tool} on PATH: install the package ${debianPackage}`;
+  return isOnPath(tool) ? false : `no program ${tool} on PATH: install the package ${debianPackage}`;
+}
+
+/** Whether a program of this name is in a folder of PATH. */
+export function isOnPath(tool: string): boolean {
+  return (process.env.PATH ?? "").split(delimiter).some((folder) => isExecutable(join(folder, tool)));
+}
+
+/** Whether this process may run the file. */
+export function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
 }

@@ -3,21 +3,13 @@
  * HNS's, and a prefix that is made once. Facts: docs/reference/windows-practice.md §12.
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import {
-  accessSync,
-  constants,
-  copyFileSync,
-  cpSync,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  writeFileSync,
-} from "node:fs";
-import { delimiter, dirname, join } from "node:path";
+import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import type { HcnKind } from "../../src/kernel/hcn/hcn-calls.ts";
 import { isJsonObject, type JsonObject } from "../../src/kernel/hcn/json-fields.ts";
+import { isOnPath } from "../support/tools.ts";
 
 const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 /** Kept between runs: 700 MB, most of it Wine's own copies of its libraries. */
@@ -42,19 +34,9 @@ const environment = {
 /** Why there is no Wine here, or `false`. */
 export function wineSkip(): string | false {
   if (process.arch !== "x64") return "not on this machine: an x86-64 processor";
-  const folders = (process.env.PATH ?? "").split(delimiter);
-  const missing = TOOLS.filter((tool) => !folders.some((one) => isExecutable(join(one, tool))));
+  const missing = TOOLS.filter((tool) => !isOnPath(tool));
   if (missing.length === 0) return false;
   return `not on this machine: ${missing.join(", ")} (Debian packages wine, wine64, gcc-mingw-w64-x86-64-win32)`;
-}
-
-function isExecutable(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** A path of this machine as Windows programs see it. Pure. */

@@ -50,7 +50,7 @@ export class HostState implements EndpointPlaces {
     const network = await hcn.networkNamed(networkName, signal);
     if (network === undefined) throw new Error(missingNetworkText(networkName));
     const ours = new Set(await hcn.endpointIds(network.id));
-    const all = await hcn.endpointIds();
+    const elsewhere = await idsElsewhere(hcn, ours);
     const endpoints = await hcn.endpoints(undefined, signal);
     const loadBalancers = await hcn.loadBalancers(signal);
     const isRoot = ({ name }: HcnEndpoint) => name.toLowerCase() === rootName?.toLowerCase();
@@ -59,7 +59,7 @@ export class HostState implements EndpointPlaces {
       network,
       endpoints: new EndpointBook(endpoints.filter(({ id }) => ours.has(id))),
       loadBalancers: new LoadBalancerBook(family, loadBalancers),
-      elsewhere: new Set(all.filter((id) => !ours.has(id))),
+      elsewhere,
       root: rootName === undefined ? undefined : endpoints.find(isRoot)?.id,
     });
   }
@@ -109,9 +109,13 @@ export class HostState implements EndpointPlaces {
 
   /** Other programs make endpoints on their networks, too. */
   async #refreshElsewhere(hcn: Hcn): Promise<void> {
-    const ours = new Set(await hcn.endpointIds(this.network.id));
-    this.#elsewhere = new Set((await hcn.endpointIds()).filter((id) => !ours.has(id)));
+    this.#elsewhere = await idsElsewhere(hcn, new Set(await hcn.endpointIds(this.network.id)));
   }
+}
+
+/** The endpoints of the host without ours. */
+async function idsElsewhere(hcn: Hcn, ours: ReadonlySet<Guid>): Promise<ReadonlySet<Guid>> {
+  return new Set((await hcn.endpointIds()).filter((id) => !ours.has(id)));
 }
 
 /** Says what to look at when the network of the cluster is not there. Pure. */

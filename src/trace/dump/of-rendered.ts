@@ -22,3 +22,21 @@ export function dumpOf(rendered: RenderedPlan, form: string): Dump | undefined {
       return undefined;
   }
 }
+
+/**
+ * A plan in each of these forms.
+ *
+ * @param render plans in one form.
+ * @returns those in which anything is planned. @throws DumpError, and what `render` throws
+ */
+export async function dumpsOf(
+  forms: readonly string[],
+  render: (form: string) => Promise<RenderedPlan>,
+): Promise<Dump[]> {
+  const dumps: Dump[] = [];
+  for (const form of forms) {
+    const dump = dumpOf(await render(form), form);
+    if (dump !== undefined) dumps.push(dump);
+  }
+  return dumps;
+}
