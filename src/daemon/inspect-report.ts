@@ -5,7 +5,7 @@ import { routeServicePort } from "../model/service-port-routing.ts";
 import { joinHostPort } from "../net/ip.ts";
 import type { HealthVerdict } from "../server/health/proxy-health.ts";
 import type { SyncJournal } from "../sync/journal/sync-journal.ts";
-import type { ProxierStatus } from "../sync/proxier.ts";
+import type { ProxierStatus } from "../sync/proxier-options.ts";
 
 /** One family of the daemon. */
 export interface InspectedFamily {

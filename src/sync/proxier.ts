@@ -8,74 +8,24 @@
  */
 
 import { BoundedRunner } from "../async/bounded-runner.ts";
-import type { Clock } from "../async/clock.ts";
 import { runInTurns } from "../async/steps.ts";
-import { SliceYielder, type Yielder } from "../async/yielder.ts";
+import { SliceYielder } from "../async/yielder.ts";
 import type { ObjectEvent } from "../cluster/object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
 import { formatMs } from "../config/duration.ts";
-import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
 import type { Logger } from "../logging/logger.ts";
-import type { FrontendConflict } from "../model/owned-services.ts";
 import { type AppliedChanges, ProxyState } from "../model/proxy-state.ts";
 import type { IpFamily } from "../net/ip.ts";
-import type { Backend, OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "./backend.ts";
+import { AfterSync } from "./after-sync.ts";
+import type { OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "./backend.ts";
 import { logConflicts } from "./frontend-conflicts.ts";
 import { CauseNotes } from "./journal/cause-notes.ts";
 import { RunningSync } from "./journal/running-sync.ts";
-import type { SyncJournal } from "./journal/sync-journal.ts";
-import type { HealthReporter, ServiceHealthPorts, SyncMetrics } from "./observers.ts";
 import { FULL_SYNC, merged, NO_WORK, type PendingWork } from "./pending-work.ts";
-import { deleteStaleUdpFlows } from "./stale-flows.ts";
-import { IncompleteSyncError, refusedServices } from "./sync-failures.ts";
+import type { ProxierOptions, ProxierStatus } from "./proxier-options.ts";
+import { IncompleteSyncError } from "./sync-failures.ts";
 
 const HOUR_MS = 3_600_000;
-
-export interface ProxierOptions {
-  readonly nodeName: string;
-  readonly backend: Backend;
-  readonly metrics: SyncMetrics;
-  readonly health: HealthReporter;
-  readonly serviceHealth: ServiceHealthPorts;
-  readonly conntrack: ConntrackTable;
-  readonly periods: {
-    /** `minSyncPeriod`. */
-    readonly minMs: number;
-    /** The user chose `minMs`: it alone decides, and not what the mode says of its pace. @default false */
-    readonly isMinChosen?: boolean;
-    /** `syncPeriod`: how long after a failure it is tried again. */
-    readonly syncMs: number;
-    /** Between full syncs that nothing else asks for. @default one hour */
-    readonly fullMs?: number;
-  };
-  /** Feature gate AllowServiceExternalIPs. */
-  readonly allowExternalIPs: boolean;
-  readonly clock: Clock;
-  /** When long computations give way. @default every 10 ms */
-  readonly yielder?: Yielder;
-  readonly log: Logger;
-  /**
-   * Told what the kernel refused, after every sync that left such parts or could program nothing, and once with nothing
-   * when all are gone.
-   */
-  readonly onFailures?: (failures: readonly SyncFailure[]) => void;
-  /** Told of every frontend that a service port has lost to another one. */
-  readonly onConflict?: (conflict: FrontendConflict) => void;
-  /** Where every sync is written down, with its causes. @default nowhere */
-  readonly journal?: SyncJournal;
-}
-
-/** Where a proxier stands, for tests and for people. */
-export interface ProxierStatus {
-  /** Services and endpoint slices have both been handed over completely. */
-  readonly isInitialised: boolean;
-  readonly isSyncing: boolean;
-  readonly needsFullSync: boolean;
-  /** The last sync did not bring the kernel to the wanted state. */
-  readonly isFailing: boolean;
-  /** Refused by the kernel in the last sync; a single entry for all rules when it could not program anything. */
-  readonly failures: readonly SyncFailure[];
-}
 
 export class Proxier {
   readonly family: IpFamily;
@@ -86,6 +36,7 @@ export class Proxier {
   readonly #fullMs: number;
   readonly #runner: BoundedRunner;
   readonly #stop = new AbortController();
+  readonly #after: AfterSync;
   /** Kept where there is a journal. */
   readonly #notes: CauseNotes | undefined;
   #hasServices = false;
@@ -116,6 +67,7 @@ export class Proxier {
       now: () => clock.now(),
       log: this.#log,
     });
+    this.#after = new AfterSync({ ...options, log: this.#log, family: this.family, state: this.state });
     this.#runner = new BoundedRunner({
       periods: { minMs: periods.minMs, retryMs: periods.syncMs, maxMs: this.#fullMs },
       clock,
@@ -356,7 +308,7 @@ export class Proxier {
     this.#inForce.resolve();
     const isComplete = failures.length === 0;
     if (isComplete && work.isFull) this.#lastFullSyncMs = clock.monotonicMs();
-    this.#observeProgramming(applied, failures);
+    this.#after.observeProgramming(applied, failures);
     metrics.setNoLocalEndpoints(noLocalEndpoints.internal, noLocalEndpoints.external);
     if (isComplete) {
       this.#isFailing = false;
@@ -368,51 +320,9 @@ export class Proxier {
     const hadFailures = this.#failures.length > 0;
     this.#failures = failures;
     if (!isComplete || hadFailures) onFailures?.(failures);
-    await this.#syncServiceHealth(work.services);
-    if (work.staleFlows) await this.#cleanStaleFlows();
+    await this.#after.syncServiceHealth(work.services);
+    if (work.staleFlows) await this.#after.cleanStaleFlows(this.#stop.signal);
     if (!isComplete) throw new IncompleteSyncError(failures);
-  }
-
-  /** Latencies from cause to kernel. Those of services with a refused part would be untrue; they are left out. */
-  #observeProgramming(applied: AppliedChanges, failures: readonly SyncFailure[]): void {
-    const { clock, metrics } = this.#options;
-    const refused = refusedServices(failures);
-    const nowMs = clock.now();
-    for (const { service, timesMs } of applied.triggerTimesMs) {
-      if (refused.has(service)) continue;
-      for (const timeMs of timesMs) {
-        // Less than 0 when a clock is wrong or was set meanwhile: a histogram's sum must not go down.
-        const seconds = Math.max(0, nowMs - timeMs) / 1000;
-        metrics.observeNetworkProgramming(seconds);
-        this.#log.v(4, "Network programming", { endpoint: service, elapsed: seconds });
-      }
-    }
-  }
-
-  async #syncServiceHealth(changed: ReadonlySet<string>): Promise<void> {
-    const { serviceHealth } = this.#options;
-    try {
-      await serviceHealth.syncServices(this.state.healthCheckNodePorts, changed);
-      serviceHealth.syncEndpoints(this.state.localReadyCounts, changed);
-    } catch (error) {
-      this.#log.error("Error syncing healthcheck services", error);
-    }
-  }
-
-  async #cleanStaleFlows(): Promise<void> {
-    const { clock, conntrack, metrics } = this.#options;
-    const startMs = clock.monotonicMs();
-    try {
-      const { deleted, errors } = await deleteStaleUdpFlows(conntrack, this.family, this.state, this.#stop.signal);
-      const elapsedMs = clock.monotonicMs() - startMs;
-      metrics.observeConntrackCleanup(elapsedMs / 1000, deleted);
-      if (errors.length > 0) {
-        this.#log.error("Some stale UDP flows could not be deleted", errors[0], { failed: errors.length, deleted });
-      }
-      this.#log.v(4, "Finished reconciling conntrack entries", { deleted, took: formatMs(elapsedMs) });
-    } catch (error) {
-      this.#log.error("Stale UDP flows were not looked for: conntrack could not be read", error);
-    }
   }
 
   /** Nothing could be programmed, or nothing is known of what was: that concerns no part but all. */

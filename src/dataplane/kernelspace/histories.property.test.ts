@@ -3,11 +3,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port as makePort, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
 import { type HcnVerb, HR, type MemoryHcn } from "../../../testkit/fakes/hcn/memory-hcn.ts";
-import fc from "../../../testkit/support/fast-check.ts";
+import fc, { historyRuns } from "../../../testkit/support/fast-check.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import { ip, makeEndpoint } from "../../model/testing/records.ts";
 import { hostState, KernelspaceRig, newHost, type RigOptions } from "./testing/kernelspace-rig.ts";
 
+const RUNS = historyRuns("KPTS_PROPERTY_RUNS", 150);
 const NAMES = ["a", "b", "c"] as const;
 /** The second half may be pods of this node. */
 const PODS = ["10.180.1.1", "10.180.1.2", "192.168.2.3", "10.180.0.1", "10.180.0.2"] as const;
@@ -180,7 +181,7 @@ for (const [name, options] of SUBJECTS) {
         if (!isHeld) assert.deepEqual(host.takeWrites(), [], "a repeated look writes nothing");
         await rig.close();
       }),
-      { numRuns: 150 },
+      { numRuns: RUNS },
     );
   });
 }

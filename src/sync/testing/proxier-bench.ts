@@ -3,7 +3,8 @@ import { testYielder } from "../../async/testing/test-yielder.ts";
 import type { FrontendConflict } from "../../model/owned-services.ts";
 import type { SyncFailure } from "../backend.ts";
 import { SyncJournal } from "../journal/sync-journal.ts";
-import { Proxier, type ProxierOptions } from "../proxier.ts";
+import { Proxier } from "../proxier.ts";
+import type { ProxierOptions } from "../proxier-options.ts";
 import { FakeBackend } from "./fake-backend.ts";
 import { FakeClock } from "./fake-clock.ts";
 import {

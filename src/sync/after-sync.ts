@@ -1,0 +1,74 @@
+/** What follows the rules of a sync: latencies, health ports of services, flows that the old rules still make. */
+import type { Clock } from "../async/clock.ts";
+import { formatMs } from "../config/duration.ts";
+import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
+import type { Logger } from "../logging/logger.ts";
+import type { AppliedChanges, ProxyState } from "../model/proxy-state.ts";
+import type { IpFamily } from "../net/ip.ts";
+import type { SyncFailure } from "./backend.ts";
+import type { ServiceHealthPorts, SyncMetrics } from "./observers.ts";
+import { deleteStaleUdpFlows } from "./stale-flows.ts";
+import { refusedServices } from "./sync-failures.ts";
+
+export interface AfterSyncOptions {
+  readonly metrics: SyncMetrics;
+  readonly serviceHealth: ServiceHealthPorts;
+  readonly conntrack: ConntrackTable;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly family: IpFamily;
+  /** The model of the family; live. */
+  readonly state: ProxyState;
+}
+
+export class AfterSync {
+  readonly #options: AfterSyncOptions;
+
+  constructor(options: AfterSyncOptions) {
+    this.#options = options;
+  }
+
+  /** Latencies from cause to kernel. Those of services with a refused part would be untrue; they are left out. */
+  observeProgramming(applied: AppliedChanges, failures: readonly SyncFailure[]): void {
+    const { clock, metrics, log } = this.#options;
+    const refused = refusedServices(failures);
+    const nowMs = clock.now();
+    for (const { service, timesMs } of applied.triggerTimesMs) {
+      if (refused.has(service)) continue;
+      for (const timeMs of timesMs) {
+        // Less than 0 when a clock is wrong or was set meanwhile: a histogram's sum must not go down.
+        const seconds = Math.max(0, nowMs - timeMs) / 1000;
+        metrics.observeNetworkProgramming(seconds);
+        log.v(4, "Network programming", { endpoint: service, elapsed: seconds });
+      }
+    }
+  }
+
+  /** @param changed services, `namespace/name`. */
+  async syncServiceHealth(changed: ReadonlySet<string>): Promise<void> {
+    const { serviceHealth, state, log } = this.#options;
+    try {
+      await serviceHealth.syncServices(state.healthCheckNodePorts, changed);
+      serviceHealth.syncEndpoints(state.localReadyCounts, changed);
+    } catch (error) {
+      log.error("Error syncing healthcheck services", error);
+    }
+  }
+
+  /** Deletes UDP flows that lead to endpoints which are gone. */
+  async cleanStaleFlows(signal: AbortSignal): Promise<void> {
+    const { clock, conntrack, metrics, family, state, log } = this.#options;
+    const startMs = clock.monotonicMs();
+    try {
+      const { deleted, errors } = await deleteStaleUdpFlows(conntrack, family, state, signal);
+      const elapsedMs = clock.monotonicMs() - startMs;
+      metrics.observeConntrackCleanup(elapsedMs / 1000, deleted);
+      if (errors.length > 0) {
+        log.error("Some stale UDP flows could not be deleted", errors[0], { failed: errors.length, deleted });
+      }
+      log.v(4, "Finished reconciling conntrack entries", { deleted, took: formatMs(elapsedMs) });
+    } catch (error) {
+      log.error("Stale UDP flows were not looked for: conntrack could not be read", error);
+    }
+  }
+}
