@@ -8,6 +8,8 @@ export const COMMANDS = {
   MAP_UPDATE_ELEM: 2,
   MAP_DELETE_ELEM: 3,
   PROG_LOAD: 5,
+  OBJ_PIN: 6,
+  OBJ_GET: 7,
   PROG_TEST_RUN: 10,
   OBJ_GET_INFO_BY_FD: 15,
   PROG_QUERY: 16,
@@ -80,6 +82,16 @@ export const OBJECT_INFO = layout("OBJ_GET_INFO_BY_FD", ATTRIBUTE_BYTES, {
 
 export const PROGRAM_INFO = layout("bpf_prog_info", 232, { type: u32(0), id: u32(4), tag: bytes(8, 8) });
 
+export const MAP_INFO = layout("bpf_map_info", 88, {
+  type: u32(0),
+  id: u32(4),
+  keySize: u32(8),
+  valueSize: u32(12),
+  maxEntries: u32(16),
+  mapFlags: u32(20),
+  mapName: bytes(24, 16),
+});
+
 /** Of a link to a cgroup. */
 export const LINK_INFO = layout("bpf_link_info", 32, {
   type: u32(0),
@@ -87,6 +99,7 @@ export const LINK_INFO = layout("bpf_link_info", 32, {
   programId: u32(8),
   /** The directory's inode number; 0 when the cgroup is gone. */
   cgroupId: u64(16),
+  attachType: u32(24),
 });
 
 export const PROG_QUERY = layout("PROG_QUERY", ATTRIBUTE_BYTES, {
@@ -111,5 +124,8 @@ export const LINK_UPDATE = layout("LINK_UPDATE", ATTRIBUTE_BYTES, {
   flags: u32(8),
   oldProgramFd: u32(12),
 });
+
+/** Of OBJ_PIN; OBJ_GET has no descriptor. */
+export const OBJECT_PATH = layout("OBJ_PIN", ATTRIBUTE_BYTES, { path: u64(0), fd: u32(8), fileFlags: u32(12) });
 
 export const LINK_DETACH = layout("LINK_DETACH", ATTRIBUTE_BYTES, { linkFd: u32(0) });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { statSync } from "node:fs";
-import { test } from "node:test";
+import { mkdirSync, statSync } from "node:fs";
+import { after, test } from "node:test";
 import { interpret } from "../../../testkit/fakes/bpf/interpreter.ts";
 import { memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
 import fc from "../../../testkit/support/fast-check.ts";
@@ -8,20 +8,32 @@ import { disassemble } from "./asm/disassemble.ts";
 import { arithmeticProgram } from "./asm/testing/instruction-arbitrary.ts";
 import { kernelBpf } from "./kernel-bpf.ts";
 import { bpfContract } from "./testing/bpf-contract.ts";
+import { testBpffs } from "./testing/test-bpffs.ts";
 import { reasonToSkip, testCgroup } from "./testing/test-cgroup.ts";
 
 bpfContract({
   name: "in memory",
   skip: false,
-  open: () => ({ bpf: memoryBpf(new Map([["/cgroup", 5n]])), cgroup: "/cgroup", cgroupId: 5n }),
+  open: () => {
+    const bpf = memoryBpf(new Map([["/cgroup", 5n]]));
+    bpf.pins.makeFolder("/bpf/here");
+    return { bpf, cgroup: "/cgroup", cgroupId: 5n, folder: "/bpf/here" };
+  },
 });
+
+/** One for all: each test has a folder of its own. */
+const fileSystem =
+  reasonToSkip() === false ? testBpffs({ after }).then(({ path }) => path) : Promise.resolve("no file system");
+let folders = 0;
 
 bpfContract({
   name: "of the kernel",
   skip: reasonToSkip(),
-  open: (t) => {
+  open: async (t) => {
     const cgroup = testCgroup(t);
-    return { bpf: kernelBpf(), cgroup, cgroupId: statSync(cgroup, { bigint: true }).ino };
+    const folder = `${await fileSystem}/t${folders++}`;
+    mkdirSync(folder);
+    return { bpf: kernelBpf(), cgroup, cgroupId: statSync(cgroup, { bigint: true }).ino, folder };
   },
 });
 

@@ -46,10 +46,41 @@ export interface BpfLink {
   /** The inode number of the cgroup's directory; 0 when the cgroup is gone. */
   readonly cgroupId: bigint;
   readonly programId: number;
-  /** Another program takes over; no connection sees neither or both. */
-  replace(program: BpfProgram): void;
-  /** Ends it, and closes. */
+  /**
+   * Another program takes over; no connection sees neither or both.
+   * @param old the one that must be there now. @default any @throws BpfError `EPERM` when another is there; `ENOLINK` without a cgroup.
+   */
+  replace(program: BpfProgram, old?: BpfProgram): void;
+  /** Ends it wherever it is pinned, and closes. */
   close(): void;
+  /** Closes. Where it is pinned, it goes on. */
+  release(): void;
+}
+
+/**
+ * Names in a bpf file system: what has one outlives this process, and the next one finds it there. Paths are absolute; folders need
+ * to be on such a file system. Everything throws BpfError with the errno of the file system or of bpf(2).
+ */
+export interface BpfPins {
+  /** Names in a folder; undefined when there is none. */
+  list(folder: string): readonly string[] | undefined;
+  /** With those above it. For root alone. */
+  makeFolder(path: string): void;
+  /** @throws BpfError `EEXIST` when the name is taken. */
+  pin(what: BpfMap | BpfProgram | BpfLink, path: string): void;
+  /** A pin takes the place of another, a folder that of an empty one. */
+  move(from: string, to: string): void;
+  /** Takes away a name, or an empty folder. What has no other name and no descriptor ends. @returns whether it was there. */
+  remove(path: string): boolean;
+  /**
+   * Opens a map. @param define what it must be, told how many elements it has room for.
+   * @returns undefined when the name is free. @throws BpfError `invalid` when it is another map, or none.
+   */
+  map(path: string, define: (maxEntries: number) => MapDefinition): BpfMap | undefined;
+  /** As {@link map}. It cannot be run. */
+  program(path: string): BpfProgram | undefined;
+  /** As {@link map}; a link of another hook is `invalid`. */
+  link(path: string, hook: Hook): BpfLink | undefined;
 }
 
 export interface Bpf {
@@ -64,4 +95,5 @@ export interface Bpf {
   attach(program: BpfProgram, hook: Hook, cgroup: string): BpfLink;
   /** Ids of the programs attached to the cgroup itself, not to those above it. */
   attached(hook: Hook, cgroup: string): readonly number[];
+  readonly pins: BpfPins;
 }

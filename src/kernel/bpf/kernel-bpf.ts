@@ -9,7 +9,9 @@ import type { Bpf, BpfLink, BpfMap, BpfProgram, ProgramPlace } from "./bpf.ts";
 import { BpfError } from "./bpf-error.ts";
 import { HOOKS, type Hook } from "./contexts.ts";
 import { KernelMap } from "./kernel-map.ts";
+import { kernelPins } from "./kernel-pins.ts";
 import { encode, takeNumber, takeWide } from "./layout.ts";
+import { objectInfo } from "./object-info.ts";
 import { addressOf, bpf, fixedBytes, fixedCopy, tryBpf } from "./system-call.ts";
 import { explainVerifierLog } from "./verifier-log.ts";
 
@@ -19,6 +21,8 @@ const SLEEPABLE = 16;
 /** None of our helpers is for GPL programs only (reference ebpf-programs.md §4.3). */
 const LICENSE = "Apache-2.0";
 const LOG_BYTES = 1 << 20;
+/** Of LINK_UPDATE: only if the old program is the one that is given. */
+const REPLACE = 4;
 /** Programs of one cgroup and hook. */
 const MOST_ATTACHED = 64;
 const { O_RDONLY, O_DIRECTORY } = fileConstants;
@@ -28,9 +32,19 @@ export function kernelBpf(): Bpf {
   return {
     createMap: (definition) => new KernelMap(definition),
     loadProgram: (program, place, maps = []) => loadProgram(program, place, maps),
-    attach: (program, hook, cgroup) => new KernelLink(kernelProgram(program), hook, cgroup),
+    attach: (program, hook, cgroup) => createLink(kernelProgram(program), hook, cgroup),
     attached,
+    pins: kernelPins({
+      descriptorOf,
+      program: (fd, what) => new KernelProgram(fd, what),
+      link: (fd, what) => new KernelLink(fd, what),
+    }),
   };
+}
+
+function descriptorOf(what: BpfMap | BpfProgram | BpfLink): number {
+  if (what instanceof KernelMap || what instanceof KernelProgram || what instanceof KernelLink) return what.fd;
+  throw new BpfError("invalid", "bpf: this is of another kernel");
 }
 
 function loadProgram(program: Program, place: ProgramPlace, maps: readonly BpfMap[]): KernelProgram {
@@ -105,19 +119,23 @@ class KernelProgram implements BpfProgram {
   }
 }
 
+function createLink(program: KernelProgram, hook: Hook, cgroup: string): KernelLink {
+  const what = `${hook} at ${cgroup}`;
+  const { attachType } = HOOKS[hook];
+  const fd = withDirectory(cgroup, (targetFd) =>
+    bpf("LINK_CREATE", encode(attributes.LINK_CREATE, { programFd: program.fd, targetFd, attachType }), what),
+  );
+  return new KernelLink(fd, what);
+}
+
 class KernelLink implements BpfLink {
-  readonly #fd: number;
+  readonly fd: number;
   readonly #what: string;
 
-  constructor(program: KernelProgram, hook: Hook, cgroup: string) {
-    this.#what = `${hook} at ${cgroup}`;
-    this.#fd = withDirectory(cgroup, (targetFd) =>
-      bpf(
-        "LINK_CREATE",
-        encode(attributes.LINK_CREATE, { programFd: program.fd, targetFd, attachType: HOOKS[hook].attachType }),
-        this.#what,
-      ),
-    );
+  /** @param what for messages. */
+  constructor(fd: number, what: string) {
+    this.fd = fd;
+    this.#what = what;
   }
 
   get cgroupId(): bigint {
@@ -128,26 +146,25 @@ class KernelLink implements BpfLink {
     return takeNumber(this.#info(), attributes.LINK_INFO.fields.programId);
   }
 
-  replace(program: BpfProgram): void {
-    const newProgramFd = kernelProgram(program).fd;
-    bpf("LINK_UPDATE", encode(attributes.LINK_UPDATE, { linkFd: this.#fd, newProgramFd }), this.#what);
+  replace(program: BpfProgram, old?: BpfProgram): void {
+    const replaced = old === undefined ? {} : { flags: REPLACE, oldProgramFd: kernelProgram(old).fd };
+    const update = { linkFd: this.fd, newProgramFd: kernelProgram(program).fd, ...replaced };
+    bpf("LINK_UPDATE", encode(attributes.LINK_UPDATE, update), this.#what);
   }
 
   close(): void {
     // Closing alone detaches as well, but some time later.
-    tryBpf("LINK_DETACH", encode(attributes.LINK_DETACH, { linkFd: this.#fd }));
-    closeSync(this.#fd);
+    tryBpf("LINK_DETACH", encode(attributes.LINK_DETACH, { linkFd: this.fd }));
+    closeSync(this.fd);
+  }
+
+  release(): void {
+    closeSync(this.fd);
   }
 
   #info(): Uint8Array {
-    return objectInfo(this.#fd, attributes.LINK_INFO.size, this.#what);
+    return objectInfo(this.fd, attributes.LINK_INFO.size, this.#what);
   }
-}
-
-function objectInfo(fd: number, size: number, what: string): Uint8Array {
-  const info = fixedBytes(size);
-  bpf("OBJ_GET_INFO_BY_FD", encode(attributes.OBJECT_INFO, { fd, infoLength: size, info: addressOf(info) }), what);
-  return info;
 }
 
 function attached(hook: Hook, cgroup: string): readonly number[] {

@@ -26,20 +26,13 @@ export class KernelMap implements BpfMap {
   readonly #attributes: Uint8Array;
   #mapped: MappedMemory | undefined;
 
-  constructor(definition: MapDefinition) {
+  /** @param opened the descriptor of a map that is there, and is as defined. @default a new one is made */
+  constructor(definition: MapDefinition, opened?: number) {
     const problem = mapDefinitionProblem(definition);
     if (problem !== undefined) throw new BpfError("invalid", `bpf: map ${definition.name}: ${problem}`);
     this.definition = definition;
-    const { keySize, valueSize, maxEntries } = definition;
-    const attributes = encode(MAP_CREATE, {
-      mapType: MAP_TYPES[definition.type],
-      keySize,
-      valueSize,
-      maxEntries,
-      mapFlags: mapFlags(definition),
-      mapName: Buffer.from(definition.name),
-    });
-    this.fd = bpf("MAP_CREATE", attributes, this.#what);
+    const { keySize, valueSize } = definition;
+    this.fd = opened ?? createMap(definition);
     this.#key = fixedBytes(keySize);
     this.#value = fixedBytes(valueSize);
     const whole = { mapFd: this.fd, key: addressOf(this.#key), value: addressOf(this.#value) };
@@ -158,4 +151,17 @@ export class KernelMap implements BpfMap {
     const name = errnoName(errno);
     return new BpfError(name, `bpf: ${command} of ${this.#what}: ${name}`);
   }
+}
+
+function createMap(definition: MapDefinition): number {
+  const { name, type, keySize, valueSize, maxEntries } = definition;
+  const attributes = encode(MAP_CREATE, {
+    mapType: MAP_TYPES[type],
+    keySize,
+    valueSize,
+    maxEntries,
+    mapFlags: mapFlags(definition),
+    mapName: Buffer.from(name),
+  });
+  return bpf("MAP_CREATE", attributes, `map ${name}`);
 }

@@ -41,6 +41,28 @@ export function mapDefinitionProblem(definition: MapDefinition): string | undefi
   return undefined;
 }
 
+/** What the kernel says of a map that is there. */
+export interface MapFacts {
+  readonly name: string;
+  /** Under the kernel's number. */
+  readonly type: number;
+  readonly keySize: number;
+  readonly valueSize: number;
+  readonly maxEntries: number;
+  readonly flags: number;
+}
+
+/** In what a map differs from its definition, in words; undefined when it is that map. Pure. */
+export function mapDifference(definition: MapDefinition, facts: MapFacts): string | undefined {
+  const { name, type, keySize, valueSize, maxEntries } = definition;
+  const wanted: MapFacts = { name, type: MAP_TYPES[type], keySize, valueSize, maxEntries, flags: mapFlags(definition) };
+  for (const [what, value] of Object.entries(wanted)) {
+    const found: string | number = facts[what as keyof MapFacts]; // its own keys
+    if (found !== value) return `its ${what} is ${found}, not ${value}`;
+  }
+  return undefined;
+}
+
 /** Bytes of an array's memory. Every element begins at a whole word. */
 export function arrayBytes({ valueSize, maxEntries }: MapDefinition): number {
   return Math.ceil(valueSize / 8) * 8 * maxEntries;

@@ -7,43 +7,116 @@ import type { Program } from "../../../src/kernel/bpf/asm/program.ts";
 import type { Bpf, BpfLink, BpfMap, BpfProgram, UpdateMode } from "../../../src/kernel/bpf/bpf.ts";
 import { BpfError } from "../../../src/kernel/bpf/bpf-error.ts";
 import type { Hook } from "../../../src/kernel/bpf/contexts.ts";
-import { type MapDefinition, mapDefinitionProblem } from "../../../src/kernel/bpf/map-definition.ts";
+import {
+  MAP_TYPES,
+  type MapDefinition,
+  mapDefinitionProblem,
+  mapDifference,
+  mapFlags,
+} from "../../../src/kernel/bpf/map-definition.ts";
 import { explainVerifierLog } from "../../../src/kernel/bpf/verifier-log.ts";
 import { errnoName } from "../../../src/kernel/netlink/errors.ts";
 import { interpret } from "./interpreter.ts";
 import { type MapWriteResult, MemoryMap } from "./memory-map.ts";
+import { memoryPins, type Pinnable, PinnedNames } from "./memory-pins.ts";
 
 const MODES = { any: 0, create: 1, replace: 2 } as const;
 
+/** What is in the kernel, whichever process has made it. */
+export class BpfMachine {
+  /** By folder; may be changed: a cgroup that is taken away is gone, and its links lose it. */
+  readonly cgroups: Map<string, bigint>;
+  readonly names = new PinnedNames();
+  readonly links = new Set<AttachedLink>();
+  programs = 0;
+
+  constructor(cgroups: ReadonlyMap<string, bigint> = new Map()) {
+    this.cgroups = new Map(cgroups);
+  }
+
+  /** Programs of a hook, in the order in which they run. */
+  attached(hook: Hook, cgroup: string): readonly number[] {
+    const id = this.cgroups.get(cgroup);
+    const there = [...this.links].filter((link) => link.isThere && link.hook === hook && link.cgroupId === id);
+    return there.map(({ program }) => program.id);
+  }
+}
+
+/** The kernel as one process has it open. */
+export interface MemoryBpf extends Bpf {
+  /** The process has been killed: what it had open is closed. */
+  end(): void;
+}
+
 /**
- * @param cgroups the number of each directory.
+ * @param machine it, or the number of the directory of each cgroup.
  * @param elements what maps hold, by name, for those that a test reads itself.
  */
 export function memoryBpf(
-  cgroups: ReadonlyMap<string, bigint> = new Map(),
+  machine: BpfMachine | ReadonlyMap<string, bigint> = new BpfMachine(),
   elements: ReadonlyMap<string, MemoryMap> = new Map(),
-): Bpf {
-  const links: MemoryLink[] = [];
-  let programs = 0;
+): MemoryBpf {
+  const kernel = machine instanceof BpfMachine ? machine : new BpfMachine(machine);
+  const open = new Set<MemoryLink>();
+  const opened = (link: AttachedLink): MemoryLink => {
+    const handle = new MemoryLink(link, kernel.cgroups, (closed) => open.delete(closed));
+    open.add(handle);
+    return handle;
+  };
   return {
     createMap: (definition) => new OpenMap(definition, elements.get(definition.name)),
     loadProgram(program, _place, maps = []) {
       refuseUnset(program);
-      return new MemoryProgram(++programs, program, openMaps(program, maps));
+      return new MemoryProgram(++kernel.programs, program, openMaps(program, maps));
     },
     attach(program, hook, cgroup) {
-      const cgroupId = cgroups.get(cgroup);
+      const cgroupId = kernel.cgroups.get(cgroup);
       if (cgroupId === undefined) throw new BpfError("ENOENT", `bpf: no cgroup ${cgroup}`);
-      const link = new MemoryLink(program, hook, cgroup, cgroupId, (gone) => links.splice(links.indexOf(gone), 1));
-      links.push(link);
-      return link;
+      const link = new AttachedLink(ours(program), hook, cgroupId, (gone) => kernel.links.delete(gone));
+      kernel.links.add(link);
+      return opened(link);
     },
-    attached: (hook, cgroup) =>
-      links.filter((link) => link.hook === hook && link.cgroup === cgroup).map(({ programId }) => programId),
+    attached: (hook, cgroup) => kernel.attached(hook, cgroup),
+    pins: memoryPins(kernel.names, {
+      pinnable(what) {
+        if (what instanceof OpenMap || what instanceof MemoryProgram) return what;
+        if (what instanceof MemoryLink) return what.link;
+        throw new BpfError("invalid", "bpf: this is of another kernel");
+      },
+      map(found, define, path) {
+        if (!(found instanceof OpenMap)) throw new TypeError(`${path} is no map of this kernel`);
+        const { definition } = found;
+        const wanted = define(definition.maxEntries);
+        const difference = mapDifference(wanted, {
+          ...definition,
+          type: MAP_TYPES[definition.type],
+          flags: mapFlags(definition),
+        });
+        if (difference === undefined) return new OpenMap(wanted, found.memory);
+        throw new BpfError("invalid", `bpf: ${path} is not what belongs there: ${difference}`);
+      },
+      program(found) {
+        if (found instanceof MemoryProgram) return found;
+        throw new TypeError("this is no program of this kernel");
+      },
+      link(found, hook, path) {
+        if (found instanceof AttachedLink && found.hook === hook) return opened(found);
+        throw new BpfError("invalid", `bpf: ${path} is not what belongs there: it is no link of ${hook}`);
+      },
+    }),
+    end() {
+      for (const link of [...open]) link.release();
+    },
   };
 }
 
-class OpenMap implements BpfMap {
+function ours(program: BpfProgram): MemoryProgram {
+  if (program instanceof MemoryProgram) return program;
+  throw new BpfError("invalid", "bpf: a program of another kernel");
+}
+
+class OpenMap implements BpfMap, Pinnable {
+  readonly kind = "map";
   readonly definition: MapDefinition;
   readonly memory: MemoryMap;
 
@@ -90,6 +163,8 @@ class OpenMap implements BpfMap {
 
   close(): void {}
 
+  onNamed(): void {}
+
   #demandSize(part: string, bytes: Uint8Array, size: number): void {
     if (bytes.length === size) return;
     throw new BpfError("invalid", `bpf: map ${this.definition.name}: a ${part} has ${size} bytes, not ${bytes.length}`);
@@ -133,7 +208,8 @@ function readOf(one: Instruction): readonly Register[] {
   return "source" in one && typeof one.source !== "number" ? [one.source] : [];
 }
 
-class MemoryProgram implements BpfProgram {
+class MemoryProgram implements BpfProgram, Pinnable {
+  readonly kind = "program";
   readonly id: number;
   readonly tag: string;
   readonly #program: Program;
@@ -151,32 +227,78 @@ class MemoryProgram implements BpfProgram {
   }
 
   close(): void {}
+
+  onNamed(): void {}
+}
+
+/** A link in the kernel: there while it has a name or is open somewhere. */
+class AttachedLink implements Pinnable {
+  readonly kind = "link";
+  readonly hook: Hook;
+  readonly cgroupId: bigint;
+  readonly #onGone: (link: AttachedLink) => void;
+  program: MemoryProgram;
+  isDetached = false;
+  #holders = 0;
+
+  constructor(program: MemoryProgram, hook: Hook, cgroupId: bigint, onGone: (link: AttachedLink) => void) {
+    this.program = program;
+    this.hook = hook;
+    this.cgroupId = cgroupId;
+    this.#onGone = onGone;
+  }
+
+  get isThere(): boolean {
+    return !this.isDetached && this.#holders > 0;
+  }
+
+  onNamed(isNamed: boolean): void {
+    this.hold(isNamed);
+  }
+
+  hold(isHeld: boolean): void {
+    this.#holders += isHeld ? 1 : -1;
+    if (this.#holders === 0) this.#onGone(this);
+  }
 }
 
 class MemoryLink implements BpfLink {
-  readonly hook: Hook;
-  readonly cgroup: string;
-  readonly cgroupId: bigint;
+  readonly link: AttachedLink;
+  readonly #cgroups: ReadonlyMap<string, bigint>;
   readonly #onClose: (link: MemoryLink) => void;
-  #program: BpfProgram;
+  #isOpen = true;
 
-  constructor(program: BpfProgram, hook: Hook, cgroup: string, id: bigint, onClose: (link: MemoryLink) => void) {
-    this.#program = program;
-    this.hook = hook;
-    this.cgroup = cgroup;
-    this.cgroupId = id;
+  constructor(link: AttachedLink, cgroups: ReadonlyMap<string, bigint>, onClose: (link: MemoryLink) => void) {
+    this.link = link;
+    this.#cgroups = cgroups;
     this.#onClose = onClose;
+    link.hold(true);
+  }
+
+  get cgroupId(): bigint {
+    const { cgroupId, isDetached } = this.link;
+    return !isDetached && [...this.#cgroups.values()].includes(cgroupId) ? cgroupId : 0n;
   }
 
   get programId(): number {
-    return this.#program.id;
+    return this.link.program.id;
   }
 
-  replace(program: BpfProgram): void {
-    this.#program = program;
+  replace(program: BpfProgram, old?: BpfProgram): void {
+    if (this.cgroupId === 0n) throw new BpfError("ENOLINK", "bpf: LINK_UPDATE: ENOLINK");
+    if (old !== undefined && old.id !== this.programId) throw new BpfError("EPERM", "bpf: LINK_UPDATE: EPERM");
+    this.link.program = ours(program);
   }
 
   close(): void {
+    this.link.isDetached = true;
+    this.release();
+  }
+
+  release(): void {
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    this.link.hold(false);
     this.#onClose(this);
   }
 }

@@ -8,18 +8,21 @@ import { BpfError, hasBpfCode } from "../bpf-error.ts";
 import { memoryContext, socketContext } from "../contexts.ts";
 import { u32, u64 } from "../layout.ts";
 import type { MapDefinition } from "../map-definition.ts";
+import { pinsContract } from "./pins-contract.ts";
 
 export interface BpfRig {
   readonly bpf: Bpf;
   /** A cgroup of the test's own, and its number. */
   readonly cgroup: string;
   readonly cgroupId: bigint;
+  /** An empty folder of a bpf file system. */
+  readonly folder: string;
 }
 
 export interface BpfSubject {
   readonly name: string;
   readonly skip: string | false;
-  readonly open: (t: TestContext) => BpfRig;
+  readonly open: (t: TestContext) => BpfRig | Promise<BpfRig>;
 }
 
 const HASH: MapDefinition = { name: "hash", type: "hash", keySize: 4, valueSize: 8, maxEntries: 3 };
@@ -36,7 +39,7 @@ const numbers = (map: BpfMap): readonly number[] =>
     .toSorted((one, other) => one - other);
 
 /** A program that lets every connection pass. */
-function passing(result: 0 | 1 = 1): Program {
+export function passing(result: 0 | 1 = 1): Program {
   const a = new Assembler("passing", socketContext("connect4"));
   a.mov("r0", result);
   a.exit();
@@ -68,7 +71,7 @@ function adding(definition: MapDefinition): Program {
 
 export function bpfContract(subject: BpfSubject): void {
   const check = (what: string, body: (rig: BpfRig, t: TestContext) => void): void => {
-    test(what, { skip: subject.skip }, (t) => body(subject.open(t), t));
+    test(what, { skip: subject.skip }, async (t) => body(await subject.open(t), t));
   };
   const mapOf = (rig: BpfRig, t: TestContext, definition: MapDefinition): BpfMap => {
     const map = rig.bpf.createMap(definition);
@@ -211,5 +214,7 @@ export function bpfContract(subject: BpfSubject): void {
       link.close();
       assert.deepEqual(rig.bpf.attached("connect4", rig.cgroup), []);
     });
+
+    pinsContract(check);
   });
 }

@@ -1,0 +1,130 @@
+/** {@link BpfPins} of the running kernel: files of a bpf file system (reference ebpf-programs.md §3.6). */
+import { closeSync, lstatSync, mkdirSync, readdirSync, readlinkSync, renameSync, rmdirSync, unlinkSync } from "node:fs";
+import { constants } from "node:os";
+import { errnoName } from "../netlink/errors.ts";
+import { LINK_INFO, MAP_INFO, OBJECT_PATH } from "./attributes.ts";
+import type { BpfLink, BpfMap, BpfPins, BpfProgram } from "./bpf.ts";
+import { BpfError } from "./bpf-error.ts";
+import { HOOKS } from "./contexts.ts";
+import { KernelMap } from "./kernel-map.ts";
+import { encode, takeNumber } from "./layout.ts";
+import { type MapFacts, mapDifference } from "./map-definition.ts";
+import { objectInfo } from "./object-info.ts";
+import { addressOf, bpf, fixedCopy, tryBpf } from "./system-call.ts";
+
+/** Of a link to a cgroup (reference ebpf-programs.md §3.3). */
+const CGROUP_LINK = 3;
+const FOR_ROOT = 0o700;
+const { ENOENT } = constants.errno;
+
+/** How descriptors become what they stand for, and back. */
+export interface PinnedKinds {
+  descriptorOf(what: BpfMap | BpfProgram | BpfLink): number;
+  program(fd: number, what: string): BpfProgram;
+  link(fd: number, what: string): BpfLink;
+}
+
+type Kind = "map" | "program" | "link";
+
+export function kernelPins(kinds: PinnedKinds): BpfPins {
+  return {
+    list: (folder) => unlessGone(() => ofFiles(folder, () => readdirSync(folder))),
+    makeFolder: (path) => ofFiles(path, () => void mkdirSync(path, { recursive: true, mode: FOR_ROOT })),
+    move: (from, to) => ofFiles(`${from} to ${to}`, () => renameSync(from, to)),
+    remove: (path) => unlessGone(() => removeName(path)) ?? false,
+    pin(what, path) {
+      const name = pathBytes(path);
+      bpf("OBJ_PIN", encode(OBJECT_PATH, { path: addressOf(name), fd: kinds.descriptorOf(what) }), path);
+    },
+    map: (path, define) =>
+      openPin(path, "map", (fd) => {
+        const facts = mapFacts(fd, path);
+        const definition = define(facts.maxEntries);
+        const difference = mapDifference(definition, facts);
+        if (difference !== undefined) throw notOurs(path, difference);
+        return new KernelMap(definition, fd);
+      }),
+    program: (path) => openPin(path, "program", (fd) => kinds.program(fd, path)),
+    link: (path, hook) =>
+      openPin(path, "link", (fd) => {
+        const info = objectInfo(fd, LINK_INFO.size, path);
+        const [type, hookNumber] = [
+          takeNumber(info, LINK_INFO.fields.type),
+          takeNumber(info, LINK_INFO.fields.attachType),
+        ];
+        if (type !== CGROUP_LINK || hookNumber !== HOOKS[hook].attachType)
+          throw notOurs(path, `it is no link of ${hook}`);
+        return kinds.link(fd, path);
+      }),
+  };
+}
+
+function removeName(path: string): true {
+  return ofFiles(path, () => {
+    if (lstatSync(path).isDirectory()) rmdirSync(path);
+    else unlinkSync(path);
+    return true as const;
+  });
+}
+
+/** The descriptor is closed when what it stands for is not what is wanted. */
+function openPin<T>(path: string, kind: Kind, open: (fd: number) => T): T | undefined {
+  const name = pathBytes(path);
+  const { result: fd, errno } = tryBpf("OBJ_GET", encode(OBJECT_PATH, { path: addressOf(name) }));
+  if (fd < 0) {
+    if (errno === ENOENT) return undefined;
+    throw new BpfError(errnoName(errno), `bpf: OBJ_GET of ${path}: ${errnoName(errno)}`);
+  }
+  try {
+    const found = kindOf(fd);
+    if (found !== kind) throw notOurs(path, `it is no ${kind} but ${found ?? "something else"}`);
+    return open(fd);
+  } catch (error) {
+    closeSync(fd);
+    throw error;
+  }
+}
+
+/** As the kernel names descriptors: `anon_inode:bpf-map`, `bpf-prog`, `bpf_link`. */
+function kindOf(fd: number): Kind | undefined {
+  const [, name] = /bpf[-_](map|prog|link)$/.exec(readlinkSync(`/proc/self/fd/${fd}`)) ?? [];
+  return name === "prog" ? "program" : (name as "map" | "link" | undefined); // the expression has no others
+}
+
+function mapFacts(fd: number, path: string): MapFacts {
+  const info = objectInfo(fd, MAP_INFO.size, path);
+  const { type, keySize, valueSize, maxEntries, mapFlags, mapName } = MAP_INFO.fields;
+  const name = Buffer.from(info.subarray(mapName.at, mapName.at + mapName.bytes));
+  return {
+    name: name.subarray(0, name.indexOf(0)).toString("latin1"),
+    type: takeNumber(info, type),
+    keySize: takeNumber(info, keySize),
+    valueSize: takeNumber(info, valueSize),
+    maxEntries: takeNumber(info, maxEntries),
+    flags: takeNumber(info, mapFlags),
+  };
+}
+
+const pathBytes = (path: string): Uint8Array => fixedCopy(Buffer.from(`${path}\0`));
+
+const notOurs = (path: string, why: string): BpfError =>
+  new BpfError("invalid", `bpf: ${path} is not what belongs there: ${why}`);
+
+/** @throws BpfError instead of the errors of node:fs. */
+function ofFiles<T>(what: string, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error)) throw error;
+    throw new BpfError(error.code as `E${string}`, `bpf: ${what}: ${String(error.code)}`, { cause: error }); // an errno
+  }
+}
+
+function unlessGone<T>(work: () => T): T | undefined {
+  try {
+    return work();
+  } catch (error) {
+    if (error instanceof BpfError && error.code === "ENOENT") return undefined;
+    throw error;
+  }
+}
