@@ -1,10 +1,11 @@
 /** What Node.js for Windows runs under Wine: the contract of HCN with the real boundary, over the library of `fake-hns.c`. */
-import { readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import { openHcn } from "../../src/kernel/hcn/computenetwork.ts";
 import type { HcnCalls } from "../../src/kernel/hcn/hcn-calls.ts";
 import { runHcnContract } from "../../src/kernel/hcn/testing/hcn-contract.ts";
 
 const file = process.env.FAKE_HNS_STATE ?? "";
+const notices = process.env.FAKE_HNS_NOTICES ?? "";
 let calls: HcnCalls | undefined;
 
 /** The host that the contract begins with. */
@@ -25,6 +26,9 @@ runHcnContract({
       calls,
       async setVersion(major, minor) {
         writeFileSync(file, readFileSync(file, "utf8").replace(/^V .*$/m, `V ${major} ${minor}`));
+      },
+      async notify(type) {
+        appendFileSync(notices, `${type}\n`);
       },
     };
   },

@@ -4,7 +4,7 @@
  *
  * State is a file of UTF-8 lines, which the environment variable FAKE_HNS_STATE names: "V major minor", "C last-number", and one line for
  * each object: "N|E|L id document". It is read with every call, so that a test can change it, and written with every change. Calls are
- * noted by name in FAKE_HNS_LOG.
+ * noted by name in FAKE_HNS_LOG. What HNS tells on its own is read from FAKE_HNS_NOTICES, a number of HCN_NOTIFICATIONS a line.
  */
 #include <windows.h>
 #include <objbase.h>
@@ -26,6 +26,9 @@
 
 #define MOST_OBJECTS 20000
 #define MOST_HANDLES 4096
+#define MOST_WATCHERS 64
+#define SERVICE_DISCONNECT 0x01000000
+#define NOTICES_PAUSE_MS 20
 #define ID_LENGTH 36
 #define EXPORT __declspec(dllexport)
 
@@ -40,6 +43,11 @@ static int object_count;
 static int version_major = 15, version_minor = 5, last_number;
 static struct { char kind; wchar_t id[ID_LENGTH + 1]; } handles[MOST_HANDLES];
 static SRWLOCK lock = SRWLOCK_INIT;
+
+typedef void(WINAPI *Notification)(DWORD type, void *context, HRESULT result, PCWSTR data);
+static struct { Notification call; void *context; } watchers[MOST_WATCHERS];
+static int is_telling;
+static SRWLOCK watchers_lock = SRWLOCK_INIT;
 
 /* JSON: every function takes the place of a value, and gives NULL for what is not there or no JSON. */
 
@@ -434,6 +442,92 @@ static HRESULT check_load_balancer(const wchar_t *document, const Object *own) {
   return 0;
 }
 
+/* Copies a text to the place, and gives the place after it. */
+static wchar_t *put(wchar_t *to, const wchar_t *from, size_t length) {
+  wmemcpy(to, from, length);
+  return to + length;
+}
+
+static int is_in_list(const wchar_t *list, const wchar_t *value, size_t length) {
+  for (const wchar_t *one = first_of(list); one != NULL; one = next_of(one)) {
+    if ((size_t)(after_value(one) - one) == length && wmemcmp(one, value, length) == 0) return 1;
+  }
+  return 0;
+}
+
+/* A document after a request to change its policies, which the caller frees; NULL for another request. */
+static wchar_t *with_policies(const wchar_t *document, const wchar_t *request) {
+  const wchar_t *change = member(request, L"RequestType");
+  const wchar_t *had = member(document, L"Policies"), *given = member(member(request, L"Settings"), L"Policies");
+  int is_add = is_text(change, L"Add"), is_remove = is_text(change, L"Remove"), is_update = is_text(change, L"Update");
+  if (!is_text(member(request, L"ResourceType"), L"Policy") || is_add + is_remove + is_update != 1) return NULL;
+  wchar_t *text = calloc(wcslen(document) + wcslen(request) + 32, sizeof *text), *to = text;
+  to = put(to, L"{\"Policies\":[", 13);
+  int count = 0;
+  for (const wchar_t *one = is_update ? NULL : first_of(had); one != NULL; one = next_of(one)) {
+    size_t length = after_value(one) - one;
+    if (is_remove && is_in_list(given, one, length)) continue;
+    if (count++ > 0) *to++ = L',';
+    to = put(to, one, length);
+  }
+  for (const wchar_t *one = is_remove ? NULL : first_of(given); one != NULL; one = next_of(one)) {
+    if (count++ > 0) *to++ = L',';
+    to = put(to, one, after_value(one) - one);
+  }
+  *to++ = L']';
+  for (const wchar_t *at = blanks(blanks(document) + 1); *at == L'"';) {
+    const wchar_t *name = at, *value = blanks(blanks(after_string(at)) + 1), *last = after_value(value);
+    if (value != had) {
+      *to++ = L',';
+      to = put(to, name, last - name);
+    }
+    at = blanks(last);
+    if (*at == L',') at = blanks(at + 1);
+  }
+  *to = L'}';
+  return text;
+}
+
+/* Networks and endpoints change in parts. */
+static HRESULT modify_part(char kind, void *handle, const wchar_t *settings, wchar_t **error) {
+  Object *own = opened(kind, handle);
+  if (own == NULL) return failed(USED_AFTER_UNLOAD, error);
+  if (!is_json(settings)) return failed(BAD_JSON, error);
+  wchar_t *changed = with_policies(own->document, settings);
+  if (changed == NULL) return failed(BAD_JSON, error);
+  free(own->document);
+  own->document = changed;
+  save();
+  return 0;
+}
+
+static void tell(DWORD type) {
+  for (int i = 0; i < MOST_WATCHERS; i++) {
+    AcquireSRWLockExclusive(&watchers_lock);
+    Notification call = watchers[i].call;
+    void *context = watchers[i].context;
+    if (type == SERVICE_DISCONNECT) watchers[i].call = NULL;
+    ReleaseSRWLockExclusive(&watchers_lock);
+    if (call != NULL) call(type, context, 0, L"{}");
+  }
+}
+
+/* Reads notices as they are written, from what there is now on. */
+static DWORD WINAPI tell_all(void *from) {
+  for (long at = (long)(size_t)from; is_telling; Sleep(NOTICES_PAUSE_MS)) {
+    FILE *file = open_named(L"FAKE_HNS_NOTICES", L"rb");
+    if (file == NULL) continue;
+    fseek(file, at, SEEK_SET);
+    char line[32];
+    while (fgets(line, sizeof line, file) != NULL && strchr(line, '\n') != NULL) {
+      at = ftell(file);
+      tell((DWORD)strtoul(line, NULL, 10));
+    }
+    fclose(file);
+  }
+  return 0;
+}
+
 /* Exports */
 
 #define OF_KIND(Name, kind)                                                                                            \
@@ -462,6 +556,56 @@ static HRESULT check_load_balancer(const wchar_t *document, const Object *own) {
 OF_KIND(Network, 'N')
 OF_KIND(Endpoint, 'E')
 OF_KIND(LoadBalancer, 'L')
+
+EXPORT HRESULT WINAPI HcnCreateNetwork(const GUID *id, PCWSTR settings, void **handle, PWSTR *error) {
+  (void)id;
+  begin("HcnCreateNetwork");
+  if (!is_json(settings)) return end(failed(BAD_JSON, error));
+  *handle = open_handle('N', create('N', settings)->id);
+  return end(0);
+}
+
+EXPORT HRESULT WINAPI HcnModifyNetwork(void *handle, PCWSTR settings, PWSTR *error) {
+  begin("HcnModifyNetwork");
+  return end(modify_part('N', handle, settings, error));
+}
+
+EXPORT HRESULT WINAPI HcnModifyEndpoint(void *handle, PCWSTR settings, PWSTR *error) {
+  begin("HcnModifyEndpoint");
+  return end(modify_part('E', handle, settings, error));
+}
+
+EXPORT HRESULT WINAPI HcnRegisterServiceCallback(Notification call, void *context, void **handle) {
+  begin("HcnRegisterServiceCallback");
+  AcquireSRWLockExclusive(&watchers_lock);
+  int i = 0;
+  while (i < MOST_WATCHERS && watchers[i].call != NULL) i++;
+  if (i < MOST_WATCHERS) {
+    watchers[i].call = call;
+    watchers[i].context = context;
+    *handle = (void *)(size_t)(0x9000 + i);
+  }
+  int is_first = !is_telling;
+  is_telling = 1;
+  ReleaseSRWLockExclusive(&watchers_lock);
+  FILE *file = is_first ? open_named(L"FAKE_HNS_NOTICES", L"rb") : NULL;
+  if (file != NULL) {
+    fseek(file, 0, SEEK_END);
+    CloseHandle(CreateThread(NULL, 0, tell_all, (void *)(size_t)ftell(file), 0, NULL));
+    fclose(file);
+  }
+  return end(i < MOST_WATCHERS ? 0 : (HRESULT)USED_AFTER_UNLOAD);
+}
+
+EXPORT HRESULT WINAPI HcnUnregisterServiceCallback(void *handle) {
+  begin("HcnUnregisterServiceCallback");
+  size_t i = (size_t)handle - 0x9000;
+  AcquireSRWLockExclusive(&watchers_lock);
+  HRESULT result = i < MOST_WATCHERS && watchers[i].call != NULL ? 0 : (HRESULT)NOT_FOUND;
+  if (result == 0) watchers[i].call = NULL;
+  ReleaseSRWLockExclusive(&watchers_lock);
+  return end(result);
+}
 
 EXPORT HRESULT WINAPI HcnCreateEndpoint(void *network, const GUID *id, PCWSTR settings, void **handle, PWSTR *error) {
   (void)id;

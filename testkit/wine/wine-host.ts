@@ -3,7 +3,7 @@
  * HNS's, and a prefix that is made once. Facts: docs/reference/windows-practice.md §12.
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -117,11 +117,28 @@ export class HnsFile {
   constructor(path: string) {
     this.path = path;
     this.write([]);
+    writeFileSync(this.noticesPath, "");
   }
 
   /** @param objects lines of `fake-hns.c`. */
   write(objects: readonly string[], version = "15 5"): void {
     writeFileSync(this.path, [`V ${version}`, `C ${objects.length}`, ...objects, ""].join("\n"));
+  }
+
+  /** What HNS tells on its own, a number of `HCN_NOTIFICATIONS` a line. */
+  get noticesPath(): string {
+    return `${this.path}.notices`;
+  }
+
+  /** HNS tells something on its own. */
+  notify(type: number): void {
+    appendFileSync(this.noticesPath, `${type}\n`);
+  }
+
+  /** It is gone without notice. */
+  lose(kind: HcnKind, id: string): void {
+    const lines = readFileSync(this.path, "utf8").split("\n");
+    writeFileSync(this.path, lines.filter((line) => !line.startsWith(`${kind[0]} ${id} `)).join("\n"));
   }
 
   /** Properties by ID. */
@@ -159,7 +176,12 @@ export class WineProcess {
     const words = ["wine", nodeBinary(), windowsPath(script), ...args].map(quoted).join(" ");
     const command = `exec ${words} >${quoted(output)} 2>&1`;
     this.#child = spawn("script", ["-qfec", command, "/dev/null"], {
-      env: { ...environment, SHELL: "/bin/sh", FAKE_HNS_STATE: windowsPath(hns.path) },
+      env: {
+        ...environment,
+        SHELL: "/bin/sh",
+        FAKE_HNS_STATE: windowsPath(hns.path),
+        FAKE_HNS_NOTICES: windowsPath(hns.noticesPath),
+      },
       stdio: ["pipe", "ignore", "ignore"],
     });
     this.ended = new Promise((resolve, reject) => {

@@ -23,14 +23,20 @@ const PROTOTYPES = {
   Query: (kind: HcnKind) =>
     `int32_t __stdcall HcnQuery${kind}Properties(void *, const char16_t *, _Out_ void **, _Out_ void **)`,
   Close: (kind: HcnKind) => `int32_t __stdcall HcnClose${kind}(void *)`,
+  Create: (kind: "Network" | "LoadBalancer") =>
+    `int32_t __stdcall HcnCreate${kind}(const uint8_t *, const char16_t *, _Out_ void **, _Out_ void **)`,
+  Modify: (kind: HcnKind) => `int32_t __stdcall HcnModify${kind}(void *, const char16_t *, _Out_ void **)`,
   Delete: (kind: HcnKind) => `int32_t __stdcall HcnDelete${kind}(const uint8_t *, _Out_ void **)`,
 } as const;
 const CREATE_ENDPOINT =
   "int32_t __stdcall HcnCreateEndpoint(void *, const uint8_t *, const char16_t *, _Out_ void **, _Out_ void **)";
-const CREATE_LOAD_BALANCER =
-  "int32_t __stdcall HcnCreateLoadBalancer(const uint8_t *, const char16_t *, _Out_ void **, _Out_ void **)";
-const MODIFY_LOAD_BALANCER = "int32_t __stdcall HcnModifyLoadBalancer(void *, const char16_t *, _Out_ void **)";
+const NOTIFICATION = "void __stdcall HcnNotification(uint32_t, void *, int32_t, const char16_t *)";
+const REGISTER = "int32_t __stdcall HcnRegisterServiceCallback(void *, void *, _Out_ void **)";
+const UNREGISTER = "int32_t __stdcall HcnUnregisterServiceCallback(void *)";
 const HNS_CALL = "int32_t __stdcall HNSCall(const char16_t *, const char16_t *, const char16_t *, _Out_ void **)";
+
+/** koffi knows each prototype by name, and a name once. */
+let notification: ReturnType<Koffi["pointer"]> | undefined;
 
 /** Opens the libraries. Nothing is loaded before. @throws Error that says what Windows lacks. */
 export function openHcn(): HcnCalls {
@@ -100,18 +106,26 @@ class ComputeNetwork implements HcnCalls {
     return handleOf(handle);
   }
 
-  async createLoadBalancer(settings: string): Promise<HcnHandle> {
+  createNetwork(settings: string): Promise<HcnHandle> {
+    return this.#create("Network", settings);
+  }
+
+  createLoadBalancer(settings: string): Promise<HcnHandle> {
+    return this.#create("LoadBalancer", settings);
+  }
+
+  async #create(kind: "Network" | "LoadBalancer", settings: string): Promise<HcnHandle> {
     const [handle, error] = [none(), none()];
-    await this.#call("hcn", CREATE_LOAD_BALANCER, [guidBytes(ZERO_GUID), settings, handle, error], error);
+    await this.#call("hcn", PROTOTYPES.Create(kind), [guidBytes(ZERO_GUID), settings, handle, error], error);
     return handleOf(handle);
   }
 
-  async modifyLoadBalancer(handle: HcnHandle, settings: string): Promise<void> {
+  async modify(kind: HcnKind, handle: HcnHandle, settings: string): Promise<void> {
     const error = none();
-    await this.#call("hcn", MODIFY_LOAD_BALANCER, [handle, settings, error], error);
+    await this.#call("hcn", PROTOTYPES.Modify(kind), [handle, settings, error], error);
   }
 
-  async delete(kind: "Endpoint" | "LoadBalancer", id: Guid): Promise<void> {
+  async delete(kind: HcnKind, id: Guid): Promise<void> {
     const error = none();
     await this.#call("hcn", PROTOTYPES.Delete(kind), [guidBytes(id), error], error);
   }
@@ -120,6 +134,25 @@ class ComputeNetwork implements HcnCalls {
     const response = none();
     await this.#call("hns", HNS_CALL, [method, path, body, response], none(), response);
     return this.#text(response);
+  }
+
+  /** HNS calls back on a thread of its own, which waits until the event loop has run the function. */
+  async watch(onNotice: (type: number) => void): Promise<() => Promise<void>> {
+    const koffi = this.#koffi;
+    notification ??= koffi.pointer(koffi.proto(NOTIFICATION));
+    const callback = koffi.register((type: number): void => onNotice(type), notification);
+    const handle = none();
+    try {
+      await this.#call("hcn", REGISTER, [callback, null, handle], none());
+    } catch (error) {
+      koffi.unregister(callback);
+      throw error;
+    }
+    return async () => {
+      // After HNS's end it may not know the registration any more.
+      await this.#call("hcn", UNREGISTER, [handleOf(handle)], none()).catch(() => {});
+      koffi.unregister(callback);
+    };
   }
 
   /** @param made the text that the call makes when it works; freed when it does not. */

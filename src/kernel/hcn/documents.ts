@@ -6,7 +6,7 @@ import { type Cidr, type IpAddress, parseCidr, parseIpAddress } from "../../net/
 import { type Guid, parseGuid } from "./guid.ts";
 import { isJsonObject, type JsonObject, listOf, numberOf, objectOf, textOf } from "./json-fields.ts";
 
-const SCHEMA = { Major: 2, Minor: 0 } as const;
+export const SCHEMA = { Major: 2, Minor: 0 } as const;
 
 /** Bits of a load balancer. */
 export const LB_DSR = 1;

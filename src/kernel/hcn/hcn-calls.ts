@@ -20,11 +20,19 @@ export interface HcnCalls {
   query(kind: HcnKind, handle: HcnHandle, query: string): Promise<string>;
   close(kind: HcnKind, handle: HcnHandle): Promise<void>;
   /** HNS chooses the ID. @returns the open object. */
+  createNetwork(settings: string): Promise<HcnHandle>;
+  /** HNS chooses the ID. @returns the open object. */
   createEndpoint(network: HcnHandle, settings: string): Promise<HcnHandle>;
   /** HNS chooses the ID. @returns the open object. */
   createLoadBalancer(settings: string): Promise<HcnHandle>;
-  modifyLoadBalancer(handle: HcnHandle, settings: string): Promise<void>;
-  delete(kind: "Endpoint" | "LoadBalancer", id: Guid): Promise<void>;
+  /** @param settings of a load balancer its whole document; of others a request to change a part. */
+  modify(kind: HcnKind, handle: HcnHandle, settings: string): Promise<void>;
+  delete(kind: HcnKind, id: Guid): Promise<void>;
   /** The first version of the interface, for what HCN cannot be asked. @returns a JSON document. */
   hnsCall(method: string, path: string, body: string): Promise<string>;
+  /**
+   * Calls `onNotice` with what HNS tells on its own, a number of `HCN_NOTIFICATIONS`, until the returned function is called, which must
+   * be; after HNS's end nothing comes.
+   */
+  watch(onNotice: (type: number) => void): Promise<() => Promise<void>>;
 }

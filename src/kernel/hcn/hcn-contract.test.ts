@@ -7,6 +7,10 @@ runHcnContract({
     const calls = new MemoryHcn();
     const network = calls.addNetwork("cbr0", "L2Bridge", [], ["10.180.0.0/16"]);
     calls.addEndpoint({ name: "pod-1", network, addresses: ["10.180.0.10"] });
-    return { calls, setVersion: async (major, minor) => calls.setVersion({ major, minor }) };
+    return {
+      calls,
+      setVersion: async (major, minor) => calls.setVersion({ major, minor }),
+      notify: async (type) => calls.notify(type),
+    };
   },
 });

@@ -23,10 +23,15 @@ import type { Guid } from "./guid.ts";
 import type { HcnCalls, HcnHandle, HcnKind } from "./hcn-calls.ts";
 import { hcnErrorClass } from "./hcn-error.ts";
 import type { HnsVersion } from "./hns-version.ts";
-import { numberOf, objectOf, textOf } from "./json-fields.ts";
+import { type JsonObject, numberOf, objectOf, textOf } from "./json-fields.ts";
+import { type NetworkSettings, networkText, type PolicyChange, policyRequestText } from "./network-documents.ts";
+import { type HnsNoticeKind, noticeKind } from "./notices.ts";
 
-/** Told of a document that cannot be read: the object stays as it is. */
+/** Told once of a document that cannot be read: the object stays as it is. */
 export type OnUnread = (kind: HcnKind, id: Guid, problem: string) => void;
+
+/** @returns the endpoint as HNS has it now. */
+export type CreateEndpoint = (settings: EndpointSettings) => Promise<HcnEndpoint>;
 
 interface ObjectOf {
   readonly Network: HcnNetwork;
@@ -43,6 +48,8 @@ const READERS: { readonly [K in HcnKind]: (text: string) => ObjectOf[K] | Unread
 export class Hcn {
   readonly #calls: HcnCalls;
   readonly #onUnread: OnUnread;
+  /** What is wrong with documents, by ID of the object. */
+  readonly #unread = new Map<Guid, string>();
 
   constructor(calls: HcnCalls, onUnread: OnUnread = () => {}) {
     this.#calls = calls;
@@ -109,13 +116,21 @@ export class Hcn {
   }
 
   /** @returns the endpoint as HNS has it now. */
-  async createEndpoint(settings: EndpointSettings): Promise<HcnEndpoint> {
+  createEndpoint(settings: EndpointSettings): Promise<HcnEndpoint> {
+    return this.makeEndpoints(settings.network, (create) => create(settings));
+  }
+
+  /** Makes many endpoints on a network, which is opened once: three calls for each, and two if there are any. */
+  async makeEndpoints<T>(network: Guid, run: (create: CreateEndpoint) => Promise<T>): Promise<T> {
     const calls = this.#calls;
-    const network = await calls.open("Network", settings.network);
+    let opened: HcnHandle | undefined;
     try {
-      return await this.#read("Endpoint", await calls.createEndpoint(network, endpointText(settings)));
+      return await run(async (settings) => {
+        opened ??= await calls.open("Network", network);
+        return await this.#read("Endpoint", await calls.createEndpoint(opened, endpointText(settings)));
+      });
     } finally {
-      await calls.close("Network", network);
+      if (opened !== undefined) await calls.close("Network", opened);
     }
   }
 
@@ -125,26 +140,59 @@ export class Hcn {
     return await this.#read("LoadBalancer", handle);
   }
 
+  /** @returns the network as HNS has it now. */
+  async createNetwork(settings: NetworkSettings): Promise<HcnNetwork> {
+    return await this.#read("Network", await this.#calls.createNetwork(networkText(settings)));
+  }
+
   /** @returns the load balancer as HNS has it now, which some versions of HNS leave as it was. */
-  async modifyLoadBalancer(id: Guid, settings: LoadBalancerSettings): Promise<HcnLoadBalancer> {
-    const calls = this.#calls;
-    const handle = await calls.open("LoadBalancer", id);
-    try {
-      await calls.modifyLoadBalancer(handle, loadBalancerText(settings));
-    } catch (error) {
-      await calls.close("LoadBalancer", handle);
-      throw error;
-    }
-    return await this.#read("LoadBalancer", handle);
+  modifyLoadBalancer(id: Guid, settings: LoadBalancerSettings): Promise<HcnLoadBalancer> {
+    return this.#modify("LoadBalancer", id, loadBalancerText(settings));
+  }
+
+  /** Adds, removes or replaces policies. @returns the object as HNS has it now. */
+  changePolicies<K extends "Network" | "Endpoint">(
+    kind: K,
+    id: Guid,
+    change: PolicyChange,
+    policies: readonly JsonObject[],
+  ): Promise<ObjectOf[K]> {
+    return this.#modify(kind, id, policyRequestText(change, policies));
   }
 
   /** What is gone already is deleted. */
-  async delete(kind: "Endpoint" | "LoadBalancer", id: Guid): Promise<void> {
+  async delete(kind: HcnKind, id: Guid): Promise<void> {
     try {
       await this.#calls.delete(kind, id);
     } catch (error) {
       if (hcnErrorClass(error) !== "absent") throw error;
     }
+  }
+
+  /** Whether the last look at an object found a document that cannot be read. */
+  isUnread(id: Guid): boolean {
+    return this.#unread.has(id);
+  }
+
+  /**
+   * Tells what HNS says on its own until the returned function is called, which must be.
+   *
+   * @throws HcnError when HNS does not take it.
+   */
+  watch(onNotice: (notice: HnsNoticeKind) => void): Promise<() => Promise<void>> {
+    return this.#calls.watch((type) => onNotice(noticeKind(type)));
+  }
+
+  async #modify<K extends HcnKind>(kind: K, id: Guid, text: string): Promise<ObjectOf[K]> {
+    const calls = this.#calls;
+    const handle = await calls.open(kind, id);
+    try {
+      await calls.modify(kind, handle, text);
+    } catch (error) {
+      await calls.close(kind, handle);
+      throw error;
+    }
+    return await this.#read(kind, handle);
   }
 
   async #list<K extends HcnKind>(kind: K, filter: HcnFilter | undefined, signal?: AbortSignal): Promise<ObjectOf[K][]> {
@@ -164,12 +212,17 @@ export class Hcn {
     try {
       text = await this.#propertiesOf(kind, await this.#calls.open(kind, id), query);
     } catch (error) {
-      if (hcnErrorClass(error) === "absent") return undefined;
-      throw error;
+      if (hcnErrorClass(error) !== "absent") throw error;
+      this.#unread.delete(id);
+      return undefined;
     }
     const object = READERS[kind](text);
-    if (!("problem" in object)) return object;
-    this.#onUnread(kind, id, object.problem);
+    if (!("problem" in object)) {
+      this.#unread.delete(id);
+      return object;
+    }
+    if (this.#unread.get(id) !== object.problem) this.#onUnread(kind, id, object.problem);
+    this.#unread.set(id, object.problem);
     return undefined;
   }
 

@@ -1,34 +1,17 @@
 /**
  * HNS of one host in memory: networks, endpoints and load balancers as documents, with the behaviour that is documented or
- * reported (reference windows-practice.md §7). What is only guessed is a switch. `testkit/wine/computenetwork.c` is the same in C;
+ * reported (reference windows-practice.md §7). What is only guessed is a switch. `testkit/wine/fake-hns.c` is the same in C;
  * both pass `src/kernel/hcn/testing/hcn-contract.ts`.
  */
 import { type Guid, parseGuid } from "../../../src/kernel/hcn/guid.ts";
 import type { HcnCalls, HcnHandle, HcnKind } from "../../../src/kernel/hcn/hcn-calls.ts";
-import { HcnError } from "../../../src/kernel/hcn/hcn-error.ts";
 import type { HnsVersion } from "../../../src/kernel/hcn/hns-version.ts";
 import { type JsonObject, listOf, numberOf, objectOf, textOf } from "../../../src/kernel/hcn/json-fields.ts";
-import { cidrContains, type IpAddress, parseCidr, parseIpAddress } from "../../../src/net/ip.ts";
+import { SERVICE_DISCONNECT } from "../../../src/kernel/hcn/notices.ts";
+import { cidrContains, parseIpAddress } from "../../../src/net/ip.ts";
+import { failed, frontendsOf, type HcnVerb, HR, parseJson, subnetsOf, withPolicies } from "./hns-rules.ts";
 
-/** HRESULTs. */
-export const HR = {
-  accessDenied: 0x8007_0005,
-  outOfMemory: 0x8007_000e,
-  elementNotFound: 0x8007_0490,
-  notImplemented: 0x8000_4001,
-  networkNotFound: 0x803b_0001,
-  endpointNotFound: 0x803b_0002,
-  portAlreadyExists: 0x803b_0013,
-  badGuid: 0x803b_0019,
-  badJson: 0x803b_001b,
-  lacksReference: 0x803b_001c,
-  managerStopped: 0x803b_0020,
-  hasReferences: 0x803b_002c,
-  badInternalPort: 0x803b_002d,
-  reservedAddress: 0x803b_002f,
-} as const;
-
-export type HcnVerb = "Enumerate" | "Open" | "Query" | "Close" | "Create" | "Modify" | "Delete" | "Call";
+export { type HcnVerb, HR } from "./hns-rules.ts";
 
 /** One call, as it arrived. */
 export interface HcnCall {
@@ -77,6 +60,7 @@ export class MemoryHcn implements HcnCalls {
   };
   readonly #handles = new Map<HcnHandle, { readonly kind: HcnKind; readonly id: Guid }>();
   readonly #faults = new Set<HcnFault>();
+  readonly #watchers = new Set<(type: number) => void>();
   readonly #calls: HcnCall[] = [];
   /** `protocol port` that sockets of the host hold, or that are reserved. */
   readonly #heldPorts = new Set<string>();
@@ -120,9 +104,23 @@ export class MemoryHcn implements HcnCalls {
     return () => this.#faults.delete(fault);
   }
 
+  /** HNS tells something on its own: a number of `HCN_NOTIFICATIONS`. */
+  notify(type: number): void {
+    const watchers = [...this.#watchers];
+    // After its end HNS knows no registration any more.
+    if (type === SERVICE_DISCONNECT) this.#watchers.clear();
+    for (const watcher of watchers) watcher(type);
+  }
+
+  /** How many are told. */
+  get watchers(): number {
+    return this.#watchers.size;
+  }
+
   /** Every call fails until the returned function is called; all objects are there again then, as after HNS's own restart. */
   stop(): () => void {
     this.#handles.clear();
+    this.notify(SERVICE_DISCONNECT);
     return this.refuse(() => HR.managerStopped);
   }
 
@@ -208,6 +206,12 @@ export class MemoryHcn implements HcnCalls {
     await this.#call({ verb: "Close", kind, about: "" }, () => {}).catch(() => {});
   }
 
+  async createNetwork(settings: string): Promise<HcnHandle> {
+    return await this.#call({ verb: "Create", kind: "Network", about: settings }, () =>
+      this.#handle("Network", this.#add("Network", objectOf(parseJson(settings)))),
+    );
+  }
+
   async createEndpoint(network: HcnHandle, settings: string): Promise<HcnHandle> {
     return await this.#call({ verb: "Create", kind: "Endpoint", about: settings }, () => {
       const networkId = this.#opened("Create", "Network", network);
@@ -225,9 +229,14 @@ export class MemoryHcn implements HcnCalls {
     });
   }
 
-  async modifyLoadBalancer(handle: HcnHandle, settings: string): Promise<void> {
-    await this.#call({ verb: "Modify", kind: "LoadBalancer", about: settings }, () => {
-      const id = this.#opened("Modify", "LoadBalancer", handle);
+  async modify(kind: HcnKind, handle: HcnHandle, settings: string): Promise<void> {
+    await this.#call({ verb: "Modify", kind, about: settings }, () => {
+      const id = this.#opened("Modify", kind, handle);
+      if (kind !== "LoadBalancer") {
+        const before = this.#stores[kind].get(id) ?? {};
+        this.#stores[kind].set(id, withPolicies(kind, before, objectOf(parseJson(settings))));
+        return;
+      }
       const { major, minor } = this.#version;
       if (this.#options.modifiesSilently === true) return;
       if (major < 15 || (major === 15 && minor < 5)) throw failed("Modify", "LoadBalancer", HR.notImplemented);
@@ -237,7 +246,7 @@ export class MemoryHcn implements HcnCalls {
     });
   }
 
-  async delete(kind: "Endpoint" | "LoadBalancer", id: Guid): Promise<void> {
+  async delete(kind: HcnKind, id: Guid): Promise<void> {
     await this.#call({ verb: "Delete", kind, about: id }, () => {
       if (!this.#stores[kind].has(id)) throw failed("Delete", kind, HR.elementNotFound);
       if (kind === "Endpoint" && this.#options.keepsReferenced === true && this.#isReferenced(id)) {
@@ -253,6 +262,15 @@ export class MemoryHcn implements HcnCalls {
       if (path === "/globals/version") return JSON.stringify({ Success: true, Output: { Major, Minor } });
       if (path === "/policylists/") return JSON.stringify({ Success: true, Output: [] });
       return JSON.stringify({ Success: false, Error: `unknown path ${path}` });
+    });
+  }
+
+  async watch(onNotice: (type: number) => void): Promise<() => Promise<void>> {
+    return await this.#call({ verb: "Watch", kind: undefined, about: "" }, () => {
+      // Each registration is one of its own, also of the same function.
+      const watcher = (type: number): void => onNotice(type);
+      this.#watchers.add(watcher);
+      return async () => void this.#watchers.delete(watcher);
     });
   }
 
@@ -352,42 +370,4 @@ export class MemoryHcn implements HcnCalls {
     if (opened?.kind !== kind) throw failed(verb, kind, 0x803b_0031);
     return opened.id;
   }
-}
-
-/** Where a load balancer answers: `family-and-address protocol port`. */
-function frontendsOf(document: JsonObject): string[] {
-  const isIpv6 = (numberOf(document.Flags) & 2) !== 0;
-  const vips: readonly (IpAddress | undefined)[] = listOf(document.FrontendVIPs).map((vip) =>
-    parseIpAddress(textOf(vip)),
-  );
-  const places = vips.length === 0 ? [isIpv6 ? "node6" : "node4"] : vips;
-  return places.flatMap((place) =>
-    listOf(document.PortMappings).map((mapping) => {
-      const { Protocol, ExternalPort } = objectOf(mapping);
-      return `${place} ${numberOf(Protocol)} ${numberOf(ExternalPort)}`;
-    }),
-  );
-}
-
-function subnetsOf(network: JsonObject) {
-  return listOf(network.Ipams)
-    .flatMap((ipam) => listOf(objectOf(ipam).Subnets))
-    .flatMap((subnet) => parseCidr(textOf(objectOf(subnet).IpAddressPrefix)) ?? []);
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new HcnError("Hcn", HR.badJson, record(HR.badJson));
-  }
-}
-
-function failed(verb: HcnVerb, kind: HcnKind | undefined, hresult: number): HcnError {
-  const name = kind === undefined ? "HNSCall" : `Hcn${verb}${kind}${verb === "Enumerate" ? "s" : ""}`;
-  return new HcnError(name, hresult, record(hresult));
-}
-
-function record(hresult: number): string {
-  return JSON.stringify({ Success: false, Error: "refused", ErrorCode: hresult });
 }

@@ -1,12 +1,16 @@
 /** What every {@link HcnCalls} does, as {@link Hcn} sees it: the one in memory, and under Wine the library in C behind the real boundary. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { IpAddress } from "../../../net/ip.ts";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Cidr, IpAddress } from "../../../net/ip.ts";
 import type { EndpointSettings, LoadBalancerSettings } from "../documents.ts";
 import { type Guid, ZERO_GUID } from "../guid.ts";
 import { Hcn } from "../hcn.ts";
 import type { HcnCalls } from "../hcn-calls.ts";
 import { HcnError, type HcnErrorClass } from "../hcn-error.ts";
+import { objectOf } from "../json-fields.ts";
+import { remoteSubnetPolicy } from "../network-documents.ts";
+import type { HnsNoticeKind } from "../notices.ts";
 
 /**
  * A host with the network `cbr0`, of type L2Bridge and with the subnet 10.180.0.0/16, one endpoint `pod-1` of 10.180.0.10, and no
@@ -16,6 +20,8 @@ export interface HcnRig {
   readonly calls: HcnCalls;
   /** From now on HNS says that it is this version. */
   setVersion(major: number, minor: number): Promise<void>;
+  /** HNS tells a number of `HCN_NOTIFICATIONS` on its own. */
+  notify(type: number): Promise<void>;
 }
 
 export interface HcnSubject {
@@ -24,6 +30,15 @@ export interface HcnSubject {
 }
 
 const ip = (text: string): IpAddress => text as IpAddress; // canonical literals below
+
+const cidr = (text: string): Cidr => text as Cidr; // canonical literals below
+
+async function until(condition: () => boolean): Promise<void> {
+  for (let tries = 0; !condition(); tries++) {
+    assert.ok(tries < 1_000, "HNS tells nothing");
+    await sleep(10);
+  }
+}
 
 const MAPPING = { protocol: 6, internalPort: 8080, externalPort: 80, distribution: 0, flags: 0 };
 
@@ -172,6 +187,74 @@ export function runHcnContract({ name, open }: HcnSubject): void {
       const made = await hcn.createLoadBalancer(settings([pod.id]));
       await hcn.delete("Endpoint", pod.id);
       assert.deepEqual(await hcn.loadBalancer(made.id), made);
+    });
+
+    test("a network is made, its policies change, and it goes", async () => {
+      const { hcn, network } = await host();
+      const made = await hcn.createNetwork({ name: "vxlan0", type: "Overlay", subnets: [cidr("10.190.0.0/16")] });
+      assert.deepEqual(made, { id: made.id, name: "vxlan0", type: "Overlay", remoteSubnets: [] });
+      const subnets = ["10.190.1.0/24", "10.190.2.0/24"].map((prefix, index) => ({
+        prefix: cidr(prefix),
+        providerAddress: ip(`10.0.0.${index + 3}`),
+      }));
+      const policies = subnets.map(remoteSubnetPolicy);
+      const added = await hcn.changePolicies("Network", made.id, "Add", policies.slice(0, 1));
+      assert.deepEqual(added, { ...made, remoteSubnets: subnets.slice(0, 1) });
+      await hcn.changePolicies("Network", made.id, "Add", policies.slice(1));
+      assert.deepEqual((await hcn.networkNamed("vxlan0"))?.remoteSubnets, subnets);
+      await hcn.changePolicies("Network", made.id, "Remove", policies.slice(0, 1));
+      assert.deepEqual((await hcn.network(made.id))?.remoteSubnets, subnets.slice(1));
+      const replaced = await hcn.changePolicies("Network", made.id, "Update", policies);
+      assert.deepEqual(replaced.remoteSubnets, subnets);
+      await hcn.delete("Network", made.id);
+      await hcn.delete("Network", made.id);
+      assert.equal(await hcn.network(made.id), undefined);
+      assert.deepEqual(await hcn.networkIds("vxlan0"), []);
+      assert.deepEqual(await hcn.network(network.id), network);
+    });
+
+    test("policies of an endpoint change, and it stays what it was", async () => {
+      const { calls, hcn, pod } = await host();
+      const policy = { Type: "ProviderAddress", Settings: { ProviderAddress: "10.0.0.3" } };
+      assert.deepEqual(await hcn.changePolicies("Endpoint", pod.id, "Add", [policy]), pod);
+      const handle = await calls.open("Endpoint", pod.id);
+      const { Policies } = objectOf(JSON.parse(await calls.query("Endpoint", handle, "{}")));
+      await calls.close("Endpoint", handle);
+      assert.deepEqual(Policies, [policy]);
+      await assert.rejects(hcn.changePolicies("Endpoint", ZERO_GUID, "Add", [policy]), answers("absent", 0x490));
+    });
+
+    test("many endpoints are made on a network that is opened once", async () => {
+      const { hcn, network, pod, remote } = await host();
+      const made = await hcn.makeEndpoints(network.id, async (create) => {
+        await assert.rejects(create({ ...remote("192.0.2.1"), isRemote: false }), answers("refused", 0x803b_002f));
+        return [await create(remote("10.180.1.1")), await create(remote("10.180.1.2"))];
+      });
+      assert.deepEqual(await hcn.endpoints(network.id), [pod, ...made]);
+      assert.equal(await hcn.makeEndpoints(ZERO_GUID, async () => 1), 1, "no call when none is made");
+    });
+
+    test("HNS tells on its own, until it is told that this is enough", async () => {
+      const { hcn, notify } = await host();
+      const first: HnsNoticeKind[] = [];
+      const second: HnsNoticeKind[] = [];
+      const ends = [await hcn.watch((notice) => first.push(notice)), await hcn.watch((notice) => second.push(notice))];
+      await notify(4);
+      await notify(9);
+      await notify(77);
+      await until(() => second.length === 3 && first.length === 3);
+      await ends[0]?.();
+      await notify(0x0100_0000);
+      await until(() => second.length === 4);
+      await ends[1]?.();
+      assert.deepEqual(first, ["network-deleted", "endpoint-attached", "other"]);
+      assert.deepEqual(second, [...first, "service-gone"]);
+      const again: HnsNoticeKind[] = [];
+      const end = await hcn.watch((notice) => again.push(notice));
+      await notify(2);
+      await until(() => again.length === 1);
+      await end();
+      assert.deepEqual(again, ["network-created"]);
     });
 
     test("texts that are no JSON and IDs that are none are refused", async () => {
