@@ -3,7 +3,7 @@
  * not of load balancers or endpoints that are deleted. Upstream does not use it. Reference windows-hcn.md §4.1.
  */
 
-/** Whatever is not listed here is `other`. */
+/** `other`: all that is of no use here. */
 export type HnsNoticeKind =
   | "network-created"
   | "network-deleted"
