@@ -102,7 +102,15 @@ export const LINK_INFO = layout("bpf_link_info", 32, {
   attachType: u32(24),
 });
 
+/** Of a link to an interface. */
+export const INTERFACE_LINK_INFO = layout("bpf_link_info of tcx", 32, {
+  programId: u32(8),
+  /** 0 when the interface is gone. */
+  interfaceIndex: u32(16),
+});
+
 export const PROG_QUERY = layout("PROG_QUERY", ATTRIBUTE_BYTES, {
+  /** Or the index of an interface. */
   targetFd: u32(0),
   attachType: u32(4),
   queryFlags: u32(8),
@@ -113,6 +121,7 @@ export const PROG_QUERY = layout("PROG_QUERY", ATTRIBUTE_BYTES, {
 
 export const LINK_CREATE = layout("LINK_CREATE", ATTRIBUTE_BYTES, {
   programFd: u32(0),
+  /** Or the index of an interface. */
   targetFd: u32(4),
   attachType: u32(8),
   flags: u32(12),

@@ -1,13 +1,16 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { mkdirSync, statSync } from "node:fs";
-import { after, test } from "node:test";
+import { after, type TestContext, test } from "node:test";
 import { interpret } from "../../../testkit/fakes/bpf/interpreter.ts";
-import { memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
+import { BpfMachine, memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
+import { inNamespace } from "../../../testkit/net/enter-namespace.ts";
+import { namespacePath } from "../../../testkit/net/network-namespace.ts";
 import fc from "../../../testkit/support/fast-check.ts";
 import { disassemble } from "./asm/disassemble.ts";
 import { arithmeticProgram } from "./asm/testing/instruction-arbitrary.ts";
 import { kernelBpf } from "./kernel-bpf.ts";
-import { bpfContract } from "./testing/bpf-contract.ts";
+import { type BpfRig, bpfContract } from "./testing/bpf-contract.ts";
 import { testBpffs } from "./testing/test-bpffs.ts";
 import { reasonToSkip, testCgroup } from "./testing/test-cgroup.ts";
 
@@ -15,9 +18,18 @@ bpfContract({
   name: "in memory",
   skip: false,
   open: () => {
-    const bpf = memoryBpf(new Map([["/cgroup", 5n]]));
+    const machine = new BpfMachine(new Map([["/cgroup", 5n]]));
+    const bpf = memoryBpf(machine);
     bpf.pins.makeFolder("/bpf/here");
-    return { bpf, cgroup: "/cgroup", cgroupId: 5n, folder: "/bpf/here" };
+    return {
+      bpf,
+      cgroup: "/cgroup",
+      cgroupId: 5n,
+      folder: "/bpf/here",
+      inNetwork: (work) => work(),
+      addInterface: () => machine.interfaces.indices.add(7) && 7,
+      removeInterface: (index) => void machine.interfaces.indices.delete(index),
+    };
   },
 });
 
@@ -31,11 +43,29 @@ bpfContract({
   skip: reasonToSkip(),
   open: async (t) => {
     const cgroup = testCgroup(t);
+    const network = testNetwork(t);
     const folder = `${await fileSystem}/t${folders++}`;
     mkdirSync(folder);
-    return { bpf: kernelBpf(), cgroup, cgroupId: statSync(cgroup, { bigint: true }).ino, folder };
+    return { bpf: kernelBpf(), cgroup, cgroupId: statSync(cgroup, { bigint: true }).ino, folder, ...network };
   },
 });
+
+/** A namespace that is made when an interface is asked for, and removed after the test. */
+function testNetwork(t: TestContext): Pick<BpfRig, "inNetwork" | "addInterface" | "removeInterface"> {
+  const name = `kpts-bpf-${process.pid}`;
+  const inNetwork = <T>(work: () => T): T => inNamespace(namespacePath(name), work);
+  const ip = (...argv: string[]) => execFileSync("ip", argv, { encoding: "utf8" });
+  return {
+    inNetwork,
+    addInterface() {
+      ip("netns", "add", name);
+      t.after(() => ip("netns", "delete", name));
+      ip("-n", name, "link", "add", "kpts0", "type", "veth", "peer", "name", "kpts1");
+      return Number(ip("-n", name, "-o", "link", "show", "kpts0").split(":")[0]);
+    },
+    removeInterface: () => void ip("-n", name, "link", "delete", "kpts0"),
+  };
+}
 
 test("the interpreter and the kernel agree about arithmetic and jumps", { skip: reasonToSkip() }, () => {
   const bpf = kernelBpf();

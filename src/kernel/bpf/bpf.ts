@@ -29,8 +29,8 @@ export interface BpfMap {
   close(): void;
 }
 
-/** Where a program is to run: at a hook of a cgroup, or on demand of a test, over plain memory. */
-export type ProgramPlace = Hook | "test";
+/** Where a program is to run: at a hook of a cgroup, where packets come in by an interface, or on demand of a test, over plain memory. */
+export type ProgramPlace = Hook | "ingress" | "test";
 
 export interface BpfProgram {
   readonly id: number;
@@ -83,6 +83,17 @@ export interface BpfPins {
   link(path: string, hook: Hook): BpfLink | undefined;
 }
 
+/** A program that packets meet where they come in by an interface, for as long as this is open. */
+export interface InterfaceLink {
+  /** 0 when the interface is gone. */
+  readonly interfaceIndex: number;
+  readonly programId: number;
+  /** Another program takes over; no packet sees neither or both. */
+  replace(program: BpfProgram): void;
+  /** Ends it, and closes. */
+  close(): void;
+}
+
 export interface Bpf {
   /** @throws BpfError `invalid` with the reason, or the kernel's errno. */
   createMap(definition: MapDefinition): BpfMap;
@@ -93,6 +104,13 @@ export interface Bpf {
   loadProgram(program: Program, place: ProgramPlace, maps?: readonly BpfMap[]): BpfProgram;
   /** @param cgroup its directory in a cgroup2 file system. */
   attach(program: BpfProgram, hook: Hook, cgroup: string): BpfLink;
+  /**
+   * After the programs that are there, which stay. @param program one that was loaded for `ingress`.
+   * @param interfaceIndex of this network namespace. @throws BpfError, `EINVAL` before Linux 6.6
+   */
+  attachToInterface(program: BpfProgram, interfaceIndex: number): InterfaceLink;
+  /** Ids of the programs that packets meet where they come in by an interface, in their order. */
+  attachedToInterface(interfaceIndex: number): readonly number[];
   /** Ids of the programs attached to the cgroup itself, not to those above it. */
   attached(hook: Hook, cgroup: string): readonly number[];
   readonly pins: BpfPins;

@@ -3,11 +3,13 @@ import { closeSync, constants as fileConstants, openSync } from "node:fs";
 import { constants } from "node:os";
 import { errnoName } from "../netlink/errors.ts";
 import { encodeProgram } from "./asm/encode.ts";
+import type { KernelFunctionName } from "./asm/kernel-functions.ts";
 import type { Program } from "./asm/program.ts";
 import * as attributes from "./attributes.ts";
-import type { Bpf, BpfLink, BpfMap, BpfProgram, ProgramPlace } from "./bpf.ts";
+import type { Bpf, BpfLink, BpfMap, BpfProgram, InterfaceLink, ProgramPlace } from "./bpf.ts";
 import { BpfError } from "./bpf-error.ts";
-import { HOOKS, type Hook } from "./contexts.ts";
+import { kernelFunctionIds } from "./btf.ts";
+import { HOOKS, type Hook, INGRESS } from "./contexts.ts";
 import { KernelMap } from "./kernel-map.ts";
 import { kernelPins } from "./kernel-pins.ts";
 import { encode, takeNumber, takeWide } from "./layout.ts";
@@ -20,6 +22,8 @@ const SYSCALL_PROGRAM = 31;
 const SLEEPABLE = 16;
 /** None of our helpers is for GPL programs only (reference ebpf-programs.md §4.3). */
 const LICENSE = "Apache-2.0";
+/** The kernel's own functions are for programs under a licence that it finds in its list: who loads these may choose. */
+const LICENSE_FOR_KERNEL_CALLS = "Dual MIT/GPL";
 const LOG_BYTES = 1 << 20;
 /** Of LINK_UPDATE: only if the old program is the one that is given. */
 const REPLACE = 4;
@@ -34,6 +38,9 @@ export function kernelBpf(): Bpf {
     loadProgram: (program, place, maps = []) => loadProgram(program, place, maps),
     attach: (program, hook, cgroup) => createLink(kernelProgram(program), hook, cgroup),
     attached,
+    attachToInterface: (program, interfaceIndex) => new KernelInterfaceLink(kernelProgram(program), interfaceIndex),
+    attachedToInterface: (interfaceIndex) =>
+      queryPrograms(interfaceIndex, INGRESS.attachType, `interface ${interfaceIndex}`),
     pins: kernelPins({
       descriptorOf,
       program: (fd, what) => new KernelProgram(fd, what),
@@ -47,17 +54,25 @@ function descriptorOf(what: BpfMap | BpfProgram | BpfLink): number {
   throw new BpfError("invalid", "bpf: this is of another kernel");
 }
 
+/** Numbers of the program's type, of its attachment, and its flags. */
+function numbersOf(place: ProgramPlace): { programType: number; expectedAttachType: number; programFlags: number } {
+  if (place === "test") return { programType: SYSCALL_PROGRAM, expectedAttachType: 0, programFlags: SLEEPABLE };
+  const { programType, attachType } = place === "ingress" ? INGRESS : HOOKS[place];
+  return { programType, expectedAttachType: attachType, programFlags: 0 };
+}
+
 function loadProgram(program: Program, place: ProgramPlace, maps: readonly BpfMap[]): KernelProgram {
-  const code = fixedCopy(encodeProgram(program.instructions, (name) => mapDescriptor(program, maps, name)));
-  const license = fixedCopy(Buffer.from(`${LICENSE}\0`));
+  const called = calledFunctions(program);
+  const numberOf = (name: KernelFunctionName) => ({ id: called.get(name) ?? 0, module: 0 });
+  const descriptorOf = (name: string) => mapDescriptor(program, maps, name);
+  const code = fixedCopy(encodeProgram(program.instructions, descriptorOf, numberOf));
+  const license = fixedCopy(Buffer.from(`${called.size > 0 ? LICENSE_FOR_KERNEL_CALLS : LICENSE}\0`));
   const wanted = {
-    programType: place === "test" ? SYSCALL_PROGRAM : HOOKS[place].programType,
+    ...numbersOf(place),
     instructionCount: code.length / 8,
     instructions: addressOf(code),
     license: addressOf(license),
-    programFlags: place === "test" ? SLEEPABLE : 0,
     programName: Buffer.from(program.name),
-    expectedAttachType: place === "test" ? 0 : HOOKS[place].attachType,
   };
   const { result, errno } = tryBpf("PROG_LOAD", encode(attributes.PROG_LOAD, wanted));
   if (result >= 0) return new KernelProgram(result, program.name);
@@ -74,6 +89,16 @@ function loadProgram(program: Program, place: ProgramPlace, maps: readonly BpfMa
   const name = errnoName(errno);
   if (errno === constants.errno.EPERM) bpf("PROG_LOAD", again, `program ${program.name}`);
   throw new BpfError(name, `bpf: PROG_LOAD: ${name}: ${explainVerifierLog(program, text)}`);
+}
+
+/** Where the kernel has the functions that a program calls. @throws BpfError when it lacks one. */
+function calledFunctions({ name, instructions }: Program): ReadonlyMap<KernelFunctionName, number> {
+  const names = instructions.flatMap((one) => (one.kind === "call-kernel" ? [one.name] : []));
+  if (names.length === 0) return new Map();
+  const known = kernelFunctionIds();
+  const absent = names.find((one) => !known.has(one));
+  if (absent === undefined) return known;
+  throw new BpfError("unsupported", `bpf: program ${name}: this kernel has no ${absent} (/sys/kernel/btf/vmlinux)`);
 }
 
 function mapDescriptor(program: Program, maps: readonly BpfMap[], name: string): number {
@@ -167,19 +192,55 @@ class KernelLink implements BpfLink {
   }
 }
 
+class KernelInterfaceLink implements InterfaceLink {
+  readonly #fd: number;
+  readonly #what: string;
+
+  constructor(program: KernelProgram, interfaceIndex: number) {
+    this.#what = `interface ${interfaceIndex}`;
+    const { attachType } = INGRESS;
+    const asked = encode(attributes.LINK_CREATE, { programFd: program.fd, targetFd: interfaceIndex, attachType });
+    this.#fd = bpf("LINK_CREATE", asked, this.#what);
+  }
+
+  get interfaceIndex(): number {
+    return takeNumber(this.#info(), attributes.INTERFACE_LINK_INFO.fields.interfaceIndex);
+  }
+
+  get programId(): number {
+    return takeNumber(this.#info(), attributes.INTERFACE_LINK_INFO.fields.programId);
+  }
+
+  replace(program: BpfProgram): void {
+    const newProgramFd = kernelProgram(program).fd;
+    bpf("LINK_UPDATE", encode(attributes.LINK_UPDATE, { linkFd: this.#fd, newProgramFd }), this.#what);
+  }
+
+  close(): void {
+    tryBpf("LINK_DETACH", encode(attributes.LINK_DETACH, { linkFd: this.#fd }));
+    closeSync(this.#fd);
+  }
+
+  #info(): Uint8Array {
+    return objectInfo(this.#fd, attributes.INTERFACE_LINK_INFO.size, this.#what);
+  }
+}
+
 function attached(hook: Hook, cgroup: string): readonly number[] {
-  return withDirectory(cgroup, (targetFd) => {
-    const ids = fixedBytes(MOST_ATTACHED * 4);
-    const query = encode(attributes.PROG_QUERY, {
-      targetFd,
-      attachType: HOOKS[hook].attachType,
-      programIds: addressOf(ids),
-      programCount: MOST_ATTACHED,
-    });
-    bpf("PROG_QUERY", query, `${hook} at ${cgroup}`);
-    const count = takeNumber(query, attributes.PROG_QUERY.fields.programCount);
-    return [...new Uint32Array(ids.buffer, 0, count)];
+  return withDirectory(cgroup, (targetFd) => queryPrograms(targetFd, HOOKS[hook].attachType, `${hook} at ${cgroup}`));
+}
+
+function queryPrograms(targetFd: number, attachType: number, what: string): readonly number[] {
+  const ids = fixedBytes(MOST_ATTACHED * 4);
+  const query = encode(attributes.PROG_QUERY, {
+    targetFd,
+    attachType,
+    programIds: addressOf(ids),
+    programCount: MOST_ATTACHED,
   });
+  bpf("PROG_QUERY", query, what);
+  const count = takeNumber(query, attributes.PROG_QUERY.fields.programCount);
+  return [...new Uint32Array(ids.buffer, 0, count)];
 }
 
 function withDirectory<T>(path: string, work: (fd: number) => T): T {

@@ -17,6 +17,7 @@ import {
 import { explainVerifierLog } from "../../../src/kernel/bpf/verifier-log.ts";
 import { errnoName } from "../../../src/kernel/netlink/errors.ts";
 import { interpret } from "./interpreter.ts";
+import { MemoryInterfaces } from "./memory-interfaces.ts";
 import { type MapWriteResult, MemoryMap } from "./memory-map.ts";
 import { memoryPins, type Pinnable, PinnedNames } from "./memory-pins.ts";
 
@@ -26,6 +27,7 @@ const MODES = { any: 0, create: 1, replace: 2 } as const;
 export class BpfMachine {
   /** By folder; may be changed: a cgroup that is taken away is gone, and its links lose it. */
   readonly cgroups: Map<string, bigint>;
+  readonly interfaces = new MemoryInterfaces();
   readonly names = new PinnedNames();
   readonly links = new Set<AttachedLink>();
   programs = 0;
@@ -107,6 +109,8 @@ export function memoryBpf(
     end() {
       for (const link of [...open]) link.release();
     },
+    attachToInterface: (program, index) => kernel.interfaces.attach(program, index),
+    attachedToInterface: (index) => kernel.interfaces.attached(index),
   };
 }
 

@@ -7,6 +7,7 @@ import { getCallSites } from "node:util";
 import { type ContextRules, mayAccess } from "../contexts.ts";
 import type { Field } from "../layout.ts";
 import type { MapDefinition } from "../map-definition.ts";
+import { argumentProblem, numberHeld } from "./arguments.ts";
 import { type ArgumentKind, HELPERS, type HelperName } from "./helpers.ts";
 import type {
   AluOperation,
@@ -17,6 +18,7 @@ import type {
   Register,
   WritableRegister,
 } from "./instruction.ts";
+import { KERNEL_FUNCTIONS, type KernelFunctionName } from "./kernel-functions.ts";
 import type { Program } from "./program.ts";
 import { describeHeld, type Held, ProgramState, SCALAR, STACK_BYTES, UNSET } from "./program-state.ts";
 
@@ -87,7 +89,7 @@ export class Assembler {
   }
 
   mov(destination: WritableRegister, source: Operand, bits: Bits = 64): void {
-    const held = typeof source === "number" ? SCALAR : this.#read(source);
+    const held: Held = typeof source === "number" ? { kind: "scalar", value: source } : this.#read(source);
     if (bits === 32 && held.kind !== "scalar") throw this.#mistake(`half of ${describeHeld(held)} is of no use`);
     this.#emit({ kind: "alu", operation: "mov", bits, destination, source });
     this.#known().hold(destination, held);
@@ -107,12 +109,14 @@ export class Assembler {
     this.#demandScalar(destination);
     if (typeof source !== "number") this.#demandScalar(source);
     this.#emit({ kind: "alu", operation, bits, destination, source });
+    this.#known().hold(destination, SCALAR);
   }
 
   /** Converts between the host's order and that of the network. */
   byteOrder(order: "le" | "be", bits: 16 | 32 | 64, destination: WritableRegister): void {
     this.#demandScalar(destination);
     this.#emit({ kind: "byte-order", order, bits, destination });
+    this.#known().hold(destination, SCALAR);
   }
 
   /** Reads a field; `from` is where its struct begins, counted from the base. The upper bits are 0. */
@@ -167,7 +171,7 @@ export class Assembler {
   jumpIf(left: Register, comparison: Comparison, right: Operand, label: Label, bits: Bits = 64): void {
     const held = this.#read(left);
     const [taken, next] = [this.#known().copy(), this.#known().copy()];
-    if (held.kind === "value-or-null") {
+    if (held.kind === "value-or-null" || held.kind === "object-or-null") {
       const isEquality = comparison === "==" || comparison === "!=";
       if (!isEquality || right !== 0 || bits !== 64) throw this.#mistake(`${left} must be compared with 0 first`);
       taken.settleLookup(held.lookup, comparison === "==");
@@ -183,20 +187,34 @@ export class Assembler {
   /** Calls a helper with what is in r1 to r5, which are lost. */
   call(name: HelperName): void {
     const { takes, gives } = HELPERS[name];
-    const state = this.#known();
     const first = this.#read("r1", takes.length > 0);
-    const map = first.kind === "map" ? first.map : undefined;
-    takes.forEach((kind, index) => {
-      this.#demandArgument(name, ARGUMENTS[index] ?? "r5", kind, map);
-    });
+    this.#demandArguments(name, takes);
     this.#emit({ kind: "call", helper: name });
-    for (const register of ARGUMENTS) state.hold(register, UNSET);
-    const isLookup = gives === "value-or-null" && map !== undefined;
-    state.hold("r0", isLookup ? { kind: "value-or-null", map, lookup: this.#lookups++ } : SCALAR);
+    this.#afterCall(takes);
+    const isLookup = gives === "value-or-null" && first.kind === "map";
+    const given: Held = isLookup ? { kind: "value-or-null", map: first.map, lookup: this.#lookups++ } : SCALAR;
+    this.#known().hold("r0", given);
+  }
+
+  /** Calls a function of the kernel with what is in r1 to r5, which are lost. */
+  callKernel(name: KernelFunctionName): void {
+    const { takes, gives } = KERNEL_FUNCTIONS[name];
+    this.#demandArguments(name, takes);
+    this.#emit({ kind: "call-kernel", name });
+    const state = this.#known();
+    this.#afterCall(takes);
+    if (typeof gives === "string") {
+      state.hold("r0", gives === "scalar" ? SCALAR : UNSET);
+      return;
+    }
+    const lookup = this.#lookups++;
+    state.take(lookup);
+    state.hold("r0", { kind: "object-or-null", object: gives.object, lookup });
   }
 
   exit(): void {
     this.#demandScalar("r0");
+    if (this.#known().holdsReferences) throw this.#mistake("a reference is never given back");
     this.#emit({ kind: "exit" });
     this.#state = undefined;
   }
@@ -273,18 +291,30 @@ export class Assembler {
     }
   }
 
-  #demandArgument(helper: HelperName, register: Register, kind: ArgumentKind, map: MapDefinition | undefined): void {
-    const held = this.#read(register);
-    const wrong = (why: string): AssemblyError =>
-      this.#mistake(`${helper}: ${register} holds ${describeHeld(held)}; ${why}`);
-    if (kind === "map" || kind === "context" || kind === "scalar") {
-      if (held.kind !== kind) throw wrong(`it takes a ${kind} there`);
-      return;
-    }
-    const size = (kind === "key" ? map?.keySize : map?.valueSize) ?? 0;
-    if (held.kind === "value" && held.offset + size <= held.map.valueSize) return;
-    if (held.kind !== "stack" || held.offset + size > 0) throw wrong(`its ${kind} has ${size} bytes`);
-    if (!this.#known().isWritten(held.offset, size)) throw wrong(`not all ${size} bytes of the ${kind} are written`);
+  #demandArguments(name: string, takes: readonly ArgumentKind[]): void {
+    const first = this.#read("r1", takes.length > 0);
+    const map = first.kind === "map" ? first.map : undefined;
+    takes.forEach((kind, index) => {
+      const register = ARGUMENTS[index] ?? "r5";
+      const held = this.#read(register);
+      const next = this.#known().held(ARGUMENTS[index + 1] ?? "r5");
+      const why = argumentProblem(this.#known(), kind, held, { map, next });
+      if (why !== undefined) throw this.#mistake(`${name}: ${register} holds ${describeHeld(held)}; ${why}`);
+    });
+  }
+
+  /** What a call writes, what it takes away, and the registers that it destroys. */
+  #afterCall(takes: readonly ArgumentKind[]): void {
+    const state = this.#known();
+    takes.forEach((kind, index) => {
+      const held = state.held(ARGUMENTS[index] ?? "r5");
+      const next = state.held(ARGUMENTS[index + 1] ?? "r5");
+      if (kind === "room" && held.kind === "stack") state.markWritten(held.offset, numberHeld(next));
+      if (typeof kind === "object" && "object" in kind && kind.isTaken === true && held.kind === "object") {
+        state.giveBack(held.lookup);
+      }
+    });
+    for (const register of ARGUMENTS) state.hold(register, UNSET);
   }
 
   #mistake(why: string): AssemblyError {

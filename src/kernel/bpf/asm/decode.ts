@@ -2,6 +2,7 @@
 import { SLOT_BYTES } from "./encode.ts";
 import { helperNamed } from "./helpers.ts";
 import { type Instruction, REGISTERS, type Register } from "./instruction.ts";
+import type { KernelFunctionName } from "./kernel-functions.ts";
 import * as op from "./opcodes.ts";
 
 /** One slot's fields. */
@@ -14,12 +15,13 @@ interface Slot {
 }
 
 /**
- * @param nameOf the name of a map by its descriptor. @throws Error, with the slot's number, for an instruction that the assembler
+ * @param nameOf the name of a map by its descriptor. @param functionOf a function of the kernel by its number. @throws Error, with the slot's number, for an instruction that the assembler
  * does not make.
  */
 export function decodeProgram(
   program: Uint8Array,
   nameOf: (descriptor: number) => string = (descriptor) => `fd${descriptor}`,
+  functionOf: (id: number) => KernelFunctionName | undefined = () => undefined,
 ): readonly Instruction[] {
   if (program.length % SLOT_BYTES !== 0) throw new Error(`a program has ${SLOT_BYTES} bytes for each slot`);
   const count = program.length / SLOT_BYTES;
@@ -35,7 +37,7 @@ export function decodeProgram(
       if (index === undefined) throw new Error(`slot ${slot}: a jump into nothing`);
       return index;
     };
-    return decodeOne(program, slot, target, nameOf);
+    return decodeOne(program, slot, target, nameOf, functionOf);
   });
 }
 
@@ -61,6 +63,7 @@ function decodeOne(
   slot: number,
   target: (distance: number) => number,
   nameOf: (descriptor: number) => string,
+  functionOf: (id: number) => KernelFunctionName | undefined,
 ): Instruction {
   const it = readSlot(program, slot);
   const { destination, offset } = it;
@@ -101,6 +104,10 @@ function decodeOne(
       if (bits === 32) break;
       if (code === op.OP_JUMP) return { kind: "jump", target: target(offset) };
       if (code === op.OP_EXIT) return { kind: "exit" };
+      if (code === op.OP_CALL && REGISTERS.indexOf(it.source) === op.PSEUDO_KERNEL_CALL) {
+        const name = functionOf(it.immediate);
+        if (name !== undefined) return { kind: "call-kernel", name };
+      }
       const helper = helperNamed(it.immediate);
       if (code === op.OP_CALL && it.source === "r0" && helper !== undefined) return { kind: "call", helper };
       break;

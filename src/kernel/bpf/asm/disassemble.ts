@@ -69,6 +69,9 @@ function text(one: Instruction, distance: (target: number) => string): string {
     }
     case "call":
       return `call bpf_${one.helper}#${HELPERS[one.helper].id}`;
+    case "call-kernel":
+      // The kernel prints the number of its build here.
+      return `call ${one.name}#kernel`;
     case "exit":
       return "exit";
   }

@@ -5,9 +5,13 @@ import { decodeProgram } from "./decode.ts";
 import { disassemble } from "./disassemble.ts";
 import { encodeProgram } from "./encode.ts";
 import type { Instruction } from "./instruction.ts";
+import { KERNEL_FUNCTION_NAMES, type KernelFunctionName } from "./kernel-functions.ts";
 import { anyInstructions } from "./testing/instruction-arbitrary.ts";
 import { parseDisassembly } from "./testing/parse-disassembly.ts";
 
+/** Any numbers that differ. */
+const numberOf = (name: KernelFunctionName) => ({ id: 1000 + KERNEL_FUNCTION_NAMES.indexOf(name), module: 2 });
+const functionOf = (id: number) => KERNEL_FUNCTION_NAMES[id - 1000];
 const descriptorOf = (map: string): number => Number(map.slice(2));
 
 /** Bytes from reference ebpf-programs.md §4.1 and their text in the kernel's notation. */
@@ -35,12 +39,13 @@ const KNOWN: readonly (readonly [Instruction, string, string])[] = [
   [{ kind: "byte-order", order: "be", bits: 16, destination: "r1" }, "dc01000010000000", "0: (dc) r1 = be16 r1"],
   [{ kind: "load-map", destination: "r1", map: "fd5" }, "18110000050000000000000000000000", "0: (18) r1 = map[fd5]"],
   [{ kind: "call", helper: "map_lookup_elem" }, "8500000001000000", "0: (85) call bpf_map_lookup_elem#1"],
+  [{ kind: "call-kernel", name: "bpf_skb_ct_alloc" }, "85200200e9030000", "0: (85) call bpf_skb_ct_alloc#kernel"],
   [{ kind: "exit" }, "9500000000000000", "0: (95) exit"],
 ];
 
 test("instructions have the bytes and the text that the kernel gives them", () => {
   for (const [instruction, hex, line] of KNOWN) {
-    assert.equal(Buffer.from(encodeProgram([instruction], descriptorOf)).toString("hex"), hex);
+    assert.equal(Buffer.from(encodeProgram([instruction], descriptorOf, numberOf)).toString("hex"), hex);
     assert.deepEqual(disassemble([instruction]), [line]);
   }
 });
@@ -65,7 +70,7 @@ test("jumps count slots, of which a wide immediate has two", () => {
 test("decoding is the inverse of encoding, and parsing that of disassembling", () => {
   fc.assert(
     fc.property(anyInstructions, (program) => {
-      assert.deepEqual(decodeProgram(encodeProgram(program, descriptorOf)), program);
+      assert.deepEqual(decodeProgram(encodeProgram(program, descriptorOf, numberOf), undefined, functionOf), program);
       assert.deepEqual(parseDisassembly(disassemble(program)), program);
     }),
     { numRuns: 500 },

@@ -1,7 +1,18 @@
 /** Instructions to bytes: 8 for each, 16 for a wide immediate (reference ebpf-programs.md §4.1). Little-endian hosts only. */
 import { HELPERS } from "./helpers.ts";
 import { type Instruction, type Operand, REGISTERS, type Register, slotNumbers } from "./instruction.ts";
+import type { KernelFunctionName } from "./kernel-functions.ts";
 import * as op from "./opcodes.ts";
+
+/** Where the kernel has a function. */
+export interface KernelFunctionNumber {
+  /** Of its type in the BTF. */
+  readonly id: number;
+  /** 0 for the kernel itself; of a module, the index of its BTF in the descriptors that are given with the program. */
+  readonly module: number;
+}
+
+const NO_NUMBER: KernelFunctionNumber = { id: 0, module: 0 };
 
 /** Bytes of one slot. */
 export const SLOT_BYTES = 8;
@@ -9,12 +20,13 @@ export const SLOT_BYTES = 8;
 /**
  * What the kernel loads. Pure.
  *
- * @param descriptorOf the descriptor of a map by its name.
+ * @param descriptorOf the descriptor of a map by its name. @param numberOf where the kernel has a function.
  * @throws RangeError for an offset, an immediate or a distance that has no room in its field.
  */
 export function encodeProgram(
   instructions: readonly Instruction[],
   descriptorOf: (map: string) => number = () => 0,
+  numberOf: (name: KernelFunctionName) => KernelFunctionNumber = () => NO_NUMBER,
 ): Uint8Array {
   const slots = slotNumbers(instructions);
   const writer = new SlotWriter((slots.at(-1) ?? 0) * SLOT_BYTES);
@@ -26,14 +38,20 @@ export function encodeProgram(
         throw new RangeError(`a jump to ${target} leaves the program`);
       return slot - next;
     };
-    encodeOne(writer, instruction, distance, descriptorOf);
+    if (instruction.kind !== "call-kernel") encodeOne(writer, instruction, distance, descriptorOf);
+    else {
+      const { id, module } = numberOf(instruction.name);
+      writer.slot(op.OP_CALL | op.CLASS.JMP, "r0", KERNEL_CALL, module, id);
+    }
   });
   return writer.bytes;
 }
 
+const KERNEL_CALL = REGISTERS[op.PSEUDO_KERNEL_CALL] ?? "r2";
+
 function encodeOne(
   writer: SlotWriter,
-  one: Instruction,
+  one: Exclude<Instruction, { kind: "call-kernel" }>,
   distance: (target: number) => number,
   descriptorOf: (map: string) => number,
 ): SlotWriter {

@@ -4,6 +4,7 @@
  */
 import type { Width } from "../layout.ts";
 import type { HelperName } from "./helpers.ts";
+import type { KernelFunctionName } from "./kernel-functions.ts";
 
 /** `r0` result, `r1`–`r5` arguments (lost in every call), `r6`–`r9` kept, `r10` frame pointer. */
 export type Register = "r0" | "r1" | "r2" | "r3" | "r4" | "r5" | "r6" | "r7" | "r8" | "r9" | "r10";
@@ -72,6 +73,8 @@ export type Instruction =
       readonly target: number;
     }
   | { readonly kind: "call"; readonly helper: HelperName }
+  /** Its number comes in when the program is loaded. */
+  | { readonly kind: "call-kernel"; readonly name: KernelFunctionName }
   | { readonly kind: "exit" };
 
 /** How many 8-byte slots an instruction takes: jumps count slots. */

@@ -17,6 +17,8 @@ export const OP_EXIT = 0x90;
 export const LOAD_WIDE = 0x18;
 /** In the source register of {@link LOAD_WIDE}: the immediate is a map's descriptor. */
 export const PSEUDO_MAP_FD = 1;
+/** In the source register of a call: the immediate is the number of a function of the kernel. */
+export const PSEUDO_KERNEL_CALL = 2;
 
 export const ALU_CODES: Readonly<Record<AluOperation, number>> = {
   add: 0x00,

@@ -4,6 +4,7 @@
  * §4.4).
  */
 import type { MapDefinition } from "../map-definition.ts";
+import type { KernelObject } from "./helpers.ts";
 import { REGISTERS, type Register } from "./instruction.ts";
 
 export const STACK_BYTES = 512;
@@ -11,7 +12,8 @@ export const STACK_BYTES = 512;
 export type Held =
   /** Nothing yet, or something else on another way that leads here. */
   | { readonly kind: "unset" }
-  | { readonly kind: "scalar" }
+  /** `value`: where it is the same on every way. */
+  | { readonly kind: "scalar"; readonly value?: number }
   | { readonly kind: "context" }
   /** An address in the stack; `offset` from the frame pointer is negative. */
   | { readonly kind: "stack"; readonly offset: number }
@@ -19,7 +21,9 @@ export type Held =
   /** An address in a map's value. */
   | { readonly kind: "value"; readonly map: MapDefinition; readonly offset: number }
   /** What a look-up gave. Copies of it have the same number, and are checked together. */
-  | { readonly kind: "value-or-null"; readonly map: MapDefinition; readonly lookup: number };
+  | { readonly kind: "value-or-null"; readonly map: MapDefinition; readonly lookup: number }
+  /** A reference to something of the kernel's. The number tells it from others, as that of a look-up does. */
+  | { readonly kind: "object" | "object-or-null"; readonly object: KernelObject; readonly lookup: number };
 
 export const SCALAR: Held = { kind: "scalar" };
 export const UNSET: Held = { kind: "unset" };
@@ -28,10 +32,13 @@ export class ProgramState {
   readonly #registers: Map<Register, Held>;
   /** Bit n: the byte at n − 512 was written. */
   #written: bigint;
+  /** References that were taken and not given back, on any way. */
+  readonly #references: Set<number>;
 
-  private constructor(registers: ReadonlyMap<Register, Held>, written: bigint) {
+  private constructor(registers: ReadonlyMap<Register, Held>, written: bigint, references: Iterable<number> = []) {
     this.#registers = new Map(registers);
     this.#written = written;
+    this.#references = new Set(references);
   }
 
   /** A program begins with the context in r1, the frame pointer in r10, and nothing else. */
@@ -44,7 +51,7 @@ export class ProgramState {
   }
 
   copy(): ProgramState {
-    return new ProgramState(this.#registers, this.#written);
+    return new ProgramState(this.#registers, this.#written, this.#references);
   }
 
   /** What is known whichever of two ways was taken. */
@@ -53,8 +60,9 @@ export class ProgramState {
     for (const register of REGISTERS) {
       const [one, two] = [this.held(register), other.held(register)];
       if (isSame(one, two)) registers.set(register, one);
+      else if (one.kind === "scalar" && two.kind === "scalar") registers.set(register, SCALAR);
     }
-    return new ProgramState(registers, this.#written & other.#written);
+    return new ProgramState(registers, this.#written & other.#written, [...this.#references, ...other.#references]);
   }
 
   held(register: Register): Held {
@@ -68,9 +76,31 @@ export class ProgramState {
   /** After a comparison with 0: all copies of a look-up's result are values, or they are the number 0. */
   settleLookup(lookup: number, isNull: boolean): void {
     for (const [register, held] of this.#registers) {
-      if (held.kind !== "value-or-null" || held.lookup !== lookup) continue;
-      this.#registers.set(register, isNull ? SCALAR : { kind: "value", map: held.map, offset: 0 });
+      if (!("lookup" in held) || held.lookup !== lookup) continue;
+      if (isNull) this.#registers.set(register, SCALAR);
+      else if (held.kind === "value-or-null")
+        this.#registers.set(register, { kind: "value", map: held.map, offset: 0 });
+      else this.#registers.set(register, { ...held, kind: "object" });
     }
+    if (isNull) this.#references.delete(lookup);
+  }
+
+  /** A call has given a reference. */
+  take(reference: number): void {
+    this.#references.add(reference);
+  }
+
+  /** A reference was given back: no copy of it can be used any more. */
+  giveBack(reference: number): void {
+    this.#references.delete(reference);
+    for (const [register, held] of this.#registers) {
+      if (held.kind === "object" && held.lookup === reference) this.#registers.set(register, UNSET);
+    }
+  }
+
+  /** Whether a reference would be lost at the program's end. */
+  get holdsReferences(): boolean {
+    return this.#references.size > 0;
   }
 
   markWritten(offset: number, size: number): void {
@@ -89,6 +119,7 @@ function isSame(one: Held, two: Held): boolean {
   if (one.kind !== two.kind) return false;
   if ("map" in one && "map" in two && one.map !== two.map) return false;
   if ("offset" in one && "offset" in two && one.offset !== two.offset) return false;
+  if (one.kind === "scalar" && two.kind === "scalar") return one.value === two.value;
   return !("lookup" in one && "lookup" in two) || one.lookup === two.lookup;
 }
 
@@ -109,5 +140,9 @@ export function describeHeld(held: Held): string {
       return `a pointer into a value of ${held.map.name}`;
     case "value-or-null":
       return `a pointer into a value of ${held.map.name}, or null`;
+    case "object":
+      return `a reference to ${held.object}`;
+    case "object-or-null":
+      return `a reference to ${held.object}, or null`;
   }
 }

@@ -5,7 +5,7 @@ import { Assembler } from "../asm/assembler.ts";
 import type { Program } from "../asm/program.ts";
 import type { Bpf, BpfMap } from "../bpf.ts";
 import { BpfError, hasBpfCode } from "../bpf-error.ts";
-import { memoryContext, socketContext } from "../contexts.ts";
+import { memoryContext, PACKET, PACKET_CONTEXT, socketContext, TCX_NEXT } from "../contexts.ts";
 import { u32, u64 } from "../layout.ts";
 import type { MapDefinition } from "../map-definition.ts";
 import { pinsContract } from "./pins-contract.ts";
@@ -17,6 +17,11 @@ export interface BpfRig {
   readonly cgroupId: bigint;
   /** An empty folder of a bpf file system. */
   readonly folder: string;
+  /** Calls of interfaces are made in here: they are the test's own. */
+  inNetwork<T>(work: () => T): T;
+  /** The index of an interface there. */
+  addInterface(): number;
+  removeInterface(index: number): void;
 }
 
 export interface BpfSubject {
@@ -65,6 +70,15 @@ function adding(definition: MapDefinition): Program {
   a.exit();
   a.place(absent);
   a.mov("r0", 0);
+  a.exit();
+  return a.finish();
+}
+
+/** A program that leaves every packet to what comes next. */
+function looking(name: string): Program {
+  const a = new Assembler(name, PACKET_CONTEXT);
+  a.load("r0", "r1", PACKET.fields.mark);
+  a.mov("r0", TCX_NEXT);
   a.exit();
   return a.finish();
 }
@@ -216,5 +230,34 @@ export function bpfContract(subject: BpfSubject): void {
     });
 
     pinsContract(check);
+    check(
+      "packets of an interface meet programs in their order; a link is replaced, and gone with the interface",
+      (rig, t) => {
+        const index = rig.addInterface();
+        const programs = ["first", "second", "third"].map((name) => rig.bpf.loadProgram(looking(name), "ingress"));
+        const [first, second, third] = programs;
+        assert.ok(first !== undefined && second !== undefined && third !== undefined);
+        t.after(() => programs.map((one) => one.close()));
+        rig.inNetwork(() => {
+          const met = () => rig.bpf.attachedToInterface(index);
+          assert.deepEqual(met(), []);
+          const [one, other] = [rig.bpf.attachToInterface(first, index), rig.bpf.attachToInterface(second, index)];
+          assert.deepEqual(met(), [first.id, second.id]);
+          assert.deepEqual([one.interfaceIndex, one.programId], [index, first.id]);
+          one.replace(third);
+          assert.deepEqual(met(), [third.id, second.id]);
+          one.close();
+          assert.deepEqual(met(), [second.id]);
+          rig.removeInterface(index);
+          assert.equal(other.interfaceIndex, 0);
+          assert.throws(() => other.replace(first), /ENOLINK/);
+          other.close();
+          assert.throws(
+            () => rig.bpf.attachToInterface(first, index),
+            (error) => hasBpfCode(error, "ENODEV"),
+          );
+        });
+      },
+    );
   });
 }

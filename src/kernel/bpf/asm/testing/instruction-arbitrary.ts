@@ -2,6 +2,7 @@
 import fc from "../../../../../testkit/support/fast-check.ts";
 import { HELPERS, type HelperName } from "../helpers.ts";
 import { type Instruction, REGISTERS, type Register } from "../instruction.ts";
+import { KERNEL_FUNCTION_NAMES } from "../kernel-functions.ts";
 import { ALU_CODES, JUMP_CODES } from "../opcodes.ts";
 
 const names = <Name extends string>(table: Readonly<Record<Name, unknown>>): Name[] => Object.keys(table) as Name[];
@@ -63,6 +64,7 @@ function anyInstruction(count: number): fc.Arbitrary<Instruction> {
       target,
     }),
     fc.record({ kind: fc.constant("call" as const), helper: fc.constantFrom<HelperName>(...names(HELPERS)) }),
+    fc.record({ kind: fc.constant("call-kernel" as const), name: fc.constantFrom(...KERNEL_FUNCTION_NAMES) }),
     fc.constant({ kind: "exit" as const }),
   );
 }

@@ -1,6 +1,7 @@
 /** The inverse of `disassemble.ts`, written from the notation alone: a second opinion about every opcode. */
 import { HELPERS, type HelperName } from "../helpers.ts";
 import type { AluOperation, Comparison, Instruction, Operand, Register } from "../instruction.ts";
+import type { KernelFunctionName } from "../kernel-functions.ts";
 
 const OPERATIONS: ReadonlyMap<string, AluOperation> = new Map([
   ["+=", "add"],
@@ -57,6 +58,8 @@ function parseOne(text: string, target: (distance: string) => number): Instructi
   };
   let found = match(/^exit$/);
   if (found !== undefined) return { kind: "exit" };
+  found = match(/^call (\w+)#kernel$/);
+  if (found !== undefined) return { kind: "call-kernel", name: found[0] as KernelFunctionName };
   found = match(/^call bpf_(\w+)#(\d+)$/);
   if (found !== undefined) {
     const helper = found[0] as HelperName;
