@@ -54,7 +54,7 @@ const KINDS: readonly (readonly [kind: number, parts: number, tail: number])[] =
   [19, 2, 6],
 ];
 
-test("a function has the number of its type, whatever types come before it", () => {
+test("a function has the number of its type, behind types of every kind", () => {
   const before = KINDS.map(([kind, parts, tail]) => ({ kind, parts, tail }));
   const types = btf([
     ...before,

@@ -1,6 +1,6 @@
 /**
  * Functions of the kernel that are called by the number of their type in its BTF, which is another one in every build: those of
- * conntrack (reference ebpf.md §2.3, §4.7). The kernel offers them to programs under a licence that is compatible with the GPL.
+ * conntrack (reference ebpf.md §2.3, ebpf-programs.md §4.7). The kernel offers them to programs under a licence that is compatible with the GPL.
  */
 import type { ArgumentKind, KernelObject } from "./helpers.ts";
 
