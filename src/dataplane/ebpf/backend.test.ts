@@ -192,3 +192,60 @@ describe("without the kernel's eBPF, packets are led all the same", () => {
     assert.deepEqual([subject.takeMapWrites(), subject.backend.sockets], [0, []]);
   });
 });
+
+describe("connected UDP", () => {
+  const service = port("dns", "10.96.0.1", { protocol: "UDP", port: 53 });
+  const connect = (subject: EbpfRig, cookie: bigint): string => subject.connectUdp(cookie, "10.96.0.1", 53);
+
+  test("is disconnected when its endpoint goes, after the packet path has its rules", async (t) => {
+    const { cluster, rig: subject, sync } = rig(t);
+    cluster.set(service, [remote("10.180.1.1")]);
+    await sync();
+    connect(subject, 7n);
+    cluster.set(service, [remote("10.180.1.1"), remote("10.180.1.2")]);
+    await sync();
+    assert.deepEqual(subject.disconnections, []);
+    cluster.set(service, [remote("10.180.1.2")]);
+    await sync();
+    assert.deepEqual(
+      subject.disconnections.map(({ cookie, remote: to, remotePort }) => [cookie, to, remotePort]),
+      [[7n, "10.180.1.1", 8080]],
+    );
+    assert.equal(subject.metrics.disconnected, 1);
+    await sync(true);
+    assert.equal(subject.disconnections.length, 1, "once");
+  });
+
+  test("is disconnected when its service goes, and when nothing is decided at the socket any more", async (t) => {
+    const { cluster, rig: subject, sync } = rig(t);
+    cluster.set(service, [remote("10.180.1.1")]);
+    await sync();
+    connect(subject, 7n);
+    cluster.delete(service);
+    await sync();
+    assert.equal(subject.disconnections.length, 1);
+    cluster.set(service, [remote("10.180.1.1")]);
+    await sync();
+    connect(subject, 8n);
+    await subject.backend.close();
+    assert.equal(subject.disconnections.length, 2);
+  });
+
+  const REACHES = [
+    { of: "none", why: "no capability" },
+    { of: "host", why: "namespaces are not seen" },
+  ] as const;
+  for (const reach of REACHES) {
+    test(`takes the rules where sockets of ${reach.of === "none" ? "none" : "pods"} could be told, which is said once`, async (t) => {
+      const { cluster, rig: subject, sync } = rig(t);
+      subject.reach = reach;
+      cluster.set(service, [remote("10.180.1.1")]);
+      await sync(true);
+      await sync(true);
+      const warned = subject.log.filter(({ level }) => level === "warn").map(({ message }) => message);
+      assert.deepEqual(warned, [`Connected UDP ${reach.of === "host" ? "of pods " : ""}takes the rules: ${reach.why}`]);
+      assert.equal(subject.connectUdp(7n, "10.96.0.1", 53, 1n), reach.of === "host" ? "10.180.1.1" : "10.96.0.1");
+      assert.equal(subject.connectUdp(8n, "10.96.0.1", 53, 2n), "10.96.0.1");
+    });
+  }
+});

@@ -6,6 +6,7 @@ import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import type { AddressWatch } from "../../kernel/route/address-watch.ts";
 import type { LocalAddresses } from "../../kernel/route/addresses.ts";
+import type { UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
 import { type IpFamily, isLoopback } from "../../net/ip.ts";
@@ -13,6 +14,7 @@ import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/back
 import type { EbpfMetrics } from "./metrics.ts";
 import { SocketMaps } from "./socket-maps.ts";
 import { type SocketProgramOptions, SocketPrograms } from "./socket-programs.ts";
+import { StaleConnections } from "./stale-connections.ts";
 
 export interface EbpfBackendOptions {
   /** Leads what no program decides. */
@@ -25,7 +27,9 @@ export interface EbpfBackendOptions {
   readonly detectsPods: boolean;
   readonly nodePortAddresses: NodePortAddresses;
   /** What the programs are told. May throw: then nothing is decided at the socket. */
-  readonly programs: () => SocketProgramOptions;
+  readonly programs: () => Omit<SocketProgramOptions, "connectedUdp">;
+  /** Tells connected UDP sockets that their endpoint is gone. */
+  readonly disconnector: UdpDisconnector;
   readonly localAddresses: LocalAddresses;
   readonly addressWatch: Pick<AddressWatch, "watch">;
   readonly metrics: EbpfMetrics;
@@ -40,6 +44,7 @@ export interface EbpfBackendOptions {
 interface Sockets {
   readonly maps: SocketMaps;
   readonly programs: SocketPrograms;
+  readonly stale: StaleConnections;
 }
 
 export class EbpfBackend implements Backend {
@@ -55,6 +60,8 @@ export class EbpfBackend implements Backend {
   /** What was logged last of why nothing is decided at the socket. */
   #complaint: string | undefined;
   #refusals = "";
+  /** What was logged last of why connected UDP is not led everywhere. */
+  #udpComplaint = "";
 
   constructor(options: EbpfBackendOptions) {
     this.#options = options;
@@ -85,12 +92,14 @@ export class EbpfBackend implements Backend {
       await this.#syncSockets(input, signal);
     } catch (error) {
       signal.throwIfAborted();
-      this.#giveUp(error);
+      await this.#giveUp(error);
     }
     const { packetPath, metrics } = this.#options;
     metrics.attached.set(this.isAttached ? 1 : 0);
     metrics.passedPorts.set(this.#sockets?.maps.refused.size ?? 0);
-    return packetPath.sync(input, signal);
+    const outcome = await packetPath.sync(input, signal);
+    await this.#disconnectStale(input.isFullSync);
+    return outcome;
   }
 
   async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
@@ -110,7 +119,7 @@ export class EbpfBackend implements Backend {
   }
 
   async close(): Promise<void> {
-    this.#end();
+    await this.#end();
     await this.#options.packetPath.close?.();
   }
 
@@ -120,7 +129,7 @@ export class EbpfBackend implements Backend {
     const isNew = this.#sockets === undefined;
     // Where they could not work, they are tried again with each full sync.
     if (isNew && !input.isFullSync) return;
-    const sockets = this.#sockets ?? this.#open(input);
+    const sockets = this.#sockets ?? this.#open(input, await this.#askReach());
     this.#sockets = sockets;
     const { maps, programs } = sockets;
     const { services, endpoints, zone } = input;
@@ -141,9 +150,9 @@ export class EbpfBackend implements Backend {
     this.#tellRefusals(maps.refused);
   }
 
-  #open({ services, endpointCount }: SyncInput): Sockets {
-    const { bpf } = this.#options;
-    const programs = new SocketPrograms(bpf, this.family, this.#options.programs());
+  #open({ services, endpointCount }: SyncInput, connectedUdp: SocketProgramOptions["connectedUdp"]): Sockets {
+    const { bpf, disconnector, metrics, log } = this.#options;
+    const programs = new SocketPrograms(bpf, this.family, { ...this.#options.programs(), connectedUdp });
     const maps = new SocketMaps(
       { bpf, family: this.family, onMoved: (open) => programs.load(open), nowMs: this.#nowMs },
       { services: services.size, endpoints: endpointCount },
@@ -154,7 +163,30 @@ export class EbpfBackend implements Backend {
       maps.close();
       throw error;
     }
-    return { maps, programs };
+    const onDisconnected = (count: number): void => metrics.disconnected.inc(count);
+    return { maps, programs, stale: new StaleConnections({ disconnector, onDisconnected, log }) };
+  }
+
+  /** Which connected UDP sockets could be told when their endpoint goes; what keeps others from it is said once. */
+  async #askReach(): Promise<SocketProgramOptions["connectedUdp"]> {
+    const reach = await this.#options.disconnector.reach();
+    if (reach.of === "all" || reach.why === this.#udpComplaint) return reach.of;
+    this.#udpComplaint = reach.why;
+    const whose = reach.of === "host" ? "of pods " : "";
+    this.#options.log.warn(`Connected UDP ${whose}takes the rules: ${reach.why}`);
+    return reach.of;
+  }
+
+  /** After both paths: a socket that connects again meets an endpoint on either. */
+  async #disconnectStale(isFullSync: boolean): Promise<void> {
+    if (this.#sockets === undefined) return;
+    const { maps, stale } = this.#sockets;
+    if (!maps.takeLostUdp() && !isFullSync) return;
+    try {
+      await stale.disconnect(maps.connections);
+    } catch (error) {
+      this.#options.log.error("Looking for UDP sockets whose endpoint is gone failed", error);
+    }
   }
 
   #attach({ maps, programs }: Sockets, cgroup: string): void {
@@ -182,8 +214,8 @@ export class EbpfBackend implements Backend {
   }
 
   /** The packet path leads everything until it works again. */
-  #giveUp(error: unknown): void {
-    this.#end();
+  async #giveUp(error: unknown): Promise<void> {
+    await this.#end();
     const reason = error instanceof Error ? error.message : String(error);
     if (reason === this.#complaint) return;
     this.#complaint = reason;
@@ -199,10 +231,16 @@ export class EbpfBackend implements Backend {
     this.#options.log.error("Service ports that are not decided at the socket", new Error(reason), { names });
   }
 
-  #end(): void {
-    this.#sockets?.programs.close();
-    this.#sockets?.maps.close();
+  /** UDP sockets that were led would not be told any more when their endpoint goes: they connect again, by the rules. */
+  async #end(): Promise<void> {
+    const sockets = this.#sockets;
     this.#sockets = undefined;
+    if (sockets !== undefined) {
+      const { maps, programs, stale } = sockets;
+      programs.close();
+      await stale.disconnectAll(maps.connections);
+      maps.close();
+    }
     this.#areAddressesKnown = false;
   }
 }

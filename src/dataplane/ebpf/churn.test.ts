@@ -30,7 +30,7 @@ test("connections meet an endpoint of their own service, while all endpoints cha
   }
   // A backend that was given back is used again at once, by either service.
   let nowMs = 0;
-  const programs = new SocketPrograms(bpf, "IPv4", { hostCookie: 1n, isForHostOnly: false });
+  const programs = new SocketPrograms(bpf, "IPv4", { hostCookie: 1n, isForHostOnly: false, connectedUdp: "all" });
   const maps = new SocketMaps(
     { bpf, family: "IPv4", onMoved: (open) => programs.load(open), nowMs: () => (nowMs += REST_MS) },
     { services: 2, endpoints: 4 },

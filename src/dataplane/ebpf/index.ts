@@ -12,7 +12,7 @@ export const ebpf: ModeDescriptor<"ebpf", typeof ebpfConfig> = {
   config: ebpfConfig,
   startMessage: "Using eBPF Proxier",
   unavailableText: "nftables, which ebpf mode stands on, is not available on this host ",
-  traits: { ...TRANSLATES_IN_KERNEL, checksSourcesFirst: true, decidesAtSocket: ["TCP"] },
+  traits: { ...TRANSLATES_IN_KERNEL, checksSourcesFirst: true, decidesAtSocket: ["TCP", "UDP"] },
   // The packet path is the table of the nftables mode: its next full sync makes the difference.
   replacesInPlace: ["nftables"],
   hasOwnNames: true,

@@ -8,6 +8,8 @@ export interface EbpfMetrics {
   readonly attached: { set(value: number): void };
   /** Service ports that the maps did not take. */
   readonly passedPorts: { set(value: number): void };
+  /** Connected UDP sockets that were told that their endpoint is gone. */
+  readonly disconnected: { inc(count: number): void };
 }
 
 /** Defines the families and gives the function that makes the object of one IP family. */
@@ -22,7 +24,13 @@ export function defineEbpfMetrics(families: MetricFamilies): (family: IpFamily) 
     help: "Service ports that take the rules because the kernel did not take them into the maps",
     labels: ["ip_family"],
   });
+  const disconnected = families.counter({
+    name: "kubeproxy_ebpf_udp_sockets_disconnected_total",
+    help: "Connected UDP sockets that were disconnected because their endpoint was gone",
+    labels: ["ip_family"],
+  });
   return (family) => ({
+    disconnected: { inc: (count) => disconnected.inc({ ip_family: family }, count) },
     attached: { set: (value) => attached.set({ ip_family: family }, value) },
     passedPorts: { set: (value) => passedPorts.set({ ip_family: family }, value) },
   });

@@ -54,7 +54,7 @@ function outcomeText(treatment: Treatment, { cluster, local }: SocketPlan, { pro
 function programText({ family }: OfflineNode, { config, service }: RenderRequest): string {
   if (service !== undefined) throw new Error("--output programs is the same for every Service: leave --service out");
   const maps = { ...leadingMaps(family, { frontends: 1024, slots: 4096, backends: 4096 }), ...memoryMaps(family) };
-  const options = { hostCookie: 1n, isForHostOnly: config.ebpf.hostNamespaceOnly };
+  const options = { hostCookie: 1n, isForHostOnly: config.ebpf.hostNamespaceOnly, connectedUdp: "all" as const };
   return socketPrograms(family, maps, options)
     .map(([hook, program]) => `${hook} ${program.name}\n${disassemble(program.instructions).join("\n")}\n`)
     .join("\n");

@@ -5,6 +5,7 @@ import { cgroup2Mounts, findCgroupRoot } from "../../kernel/bpf/cgroup-root.ts";
 import { kernelBpf } from "../../kernel/bpf/kernel-bpf.ts";
 import { ownNetnsCookie } from "../../kernel/netns-cookie.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
+import { udpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { EbpfBackend } from "./backend.ts";
 import { defineEbpfMetrics } from "./metrics.ts";
@@ -30,7 +31,11 @@ async function open(node: NodeContext): Promise<OpenMode> {
         nodeName: node.nodeName,
         detectsPods: family.detector.kind !== "none",
         nodePortAddresses: family.nodePortAddresses,
-        programs: () => ({ hostCookie: ownNetnsCookie(), isForHostOnly: config.ebpf.hostNamespaceOnly }),
+        programs: () => ({
+          hostCookie: ownNetnsCookie(),
+          isForHostOnly: config.ebpf.hostNamespaceOnly,
+        }),
+        disconnector: udpDisconnector(),
         localAddresses,
         addressWatch: node.addressWatch,
         metrics: metricsOf(family.family),
@@ -51,7 +56,11 @@ function missingForSockets(bpf: Bpf): string | undefined {
       { bpf, family: "IPv4", onMoved: () => {}, nowMs: () => 0 },
       { services: 0, endpoints: 0 },
     );
-    const programs = new SocketPrograms(bpf, "IPv4", { hostCookie: ownNetnsCookie(), isForHostOnly: false });
+    const programs = new SocketPrograms(bpf, "IPv4", {
+      hostCookie: ownNetnsCookie(),
+      isForHostOnly: false,
+      connectedUdp: "all",
+    });
     try {
       programs.load(maps.open);
     } finally {

@@ -23,6 +23,7 @@ import { type FrontendAddress, type FrontendKind, ownedFrontends } from "../../m
 import type { ServicePort } from "../../model/service-port.ts";
 import { type IpAddress, type IpFamily, ipBytes, unspecifiedAddress } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../net/protocol.ts";
+import { Connections } from "./connections.ts";
 import { planSocket, type SocketPlan, type SocketPlanFacts, type Treatment } from "./socket-plan.ts";
 
 /** What the maps hold of a service port. */
@@ -74,6 +75,11 @@ export class SocketMaps {
   readonly #refused = new Map<string, string>();
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
   #nodeAddresses: ReadonlySet<IpAddress> = new Set();
+  #hasLostUdp = false;
+  /** What was replaced before the last failure is not settled. */
+  #hasFailed = false;
+  /** Connected UDP sockets that were led. */
+  readonly connections: Connections;
 
   /** @throws BpfError when the kernel cannot hold them. */
   constructor(options: SocketMapsOptions, { services, endpoints }: ExpectedSize) {
@@ -93,6 +99,14 @@ export class SocketMaps {
       throw error;
     }
     this.#lists = new EndpointLists(family, memoryOf(this.#set), nowMs);
+    this.connections = new Connections(family, () => ({ ...this.#memory, backends: this.#set.backends }));
+  }
+
+  /** Whether an endpoint of a UDP service port has gone since this was asked last. */
+  takeLostUdp(): boolean {
+    const hasLost = this.#hasLostUdp;
+    this.#hasLostUdp = false;
+    return hasLost;
   }
 
   get open(): OpenMaps {
@@ -190,7 +204,7 @@ export class SocketMaps {
     this.#delete(before.port, ownedFrontends(before.port));
     this.#lists.write(before.cluster, []);
     this.#lists.write(before.local, []);
-    this.#lists.settle();
+    this.#settle(before.port);
     this.#installed.delete(key);
   }
 
@@ -225,11 +239,19 @@ export class SocketMaps {
       this.#writeFrontends(before, { port, treatments: plan.treatments, cluster, local });
     } catch (error) {
       this.#installed.set(key, { ...before, cluster, local, isUncertain: true });
+      this.#hasFailed = true;
       throw error;
     }
-    this.#lists.settle();
+    this.#settle(port);
     if (hasFrontends(plan)) this.#installed.set(key, { port, treatments: plan.treatments, cluster, local });
     else this.#installed.delete(key);
+  }
+
+  /** What an attempt that failed has replaced is given back here as well, and may be of another protocol. */
+  #settle({ protocol }: ServicePort): void {
+    const hasGone = this.#lists.settle();
+    if (hasGone && (protocol === "UDP" || this.#hasFailed)) this.#hasLostUdp = true;
+    this.#hasFailed = false;
   }
 
   #writeFrontends(before: Installed, after: Installed): void {

@@ -3,9 +3,8 @@
 import type { Program } from "../../kernel/bpf/asm/program.ts";
 import type { Bpf, BpfLink, BpfProgram } from "../../kernel/bpf/bpf.ts";
 import type { Hook } from "../../kernel/bpf/contexts.ts";
-import { leadProgram } from "../../kernel/bpf/socket-balancer/lead.ts";
 import type { BalancerMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
-import { revealProgram } from "../../kernel/bpf/socket-balancer/reveal.ts";
+import { socketProgram } from "../../kernel/bpf/socket-balancer/programs.ts";
 import { hookFor, PROGRAMS, type SocketCall, type SocketKind } from "../../kernel/bpf/socket-balancer/socket-kind.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { OpenMaps } from "./socket-maps.ts";
@@ -15,20 +14,23 @@ export interface SocketProgramOptions {
   readonly hostCookie: bigint;
   /** Pods are left to the packet path. */
   readonly isForHostOnly: boolean;
+  /** Connected UDP sockets of which network namespaces are led. */
+  readonly connectedUdp: "all" | "host" | "none";
 }
 
 /**
- * The programs of a family in the order in which they are attached: an address is revealed before the first socket is led. A connected
- * UDP socket could not be told when its endpoint goes, so connections are those of TCP (reference ebpf.md §1.8). Pure.
+ * The programs of a family in the order in which they are attached: an address is revealed before the first socket is led. Connected
+ * UDP is led where its sockets can be told when their endpoint goes (reference ebpf.md §1.8). Pure.
  */
 export function socketPrograms(
   family: IpFamily,
   maps: BalancerMaps,
-  options: SocketProgramOptions,
+  { connectedUdp, ...options }: SocketProgramOptions,
 ): readonly (readonly [Hook, Program])[] {
   const assemble = (call: SocketCall, kind: SocketKind): Program => {
-    if (call === "recvmsg" || call === "getpeername") return revealProgram(call, kind, maps);
-    return leadProgram(call, kind, maps, { ...options, protocols: [call === "connect" ? "TCP" : "UDP"] });
+    if (call !== "connect") return socketProgram(call, kind, maps, { ...options, protocols: ["UDP"] });
+    if (connectedUdp === "none") return socketProgram(call, kind, maps, { ...options, protocols: ["TCP"] });
+    return socketProgram(call, kind, maps, { ...options, connectedUdp });
   };
   return PROGRAMS[family].toReversed().map(([call, kind]) => [hookFor(call, kind), assemble(call, kind)] as const);
 }

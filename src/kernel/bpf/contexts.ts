@@ -25,6 +25,8 @@ export const HOOKS = {
   recvmsg6: { programType: 18, attachType: 20, family: 6 },
   getpeername4: { programType: 18, attachType: 29, family: 4 },
   getpeername6: { programType: 18, attachType: 30, family: 6 },
+  /** The last descriptor of a socket is closed; kernel sockets do not run it. */
+  sock_release: { programType: 9, attachType: 34, family: 0 },
 } as const;
 
 export type Hook = keyof typeof HOOKS;
@@ -46,8 +48,15 @@ export const SOCK_ADDR = layout("bpf_sock_addr", 72, {
 /** The word that holds {@link SOCK_ADDR}'s port: what is loaded and stored. */
 export const USER_PORT_WORD: Field = u32(24);
 
+/** `bpf_sock`: the socket itself. `protocol` is an IP protocol's number. */
+export const SOCK = layout("bpf_sock", 80, { family: u32(4), type: u32(8), protocol: u32(12) });
+
 /** What programs at such a hook may touch. Words are stored whole: narrower stores are refused. */
 export function socketContext(hook: Hook): ContextRules {
+  if (hook === "sock_release") {
+    const whole: ContextAccess = { at: SOCK.fields.family.at, size: 12, reads: [4], writes: [] };
+    return { name: hook, size: SOCK.size, accesses: [whole] };
+  }
   const narrow: readonly Width[] = [1, 2, 4];
   const address: readonly ContextAccess[] =
     HOOKS[hook].family === 4

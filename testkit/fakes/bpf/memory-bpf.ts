@@ -119,6 +119,12 @@ function ours(program: BpfProgram): MemoryProgram {
   throw new BpfError("invalid", "bpf: a program of another kernel");
 }
 
+/** What a map of this kernel holds, for programs that a test runs itself. */
+export function elementsOf(map: BpfMap): MemoryMap {
+  if (map instanceof OpenMap) return map.memory;
+  throw new BpfError("invalid", `bpf: map ${map.definition.name} is of another kernel`);
+}
+
 class OpenMap implements BpfMap, Pinnable {
   readonly kind = "map";
   readonly definition: MapDefinition;

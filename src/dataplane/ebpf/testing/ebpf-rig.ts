@@ -1,12 +1,18 @@
 /** The eBPF backend over kernels in memory, driven as the proxier drives it. */
 import { type LogLine, recordingLogger } from "../../../../testkit/dataplane/recording-logger.ts";
 import type { SyncDriver } from "../../../../testkit/dataplane/sync-driver.ts";
-import { memoryBpf } from "../../../../testkit/fakes/bpf/memory-bpf.ts";
+import { interpret } from "../../../../testkit/fakes/bpf/interpreter.ts";
+import { elementsOf, memoryBpf } from "../../../../testkit/fakes/bpf/memory-bpf.ts";
 import { testYielder } from "../../../async/testing/test-yielder.ts";
+import type { Program } from "../../../kernel/bpf/asm/program.ts";
 import type { Bpf, BpfMap } from "../../../kernel/bpf/bpf.ts";
 import { BpfError } from "../../../kernel/bpf/bpf-error.ts";
+import { SOCK_ADDR } from "../../../kernel/bpf/contexts.ts";
+import { putNumber } from "../../../kernel/bpf/layout.ts";
+import type { Disconnection, DisconnectReach, StaleSocket } from "../../../kernel/sock-diag/disconnect-udp.ts";
 import { nodePortAddresses } from "../../../model/node-port-addresses.ts";
 import type { IpAddress } from "../../../net/ip.ts";
+import { PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
 import { BackendRig } from "../../nftables/testing/backend-rig.ts";
 import { EbpfBackend } from "../backend.ts";
 
@@ -26,11 +32,17 @@ export class EbpfRig {
   readonly backend: EbpfBackend;
   readonly log: LogLine[] = [];
   readonly faults: BpfFaults = {};
-  readonly metrics = { attached: 0, passedPorts: 0 };
+  readonly metrics = { attached: 0, passedPorts: 0, disconnected: 0 };
+  /** Whose UDP sockets could be told that their endpoint is gone; may be changed. */
+  reach: DisconnectReach = { of: "all" };
+  /** What becomes of each that is told. */
+  disconnects: (socket: StaleSocket) => Disconnection = () => "disconnected";
+  readonly disconnections: StaleSocket[] = [];
   /** May be changed between syncs; then call {@link changeAddresses}. */
   hostAddresses: readonly IpAddress[] = [];
   nowMs = 0;
   #mapWrites = 0;
+  #connect4: readonly [Program, readonly BpfMap[]] | undefined;
   #onAddressChange: () => void = () => {};
   readonly #stop = new AbortController();
 
@@ -45,6 +57,13 @@ export class EbpfRig {
       detectsPods,
       nodePortAddresses: nodePortAddresses("IPv4", ["192.168.0.0/24"]),
       programs: () => ({ hostCookie: 1n, isForHostOnly: false }),
+      disconnector: {
+        reach: async () => this.reach,
+        disconnect: async (sockets) => {
+          this.disconnections.push(...sockets);
+          return sockets.map(this.disconnects);
+        },
+      },
       localAddresses: async () => this.hostAddresses,
       addressWatch: {
         watch: (onChange, signal) => {
@@ -56,6 +75,11 @@ export class EbpfRig {
         attached: {
           set: (value) => {
             this.metrics.attached = value;
+          },
+        },
+        disconnected: {
+          inc: (count) => {
+            this.metrics.disconnected += count;
           },
         },
         passedPorts: {
@@ -88,6 +112,20 @@ export class EbpfRig {
     this.#onAddressChange();
   }
 
+  /** A UDP socket connects to an IPv4 address. @returns where the program leads it. */
+  connectUdp(socketCookie: bigint, address: string, port: number, netnsCookie = 1n): string {
+    const [program, maps] = this.#connect4 ?? [];
+    if (program === undefined || maps === undefined) return address;
+    const context = new Uint8Array(SOCK_ADDR.size);
+    const { userIp4, userPort, protocol } = SOCK_ADDR.fields;
+    context.set(address.split(".").map(Number), userIp4.at);
+    putNumber(context, userPort, port);
+    putNumber(context, protocol, PROTOCOL_NUMBERS.UDP);
+    const elements = new Map(maps.map((map) => [map.definition.name, elementsOf(map)]));
+    interpret(program.instructions, context, elements, { socketCookie, netnsCookie });
+    return context.slice(userIp4.at, userIp4.at + 4).join(".");
+  }
+
   takeMapWrites(): number {
     const writes = this.#mapWrites;
     this.#mapWrites = 0;
@@ -106,6 +144,7 @@ export class EbpfRig {
       },
       loadProgram: (program, place, maps) => {
         fail(this.faults.loadProgram?.(program.name));
+        if (program.name === "kpts_connect4") this.#connect4 = [program, maps ?? []];
         return bpf.loadProgram(program, place, maps);
       },
       attach: (program, hook, cgroup) => {

@@ -79,8 +79,9 @@ export class EndpointLists {
       .map((backend) => this.#backends.endpointAt(backend));
   }
 
-  /** No frontend leads to what was replaced: it can be used for others. */
-  settle(): void {
+  /** No frontend leads to what was replaced: it can be used for others. @returns whether there was an endpoint among it. */
+  settle(): boolean {
+    const hasEndpoints = this.#oldBackends.length > 0;
     for (const backend of this.#oldBackends) {
       this.#backends.clear(backend);
       this.#freeBackends.giveBack(backend, 1);
@@ -88,6 +89,7 @@ export class EndpointLists {
     for (const { base, count } of this.#oldRuns) this.#freeSlots.giveBack(base, powerOfTwo(count));
     this.#oldBackends = [];
     this.#oldRuns = [];
+    return hasEndpoints;
   }
 
   #writeNew(endpoints: readonly ListedEndpoint[]): EndpointList {

@@ -6,10 +6,13 @@ import { MemoryMap } from "../../../../testkit/fakes/bpf/memory-map.ts";
 import fc from "../../../../testkit/support/fast-check.ts";
 import { PATIENCE } from "../../../../testkit/support/patience.ts";
 import { type IpAddress, ipFromBytes } from "../../../net/ip.ts";
+import { PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
 import { kernelBpf } from "../kernel-bpf.ts";
 import { takeNumber } from "../layout.ts";
 import { reasonToSkip, testCgroup } from "../testing/test-cgroup.ts";
 import { leadProgram } from "./lead.ts";
+import { CONNECTED_KEY, CONNECTED_VALUE } from "./maps.ts";
+import { socketProgram } from "./programs.ts";
 import { revealProgram } from "./reveal.ts";
 import { familyOfKind, hookFor, PROGRAMS, type SocketKind, TEST_RETURN_VALUE } from "./socket-kind.ts";
 import { startDialler } from "./testing/dialler.ts";
@@ -91,8 +94,15 @@ function play(
   { frontends, nodeAddresses, dials }: Scene,
   run: (context: Uint8Array, random: number) => number,
   isDrawn: boolean,
+  connected: Pick<OpenMaps["connected"], "entries">,
 ): void {
   const oracle = new DialOracle(frontends, nodeAddresses);
+  const recorded = new Map<number, string>();
+  const noteConnected = ({ protocol, socket, netns }: Dial, place: Place | undefined): void => {
+    if (call !== "connect" || protocol !== PROTOCOL_NUMBERS.UDP) return;
+    if (place === undefined) recorded.delete(socket);
+    else recorded.set(socket, `${netns} ${place.address} ${place.port}`);
+  };
   for (const { random, ...dial } of dials) {
     const context = contextOf(kind, dial);
     const expected = oracle.expected(call, dial);
@@ -106,6 +116,7 @@ function play(
     const met = placeOf(kind, dial, context, all);
     if (expected.kind !== "to") {
       assert.equal(met, undefined);
+      noteConnected(dial, undefined);
       continue;
     }
     const { places } = expected;
@@ -116,7 +127,14 @@ function play(
     const texts = wanted.map((one) => `${one?.address} ${one?.port}`);
     assert.ok(texts.includes(`${place.address} ${place.port}`), `${place.address} ${place.port} is none of ${texts}`);
     oracle.note(call, dial, place);
+    noteConnected(dial, place);
   }
+  const records = connected.entries().map(([key, value]): [number, string] => {
+    const { netns, address, port: at } = CONNECTED_VALUE[familyOfKind(kind)].fields;
+    const ip = ipFromBytes(value.slice(address.at, address.at + address.bytes));
+    return [takeNumber(key, CONNECTED_KEY.fields.cookie), `${takeNumber(value, netns)} ${ip} ${takeNumber(value, at)}`];
+  });
+  assert.deepEqual(new Map(records), recorded, "connected UDP sockets that were led");
 }
 
 for (const kind of KINDS) {
@@ -128,15 +146,11 @@ for (const kind of KINDS) {
       fc.assert(
         fc.property(sceneFor(kind), (scene) => {
           const maps = new Map(Object.values(definitions).map((one) => [one.name, new MemoryMap(one)]));
-          fillMaps(
-            openMaps(memoryBpf(new Map(), maps), definitions),
-            scene.frontends,
-            familyOfKind(kind),
-            scene.nodeAddresses,
-          );
+          const opened = openMaps(memoryBpf(new Map(), maps), definitions);
+          fillMaps(opened, scene.frontends, familyOfKind(kind), scene.nodeAddresses);
           const run = (context: Uint8Array, random: number) =>
             Number(interpret(instructions, context, maps, { random32: () => random }).result);
-          play(call, kind, scene, run, true);
+          play(call, kind, scene, run, true, opened.connected);
         }),
         { numRuns: 50 },
       );
@@ -151,7 +165,7 @@ for (const kind of KINDS) {
           try {
             fillMaps(maps, scene.frontends, familyOfKind(kind), scene.nodeAddresses);
             // The kernel draws for itself.
-            play(call, kind, scene, (context) => program.run(context), false);
+            play(call, kind, scene, (context) => program.run(context), false, maps.connected);
           } finally {
             for (const one of [program, ...Object.values(maps)]) one.close();
           }
@@ -249,10 +263,7 @@ describe("connect: a process in a cgroup", { skip: reasonToSkip(), timeout: 60_0
 
       const programs = PROGRAMS[familyOfKind(kind)].map(([call, of]) => {
         const hook = hookFor(call, of);
-        const program =
-          call === "connect" || call === "sendmsg"
-            ? leadProgram(call, of, definitions, { hostCookie: HOST_COOKIE })
-            : revealProgram(call, of, definitions);
+        const program = socketProgram(call, of, definitions, { hostCookie: HOST_COOKIE });
         const loaded = bpf.loadProgram(program, hook, Object.values(maps));
         t.after(() => loaded.close());
         return bpf.attach(loaded, hook, cgroup);

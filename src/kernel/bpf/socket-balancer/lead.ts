@@ -10,12 +10,15 @@ import type { Program } from "../asm/program.ts";
 import { SOCK_ADDR, USER_PORT_WORD } from "../contexts.ts";
 import { u32, u64 } from "../layout.ts";
 import type { MapDefinition } from "../map-definition.ts";
+import { forgetConnected, registerConnected } from "./connected.ts";
+import { lookUp, update } from "./map-calls.ts";
 import {
   BACKEND_IDENTITY_WORD,
   BACKEND_VALUE,
   type BalancerMaps,
   CHOICE_KEY,
   CHOICE_VALUE,
+  CONNECTED_VALUE,
   EXTENT_WORD,
   FRONTEND_KEY,
   FRONTEND_VALUE,
@@ -58,6 +61,8 @@ export interface LeadOptions {
   readonly hostCookie: bigint;
   /** All other clients are left to the packet path. @default false */
   readonly isForHostOnly?: boolean;
+  /** Connected UDP sockets of which network namespaces can be told when their backend goes: only these are led. @default "all" */
+  readonly connectedUdp?: "all" | "host";
 }
 
 /** @param maps of IPv6 for `IPv6`, else of IPv4. */
@@ -90,6 +95,8 @@ class LeadProgram {
   /** The backend, as the socket will see it: a key of the peers. */
   readonly #peer: StackSlot;
   readonly #peerValue: StackSlot;
+  /** Of a UDP socket that connects. */
+  readonly #connected: StackSlot;
 
   constructor(call: "connect" | "sendmsg", kind: SocketKind, maps: BalancerMaps, options: LeadOptions) {
     const { form = "attached" } = options;
@@ -110,6 +117,7 @@ class LeadProgram {
     this.#choiceValue = a.slot("choice value", CHOICE_VALUE.size);
     this.#peer = a.slot("peer", PEER_KEY[family].size);
     this.#peerValue = a.slot("peer value", PEER_VALUE[family].size);
+    this.#connected = a.slot("connected", CONNECTED_VALUE[family].size);
   }
 
   assemble(): Program {
@@ -118,13 +126,17 @@ class LeadProgram {
     this.#demandProtocol();
     if (this.#kind === "mapped") demandMapped(a, this.#pass);
     for (const slot of [this.#dialled, this.#choice, this.#choiceValue, this.#peer, this.#peerValue]) a.clear(slot);
+    if (this.#call === "connect") a.clear(this.#connected);
     if (this.#options.isForHostOnly === true) this.#demandHost();
     this.#findFrontend();
     this.#obeyFlags();
     this.#chooseBackend();
     this.#remember();
     this.#rewrite();
+    a.mov("r0", 1);
+    a.exit();
     a.place(this.#pass);
+    if (this.#call === "connect") forgetConnected(a, this.#form, PROTOCOL, this.#maps, this.#peer);
     a.mov("r0", 1);
     a.exit();
     a.place(this.#refuse);
@@ -168,11 +180,11 @@ class LeadProgram {
     a.load("r1", CONTEXT, USER_PORT_WORD);
     a.store("r10", fields.port, "r1", this.#dialled.offset);
     a.store("r10", fields.protocol, PROTOCOL, this.#dialled.offset);
-    this.#lookup(this.#maps.frontends, this.#dialled);
+    lookUp(this.#a, this.#maps.frontends, this.#dialled);
     a.jumpIf("r0", "!=", 0, found);
     // A node port has no address of its own: it is looked up without one, and then the address among the node's.
     for (const index of words.keys()) a.store("r10", addressAt(index), 0, this.#dialled.offset);
-    this.#lookup(this.#maps.frontends, this.#dialled);
+    lookUp(this.#a, this.#maps.frontends, this.#dialled);
     a.jumpIf("r0", "==", 0, this.#pass);
     a.load(EXTENT, "r0", EXTENT_WORD);
     a.load(IDENTITY, "r0", IDENTITY_WORD);
@@ -182,7 +194,7 @@ class LeadProgram {
       a.load("r1", CONTEXT, word);
       a.store("r10", addressAt(index), "r1", this.#dialled.offset);
     }
-    this.#lookup(this.#maps.nodeAddresses, this.#dialled);
+    lookUp(this.#a, this.#maps.nodeAddresses, this.#dialled);
     a.jumpIf("r0", "==", 0, this.#pass);
     const known = a.label("known");
     a.jump(known);
@@ -237,7 +249,7 @@ class LeadProgram {
       loadCookie(a, this.#form, "socket");
       a.store("r10", cookie, "r0", this.#choice.offset);
       a.store("r10", id, IDENTITY, this.#choice.offset);
-      this.#lookup(flows, this.#choice);
+      lookUp(this.#a, flows, this.#choice);
       a.jumpIf("r0", "==", 0, none);
       a.load("r1", "r0", CHOICE_VALUE.fields.backend);
       a.load("r2", "r0", CHOICE_VALUE.fields.lastUsedNs);
@@ -249,7 +261,7 @@ class LeadProgram {
     loadCookie(a, this.#form, "netns");
     a.store("r10", cookie, "r0", this.#choice.offset);
     a.store("r10", id, IDENTITY, this.#choice.offset);
-    this.#lookup(clients, this.#choice);
+    lookUp(this.#a, clients, this.#choice);
     a.jumpIf("r0", "==", 0, none);
     a.load("r1", "r0", CHOICE_VALUE.fields.backend);
     a.load("r2", "r0", CHOICE_VALUE.fields.lastUsedNs);
@@ -280,7 +292,7 @@ class LeadProgram {
     a.alu("rsh", "r0", 32);
     a.alu("add", "r0", EXTENT, 32);
     a.store("r10", u32(0), "r0", this.#index.offset);
-    this.#lookup(this.#maps.slots, this.#index);
+    lookUp(this.#a, this.#maps.slots, this.#index);
     a.jumpIf("r0", "==", 0, this.#pass);
     a.load("r1", "r0", SLOT_VALUE.fields.backend);
     a.store("r10", u32(0), "r1", this.#index.offset);
@@ -296,7 +308,7 @@ class LeadProgram {
     const { address, port } = BACKEND_VALUE[family].fields;
     const identity = BACKEND_IDENTITY_WORD[family];
     const peer = PEER_KEY[family].fields;
-    this.#lookup(this.#maps.backends, this.#index);
+    lookUp(this.#a, this.#maps.backends, this.#index);
     a.jumpIf("r0", "==", 0, otherwise);
     a.load("r5", "r0", identity);
     a.load("r1", "r0", u64(address.at));
@@ -307,6 +319,7 @@ class LeadProgram {
     a.load("r4", "r0", identity);
     a.jumpIf("r4", "!=", "r5", otherwise);
     a.jumpIf("r4", "!=", IDENTITY, otherwise, 32);
+    if (this.#call === "connect") a.store("r10", CONNECTED_VALUE[family].fields.identity, "r4", this.#connected.offset);
     if (family === "IPv4") {
       // Address and port in one word; what follows them there is 0.
       a.store("r10", u64(peer.address.at), "r1", this.#peer.offset);
@@ -329,7 +342,7 @@ class LeadProgram {
       a.store("r10", lastUsedNs, "r0", this.#choiceValue.offset);
       a.load("r1", "r10", u32(0), this.#index.offset);
       a.store("r10", backend, "r1", this.#choiceValue.offset);
-      this.#update(map, this.#choice, this.#choiceValue);
+      update(this.#a, map, this.#choice, this.#choiceValue);
     };
     a.load("r1", "r10", u64(0), this.#seconds.offset);
     a.jumpIf("r1", "!=", 0, byNamespace);
@@ -349,15 +362,20 @@ class LeadProgram {
     // The slot has held something else, behind the port as well.
     a.store("r10", u32(PEER_VALUE[family].fields.port.at), "r1", this.#peerValue.offset);
     if (this.#call === "sendmsg") {
-      this.#update(udpPeers, this.#peer, this.#peerValue);
+      update(this.#a, udpPeers, this.#peer, this.#peerValue);
       return;
     }
     const [isUdp, isWritten] = [a.label("udp"), a.label("written")];
     a.jumpIf(PROTOCOL, "==", PROTOCOL_NUMBERS.UDP, isUdp);
-    this.#update(tcpPeers, this.#peer, this.#peerValue);
+    update(this.#a, tcpPeers, this.#peer, this.#peerValue);
     a.jump(isWritten);
     a.place(isUdp);
-    this.#update(udpPeers, this.#peer, this.#peerValue);
+    registerConnected({
+      ...{ a, form: this.#form, kind: this.#kind, maps: this.#maps, pass: this.#pass },
+      ...{ peer: this.#peer, index: this.#index, record: this.#connected },
+      onlyOf: this.#options.connectedUdp === "host" ? this.#options.hostCookie : undefined,
+    });
+    update(this.#a, udpPeers, this.#peer, this.#peerValue);
     a.place(isWritten);
   }
 
@@ -378,21 +396,5 @@ class LeadProgram {
     a.mov("r1", -ECONNREFUSED);
     if (this.#form === "attached") a.call("set_retval");
     else a.store(CONTEXT, TEST_RETURN_VALUE, "r1");
-  }
-
-  #lookup(map: MapDefinition, key: StackSlot): void {
-    const a = this.#a;
-    a.loadMap("r1", map);
-    a.addressOf("r2", key);
-    a.call("map_lookup_elem");
-  }
-
-  #update(map: MapDefinition, key: StackSlot, value: StackSlot): void {
-    const a = this.#a;
-    a.loadMap("r1", map);
-    a.addressOf("r2", key);
-    a.addressOf("r3", value);
-    a.mov("r4", 0);
-    a.call("map_update_elem");
   }
 }

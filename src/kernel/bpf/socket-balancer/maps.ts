@@ -62,6 +62,29 @@ export const PEER_VALUE = {
   IPv6: layout("peer value", 24, { address: bytes(0, 16), port: be16(16) }),
 } as const;
 
+/**
+ * A connected UDP socket that was led, by its cookie: no program sees what it sends, so it must be told when its backend goes. The
+ * identity is that of {@link BACKEND_IDENTITY_WORD}: while the backend carries it, the socket's endpoint serves (reference
+ * ebpf-operation.md §5.6).
+ */
+export const CONNECTED_KEY = layout("connected", 8, { cookie: u64(0) });
+export const CONNECTED_VALUE = {
+  IPv4: layout("connected value", 32, {
+    netns: u64(0),
+    identity: u64(8),
+    address: bytes(16, 4),
+    port: be16(20),
+    backend: u32(24),
+  }),
+  IPv6: layout("connected value", 40, {
+    netns: u64(0),
+    identity: u64(8),
+    address: bytes(16, 16),
+    port: be16(32),
+    backend: u32(36),
+  }),
+} as const;
+
 /** Maps that lead from frontends to backends. */
 export interface LeadingMaps {
   readonly frontends: MapDefinition;
@@ -80,6 +103,10 @@ export interface MemoryMaps {
   /** {@link PEER_KEY} of TCP, and of UDP: many short connections must not push datagrams out. */
   readonly tcpPeers: MapDefinition;
   readonly udpPeers: MapDefinition;
+  /** {@link CONNECTED_KEY} of connected UDP. Nothing is forgotten for others: a socket that finds no room is not led. */
+  readonly connected: MapDefinition;
+  /** Cookies of network namespaces in which no socket could be told of anything: their connected UDP is not led. */
+  readonly barred: MapDefinition;
 }
 
 export type BalancerMaps = LeadingMaps & MemoryMaps;
@@ -94,6 +121,7 @@ export interface BalancerCapacity {
 /** Clients, sockets and peers that are remembered of each kind; what was used longest ago is forgotten first. */
 const REMEMBERED = 32_768;
 const NODE_ADDRESSES = 1024;
+const BARRED_NAMESPACES = 1024;
 
 /** @param remembered how many of each kind. @default 32768 */
 export function memoryMaps(family: IpFamily, remembered = REMEMBERED): MemoryMaps {
@@ -119,6 +147,22 @@ export function memoryMaps(family: IpFamily, remembered = REMEMBERED): MemoryMap
     flows: lru("flows", CHOICE_KEY.size, CHOICE_VALUE.size),
     tcpPeers: lru("tcp_peers", peerKey, peerValue),
     udpPeers: lru("udp_peers", peerKey, peerValue),
+    connected: {
+      name: `connected${suffix}`,
+      type: "hash",
+      keySize: CONNECTED_KEY.size,
+      valueSize: CONNECTED_VALUE[family].size,
+      maxEntries: remembered,
+      isAllocatedOnWrite: true,
+    },
+    barred: {
+      name: `barred${suffix}`,
+      type: "hash",
+      keySize: 8,
+      valueSize: 4,
+      maxEntries: BARRED_NAMESPACES,
+      isAllocatedOnWrite: true,
+    },
   };
 }
 

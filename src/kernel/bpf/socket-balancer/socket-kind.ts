@@ -12,7 +12,7 @@ import { type Field, u32, u64 } from "../layout.ts";
 export type SocketKind = "IPv4" | "IPv6" | "mapped";
 
 /** What a socket does when a program runs. */
-export type SocketCall = "connect" | "sendmsg" | "recvmsg" | "getpeername";
+export type SocketCall = "connect" | "sendmsg" | "recvmsg" | "getpeername" | "release";
 
 /** In a test, what a socket knows of itself is in words after the context; the kernel lets tests run such a program. */
 export type ProgramForm = "attached" | "test";
@@ -42,18 +42,20 @@ export const PROGRAMS: Readonly<Record<IpFamily, readonly (readonly [SocketCall,
     ["recvmsg", "mapped"],
     ["getpeername", "IPv4"],
     ["getpeername", "mapped"],
+    ["release", "IPv4"],
   ],
   IPv6: [
     ["connect", "IPv6"],
     ["sendmsg", "IPv6"],
     ["recvmsg", "IPv6"],
     ["getpeername", "IPv6"],
+    ["release", "IPv6"],
   ],
 };
 
 /** Where the program of a kind runs. */
 export function hookFor(call: SocketCall, kind: SocketKind): Hook {
-  return `${call}${kind === "IPv4" ? 4 : 6}`;
+  return call === "release" ? "sock_release" : `${call}${kind === "IPv4" ? 4 : 6}`;
 }
 
 /** At most 15 characters. */

@@ -1,7 +1,8 @@
 /** The other side of `dialler.ts`: runs in the process that connects. */
-import { createSocket } from "node:dgram";
+import { createSocket, type Socket } from "node:dgram";
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 
 export type Request =
   | { readonly what: "listen"; readonly protocol: "tcp" | "udp"; readonly address: string }
@@ -11,6 +12,10 @@ export type Request =
       readonly ports: readonly number[];
       readonly count: number;
     }
+  /** A UDP socket that stays, by a name; connected to something else when it is there already. */
+  | { readonly what: "hold"; readonly name: string; readonly address: string; readonly port: number }
+  | { readonly what: "ask"; readonly name: string }
+  | { readonly what: "drop"; readonly name: string }
   | { readonly what: "dial"; readonly protocol: DialledProtocol; readonly address: string; readonly port: number };
 
 /** `udp` connects its socket, `datagram` does not. */
@@ -104,13 +109,58 @@ async function dialInTurn(
   return outcomes;
 }
 
+const held = new Map<string, Socket>();
+/** Of held sockets that nothing is asked of. */
+const failures = new Map<string, Error>();
+
+async function hold(name: string, address: string, port: number): Promise<DialReport> {
+  const before = held.get(name);
+  const socket = before ?? createSocket(address.includes(":") ? "udp6" : "udp4");
+  if (before === undefined) socket.on("error", (error) => void failures.set(name, error));
+  else socket.disconnect();
+  failures.delete(name);
+  held.set(name, socket);
+  return await new Promise((resolve) => {
+    socket.connect(port, address, (error?: Error | null) => resolve(error ? { code: codeOf(error) } : {}));
+  });
+}
+
+/** Sends, and waits for the answer; or says what befell the socket before. */
+async function ask(name: string): Promise<DialReport> {
+  const socket = held.get(name);
+  if (socket === undefined) return { code: "no such socket" };
+  const stop = new AbortController();
+  const failed = failures.get(name);
+  if (failed !== undefined) return { code: codeOf(failed) };
+  try {
+    return await Promise.race([
+      once(socket, "message", { signal: stop.signal }).then(([text]) => ({ reached: Number(text) })),
+      new Promise<DialReport>((resolve) => socket.send("?", (error) => error && resolve({ code: codeOf(error) }))),
+      sleep(DATAGRAM_WAIT_MS, { code: "silence" }, { signal: stop.signal }),
+    ]);
+  } catch (error) {
+    return { code: codeOf(error) };
+  } finally {
+    stop.abort();
+  }
+}
+
+const codeOf = (error: unknown): string =>
+  error instanceof Error && "code" in error ? String(error.code) : String(error);
+
 const DIALS = { tcp: dialTcp, udp: dialUdp, datagram: sendDatagram } as const;
 
 process.on("message", async (request: Request) => {
   if (request.what === "listen") process.send?.(await listen(request.protocol, request.address));
   else if (request.what === "dial in turn")
     process.send?.(await dialInTurn(request.address, request.ports, request.count));
-  else process.send?.(await DIALS[request.protocol](request.address, request.port));
+  else if (request.what === "hold") process.send?.(await hold(request.name, request.address, request.port));
+  else if (request.what === "ask") process.send?.(await ask(request.name));
+  else if (request.what === "drop") {
+    held.get(request.name)?.close();
+    held.delete(request.name);
+    process.send?.({});
+  } else process.send?.(await DIALS[request.protocol](request.address, request.port));
 });
 process.on("disconnect", () => process.exit());
 process.send?.("ready");

@@ -12,6 +12,11 @@ export interface Dialler {
   listen(protocol: "tcp" | "udp", address: string): Promise<number>;
   /** Connects over TCP, once after the other, to the ports in turn. @returns for each port how often each port or code was met. */
   dialInTurn(address: string, ports: readonly number[], count: number): Promise<Record<number, Record<string, number>>>;
+  /** Connects a UDP socket that stays under this name; the same again when there is one. */
+  hold(name: string, to: Pick<Place, "port"> & { readonly address: string }): Promise<DialReport>;
+  /** Sends over a held socket, and waits for the answer. The code of what befell it, also if that was before. */
+  ask(name: string): Promise<DialReport>;
+  drop(name: string): Promise<unknown>;
   /** Connects, and for TCP waits for the peer's greeting. */
   dial(protocol: DialledProtocol, to: Pick<Place, "port"> & { readonly address: string }): Promise<DialReport>;
 }
@@ -42,6 +47,9 @@ export async function startDialler(t: TestContext, cgroup: string): Promise<Dial
     listen: async (protocol, address) => Number(await ask({ what: "listen", protocol, address })),
     dialInTurn: async (address, ports, count) =>
       (await ask({ what: "dial in turn", address, ports, count })) as Record<number, Record<string, number>>,
+    hold: async (name, { address, port }) => (await ask({ what: "hold", name, address, port })) as DialReport,
+    ask: async (name) => (await ask({ what: "ask", name })) as DialReport,
+    drop: (name) => ask({ what: "drop", name }),
     dial: async (protocol, { address, port }) => (await ask({ what: "dial", protocol, address, port })) as DialReport,
   };
 }

@@ -1,0 +1,131 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type LogLine, recordingLogger } from "../../../testkit/dataplane/recording-logger.ts";
+import { memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
+import { encode, putNumber } from "../../kernel/bpf/layout.ts";
+import {
+  BACKEND_VALUE,
+  CONNECTED_KEY,
+  CONNECTED_VALUE,
+  leadingMaps,
+  memoryMaps,
+} from "../../kernel/bpf/socket-balancer/maps.ts";
+import { eventually } from "../../kernel/bpf/testing/eventually.ts";
+import type { Disconnection, StaleSocket } from "../../kernel/sock-diag/disconnect-udp.ts";
+import { type IpAddress, ipBytes } from "../../net/ip.ts";
+import { Connections } from "./connections.ts";
+import { StaleConnections } from "./stale-connections.ts";
+
+const ENDPOINT = "10.180.0.7" as IpAddress; // a canonical literal
+const NETNS = 5;
+
+/** Sockets by cookie were led to backend 1; what becomes of them is said one look after the other. */
+function rig(cookies: readonly number[], outcomes: readonly Disconnection[]) {
+  const bpf = memoryBpf();
+  const { connected: of, barred: none } = memoryMaps("IPv4", 8);
+  const [connected, barred] = [bpf.createMap(of), bpf.createMap(none)];
+  const backends = bpf.createMap(leadingMaps("IPv4", { frontends: 4, slots: 4, backends: 4 }).backends);
+  const carry = (id: number, generation: number): void =>
+    backends.update(index(1), encode(BACKEND_VALUE.IPv4, { address: ipBytes(ENDPOINT), port: 53, id, generation }));
+  const connect = (cookie: number): void => {
+    const value = encode(CONNECTED_VALUE.IPv4, { netns: NETNS, address: ipBytes(ENDPOINT), port: 53, backend: 1 });
+    const backend = backends.lookup(index(1)) ?? new Uint8Array();
+    value.set(backend.subarray(BACKEND_VALUE.IPv4.fields.id.at), CONNECTED_VALUE.IPv4.fields.identity.at);
+    connected.update(encode(CONNECTED_KEY, { cookie }), value);
+  };
+  carry(9, 1);
+  for (const cookie of cookies) connect(cookie);
+  const asked: (readonly StaleSocket[])[] = [];
+  const log: LogLine[] = [];
+  let disconnected = 0;
+  const stale = new StaleConnections({
+    disconnector: {
+      disconnect: async (sockets) => {
+        asked.push(sockets);
+        return sockets.map(() => outcomes[asked.length - 1] ?? "absent");
+      },
+    },
+    onDisconnected: (count) => {
+      disconnected += count;
+    },
+    log: recordingLogger(log),
+    secondLookMs: 1,
+  });
+  const connections = new Connections("IPv4", () => ({ connected, barred, backends }));
+  return { stale, connections, carry, connect, barred, asked, log, disconnected: () => disconnected };
+}
+
+const index = (number: number): Uint8Array => new Uint8Array(Uint32Array.of(number).buffer);
+
+function cookieOf(number: number): Uint8Array {
+  const bytes = new Uint8Array(8);
+  putNumber(bytes, CONNECTED_KEY.fields.cookie, number);
+  return bytes;
+}
+
+test("of sockets that were led, those are told whose backend carries another identity", async () => {
+  const { stale, connections, carry, connect, asked, disconnected } = rig([71, 72], ["disconnected"]);
+  await stale.disconnect(connections);
+  assert.deepEqual(asked, [], "all endpoints serve");
+  carry(9, 2);
+  connect(73);
+  await stale.disconnect(connections);
+  const told = asked.flat().map(({ cookie, netns, remote, remotePort }) => [cookie, netns, remote, remotePort]);
+  assert.deepEqual(told, [
+    [71n, 5n, ENDPOINT, 53],
+    [72n, 5n, ENDPOINT, 53],
+  ]);
+  assert.deepEqual([disconnected(), connections.count], [2, 1]);
+});
+
+test("a socket that is just connecting is found at the second look", async () => {
+  const { stale, connections, carry, asked, disconnected } = rig([71], ["absent", "disconnected"]);
+  carry(9, 2);
+  await stale.disconnect(connections);
+  await eventually(() => assert.equal(disconnected(), 1));
+  assert.deepEqual([asked.length, connections.count], [2, 0]);
+});
+
+test("what is not there at the second look either is forgotten", async () => {
+  const { stale, connections, carry, barred, log } = rig([71], ["absent", "absent"]);
+  carry(9, 2);
+  await stale.disconnect(connections);
+  assert.equal(connections.count, 1);
+  await eventually(() => assert.equal(connections.count, 0));
+  assert.deepEqual([log, barred.entries()], [[], []]);
+});
+
+test("a network namespace that is not found is led no more, and that is said once", async () => {
+  const { stale, connections, carry, connect, barred, log } = rig([71], Array(4).fill("unreachable"));
+  for (const generation of [2, 4]) {
+    carry(9, generation);
+    await stale.disconnect(connections);
+    await eventually(() => assert.equal(connections.count, 0));
+    connect(72);
+  }
+  assert.deepEqual(barred.entries(), [[cookieOf(NETNS), new Uint8Array(4)]]);
+  assert.equal(log.length, 1);
+  assert.match(log[0]?.message ?? "", /^Connected UDP sockets keep an endpoint that is gone/);
+});
+
+test("a socket that connected again while it was looked for keeps its new record", async () => {
+  const subject = rig([71], ["disconnected"]);
+  const { connections, carry, connect } = subject;
+  carry(9, 2);
+  const lost = connections.lost();
+  connect(71);
+  for (const one of lost) connections.forget(one);
+  assert.equal(connections.count, 1);
+});
+
+test("at the end all are told, and nothing is looked for later", async () => {
+  const { stale, connections, carry, asked } = rig([71, 72], ["absent", "disconnected"]);
+  carry(9, 2);
+  await stale.disconnect(connections);
+  await stale.disconnectAll(connections);
+  await stale.disconnect(connections);
+  assert.deepEqual(
+    asked.map((sockets) => sockets.length),
+    [2, 2],
+  );
+});

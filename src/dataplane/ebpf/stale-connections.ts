@@ -1,0 +1,93 @@
+/**
+ * Connected UDP sockets whose endpoint is gone are disconnected, so that they connect again, to one that serves. They are told apart from
+ * sockets that went to the same address by themselves: only what a program of ours has led has a record.
+ */
+import { Mutex } from "../../async/mutex.ts";
+import type { Disconnection, UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
+import type { Logger } from "../../logging/logger.ts";
+import type { Connections, LostConnection } from "./connections.ts";
+
+export interface StaleConnectionsOptions {
+  readonly disconnector: Pick<UdpDisconnector, "disconnect">;
+  readonly onDisconnected: (count: number) => void;
+  readonly log: Logger;
+  /** @default 1000 */
+  readonly secondLookMs?: number;
+}
+
+/** A socket that is just connecting is found a moment later. */
+const SECOND_LOOK_MS = 1000;
+
+export class StaleConnections {
+  readonly #options: StaleConnectionsOptions;
+  readonly #turns = new Mutex();
+  #timer: NodeJS.Timeout | undefined;
+  #isEnded = false;
+  #hasComplained = false;
+
+  constructor(options: StaleConnectionsOptions) {
+    this.#options = options;
+  }
+
+  /** To be called after an endpoint of a UDP service port went, when the maps offer it no more. */
+  async disconnect(connections: Connections): Promise<void> {
+    const left = await this.#turns.run(() => this.#look(connections));
+    if (left.length === 0 || this.#isEnded) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => void this.#lookAgain(connections), this.#options.secondLookMs ?? SECOND_LOOK_MS);
+    this.#timer.unref();
+  }
+
+  /** All that are led: nothing will tell them later. It is the end; nothing of this is used after it. */
+  async disconnectAll(connections: Connections): Promise<void> {
+    this.#isEnded = true;
+    clearTimeout(this.#timer);
+    await this.#turns.run(async () => {
+      try {
+        const all = connections.all();
+        if (all.length > 0) await this.#options.disconnector.disconnect(all);
+      } catch (error) {
+        this.#options.log.error("UDP sockets that were led could not be disconnected", error);
+      }
+    });
+  }
+
+  /** @returns those that were not disconnected. */
+  async #look(connections: Connections): Promise<readonly (readonly [LostConnection, Disconnection])[]> {
+    const lost = this.#isEnded ? [] : connections.lost();
+    if (lost.length === 0) return [];
+    const outcomes = await this.#options.disconnector.disconnect(lost);
+    if (this.#isEnded) return [];
+    const pairs = lost.map((one, at) => [one, outcomes[at] ?? "unreachable"] as const);
+    const done = pairs.filter(([, outcome]) => outcome === "disconnected");
+    for (const [one] of done) connections.forget(one);
+    if (done.length > 0) this.#options.onDisconnected(done.length);
+    return pairs.filter(([, outcome]) => outcome !== "disconnected");
+  }
+
+  async #lookAgain(connections: Connections): Promise<void> {
+    try {
+      const left = await this.#turns.run(() => this.#look(connections));
+      const unreachable = new Set<bigint>();
+      for (const [one, outcome] of left) {
+        // It is not connected any more, or can never be told.
+        connections.forget(one);
+        if (outcome === "unreachable") unreachable.add(one.netns);
+      }
+      for (const netns of unreachable) connections.bar(netns);
+      if (unreachable.size > 0) this.#complain(left.length);
+    } catch (error) {
+      if (!this.#isEnded) this.#options.log.error("Looking for UDP sockets whose endpoint is gone failed", error);
+    }
+  }
+
+  #complain(sockets: number): void {
+    if (this.#hasComplained) return;
+    this.#hasComplained = true;
+    this.#options.log.error(
+      "Connected UDP sockets keep an endpoint that is gone: their network namespace is not found. Its next ones take the rules",
+      undefined,
+      { sockets },
+    );
+  }
+}

@@ -1,0 +1,79 @@
+/** Finds network namespaces by the cookies under which the kernel knows them: among those of processes, and those that have a name. */
+import { readdirSync, readlinkSync, statSync } from "node:fs";
+import { SliceYielder, type Yielder } from "../async/yielder.ts";
+import { ownNetnsCookie } from "./netns-cookie.ts";
+import { inNetworkNamespace } from "./network-namespace.ts";
+
+/** Where `ip netns`, CNI and Docker name them. */
+const NAMED = ["/run/netns", "/run/docker/netns"];
+/** The process namespace that holds all processes of the machine. */
+const INITIAL_PROCESSES = "pid:[4026531836]";
+
+/** The files of namespaces, by cookie; of what is not found there is none. Each file may stand for another by the time it is used. */
+export async function findNamespaces(
+  cookies: ReadonlySet<bigint>,
+  yielder: Yielder = new SliceYielder(),
+): Promise<ReadonlyMap<bigint, string>> {
+  const found = new Map<bigint, string>();
+  const seen = new Set<number>();
+  for (const path of candidates()) {
+    if (found.size === cookies.size) break;
+    if (yielder.isDue()) await yielder.turn();
+    const inode = inodeOf(path);
+    if (inode === undefined || seen.has(inode)) continue;
+    seen.add(inode);
+    const cookie = cookieOf(path);
+    if (cookie !== undefined && cookies.has(cookie)) found.set(cookie, path);
+  }
+  return found;
+}
+
+/** Whether namespaces of other processes of the machine can be seen from here at all. */
+export function seesOtherNamespaces(): boolean {
+  if (linkOf("/proc/self/ns/pid") === INITIAL_PROCESSES) return true;
+  const own = inodeOf("/proc/self/ns/net");
+  for (const path of candidates()) {
+    const inode = inodeOf(path);
+    if (inode !== undefined && inode !== own) return true;
+  }
+  return false;
+}
+
+/** The cookie of the namespace that a file stands for, or undefined when it cannot be entered. */
+export function cookieOf(path: string): bigint | undefined {
+  try {
+    return inNetworkNamespace(path, ownNetnsCookie);
+  } catch {
+    return undefined;
+  }
+}
+
+function* candidates(): Generator<string> {
+  for (const folder of NAMED) for (const name of namesIn(folder)) yield `${folder}/${name}`;
+  for (const name of namesIn("/proc")) if (/^\d+$/.test(name)) yield `/proc/${name}/ns/net`;
+}
+
+function namesIn(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
+  }
+}
+
+/** Undefined when the process is gone, or another's. */
+function inodeOf(path: string): number | undefined {
+  try {
+    return statSync(path, { throwIfNoEntry: false })?.ino;
+  } catch {
+    return undefined;
+  }
+}
+
+function linkOf(path: string): string | undefined {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,164 @@
+/** Disconnects UDP sockets whose peer is gone, in whichever network namespace they are (reference ebpf.md §1.8). */
+import type { IpAddress } from "../../net/ip.ts";
+import { cookieOf, findNamespaces, seesOtherNamespaces } from "../find-namespaces.ts";
+import { AF_INET, AF_INET6 } from "../netlink/constants.ts";
+import { dumpWithRetry } from "../netlink/dump-retry.ts";
+import { isNotFound } from "../netlink/errors.ts";
+import { MessageBuffer } from "../netlink/message-buffer.ts";
+import { NetlinkSocket } from "../netlink/socket.ts";
+import { ownNetnsCookie } from "../netns-cookie.ts";
+import { inNetworkNamespace } from "../network-namespace.ts";
+import {
+  type ConnectedUdpSocket,
+  NETLINK_SOCK_DIAG,
+  readConnected,
+  type SocketFamily,
+  writeConnectedDump,
+  writeDestroy,
+} from "./sock-diag.ts";
+
+/** A socket, and the peer that it must still have. */
+export interface StaleSocket {
+  readonly cookie: bigint;
+  /** Cookie of its network namespace. */
+  readonly netns: bigint;
+  readonly remote: IpAddress;
+  readonly remotePort: number;
+}
+
+/**
+ * `absent`: no socket with this cookie is connected to this peer. `unreachable`: its namespace is not found, or the kernel does not let
+ * us.
+ */
+export type Disconnection = "disconnected" | "absent" | "unreachable";
+
+/** Sockets of which namespaces can be disconnected, and what keeps others from it, in words. */
+export type DisconnectReach =
+  | { readonly of: "all" }
+  | { readonly of: "host"; readonly why: string }
+  | { readonly of: "none"; readonly why: string };
+
+export interface UdpDisconnector {
+  /** Asks the kernel; nothing is changed. */
+  reach(): Promise<DisconnectReach>;
+  /** @returns what became of each, in their order. */
+  disconnect(sockets: readonly StaleSocket[]): Promise<readonly Disconnection[]>;
+}
+
+const FAMILIES: readonly SocketFamily[] = [AF_INET, AF_INET6];
+
+/** Of the running kernel. Nothing is opened yet. */
+export function udpDisconnector(): UdpDisconnector {
+  // Where namespaces were found last.
+  const paths = new Map<bigint, string>();
+  return {
+    reach,
+    async disconnect(sockets) {
+      const outcomes = new Map<StaleSocket, Disconnection>();
+      const groups = Map.groupBy(sockets, ({ netns }) => netns);
+      await locate(paths, new Set(groups.keys()));
+      for (const [netns, group] of groups) {
+        const socket = openIn(netns, paths.get(netns));
+        if (socket === undefined) continue;
+        try {
+          await disconnectIn(socket, group, outcomes);
+        } catch {
+          // They count as unreachable.
+        } finally {
+          await socket.close();
+        }
+      }
+      return sockets.map((one) => outcomes.get(one) ?? "unreachable");
+    },
+  };
+}
+
+async function reach(): Promise<DisconnectReach> {
+  const request = new MessageBuffer(128);
+  writeDestroy(request, { family: AF_INET });
+  try {
+    await using socket = NetlinkSocket.open(NETLINK_SOCK_DIAG);
+    const [error] = await socket.exchange(request);
+    if (error !== undefined && !isNotFound(error)) throw error;
+  } catch (error) {
+    return { of: "none", why: `sockets cannot be disconnected: ${messageOf(error)}` };
+  }
+  try {
+    inNetworkNamespace("/proc/self/ns/net", () => {});
+  } catch (error) {
+    return { of: "host", why: `${messageOf(error)}: the process needs CAP_SYS_ADMIN` };
+  }
+  if (seesOtherNamespaces()) return { of: "all" };
+  return { of: "host", why: "pods' network namespaces are not seen: set hostPID, or mount /run/netns of the host" };
+}
+
+/** Keeps what still holds, and looks for the others. */
+async function locate(paths: Map<bigint, string>, cookies: ReadonlySet<bigint>): Promise<void> {
+  const own = ownNetnsCookie();
+  const missing = new Set<bigint>();
+  for (const cookie of cookies) {
+    const path = paths.get(cookie);
+    if (cookie === own || (path !== undefined && cookieOf(path) === cookie)) continue;
+    paths.delete(cookie);
+    missing.add(cookie);
+  }
+  if (missing.size === 0) return;
+  for (const [cookie, path] of await findNamespaces(missing)) paths.set(cookie, path);
+}
+
+function openIn(netns: bigint, path: string | undefined): NetlinkSocket | undefined {
+  if (netns === ownNetnsCookie()) return NetlinkSocket.open(NETLINK_SOCK_DIAG);
+  if (path === undefined) return undefined;
+  try {
+    return inNetworkNamespace(path, () =>
+      ownNetnsCookie() === netns ? NetlinkSocket.open(NETLINK_SOCK_DIAG) : undefined,
+    );
+  } catch {
+    return undefined;
+  }
+}
+
+async function disconnectIn(
+  socket: NetlinkSocket,
+  stale: readonly StaleSocket[],
+  outcomes: Map<StaleSocket, Disconnection>,
+): Promise<void> {
+  const byCookie = new Map(stale.map((one) => [one.cookie, one]));
+  const found: [StaleSocket, ConnectedUdpSocket][] = [];
+  for (const family of FAMILIES) found.push(...(await connectedOf(socket, family, byCookie)));
+  for (const one of stale) outcomes.set(one, "absent");
+  if (found.length === 0) return;
+  const request = new MessageBuffer(128 * found.length);
+  for (const [, one] of found) writeDestroy(request, one);
+  const errors = await socket.exchange(request);
+  for (const [one] of found) outcomes.set(one, "disconnected");
+  for (const error of errors) {
+    const [one] = found[error.facts.request?.index ?? -1] ?? [];
+    // It has closed meanwhile, or connected to something else.
+    if (one !== undefined) outcomes.set(one, isNotFound(error) ? "absent" : "unreachable");
+  }
+}
+
+async function connectedOf(
+  socket: NetlinkSocket,
+  family: SocketFamily,
+  wanted: ReadonlyMap<bigint, StaleSocket>,
+): Promise<readonly [StaleSocket, ConnectedUdpSocket][]> {
+  const request = new MessageBuffer(128);
+  writeConnectedDump(request, family);
+  let found: [StaleSocket, ConnectedUdpSocket][] = [];
+  await dumpWithRetry(() => {
+    found = [];
+    return socket.dump(request, (reply) => {
+      const one = readConnected(reply);
+      const stale = one && wanted.get(one.cookie);
+      if (stale === undefined || one === undefined) return;
+      if (one.remote === stale.remote && one.remotePort === stale.remotePort) found.push([stale, one]);
+    });
+  });
+  return found;
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
