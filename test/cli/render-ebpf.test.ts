@@ -19,6 +19,7 @@ test("the programs, each with its hook", async () => {
   const { stdout } = await runKubeProxy([...EXAMPLES, "-o", "programs"]);
   const hooks = stdout.split("\n").filter((line) => /^[a-z]/.test(line));
   assert.deepEqual(hooks, [
+    "sock_release kpts_release4",
     "getpeername6 kpts_peer4m",
     "getpeername4 kpts_peer4",
     "recvmsg6 kpts_recvmsg4m",
