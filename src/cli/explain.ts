@@ -14,6 +14,7 @@ import { jsonText, safe } from "../explain/safe-text.ts";
 import { parseTarget, type Target } from "../explain/target.ts";
 import { withTraffic } from "../explain/traffic.ts";
 import { WHAT_IF_FIELDS, WhatIfError, withChange } from "../explain/what-if.ts";
+import { addressOfPod, type KnownPod, knownPods } from "../inspect/known-pods.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import {
   INSPECT_FLAGS,
@@ -39,6 +40,7 @@ and what is in the kernel for it. Needs neither root nor a kernel.
 WHAT is one of
   shop/web, shop/web:http      a Service, or one of its ports
   svc/web -n shop              the same
+  shop/web-1, pod/web-1        a pod that is an endpoint, by its name
   10.96.0.10:80, 10.96.0.10    an address of a Service, of a node with a node port, or of an endpoint
   30080, 30080/tcp             a node port
   KUBE-SVC-…, service-…, …     a chain, a set or a map, as iptables-save, nft or ipset print it
@@ -95,14 +97,11 @@ export async function explain(
       output.out(EXPLAIN_USAGE);
       return EXIT_SUCCESS;
     }
-    const { from, choices, form, what, namespace } = options;
+    const { from, choices, form, what } = options;
     const { terminal } = output;
     const warn = warner(output);
     const whole = await readObjects(from, output, input);
-    const target = parseTarget(what, namespace);
-    if (target === undefined) {
-      throw new UsageError(`"${what}" is no Service, address, port or name`, "See 'kube-proxy explain --help'.");
-    }
+    const { target, because } = targetOf(options, whole);
     const inspection = await modeNamed(choices.config.mode).loadInspection();
     const objects = partOf(whole, servicesOfTarget(whole, target, inspection));
     const [firstNode] = whole.nodes;
@@ -125,7 +124,11 @@ export async function explain(
     const planned = explainPorts(cluster, search.keys);
     const servicePorts = options.asksKernel ? await withTraffic(inspection, planned) : planned;
     if (wish === undefined) {
-      const text = await answerText(form, { what, because: search.because, servicePorts }, terminal?.width);
+      const text = await answerText(
+        form,
+        { what, because: [...because, ...search.because], servicePorts },
+        terminal?.width,
+      );
       output.out(form === "text" ? painted(text, terminal) : text);
     } else {
       const after = await explainedWith(wish, objects, servicePorts, options, warn);
@@ -133,6 +136,52 @@ export async function explain(
     }
     return EXIT_SUCCESS;
   });
+}
+
+/** What is meant, a pod's address where that is a pod's name. @throws UsageError */
+function targetOf({ what, namespace, choices }: ExplainOptions, whole: Objects): AskedTarget {
+  const target = parseTarget(what, namespace);
+  const pod = target?.kind === "service" ? podMeant(what, target, namespace, whole) : undefined;
+  const address = pod && choices.families.map((family) => addressOfPod(pod, family)).find((one) => one !== undefined);
+  if (pod !== undefined && address !== undefined) {
+    const where = pod.nodeName === "" ? "" : `, on ${pod.nodeName}`;
+    return {
+      target: { kind: "address", address, port: undefined, protocol: undefined },
+      because: [`${pod.name} is the pod at ${pod.addresses.join(" and ")}${where}.`],
+    };
+  }
+  if (target !== undefined) return { target, because: [] };
+  throw new UsageError(`"${what}" is no Service, pod, address, port or name`, "See 'kube-proxy explain --help'.");
+}
+
+interface AskedTarget {
+  readonly target: Target;
+  /** What the words stand for, in sentences. */
+  readonly because: readonly string[];
+}
+
+/** A pod that goes by what could be the name of a Service; a Service goes before it, unless it says `pod/`. @throws UsageError */
+function podMeant(
+  what: string,
+  target: Extract<Target, { kind: "service" }>,
+  namespace: string | undefined,
+  whole: Objects,
+): KnownPod | undefined {
+  if (target.port !== undefined) return undefined;
+  const [, named] = /^(?:pods?|po)\/(.+)$/i.exec(what) ?? [];
+  if (named !== undefined) {
+    const name = named.includes("/") ? named : `${namespace ?? "default"}/${named}`;
+    const pods = knownPods(whole);
+    const pod = pods.get(name);
+    if (pod !== undefined) return pod;
+    const nearest = nearestWord(name, pods.keys());
+    throw new UsageError(
+      `no pod "${name}" is known: it is neither in an EndpointSlice, nor a Pod among the objects`,
+      nearest === undefined ? undefined : `Did you mean pod/${nearest}?`,
+    );
+  }
+  const isService = whole.services.some((one) => `${one.namespace}/${one.name}` === target.service);
+  return isService ? undefined : knownPods(whole).get(target.service);
 }
 
 /** @param whole for words that were perhaps meant. @throws UsageError where nothing is found. */
@@ -202,7 +251,7 @@ async function readOptions(argv: readonly string[]): Promise<ExplainOptions | "h
   const [what, ...more] = positionals;
   const hint = "See 'kube-proxy explain --help'.";
   if (what === undefined)
-    throw new UsageError("explain needs to know what: a Service, an address, a port or a name", hint);
+    throw new UsageError("explain needs to know what: a Service, an address, a pod, a port or a name", hint);
   if (more.length > 0) throw new UsageError(`explain takes one thing at a time, got "${more.join(" ")}" as well`, hint);
   const form = FORMS.find((one) => one === values.output);
   if (form === undefined) throw new UsageError(`--output must be ${FORMS.join(", ")}, got "${values.output}"`);

@@ -31,11 +31,17 @@ export interface ObjectsChoice {
   readonly context?: string | undefined;
 }
 
-/** Reads the objects; problems are told one by one. @throws UsageError when nothing can be read. */
+/**
+ * Reads the objects; problems are told one by one.
+ *
+ * @param pods names of pods, `namespace/name`, that a cluster is asked for beside those that are endpoints.
+ * @throws UsageError when nothing can be read.
+ */
 export async function readObjects(
   { filename, kubeconfig, context }: ObjectsChoice,
   output: Output,
   input: NodeJS.ReadableStream,
+  pods: readonly string[] = [],
 ): Promise<ClusterRecords> {
   const tell = (line: string) => output.err(safe(`${line}\n`));
   if (filename !== undefined) {
@@ -44,14 +50,19 @@ export async function readObjects(
     }
     return await readInput(filename, input, tell);
   }
-  const cluster = await readFromCluster(kubeconfig, context, (message) => tell(`warning: ${message}`));
+  const cluster = await readFromCluster({ kubeconfig, context, pods }, (message) => tell(`warning: ${message}`));
   for (const problem of cluster.problems) tell(`${problem.severity}: ${formatManifestProblem(problem)}`);
   return cluster;
 }
 
+interface ClusterQuestion {
+  readonly kubeconfig: string | undefined;
+  readonly context: string | undefined;
+  readonly pods: readonly string[];
+}
+
 async function readFromCluster(
-  kubeconfig: string | undefined,
-  context: string | undefined,
+  { kubeconfig, context, pods }: ClusterQuestion,
   warn: (message: string) => void,
 ): Promise<ClusterRecords> {
   const { ApiError, ClientConfigError, loadClientConfig, readCluster } = await import("../cluster/apiserver/index.ts");
@@ -65,7 +76,7 @@ async function readFromCluster(
   try {
     const config = await loadClientConfig({ kubeconfig: path, master: "", context, log: silentLogger });
     const product = userAgentProduct(programIdentity());
-    const options = { config, version: KUBERNETES_VERSION, product, warn };
+    const options = { config, version: KUBERNETES_VERSION, product, warn, pods };
     return await readCluster(options, new AbortController().signal);
   } catch (error) {
     if (error instanceof ApiError || error instanceof ClientConfigError) throw new UsageError(error.message);

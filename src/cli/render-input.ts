@@ -27,7 +27,7 @@ export async function readInput(
   if (paths.filter((path) => path === STANDARD_INPUT).length > 1) {
     throw new UsageError("-f - was given more than once: standard input can be read once");
   }
-  using reader = new ManifestReader();
+  using reader = new ManifestReader({ keepsPods: true });
   const parts = await Promise.all(paths.map((path) => readOne(path, input, reader)));
   const cluster: ClusterRecords = {
     services: parts.flatMap(({ services }) => services),
@@ -35,6 +35,7 @@ export async function readInput(
     nodes: parts.flatMap(({ nodes }) => nodes),
     serviceCIDRs: parts.flatMap(({ serviceCIDRs }) => serviceCIDRs),
     problems: parts.flatMap(({ problems }) => problems),
+    pods: parts.flatMap(({ pods = [] }) => pods),
   };
   for (const problem of cluster.problems) tell(lineOf(problem));
   if (cluster.services.length + cluster.endpointSlices.length + cluster.nodes.length === 0) {
@@ -50,10 +51,13 @@ function lineOf(problem: ManifestProblem): string {
 
 async function readOne(path: string, input: NodeJS.ReadableStream, reader: ManifestReader): Promise<ClusterRecords> {
   try {
-    if (path === STANDARD_INPUT) return await readManifestText(await text(input), "standard input");
+    if (path === STANDARD_INPUT)
+      return await readManifestText(await text(input), "standard input", { keepsPods: true });
     const found = await stat(path);
     // A pipe, as the shell makes one of `<(kubectl get …)`.
-    if (!found.isFile() && !found.isDirectory()) return await readManifestText(await readFile(path, "utf8"), path);
+    if (!found.isFile() && !found.isDirectory()) {
+      return await readManifestText(await readFile(path, "utf8"), path, { keepsPods: true });
+    }
     return await readManifests(path, reader);
   } catch (error) {
     throw new UsageError(`cannot read the manifests in ${path}: ${error instanceof Error ? error.message : error}`);

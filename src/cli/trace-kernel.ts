@@ -58,7 +58,10 @@ export async function kernelRules(family: IpFamily, local: readonly IpAddress[])
 /** @param what is to be done. @throws UsageError when this is not root. */
 export function needRoot(what: string): void {
   if (process.getuid?.() === 0) return;
-  throw new UsageError(`${what} needs root`, "Without it, give manifests with -f, or dumps of a node with --dump.");
+  throw new UsageError(
+    `${what} needs root`,
+    "Without it, give manifests with -f, a cluster with --kubeconfig, or dumps of a node with --dump.",
+  );
 }
 
 async function outputOf({ file, args }: Tool, notes: string[]): Promise<string> {

@@ -75,12 +75,20 @@ function portOf(flag: string, digits: string): number {
   throw new UsageError(`${flag}: a port is a number from 1 to 65535, got "${digits}"`);
 }
 
-/** @param placeOf where a named client is; throws UsageError where that is not known. @throws UsageError */
+/** What is known of clients on the node at hand. */
+export interface ClientKnowledge {
+  /** Where a named client is; throws UsageError where that is not known. */
+  readonly placeOf: (position: Position) => ClientPlace;
+  readonly isLocal: (address: IpAddress) => boolean;
+  /** Where packets come in from a client that is known to be a pod. */
+  readonly podInterface: (address: IpAddress) => string | undefined;
+}
+
+/** @throws UsageError */
 export function packetQuestion(
   flags: PacketFlags,
   target: ParsedTarget,
-  placeOf: (position: Position) => ClientPlace,
-  isLocal: (address: IpAddress) => boolean,
+  { placeOf, isLocal, podInterface }: ClientKnowledge,
 ): PacketQuestion {
   const { address, port, inInterface } = clientOf(flags, placeOf, isLocal);
   if (familyOf(address) !== target.family) {
@@ -94,7 +102,7 @@ export function packetQuestion(
     sourcePort: port,
     destination: target.address,
     destinationPort: target.port,
-    inInterface: flags.in ?? inInterface,
+    inInterface: flags.in ?? inInterface ?? podInterface(address),
     mark: markOf(flags.mark),
     state,
   };

@@ -1,16 +1,16 @@
 /** Where `kube-proxy trace` has its rules from: a plan for manifests, dumps, or this node's kernel. */
 import { readFile } from "node:fs/promises";
 import { text as textOfStream } from "node:stream/consumers";
+import type { ClusterRecords } from "../cluster/manifests/index.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { modeNamed } from "../dataplane/registry.ts";
-import { clientPlace, OUTSIDE } from "../inspect/client-place.ts";
+import { clientPlace, OUTSIDE, podInterface } from "../inspect/client-place.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../net/ip.ts";
 import { dumpsOf } from "../trace/dump/of-rendered.ts";
 import { type Dump, DumpError, recogniseDump } from "../trace/dump/recognise.ts";
 import type { KnownRoute } from "../trace/facts.ts";
 import { UsageError } from "./exit.ts";
-import { readInput } from "./render-input.ts";
 import type { ClientPlace, Position } from "./trace-packet.ts";
 
 /** Rules, and what their source says of the node. */
@@ -28,17 +28,17 @@ export interface TracedRules {
   /** The longest prefix first. @default not known */
   readonly routes?: readonly KnownRoute[];
   placeOf(position: Position): ClientPlace;
+  /** Where packets of a pod of this node come in. @default not known */
+  podInterface?(podNode: string, podAddress: IpAddress): string | undefined;
 }
 
-/** The rules that a mode plans for manifests. @param paths as of `-f`. @throws UsageError */
+/** The rules that a mode plans for the objects of a cluster. @throws UsageError */
 export async function plannedRules(
-  paths: readonly string[],
+  cluster: ClusterRecords,
   config: KubeProxyConfig,
   family: IpFamily,
-  input: NodeJS.ReadableStream,
   warn: (message: string) => void,
 ): Promise<TracedRules> {
-  const cluster = await readInput(paths, input, warn);
   const node = offlineNode(cluster, config, family, warn);
   const { traceForms = [], loadRenderer } = modeNamed(config.mode);
   if (traceForms.length === 0) throw new UsageError(`mode ${config.mode} has no rules that could be walked`);
@@ -55,6 +55,8 @@ export async function plannedRules(
     knowsAddresses: true,
     knowsClients: false,
     placeOf: (position) => placeInManifests(position, node, podCIDRsOf(cluster.nodes, node)),
+    podInterface: (podNode, address) =>
+      podNode === node.name && !addresses.includes(address) ? podInterface(node) : undefined,
   };
 }
 

@@ -3,6 +3,7 @@
  * over what this node's kernel has; nothing is sent.
  */
 
+import type { ClusterRecords } from "../cluster/manifests/index.ts";
 import { MODES } from "../dataplane/registry.ts";
 import { escapeJson } from "../logging/escape.ts";
 import { type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
@@ -21,12 +22,15 @@ import { inspecting } from "./inspecting.ts";
 import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
 import { parseOptions } from "./subcommand-options.ts";
+import type { LiveOptions } from "./trace-live.ts";
 import { packetQuestion, parseTarget } from "./trace-packet.ts";
+import { mentionedPods, type PacketEnds, podMention, type ResolvedEnds, resolvePods } from "./trace-pods.ts";
 import { dumpedRules, plannedRules, type TracedRules } from "./trace-rules.ts";
 
 const FORMS = ["text", "json"];
 
 export const TRACE_USAGE = `Usage: kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] -f DIR|FILE|- [options]
+       kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] --kubeconfig FILE --node NAME [options]
        kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] --dump FILE|- [options]
        kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] [options]
        kube-proxy trace --live [--from CLIENT] --to ADDRESS:PORT[/PROTOCOL] [options]
@@ -36,23 +40,28 @@ endpoint with which source, refused or dropped by which rule. Where chance decid
 where something is not known, both. Nothing is sent. With --live, the kernel itself says what it does with real packets,
 beside what is simulated for them.
 
-      --from CLIENT            ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT; or pod, node, outside, with :PORT behind it
-      --to ADDRESS:PORT/PROTO  where the packet goes; tcp (default), udp, sctp
+      --from CLIENT            ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT; or pod, node, outside, with :PORT behind it;
+                               or a pod by its name, NAMESPACE/NAME or NAMESPACE/NAME:PORT
+      --to ADDRESS:PORT/PROTO  where the packet goes; tcp (default), udp, sctp. NAMESPACE/NAME:PORT/PROTO is a pod
       --in INTERFACE           where it comes in (default: not known, for packets of the node itself none)
       --mark NUMBER            the packet's mark (default 0)
       --state STATE            of its connection: new (default), established, related, invalid, untracked
       --seed NUMBER            takes one way at each random choice, the same for the same number
       --new-client             takes for granted that no session affinity holds for the client
 
-Rules, of either; without both, those in this node's kernel are walked, which needs root:
+Rules, of one of these; without any, those in this node's kernel are walked, which needs root:
   -f, --filename DIR|FILE|-    manifests, as in render: the plan for them is walked (repeatable)
+      --kubeconfig FILE        a cluster: the plan for it is walked
+      --context NAME           the context in it (default: the current one), or in the kubeconfig that kubectl would read
       --mode MODE              ${MODES.map(({ name }) => name).join(", ")} (default: the configuration's mode)
       --node NAME              the node to plan for (default: the only Node in the manifests, else this host)
       --config FILE            the node's KubeProxyConfiguration
       --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft list ruleset (or nft -j), ipset save or ipvsadm -S -n print
                                on a node (repeatable), or the folder that a sysdump was unpacked to; of other
                                programs' rules what is not understood is shown as such
+      --kernel                 this node's kernel, also where --kubeconfig is given
       --local ADDRESS          an address of the node; with --dump all of them should be given (repeatable)
+                               Names of pods are looked up in -f, or in the cluster: that of --kubeconfig, else that of kubectl
 
       --live                   waits for real packets of the flow, and shows their way through this node's kernel: nftables,
                                and the nft variant of iptables. Needs root, and a kernel from 5.12 on; what it installs
@@ -66,6 +75,8 @@ Rules, of either; without both, those in this node's kernel are walked, which ne
 
 Examples:
   kube-proxy trace --from pod --to 10.96.0.10:80 -f examples --node node-a
+  kube-proxy trace --from shop/web-1 --to 10.96.0.53:53/udp -f examples --node node-a
+  kubectl kube-proxy trace --from shop/web-1 --to 10.96.0.10:80 --node node-a --context prod
   kube-proxy trace --from 198.51.100.7 --in eth0 --to 192.168.0.2:30080 --dump iptables.txt --local 192.168.0.2
   sudo kube-proxy trace --from node --to 10.96.0.10:80
   sudo kube-proxy trace --live --to 10.96.0.10:80
@@ -93,13 +104,15 @@ export async function trace(
       output.out(TRACE_USAGE);
       return EXIT_SUCCESS;
     }
+    const objects = await objectsFor(options, output, input);
+    const ends = objects === undefined ? undefined : resolvePods(options.ends, objects);
     if (options.live !== undefined) {
       const { liveTrace } = await import("./trace-live.ts");
-      const { live } = options;
+      const live = liveOptions(options.live, ends ?? options.ends);
       if (signal !== undefined) return await liveTrace(live, output, jsonText, signal);
       return await untilInterrupted((interruption) => liveTrace(live, output, jsonText, interruption));
     }
-    const report = await traced(options, input, warner(output));
+    const report = await traced(options, { objects, ends }, input, warner(output));
     output.out(options.form === "json" ? jsonText(traceData(report)) : painted(traceText(report), output.terminal));
     return EXIT_SUCCESS;
   });
@@ -126,17 +139,53 @@ function jsonText(value: unknown): string {
 
 type TraceOptions = Exclude<ReturnType<typeof readOptions>, "help">;
 
+/** What was read of a cluster, and the packet's ends in it. */
+interface Surroundings {
+  readonly objects: ClusterRecords | undefined;
+  readonly ends: ResolvedEnds | undefined;
+}
+
+/** The objects to plan for, or to find pods in; undefined where neither is asked for. @throws UsageError */
+async function objectsFor(
+  { ends, choice, isPlan }: TraceOptions,
+  output: Output,
+  input: NodeJS.ReadableStream,
+): Promise<ClusterRecords | undefined> {
+  const pods = mentionedPods(ends);
+  const [first] = pods;
+  if (!isPlan && first === undefined) return undefined;
+  const { readObjects } = await import("./objects-input.ts");
+  if (first === undefined || isPlan) return await readObjects(choice, output, input, pods);
+  try {
+    return await readObjects({ ...choice, filename: undefined }, output, input, pods);
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    throw new UsageError(
+      `pod ${first} cannot be looked up: ${error.message}`,
+      "Give its address, or a cluster with --kubeconfig.",
+    );
+  }
+}
+
 async function traced(
   options: TraceOptions,
+  { objects, ends }: Surroundings,
   input: NodeJS.ReadableStream,
   warn: (message: string) => void,
 ): Promise<TraceReport> {
-  const { target } = options;
-  const rules = await rulesFor(options, target.family, input, warn);
+  const { from, to, fromNode, notes } = ends ?? { ...options.ends, fromNode: undefined, notes: [] };
+  const target = parseTarget(to);
+  const rules = await rulesFor(options, { objects, family: target.family }, input, warn);
   const addresses = [...rules.addresses, ...options.local, ...deviceAddresses(rules.dumps)];
   const isComplete = rules.knowsAddresses || options.local.length > 0;
   const facts = nodeFacts({ addresses, isComplete, routes: rules.routes ?? [] });
-  const question = packetQuestion(options.packet, target, rules.placeOf, (ip) => facts.addressType(ip) === "local");
+  const podInterface = (address: IpAddress) =>
+    fromNode === undefined ? undefined : rules.podInterface?.(fromNode, address);
+  const question = packetQuestion({ ...options.packet, from: from ?? "", to }, target, {
+    placeOf: rules.placeOf,
+    isLocal: (ip) => facts.addressType(ip) === "local",
+    podInterface,
+  });
   const knowsClients = options.isNewClient || rules.knowsClients;
   const { program } = programOfDumps(rules.dumps, {
     family: target.family,
@@ -151,7 +200,7 @@ async function traced(
       record: isVerbose ? "all" : "matches",
       ...(seed === undefined ? {} : { random: seededRandom(seed) }),
     });
-    return { packet, rules: rules.name, notes: rules.notes, root };
+    return { packet, rules: rules.name, notes: [...notes, ...rules.notes], root };
   } catch (error) {
     if (error instanceof TooManyWaysError) throw new UsageError(error.message);
     throw error;
@@ -159,22 +208,22 @@ async function traced(
 }
 
 async function rulesFor(
-  { paths, dumps, local, config, mode, node }: TraceOptions,
-  family: IpFamily,
+  { isPlan, dumps, local, config, mode, node }: TraceOptions,
+  { objects, family }: { readonly objects: ClusterRecords | undefined; readonly family: IpFamily },
   input: NodeJS.ReadableStream,
   warn: (message: string) => void,
 ): Promise<TracedRules> {
-  if (dumps !== undefined) {
-    const files = await dumpFiles(dumps, (name) => name === "nft.txt");
-    return await dumpedRules(
-      files.map(({ path }) => path),
-      local,
-      family,
-      input,
-    );
+  if (isPlan && objects !== undefined) {
+    return await plannedRules(objects, await readSettings(config, mode, node), family, warn);
   }
-  if (paths.length === 0) return await (await import("./trace-kernel.ts")).kernelRules(family, local);
-  return await plannedRules(paths, await readSettings(config, mode, node), family, input, warn);
+  if (dumps === undefined) return await (await import("./trace-kernel.ts")).kernelRules(family, local);
+  const files = await dumpFiles(dumps, (name) => name === "nft.txt");
+  return await dumpedRules(
+    files.map(({ path }) => path),
+    local,
+    family,
+    input,
+  );
 }
 
 function readOptions(argv: readonly string[]) {
@@ -193,6 +242,9 @@ function readOptions(argv: readonly string[]) {
     config: { type: "string" },
     dump: { type: "string", multiple: true },
     local: { type: "string", multiple: true, default: [] },
+    kernel: { type: "boolean", default: false },
+    kubeconfig: { type: "string" },
+    context: { type: "string" },
     live: { type: "boolean", default: false },
     count: { type: "string" },
     timeout: { type: "string" },
@@ -215,16 +267,23 @@ function readOptions(argv: readonly string[]) {
     throw new UsageError(`--output must be ${FORMS.join(" or ")}, got "${values.output}"`);
   }
   if (seed !== undefined && !/^\d{1,15}$/.test(seed)) throw new UsageError(`--seed must be a number, got "${seed}"`);
-  const target = parseTarget(to);
-  const { in: inInterface, mark, state } = values;
-  const packet = { to, in: inInterface, mark, state };
+  // What is wrong with it is said before anything is read.
+  if (podMention(to) === undefined) parseTarget(to);
+  const { in: inInterface, mark, state, kubeconfig, context, kernel } = values;
+  if (kernel && (filename !== undefined || dump !== undefined)) {
+    throw new UsageError("--kernel walks what this node's kernel has: leave -f and --dump out");
+  }
+  const packet = { in: inInterface, mark, state };
+  const isOfCluster = kubeconfig !== undefined || context !== undefined;
   return {
-    target,
-    packet: { ...packet, from: from ?? "" },
-    live: live ? { ...liveChoices(values), target, packet: { ...packet, from }, form: values.output } : undefined,
+    ends: { from, to },
+    packet,
+    choice: { filename, kubeconfig, context },
+    /** Whether the rules are planned for objects. */
+    isPlan: filename !== undefined || (isOfCluster && !live && !kernel && dump === undefined),
+    live: live ? { ...liveChoices(values), packet, form: values.output } : undefined,
     seed: seed === undefined ? undefined : Number(seed),
     isNewClient: values["new-client"],
-    paths: filename ?? [],
     dumps: dump,
     local: values.local.map(localAddress),
     mode: values.mode,
@@ -233,6 +292,14 @@ function readOptions(argv: readonly string[]) {
     isVerbose: values.verbose,
     form: values.output,
   } as const;
+}
+
+/** What `--live` is asked for, about addresses. @throws UsageError */
+function liveOptions(
+  { packet, ...live }: Exclude<TraceOptions["live"], undefined>,
+  { from, to }: PacketEnds,
+): LiveOptions {
+  return { ...live, target: parseTarget(to), packet: { ...packet, from, to } };
 }
 
 interface LiveValues {

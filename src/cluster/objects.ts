@@ -78,6 +78,8 @@ export interface EndpointRecord {
   /** `undefined` when there are no hints of this kind. */
   readonly zoneHints: readonly string[] | undefined;
   readonly nodeHints: readonly string[] | undefined;
+  /** `namespace/name` of its pod (`targetRef`). Only for readers that ask for pods: the daemon does not keep it. */
+  readonly pod?: string;
 }
 
 /** What the proxy needs of a discovery.k8s.io/v1 EndpointSlice. */
@@ -111,6 +113,14 @@ export interface NodeRecord {
   readonly podCIDRs: readonly string[];
   readonly taintKeys: readonly string[];
   readonly isBeingDeleted: boolean;
+}
+
+/** What `trace` and `explain` need of a core/v1 Pod. The daemon does not read pods. */
+export interface PodRecord extends ObjectKey {
+  /** Empty when it is not scheduled yet. */
+  readonly nodeName: string;
+  /** Of both families; the node's own for a pod on its network. */
+  readonly addresses: readonly IpAddress[];
 }
 
 /** What the proxy needs of a networking.k8s.io/v1 ServiceCIDR. */

@@ -137,10 +137,11 @@ function endpointsOf({ node }: ExplainedNode, routing: ServicePortRouting, state
   );
   const counts = { cluster: used.cluster?.size ?? 0, local: used.local?.size ?? 0 };
   return statement.endpoints.map((stated, index) => {
-    const { endpoint, slice, nodeName } = stated;
+    const { endpoint, slice, nodeName, pod } = stated;
     const reason = reasons[index];
     return {
       address: endpoint.text,
+      pod: pod ?? null,
       node: nodeName,
       slice,
       state: endpoint.isReady ? "ready" : endpoint.isTerminating ? "terminating" : "not ready",

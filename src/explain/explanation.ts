@@ -64,6 +64,8 @@ export interface ExplainedFrontend extends Traffic {
 
 export interface ExplainedEndpoint extends Traffic {
   readonly address: string;
+  /** `namespace/name`; null where it is not known: a running daemon does not keep it. */
+  readonly pod: string | null;
   readonly node: string;
   readonly slice: string;
   readonly state: "ready" | "terminating" | "not ready";

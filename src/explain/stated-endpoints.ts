@@ -15,6 +15,8 @@ export interface StatedEndpoint {
   readonly slice: string;
   /** Empty when the slice does not say. */
   readonly nodeName: string;
+  /** `namespace/name` of its pod, where that is known. */
+  readonly pod: string | undefined;
 }
 
 /** Something in the slices that makes no endpoint of the service port. */
@@ -79,7 +81,7 @@ export function statedEndpoints(
 
 function stated(endpoint: Endpoint, record: EndpointSliceRecord): StatedEndpoint {
   const own = record.endpoints.find(({ address }) => address === endpoint.ip);
-  return { endpoint, slice: objectKeyText(record), nodeName: own?.nodeName ?? "" };
+  return { endpoint, slice: objectKeyText(record), nodeName: own?.nodeName ?? "", pod: own?.pod };
 }
 
 function whyNothing({ ports, endpoints }: EndpointSliceRecord, { port, protocol }: ServicePortName): string {

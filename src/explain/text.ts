@@ -1,5 +1,5 @@
 /** An explanation for people: sentences and small tables, safe for a terminal. Pure. */
-import type { ExplainedEndpoint, ExplainedFrontend, ExplainedUse, PortExplanation } from "./explanation.ts";
+import type { ExplainedFrontend, ExplainedUse, PortExplanation } from "./explanation.ts";
 import { safe } from "./safe-text.ts";
 import { tableText } from "./table.ts";
 import { encounterWords, KIND_WORDS, POSITION_WORDS } from "./words.ts";
@@ -11,7 +11,7 @@ export function explanationText(explained: PortExplanation, width?: number): str
   const parts = [
     `${servicePort} ${protocol}, ${type}, ${place}, ${mode} mode, ${family}\n`,
     section("Addresses", explained.frontends.map((frontend) => frontendText(frontend, width)).join("")),
-    section("Endpoints", endpointsText(explained.endpoints, width)),
+    section("Endpoints", endpointsText(explained, width)),
     section("Why", explained.decisions.map((sentence) => `  ${sentence}\n`).join("")),
     section("Passed over", explained.passedOver.map(({ slice, why }) => `  ${slice}: ${why}\n`).join("")),
     section("In the kernel", kernelText(explained)),
@@ -59,21 +59,27 @@ export function countText(count: number | null | undefined): string {
   return count === undefined ? "" : count === null ? "?" : String(count);
 }
 
-function endpointsText(endpoints: readonly ExplainedEndpoint[], width: number | undefined): string {
+function endpointsText(
+  { endpoints, servicePort }: Pick<PortExplanation, "endpoints" | "servicePort">,
+  width: number | undefined,
+): string {
   if (endpoints.length === 0) return "  none\n";
   const hasLocal = endpoints.some(({ local }) => local !== null);
   const hasCluster = endpoints.some(({ cluster }) => cluster !== null);
   const hasTraffic = endpoints.some(({ open }) => open !== undefined);
+  const hasPods = endpoints.some(({ pod }) => pod !== null);
   const head = [
     "ADDRESS",
+    ...(hasPods ? ["POD"] : []),
     "NODE",
     "STATE",
     ...(hasCluster ? ["CLUSTER POLICY"] : []),
     ...(hasLocal ? ["LOCAL POLICY"] : []),
     ...(hasTraffic ? ["OPEN", "COUNTED"] : []),
   ];
-  const rows = endpoints.map(({ address, node, state, cluster, local, isLocal, open, counted }) => [
+  const rows = endpoints.map(({ address, pod, node, state, cluster, local, isLocal, open, counted }) => [
     address,
+    ...(hasPods ? [podText(pod, servicePort)] : []),
     node === "" ? "-" : isLocal ? `${node} (here)` : node,
     state,
     ...(hasCluster ? [useText(cluster)] : []),
@@ -81,6 +87,13 @@ function endpointsText(endpoints: readonly ExplainedEndpoint[], width: number | 
     ...(hasTraffic ? [countText(open), countText(counted)] : []),
   ]);
   return tableText([head, ...rows], "  ", width);
+}
+
+/** A pod's name; with its namespace where that is not the Service's. */
+function podText(pod: string | null, servicePort: string): string {
+  if (pod === null) return "-";
+  const namespace = servicePort.slice(0, servicePort.indexOf("/") + 1);
+  return pod.startsWith(namespace) ? pod.slice(namespace.length) : pod;
 }
 
 function useText(use: ExplainedUse | null): string {

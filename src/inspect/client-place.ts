@@ -41,7 +41,8 @@ function aPodIn(network: IpAddress): IpAddress {
   return text as IpAddress; // a canonical address with another last part
 }
 
-function podInterface({ detector }: OfflineNode): string | undefined {
+/** Where packets of the node's pods come in; undefined: not known. */
+export function podInterface({ detector }: OfflineNode): string | undefined {
   switch (detector.kind) {
     case "interface":
       return detector.name;

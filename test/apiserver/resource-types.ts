@@ -39,6 +39,13 @@ export const RESOURCE_TYPES = {
     isNamespaced: false,
     proxierVerbs: ["list", "watch"],
   },
+  pods: {
+    plural: "pods",
+    kind: "Pod",
+    apiVersion: "v1",
+    isNamespaced: true,
+    proxierVerbs: [],
+  },
   events: {
     plural: "events",
     kind: "Event",

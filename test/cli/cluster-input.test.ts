@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { explain } from "../../src/cli/explain.ts";
+import { trace } from "../../src/cli/trace.ts";
 import type { ApiObject } from "../apiserver/object-store.ts";
 import type { Plural } from "../apiserver/resource-types.ts";
 import { TestApiServer } from "../apiserver/test-api-server.ts";
@@ -62,6 +63,30 @@ test("a cluster is asked as kubectl would ask it, and answers as its manifests d
   const manifests = await runCommand(explain, [...args, "-f", "-"], examplesAsJson());
   assert.equal(out, manifests.out);
   assert.deepEqual(new Set(server.requests.map(({ verb }) => verb)), new Set(["list"]));
+});
+
+test("trace plans for a cluster, and asks for the one pod that is no endpoint", async (t) => {
+  const server = await serverWithExamples(t);
+  server.put("pods", {
+    metadata: { name: "client", namespace: "lab" },
+    spec: { nodeName: "node-a" },
+    status: { podIP: "10.180.0.77" },
+  });
+  const from = ["--kubeconfig", kubeconfig(t, server), "--context", "test", "--node", "node-a"];
+  const { status, out, err } = await runCommand(trace, ["--from", "lab/client", "--to", "10.96.0.10:80", ...from]);
+  assert.deepEqual({ status, err }, { status: 0, err: "" });
+  assert.match(
+    out,
+    /^Packet: tcp 10\.180\.0\.77 to 10\.96\.0\.10:80, .*\nRules: {2}the plan of mode iptables for node-a\n/,
+  );
+  assert.match(out, /^ +33\.3 % {2}sent to 10\.180\.0\.11:8080/m);
+  server.switches.isAllowed = (_user, _verb, plural) => plural !== "pods";
+  const known = await runCommand(trace, ["--from", "shop/web-1", "--to", "10.96.0.10:80", ...from]);
+  assert.match(
+    known.err,
+    /^warning: list pods: .*: only pods that are endpoints of a Service are known by their names$/m,
+  );
+  assert.match(known.out, /^Packet: tcp 10\.180\.0\.11 to/);
 });
 
 test("without the right to read nodes it goes on, and says what is not known; without Services it cannot", async (t) => {

@@ -29,7 +29,10 @@ async function refusalOf(what: string, ...args: string[]): Promise<string> {
 test("a Service: what each client meets, and why each endpoint is used or left out", async () => {
   const text = await textOf("shop/storefront", "--mode", "nftables");
   assert.match(text, /^shop\/storefront:https TCP, LoadBalancer, on node-a \(zone-1\), nftables mode, IPv4\n/);
-  assert.match(text, /10\.180\.1\.11:8443 +node-b +ready +used, 33\.3 % +left out: it is on node-b, not on node-a\n/);
+  assert.match(
+    text,
+    /10\.180\.1\.11:8443 +web-3 +node-b +ready +used, 33\.3 % +left out: it is on node-b, not on node-a\n/,
+  );
   assert.match(
     text,
     /load balancer 203\.0\.113\.30:443, policy Local\n(?: .*\n)* +this node: +answered by any used endpoint/,
@@ -55,6 +58,21 @@ for (const { name } of MODES) {
     }
   });
 }
+
+test("a pod by its name: the Services that it is an endpoint of; a Service of that name goes before it", async () => {
+  assert.match(
+    await textOf("shop/web-3"),
+    /^shop\/web-3 is the pod at 10\.180\.1\.11 and fd00:10:180:0:1::11, on node-b\.\n10\.180\.1\.11 is an endpoint of shop\/admin:http, /,
+  );
+  assert.match(await textOf("pod/web-3", "-n", "shop"), /^shop\/web-3 is the pod at /);
+  assert.match(
+    await refusalOf("pod/wbe-3", "-n", "shop"),
+    /^Error: no pod "shop\/wbe-3" is known: .*\nDid you mean pod\/shop\/web-3\?\n$/,
+  );
+  const named = EXAMPLES.replaceAll('"name":"web-3"', '"name":"web"');
+  const { out } = await runCommand(explain, ["shop/web", ...NODE_A], named);
+  assert.match(out, /^shop\/web:http TCP, ClusterIP/);
+});
 
 test("addresses, node ports and names in the kernel lead to their Service", async () => {
   const because = async (what: string, ...args: string[]) => (await textOf(what, ...args)).split("\n")[0];
@@ -169,7 +187,7 @@ test("bad input: status 2, and words that help", async () => {
   );
   assert.match(await refusalOf("shop/web", "--what-if", "externalTrafficPolicy=local-ish"), /must be Cluster or Local/);
   assert.match(await refusalOf("shop/web", "shop/admin"), /one thing at a time/);
-  assert.match(await refusalOf("99999"), /"99999" is no Service, address, port or name/);
+  assert.match(await refusalOf("99999"), /"99999" is no Service, pod, address, port or name/);
   assert.match(await refusalOf("shop/web", "--mode", "iptable"), /configuration cannot be used/);
   for (const args of [[], ["shop/web"], ["shop/web", "-f", "/nonexistent"], ["shop/web", "--no-such-flag"]]) {
     const { status, out, err } = await run(...args);

@@ -101,6 +101,50 @@ describe("over the plan", () => {
   });
 });
 
+describe("pods by their names", () => {
+  const pod = JSON.stringify({
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name: "client", namespace: "lab" },
+    spec: { nodeName: "node-a" },
+    status: { podIPs: [{ ip: "10.180.0.77" }, { ip: "fd00:10:180::77" }] },
+  });
+  const withPod = EXAMPLES.replace('"items":[', `"items":[${pod},`);
+  const ask = (...argv: string[]) => run(["-f", "-", "--node", "node-a", ...argv], withPod);
+
+  test("from a slice or a Pod; of its addresses, the one of the other end's family", async () => {
+    const { out } = await ask("--from", "shop/web-1:4000", "--to", "10.96.0.53:53/udp");
+    assert.match(out, /^Packet: udp 10\.180\.0\.11:4000 to 10\.96\.0\.53:53, /);
+    assert.match(out, /^Note: {3}shop\/web-1 is 10\.180\.0\.11, on node-a$/m);
+    const six = await ask("--from", "lab/client", "--to", "[fd00:10:96::53]:53");
+    assert.match(six.out, /^Packet: tcp fd00:10:180::77 to \[fd00:10:96::53\]:53, /);
+    const both = await ask("--from", "pod/lab/client", "--to", "shop/web-3:8080/tcp");
+    assert.match(both.out, /^Packet: tcp 10\.180\.0\.77 to 10\.180\.1\.11:8080, /);
+  });
+
+  test("a pod of this node comes in where its pods do; one of another node anywhere", async () => {
+    const config = file(
+      "bridge.yaml",
+      "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\ndetectLocalMode: BridgeInterface\ndetectLocal: {bridgeInterface: cni0}\n",
+    );
+    const here = await ask("--config", config, "--from", "lab/client", "--to", "10.96.0.10:80");
+    assert.match(here.out, /coming in by cni0,/);
+    const there = await ask("--config", config, "--from", "shop/web-3", "--to", "10.96.0.10:80");
+    assert.match(there.out, /coming in by an interface that is not known,/);
+  });
+
+  test("an unknown pod: the nearest name; a Service of that name: its cluster IP", async () => {
+    const unknown = await ask("--from", "lab/clinet", "--to", "10.96.0.10:80");
+    assert.equal(unknown.status, 2);
+    assert.match(unknown.err, /^Error: --from: no pod "lab\/clinet" is known: .*\nDid you mean lab\/client\?\n$/);
+    const service = await ask("--from", "lab/client", "--to", "shop/web:80");
+    assert.match(service.err, /no pod "shop\/web" is known, but a Service\nIts cluster IP: --to 10\.96\.0\.10:80\.\n$/);
+    const family = await ask("--from", "office/mail-0", "--to", "[fd00:10:96::53]:53");
+    assert.match(family.err, /pod office\/mail-0 has no IPv6 address, but 10\.180\.0\.25/);
+    assert.deepEqual([unknown.out, service.out, family.out], ["", "", ""]);
+  });
+});
+
 describe("over dumps", () => {
   test("of iptables and of nft, by name and from standard input", async () => {
     const saved = file("iptables.txt", caseFile("cluster-ip", "iptables/iptables.txt"));
@@ -147,6 +191,12 @@ describe("input that cannot be used ends with status 2", () => {
   const whole = caseFile("cluster-ip", "iptables/iptables.txt");
   const json = caseFile("cluster-ip", "nftables/nft.json");
   const cases: readonly (readonly [string, readonly string[], string, RegExp])[] = [
+    [
+      "a pod, and nothing to look it up in",
+      ["--from", "shop/web-1", "--to", "10.96.1.1:80", "--dump", "-", "--kubeconfig", "/nonexistent"],
+      whole,
+      /^Error: pod shop\/web-1 cannot be looked up: .*\nGive its address, or a cluster with --kubeconfig\.$/m,
+    ],
     ["no packet", ["--dump", "-"], whole, /trace needs a packet: --from CLIENT --to ADDRESS:PORT/],
     [
       "two kinds of rules",

@@ -73,10 +73,11 @@ function sliceManifest(slice: EndpointSliceRecord): unknown {
     },
     addressType,
     ports: ports.map(({ port, ...own }) => ({ ...own, ...(port !== null && { port }) })),
-    endpoints: endpoints.map(({ address, nodeName, ready, serving, terminating, zoneHints, nodeHints }) => ({
+    endpoints: endpoints.map(({ address, nodeName, ready, serving, terminating, zoneHints, nodeHints, pod }) => ({
       addresses: [address],
       ...(nodeName !== "" && { nodeName }),
       conditions: { ready, serving, terminating },
+      ...(pod !== undefined && { targetRef: podReference(pod) }),
       ...((zoneHints !== undefined || nodeHints !== undefined) && {
         hints: {
           ...(zoneHints !== undefined && { forZones: zoneHints.map((zone) => ({ name: zone })) }),
@@ -85,4 +86,9 @@ function sliceManifest(slice: EndpointSliceRecord): unknown {
       }),
     })),
   };
+}
+
+function podReference(pod: string): unknown {
+  const [namespace, name] = pod.split("/");
+  return { kind: "Pod", namespace, name };
 }

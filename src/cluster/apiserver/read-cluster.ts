@@ -17,6 +17,8 @@ export interface ReadClusterOptions {
   readonly product: string;
   /** Told of what could not be read and can be done without. */
   readonly warn: (message: string) => void;
+  /** Pods to ask for, `namespace/name`: a cluster has too many to read them all. @default none */
+  readonly pods?: readonly string[];
 }
 
 interface Listed {
@@ -50,6 +52,19 @@ const RESOURCES: readonly Listed[] = [
   },
 ];
 
+/** One pod, as a list of one: a pod that is not there is no error then. @param pod `namespace/name` */
+function podResource(pod: string): Listed {
+  const [namespace = "", name = ""] = pod.split("/");
+  return {
+    apiVersion: "v1",
+    kind: "Pod",
+    plural: "pods",
+    path: `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods`,
+    selectors: { fieldSelector: `metadata.name=${name}` },
+    without: "only pods that are endpoints of a Service are known by their names",
+  };
+}
+
 const PAGE_OBJECTS = "500";
 /** The longest silence of the server. */
 const IDLE_MS = 30_000;
@@ -58,13 +73,14 @@ const QPS = 50;
 
 /** @throws ApiError when Services or EndpointSlices cannot be read; ClientConfigError for unreadable credentials. */
 export async function readCluster(options: ReadClusterOptions, signal: AbortSignal): Promise<ClusterRecords> {
-  const { warn } = options;
+  const { warn, pods = [] } = options;
   const client = createApiClient({ ...options, qps: QPS, burst: QPS, clock: systemClock, log: silentLogger });
   const transport = client.newTransport();
   try {
     await transport.checkFiles();
-    const lists = await Promise.all(RESOURCES.map((resource) => listOf(resource, transport, warn, signal)));
-    return projectObjects(lists.flat(), "cluster");
+    const resources = [...RESOURCES, ...pods.map(podResource)];
+    const lists = await Promise.all(resources.map((resource) => listOf(resource, transport, warn, signal)));
+    return projectObjects(lists.flat(), "cluster", { keepsPods: true });
   } finally {
     transport.close();
   }

@@ -4,10 +4,11 @@
  */
 import { mayHang } from "../../kernel/hanging-calls.ts";
 import type { Logger } from "../../logging/logger.ts";
+import type { PodRecord } from "../objects.ts";
 import { adoptText, type FileState, fileProblem, unreadableState } from "./file-state.ts";
 import { type FolderListing, type ListedFile, listFolder } from "./folder-listing.ts";
 import type { ManifestObject } from "./manifest-objects.ts";
-import { mergeFiles, type RecordMaps, recordsOf } from "./merge.ts";
+import { mergeFiles, podsOf, type RecordMaps, recordsOf } from "./merge.ts";
 import { formatManifestProblem, type ManifestProblem } from "./problem.ts";
 import type { ManifestReader } from "./reader/manifest-reader.ts";
 
@@ -108,6 +109,11 @@ export class ManifestFolder {
   /** The records of the objects in force. */
   records(): RecordMaps {
     return recordsOf(this.#objects.values());
+  }
+
+  /** The pods among them, where the reader keeps those. */
+  pods(): readonly PodRecord[] {
+    return podsOf(this.#objects.values());
   }
 
   /** Directories to watch, each with the identity of what is there. */

@@ -1,4 +1,5 @@
 /** The objects that a file defines, and everything that is wrong with them. Knows nothing of YAML, which costs memory. */
+import type { PodRecord } from "../objects.ts";
 import { formatProblem } from "../projection/findings.ts";
 import type { ObjectEntry } from "../projection/object-entry.ts";
 import { flattenLists, joinPath, projectObject } from "../projection/project-object.ts";
@@ -17,6 +18,8 @@ export interface ManifestObject {
   readonly entries: readonly ObjectEntry[];
   /** The entries were made from an Endpoints object. */
   readonly isMirrored: boolean;
+  /** Of a Pod, which has no entries. */
+  readonly pod?: PodRecord;
 }
 
 export interface ParsedManifest {
@@ -38,11 +41,13 @@ export interface ManifestDraft {
   isIncomplete: boolean;
   readonly problems: ManifestProblem[];
   readonly ignored: string[];
+  /** Pods are taken as well, and their names in slices. */
+  readonly keepsPods: boolean;
 }
 
 /** The objects of documents that are already decoded. Pure. */
-export function parseDecoded(documents: readonly unknown[], file: string): ParsedManifest {
-  const draft = newDraft();
+export function parseDecoded(documents: readonly unknown[], file: string, keepsPods: boolean): ParsedManifest {
+  const draft = newDraft(keepsPods);
   for (const [index, raw] of documents.entries()) {
     addDocument(draft, file, index + 1, { line: 0, raw, error: undefined, lineOf: () => 0 });
   }
@@ -50,8 +55,8 @@ export function parseDecoded(documents: readonly unknown[], file: string): Parse
 }
 
 /** Nothing yet. */
-export function newDraft(): ManifestDraft {
-  return { objects: new Map(), refusedIds: new Set(), isIncomplete: false, problems: [], ignored: [] };
+export function newDraft(keepsPods: boolean): ManifestDraft {
+  return { objects: new Map(), refusedIds: new Set(), isIncomplete: false, problems: [], ignored: [], keepsPods };
 }
 
 /** Notes a document that cannot be used, named after what `raw` seems to be. */
@@ -71,7 +76,7 @@ export function addBrokenDocument(
 /** Takes the objects of a document over, and notes what is wrong with them. */
 export function addDocument(draft: ManifestDraft, file: string, number: number, document: ManifestDocument): void {
   for (const { raw, path, typeMeta } of flattenLists(document.raw)) {
-    const projected = projectObject(raw, typeMeta);
+    const projected = projectObject(raw, typeMeta, draft.keepsPods);
     const place = { file, document: number, object: projected.title };
     if (projected.status === "ignored") {
       draft.ignored.push(projected.title);
@@ -90,9 +95,10 @@ export function addDocument(draft: ManifestDraft, file: string, number: number, 
       else draft.refusedIds.add(id);
       continue;
     }
-    const { title, entries, isMirrored } = projected;
+    const { title, entries, isMirrored, pod } = projected;
     const line = path === "" ? document.line : document.lineOf(path);
-    const object = { id: projected.id, title, file, document: number, line, entries, isMirrored };
+    const plain = { id: projected.id, title, file, document: number, line, entries, isMirrored };
+    const object: ManifestObject = pod === undefined ? plain : { ...plain, pod };
     const first = draft.objects.get(object.id);
     if (first === undefined) draft.objects.set(object.id, object);
     else draft.problems.push(duplicateProblem(object, first));

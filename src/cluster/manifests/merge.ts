@@ -1,5 +1,6 @@
 /** All files of a folder → the objects in force and the records that follow from them. */
 import type { ObjectKind } from "../object-source.ts";
+import type { PodRecord } from "../objects.ts";
 import type { ObjectEntry } from "../projection/object-entry.ts";
 import type { FileState } from "./file-state.ts";
 import { duplicateProblem, type ManifestObject } from "./manifest-objects.ts";
@@ -61,6 +62,13 @@ export function recordsOf(objects: Iterable<ManifestObject>): RecordMaps {
     if (!servicesWithSlices.has(serviceOf(entry)) && !maps.endpointSlices.has(entry.key)) put(maps, entry);
   }
   return maps;
+}
+
+/** The pods among the objects; none where they were not asked for. Pure. */
+export function podsOf(objects: Iterable<ManifestObject>): readonly PodRecord[] {
+  const pods: PodRecord[] = [];
+  for (const { pod } of objects) if (pod !== undefined) pods.push(pod);
+  return pods;
 }
 
 type MutableRecordMaps = { readonly [K in ObjectKind]: Map<string, ObjectEntry<K>> };

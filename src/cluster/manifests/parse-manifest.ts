@@ -16,11 +16,13 @@ export interface ParseHooks {
   onDocument?(number: number, line: number, length: number): void;
   /** Why the document that begins in this line is not to be parsed. */
   refusal?(line: number, length: number): string | undefined;
+  /** Takes Pods as well, and the names of pods in slices. @default false */
+  readonly keepsPods?: boolean;
 }
 
 /** Parses one file. Never throws. `file` is only its name for problems; JSON is recognised by it. */
 export function parseManifest(text: string, file: string, hooks: ParseHooks = {}): ParsedManifest {
-  const draft = newDraft();
+  const draft = newDraft(hooks.keepsPods ?? false);
   const isJson = file.endsWith(".json");
   let number = 0;
   for (const piece of isJson ? [{ line: 1, text }] : splitDocuments(text)) {

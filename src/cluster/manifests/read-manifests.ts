@@ -1,9 +1,9 @@
 /** One reading of manifests, for commands that do not watch. */
 import { silentLogger } from "../../logging/logger.ts";
-import type { EndpointSliceRecord, NodeRecord, ServiceCidrRecord, ServiceRecord } from "../objects.ts";
+import type { EndpointSliceRecord, NodeRecord, PodRecord, ServiceCidrRecord, ServiceRecord } from "../objects.ts";
 import { ManifestFolder } from "./manifest-folder.ts";
 import { parseDecoded } from "./manifest-objects.ts";
-import { type RecordMaps, recordsOf } from "./merge.ts";
+import { podsOf, type RecordMaps, recordsOf } from "./merge.ts";
 import type { ManifestProblem } from "./problem.ts";
 import { ManifestReader } from "./reader/manifest-reader.ts";
 import { READ_LIMITS, tooLarge } from "./reader/reading.ts";
@@ -15,6 +15,14 @@ export interface ClusterRecords {
   readonly nodes: readonly NodeRecord[];
   readonly serviceCIDRs: readonly ServiceCidrRecord[];
   readonly problems: readonly ManifestProblem[];
+  /** Missing where they were not asked for. */
+  readonly pods?: readonly PodRecord[];
+}
+
+/** What of a cluster is read. */
+export interface ReadChoice {
+  /** Pods as well, and the names of pods in slices. @default false */
+  readonly keepsPods?: boolean;
 }
 
 /**
@@ -27,21 +35,25 @@ export async function readManifests(path: string, given?: ManifestReader): Promi
   try {
     const folder = new ManifestFolder(path, silentLogger, reader);
     await folder.load();
-    return clusterRecords(folder.records(), folder.problems());
+    return clusterRecords(folder.records(), folder.problems(), folder.pods());
   } finally {
     if (given === undefined) reader[Symbol.dispose]();
   }
 }
 
 /** Reads a text as if it were a file of that name. Never rejects. JSON is recognised by how it begins: YAML takes it, too, slowly. */
-export async function readManifestText(text: string, file: string): Promise<ClusterRecords> {
+export async function readManifestText(
+  text: string,
+  file: string,
+  { keepsPods = false }: ReadChoice = {},
+): Promise<ClusterRecords> {
   const decoded = decodedJson(text);
-  if (decoded !== undefined) return projectObjects([decoded], file);
+  if (decoded !== undefined) return projectObjects([decoded], file, { keepsPods });
   // Only here, for the daemon must not pay for the YAML parser.
   const { parseManifest } = await import("./parse-manifest.ts");
   const refusal = (_line: number, length: number): string | undefined => tooLarge(file, length, READ_LIMITS);
-  const { objects, problems } = parseManifest(text, file, { refusal });
-  return clusterRecords(recordsOf(objects.values()), problems);
+  const { objects, problems } = parseManifest(text, file, { refusal, keepsPods });
+  return clusterRecords(recordsOf(objects.values()), problems, podsOf(objects.values()));
 }
 
 function decodedJson(text: string): unknown {
@@ -57,17 +69,26 @@ function decodedJson(text: string): unknown {
  * Projects decoded objects, lists among them, as if they were the documents of one file (named `file` in problems). The
  * first of two definitions of an object wins. Pure.
  */
-export function projectObjects(raw: readonly unknown[], file = "objects"): ClusterRecords {
-  const { objects, problems } = parseDecoded(raw, file);
-  return clusterRecords(recordsOf(objects.values()), problems);
+export function projectObjects(
+  raw: readonly unknown[],
+  file = "objects",
+  { keepsPods = false }: ReadChoice = {},
+): ClusterRecords {
+  const { objects, problems } = parseDecoded(raw, file, keepsPods);
+  return clusterRecords(recordsOf(objects.values()), problems, podsOf(objects.values()));
 }
 
-function clusterRecords(maps: RecordMaps, problems: readonly ManifestProblem[]): ClusterRecords {
+function clusterRecords(
+  maps: RecordMaps,
+  problems: readonly ManifestProblem[],
+  pods: readonly PodRecord[],
+): ClusterRecords {
   return {
     services: Array.from(maps.services.values(), (entry) => entry.record),
     endpointSlices: Array.from(maps.endpointSlices.values(), (entry) => entry.record),
     nodes: Array.from(maps.nodes.values(), (entry) => entry.record),
     serviceCIDRs: Array.from(maps.serviceCIDRs.values(), (entry) => entry.record),
     problems,
+    ...(pods.length > 0 && { pods }),
   };
 }

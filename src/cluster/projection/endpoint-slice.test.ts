@@ -33,6 +33,26 @@ function refusal(raw: unknown): string {
   return result.problems.map(formatProblem).join("; ");
 }
 
+test("names of pods are kept for those who ask, and never for the daemon", () => {
+  const named = (targetRef: unknown) => ({ addresses: ["10.1.0.1"], targetRef });
+  const references = [
+    { kind: "Pod", name: "web-1" },
+    { kind: "Pod", name: "web-1", namespace: "other" },
+    { kind: "Node", name: "node-a" },
+    { kind: "Pod", name: "\u001b[2J" },
+    "Pod",
+    undefined,
+  ];
+  const raw = slice({ endpoints: references.map(named) });
+  const asked = projectEndpointSlice(raw, undefined, true);
+  assert.ok(asked.ok);
+  assert.deepEqual(
+    asked.record.endpoints.map(({ pod }) => pod),
+    ["shop/web-1", "other/web-1", undefined, undefined, undefined, undefined],
+  );
+  assert.ok(accepted(raw).record.endpoints.every((endpoint) => !("pod" in endpoint)));
+});
+
 test("a slice gets the defaults and the nil rules of conditions", () => {
   const { record } = accepted(slice({ ports: [{ port: 8080 }] }));
   assert.deepEqual(record, {

@@ -33,20 +33,27 @@ const NO_ENDPOINTS: readonly EndpointRecord[] = Object.freeze([]);
  * endpoints, which no proxy uses.
  *
  * @param resourceVersion replaces `metadata.resourceVersion`, for sources whose objects carry a stale one.
+ * @param keepsPods keeps the names of pods, which the daemon has no use for.
  */
-export function projectEndpointSlice(raw: unknown, resourceVersion?: string): Projection<EndpointSliceRecord> {
+export function projectEndpointSlice(
+  raw: unknown,
+  resourceVersion?: string,
+  keepsPods = false,
+): Projection<EndpointSliceRecord> {
   const found = newFindings();
   const object = objectField(found, raw, "");
   const metadata = readMetadata(found, object);
   if (isAbsent(object.addressType)) refuse(found, "addressType", "must be IPv4, IPv6 or FQDN", undefined);
   const addressType = choiceField(found, object.addressType, "addressType", ADDRESS_TYPES, "IPv4");
+  const namespace = readNamespace(found, metadata);
+  const podNamespace = keepsPods ? namespace : undefined;
   const record: EndpointSliceRecord = {
-    namespace: readNamespace(found, metadata),
+    namespace,
     name: readName(found, metadata, "subdomain"),
     serviceName: readServiceName(found, object),
     addressType,
     ports: readPorts(found, object),
-    endpoints: addressType === "FQDN" ? NO_ENDPOINTS : readEndpoints(found, object, addressType),
+    endpoints: addressType === "FQDN" ? NO_ENDPOINTS : readEndpoints(found, object, addressType, podNamespace),
     lastChangeTriggerTime: readTriggerTime(object),
     resourceVersion: resourceVersion ?? stringField(found, metadata.resourceVersion, "metadata.resourceVersion"),
   };
@@ -94,12 +101,17 @@ function readPortNumber(found: Findings, value: unknown, field: string): number 
   return null;
 }
 
-function readEndpoints(found: Findings, object: JsonObject, addressType: "IPv4" | "IPv6"): readonly EndpointRecord[] {
+function readEndpoints(
+  found: Findings,
+  object: JsonObject,
+  addressType: "IPv4" | "IPv6",
+  podNamespace: string | undefined,
+): readonly EndpointRecord[] {
   const items = listField(found, object.endpoints, "endpoints");
   if (items.length === 0) return NO_ENDPOINTS;
   const endpoints: EndpointRecord[] = [];
   for (let index = 0; index < items.length; index++) {
-    const endpoint = readEndpoint(found, items[index], index, addressType);
+    const endpoint = readEndpoint(found, items[index], index, addressType, podNamespace);
     if (endpoint !== undefined) endpoints.push(endpoint);
   }
   return Object.freeze(exactList(endpoints));

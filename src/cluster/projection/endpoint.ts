@@ -9,16 +9,23 @@ import { isAbsent, isJsonObject, type JsonObject } from "./fields.ts";
 import { type Findings, refuse, warn } from "./findings.ts";
 import { sharedDnsSubdomain } from "./metadata.ts";
 import { DNS_SUBDOMAIN_RULE, isLabelValue, LABEL_VALUE_RULE } from "./names.ts";
+import { podOfTargetRef } from "./pod.ts";
 import { sharedStrings } from "./shared-strings.ts";
 
 const zones = sharedStrings((text) => text !== "" && isLabelValue(text));
 
-/** Reads one endpoint; `undefined` when it is left out (with a warning) or refuses the object. */
+/**
+ * Reads one endpoint.
+ *
+ * @param podNamespace of pods that are named without one; undefined: names of pods are not kept.
+ * @returns `undefined` when it is left out (with a warning) or refuses the object.
+ */
 export function readEndpoint(
   found: Findings,
   item: unknown,
   index: number,
   family: IpFamily,
+  podNamespace?: string,
 ): EndpointRecord | undefined {
   if (!isJsonObject(item)) {
     refuse(found, `endpoints[${index}]`, "must be an object", item);
@@ -32,7 +39,7 @@ export function readEndpoint(
     refuse(found, `endpoints[${index}].hints`, "must be an object", item.hints);
   }
   if (address === undefined) return undefined;
-  return Object.freeze({
+  const record: EndpointRecord = {
     address,
     nodeName,
     ready: readCondition(found, conditions?.ready, "ready", index, true),
@@ -40,7 +47,9 @@ export function readEndpoint(
     terminating: readCondition(found, conditions?.terminating, "terminating", index, false),
     zoneHints: hints && readHints(found, hints.forZones, "forZones", index),
     nodeHints: hints && readHints(found, hints.forNodes, "forNodes", index),
-  });
+  };
+  const pod = podNamespace === undefined ? undefined : podOfTargetRef(item.targetRef, podNamespace);
+  return Object.freeze(pod === undefined ? record : { ...record, pod });
 }
 
 /** The first address, with which the endpoint stands and falls. The others are not used; wrong ones are named. */

@@ -17,6 +17,7 @@ import { choiceField, isAbsent, type JsonObject, listField, objectField, portFie
 import { conclude, type Findings, newFindings, type Projection, refuse, warn } from "./findings.ts";
 import { readMetadata, readName, readNamespace, sharedDnsSubdomain } from "./metadata.ts";
 import { DNS_SUBDOMAIN_RULE } from "./names.ts";
+import { podOfTargetRef } from "./pod.ts";
 import { readPortName } from "./service.ts";
 
 /** The controller's default for the addresses that it takes from one subset. */
@@ -31,17 +32,20 @@ interface SliceDraft {
 /**
  * Projects an Endpoints object; `isEndpointsSelected` is the caller's question. Addresses that do not parse, and those
  * beyond the limit, are left out with a warning. Pure.
+ *
+ * @param keepsPods keeps the names of pods, which the daemon has no use for.
  */
-export function projectEndpoints(raw: unknown): Projection<readonly EndpointSliceRecord[]> {
+export function projectEndpoints(raw: unknown, keepsPods = false): Projection<readonly EndpointSliceRecord[]> {
   const found = newFindings();
   const object = objectField(found, raw, "");
   const metadata = readMetadata(found, object);
   const namespace = readNamespace(found, metadata);
   const name = readName(found, metadata, "label");
   const drafts = new Map<string, SliceDraft>();
+  const podNamespace = keepsPods ? namespace : undefined;
   for (const [index, item] of listField(found, object.subsets, "subsets").entries()) {
     const path = `subsets[${index}]`;
-    addSubset(found, drafts, objectField(found, item, path), path);
+    addSubset(found, drafts, objectField(found, item, path), { path, podNamespace });
   }
   const slices = [...drafts].map(([key, draft]) => finish(namespace, name, key, draft));
   return conclude(found, Object.freeze(slices));
@@ -64,7 +68,12 @@ function finish(namespace: string, name: string, key: string, draft: SliceDraft)
   });
 }
 
-function addSubset(found: Findings, drafts: Map<string, SliceDraft>, subset: JsonObject, path: string): void {
+function addSubset(
+  found: Findings,
+  drafts: Map<string, SliceDraft>,
+  subset: JsonObject,
+  { path, podNamespace }: { readonly path: string; readonly podNamespace: string | undefined },
+): void {
   const ports = readPorts(found, subset.ports, `${path}.ports`);
   const portsKey = JSON.stringify(ports.map((port) => [port.name, port.protocol, port.port]).sort());
   let room = MAX_ADDRESSES_PER_SUBSET;
@@ -76,7 +85,7 @@ function addSubset(found: Findings, drafts: Map<string, SliceDraft>, subset: Jso
         warn(found, `${path}.${list}[${index}]`, message, item);
         break;
       }
-      const endpoint = readAddress(found, item, `${path}.${list}[${index}]`, isReady);
+      const endpoint = readAddress(found, item, `${path}.${list}[${index}]`, { isReady, podNamespace });
       if (endpoint === undefined) continue;
       const key = `${endpoint.family} ${portsKey}`;
       const draft = drafts.get(key) ?? { addressType: endpoint.family, ports, endpoints: [] };
@@ -105,7 +114,7 @@ function readAddress(
   found: Findings,
   item: unknown,
   path: string,
-  isReady: boolean,
+  { isReady, podNamespace }: { readonly isReady: boolean; readonly podNamespace: string | undefined },
 ): { readonly family: IpFamily; readonly record: EndpointRecord } | undefined {
   const entry = objectField(found, item, path);
   const address = typeof entry.ip === "string" ? parseIpAddress(entry.ip) : undefined;
@@ -119,7 +128,7 @@ function readAddress(
     warn(found, `${path}.ip`, message, entry.ip);
     return undefined;
   }
-  const record = Object.freeze({
+  const record: EndpointRecord = {
     address,
     nodeName: readNodeName(found, entry.nodeName, `${path}.nodeName`),
     ready: isReady,
@@ -127,8 +136,9 @@ function readAddress(
     terminating: false,
     zoneHints: undefined,
     nodeHints: undefined,
-  });
-  return { family: familyOf(address), record };
+  };
+  const pod = podNamespace === undefined ? undefined : podOfTargetRef(entry.targetRef, podNamespace);
+  return { family: familyOf(address), record: Object.freeze(pod === undefined ? record : { ...record, pod }) };
 }
 
 function readNodeName(found: Findings, value: unknown, field: string): string {

@@ -2,6 +2,7 @@
  * Any Kubernetes object → the records it stands for. Knows the kinds, their API groups and the `…List` kinds; the
  * projections know the fields.
  */
+import type { PodRecord } from "../objects.ts";
 import { contentDigest } from "./content-digest.ts";
 import { projectEndpointSlice } from "./endpoint-slice.ts";
 import { isJsonObject, type JsonObject } from "./fields.ts";
@@ -10,6 +11,7 @@ import { projectEndpoints } from "./mirrored-slices.ts";
 import { isDnsLabel, isDnsSubdomain } from "./names.ts";
 import { projectNode } from "./node.ts";
 import { type ObjectEntry, objectEntry } from "./object-entry.ts";
+import { projectPod } from "./pod.ts";
 import { isEndpointSliceSelected, isEndpointsSelected, isServiceSelected } from "./selectors.ts";
 import { projectService } from "./service.ts";
 import { projectServiceCidr } from "./service-cidr.ts";
@@ -26,6 +28,8 @@ export type ProjectedObject =
       readonly warnings: readonly FieldProblem[];
       /** The entries are slices made from an Endpoints object. */
       readonly isMirrored: boolean;
+      /** Of a Pod, which has no entries. */
+      readonly pod?: PodRecord;
     }
   | {
       readonly status: "refused";
@@ -42,7 +46,7 @@ interface KindProjector {
   readonly isNamespaced: boolean;
   readonly isMirrored: boolean;
   isSelected(raw: JsonObject): boolean;
-  project(raw: JsonObject, digest: string): Projection<readonly ObjectEntry[]>;
+  project(raw: JsonObject, digest: string, keepsPods: boolean): Projection<readonly ObjectEntry[]>;
 }
 
 const SERVICE: KindProjector = {
@@ -56,16 +60,16 @@ const ENDPOINT_SLICE: KindProjector = {
   isNamespaced: true,
   isMirrored: false,
   isSelected: isEndpointSliceSelected,
-  project: (raw, digest) =>
-    mapped(projectEndpointSlice(raw, digest), (record) => [objectEntry("endpointSlices", record, digest)]),
+  project: (raw, digest, keepsPods) =>
+    mapped(projectEndpointSlice(raw, digest, keepsPods), (record) => [objectEntry("endpointSlices", record, digest)]),
 };
 
 const ENDPOINTS: KindProjector = {
   isNamespaced: true,
   isMirrored: true,
   isSelected: isEndpointsSelected,
-  project: (raw) =>
-    mapped(projectEndpoints(raw), (slices) =>
+  project: (raw, _digest, keepsPods) =>
+    mapped(projectEndpoints(raw, keepsPods), (slices) =>
       slices.map((slice) => objectEntry("endpointSlices", slice, slice.resourceVersion)),
     ),
 };
@@ -94,6 +98,9 @@ const PROJECTORS: ReadonlyMap<string, KindProjector> = new Map([
   ["networking.k8s.io/v1beta1/ServiceCIDR", SERVICE_CIDR],
 ]);
 
+/** Only for commands that name pods. */
+const POD = "v1/Pod";
+
 /** Versions that are no longer served; their objects have another shape. */
 const RETIRED: ReadonlyMap<string, string> = new Map([
   ["discovery.k8s.io/v1beta1/EndpointSlice", "discovery.k8s.io/v1"],
@@ -110,14 +117,20 @@ export interface TypeMeta {
  * Projects one object that is not a list. Never throws on decoded JSON.
  *
  * @param typeMeta what a typed list says of its items; the object's own `apiVersion` and `kind` otherwise.
+ * @param keepsPods also takes Pods, and the names of pods in slices.
  */
-export function projectObject(raw: unknown, typeMeta: TypeMeta | undefined = readTypeMeta(raw)): ProjectedObject {
+export function projectObject(
+  raw: unknown,
+  typeMeta: TypeMeta | undefined = readTypeMeta(raw),
+  keepsPods = false,
+): ProjectedObject {
   if (!isJsonObject(raw)) return refusedAs("document", undefined, "", "must be a Kubernetes object", raw);
   if (typeMeta === undefined) {
     const field = typeof raw.kind === "string" && raw.kind !== "" ? "apiVersion" : "kind";
     return refusedAs("document", undefined, field, "is required", raw[field]);
   }
   const type = `${typeMeta.apiVersion}/${typeMeta.kind}`;
+  if (keepsPods && type === POD) return projectedPod(raw, typeMeta);
   const projector = PROJECTORS.get(type);
   const served = RETIRED.get(type);
   if (projector === undefined && served === undefined) return { status: "ignored", title: titleOf(raw, typeMeta) };
@@ -136,11 +149,20 @@ export function projectObject(raw: unknown, typeMeta: TypeMeta | undefined = rea
   if (id !== undefined && !projector.isSelected(raw)) {
     return { status: "accepted", title, id, entries: [], warnings: [], isMirrored: projector.isMirrored };
   }
-  const projection = projector.project(raw, digestOf(raw));
+  const projection = projector.project(raw, digestOf(raw), keepsPods);
   if (!projection.ok) return { status: "refused", title, id, problems: projection.problems };
   if (id === undefined) return refusedAs(title, id, "metadata.name", "is required", undefined);
   const { record: entries, warnings } = projection;
   return { status: "accepted", title, id, entries, warnings, isMirrored: projector.isMirrored };
+}
+
+/** A pod that cannot be used is passed over, as those of other kinds are: nothing but its name would be asked for. */
+function projectedPod(raw: JsonObject, typeMeta: TypeMeta): ProjectedObject {
+  const title = titleOf(raw, typeMeta);
+  const id = identityOf(raw, typeMeta, true);
+  const projection = projectPod(raw);
+  if (id === undefined || !projection.ok) return { status: "ignored", title };
+  return { status: "accepted", title, id, entries: [], warnings: [], isMirrored: false, pod: projection.record };
 }
 
 /** One object out of a document: the document itself, or an item of a list in it. */
@@ -172,7 +194,7 @@ function itemTypeOf({ apiVersion, kind }: TypeMeta): TypeMeta | "any" | undefine
   if (kind === "List") return apiVersion === "v1" ? "any" : undefined;
   const itemKind = kind.slice(0, -"List".length);
   const type = `${apiVersion}/${itemKind}`;
-  return PROJECTORS.has(type) || RETIRED.has(type) ? { apiVersion, kind: itemKind } : undefined;
+  return PROJECTORS.has(type) || RETIRED.has(type) || type === POD ? { apiVersion, kind: itemKind } : undefined;
 }
 
 /** Joins two field paths, either of which may be empty. Pure. */

@@ -1,5 +1,4 @@
 /** What a service port owns in iptables mode, and whose a chain is: reference iptables.md §1, §3, §7. */
-import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
 import type { KernelPart, ModeInspection, OwnName } from "../inspection.ts";
 import {
   CHAINS,
@@ -8,6 +7,7 @@ import {
   isServiceChain,
   servicePortChains,
 } from "../shared/iptables-rules/chain-names.ts";
+import { savedLine } from "../shared/iptables-rules/saved-form.ts";
 import { offlineOptions } from "./offline-options.ts";
 import { LARGE_CLUSTER_ENDPOINTS } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
@@ -84,7 +84,7 @@ export const inspectIptables: ModeInspection = {
       ...plan.shared.map(
         ({ table, rule }): KernelPart => ({
           kind: "rule",
-          name: `-A ${ruleSpec(rule)}`,
+          name: savedLine(rule, node.family),
           where: table,
           purpose: RULES_OF[`${table} ${rule.chain}`] ?? "",
         }),

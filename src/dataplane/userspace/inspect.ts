@@ -1,6 +1,6 @@
 /** What a service port owns in userspace mode: rules that lead to the proxy's sockets, or the sockets. Reference userspace.md §1.3. */
-import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
 import type { KernelPart, ModeInspection } from "../inspection.ts";
+import { savedLine } from "../shared/iptables-rules/saved-form.ts";
 import { listenersOf, planOfService, planUserspace } from "./cluster-plan.ts";
 import { PORTAL_CHAINS } from "./plan-portal-rules.ts";
 
@@ -35,7 +35,7 @@ export const inspectUserspace: ModeInspection = {
     return own.plan.shared.map(
       ({ table, rule }): KernelPart => ({
         kind: "rule",
-        name: `-A ${ruleSpec(rule)}`,
+        name: savedLine(rule, node.family),
         where: table,
         purpose: CHAIN_PURPOSES.get(rule.chain) ?? "",
       }),

@@ -17,22 +17,26 @@ export interface ManifestReaderOptions {
   readonly entry?: URL;
   /** How long the thread is kept without work. @default 10 s */
   readonly idleMs?: number;
+  /** Takes Pods as well, and the names of pods in slices. @default false */
+  readonly keepsPods?: boolean;
 }
 
 export class ManifestReader implements Disposable {
   readonly #limits: ReadLimits;
   readonly #entry: URL;
   readonly #idleMs: number;
+  readonly #keepsPods: boolean;
   readonly #hangingDevices = new Set<string>();
   #thread: ReadingThread | undefined;
   #last: Promise<unknown> = Promise.resolve();
   #idle: NodeJS.Timeout | undefined;
   #isDisposed = false;
 
-  constructor({ limits = {}, entry = THREAD_MAIN, idleMs = IDLE_MS }: ManifestReaderOptions = {}) {
+  constructor({ limits = {}, entry = THREAD_MAIN, idleMs = IDLE_MS, keepsPods = false }: ManifestReaderOptions = {}) {
     this.#limits = { ...READ_LIMITS, ...limits };
     this.#entry = entry;
     this.#idleMs = idleMs;
+    this.#keepsPods = keepsPods;
   }
 
   /** Starts the thread when something is likely to be read soon. */
@@ -68,7 +72,7 @@ export class ManifestReader implements Disposable {
     while (!this.#isDisposed) {
       const thread = this.#thread ?? new ReadingThread(this.#entry, this.#limits);
       this.#thread = thread;
-      const outcome = await thread.run({ ...request, refused, refusedDigest });
+      const outcome = await thread.run({ ...request, refused, refusedDigest, keepsPods: this.#keepsPods });
       if (outcome.kind === "answered") {
         this.#rest();
         return outcome.reading;

@@ -57,6 +57,7 @@ export interface ThreadRequest extends ReadRequest {
   /** Line → reason; for the text of this digest only. */
   readonly refused: ReadonlyMap<number, string>;
   readonly refusedDigest: string;
+  readonly keepsPods: boolean;
 }
 
 /** From the thread. Objects come first and in portions, so that taking them over is no long piece of work. */

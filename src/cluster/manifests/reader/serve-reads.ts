@@ -50,7 +50,7 @@ interface Tools {
 }
 
 function answer(request: ThreadRequest, { limits, readFile, send, note }: Tools): FileReading {
-  const { file, inode, knownDigest, refused, refusedDigest } = request;
+  const { file, inode, knownDigest, refused, refusedDigest, keepsPods } = request;
   let text: string;
   try {
     const bytes = readFile(file, inode, limits.fileBytes);
@@ -67,6 +67,7 @@ function answer(request: ThreadRequest, { limits, readFile, send, note }: Tools)
   const isSameText = digest === refusedDigest;
   const parsed = parseManifest(text, file, {
     onDocument: (number, line, length) => note(PHASE.parsing, number, line, length),
+    keepsPods,
     refusal: (line, length) => (isSameText ? refused.get(line) : undefined) ?? tooLarge(file, length, limits),
   });
   sendObjects(parsed, send);

@@ -125,13 +125,16 @@ function savedRule(rule: Rule, family: IpFamily): string {
   return printRule(parseRule(ruleArguments(rule), family));
 }
 
+/** A rule as a line of iptables-save. Pure. */
+export function savedLine(rule: Rule, family: IpFamily): string {
+  return `-A ${rule.chain} ${savedRule(rule, family)}`.trimEnd();
+}
+
 function ruleLines(table: IptablesTable, rules: readonly Rule[], family: IpFamily): string[] {
   const byChain = Map.groupBy(rules, ({ chain }) => chain);
   const builtIn: readonly string[] = BUILT_IN_CHAINS[table];
   const others = [...byChain.keys()].filter((name) => !builtIn.includes(name)).sort();
-  return [...builtIn, ...others].flatMap((name) =>
-    (byChain.get(name) ?? []).map((rule) => `-A ${name} ${savedRule(rule, family)}`.trimEnd()),
-  );
+  return [...builtIn, ...others].flatMap((name) => (byChain.get(name) ?? []).map((rule) => savedLine(rule, family)));
 }
 
 /** The jumps of a table, in the order in which they end up: each is put at the head of its chain or at the end. */

@@ -1,0 +1,107 @@
+/** Pods by name in `--from` and `--to` of `kube-proxy trace`: the same packet with addresses. Pure. */
+import type { ServiceRecord } from "../cluster/objects.ts";
+import { addressOfPod, type KnownPod, knownPods, type PodSources } from "../inspect/known-pods.ts";
+import { familyOf, type IpFamily, parseIpAddress } from "../net/ip.ts";
+import { UsageError } from "./exit.ts";
+import { nearestWord } from "./suggestion.ts";
+
+/** `NAMESPACE/NAME`, with what stands behind it. */
+export interface PodMention {
+  /** `namespace/name` */
+  readonly pod: string;
+  /** `:PORT`, `/PROTOCOL`, both or neither. */
+  readonly rest: string;
+}
+
+/** The ends of a packet as they are typed. */
+export interface PacketEnds {
+  /** Undefined: any client. */
+  readonly from: string | undefined;
+  readonly to: string;
+}
+
+/** The same ends as addresses, and what is known of them now. */
+export interface ResolvedEnds extends PacketEnds {
+  /** The node of the pod in `--from`; undefined where no pod is named, or its node is not known. */
+  readonly fromNode: string | undefined;
+  /** Which pod has which address, in words. */
+  readonly notes: readonly string[];
+}
+
+export type NamedObjects = PodSources & { readonly services: readonly ServiceRecord[] };
+
+const MENTION =
+  /^(?:pods?\/|po\/)?(?<pod>[a-z0-9](?:[-a-z0-9]*[a-z0-9])?\/[a-z0-9][-.a-z0-9]*)(?<rest>(?::\d+)?(?:\/[a-z0-9]+)?)$/i;
+
+/** A pod's name in what was typed for `--from` or `--to`; undefined for everything else. */
+export function podMention(text: string): PodMention | undefined {
+  // An address before a protocol has a dot or a colon before the slash, which no namespace has.
+  const { pod, rest = "" } = MENTION.exec(text)?.groups ?? {};
+  return pod === undefined ? undefined : { pod: pod.toLowerCase(), rest };
+}
+
+/** The names of pods that a packet's ends mention. */
+export function mentionedPods({ from, to }: PacketEnds): readonly string[] {
+  return [from, to].flatMap((text) => (text === undefined ? [] : (podMention(text)?.pod ?? [])));
+}
+
+/** Puts addresses for names of pods. @throws UsageError for a pod that the objects do not know, or that has no such address */
+export function resolvePods({ from, to }: PacketEnds, objects: NamedObjects): ResolvedEnds {
+  const known = knownPods(objects);
+  const [fromMention, toMention] = [from === undefined ? undefined : podMention(from), podMention(to)];
+  const fromPod = fromMention && podNamed("--from", fromMention.pod, known, objects);
+  const toPod = toMention && podNamed("--to", toMention.pod, known, objects);
+  const families = [fromPod, toPod].flatMap((pod) => (pod === undefined ? [] : [familiesOf(pod)]));
+  const typed = [fromMention === undefined ? from : undefined, toMention === undefined ? to : undefined];
+  const wanted = typed.flatMap((text) => familyOfText(text) ?? []);
+  const both: readonly IpFamily[] = ["IPv4", "IPv6"];
+  // Of two pods, the family that both have; beside an address, its own.
+  const family = wanted[0] ?? both.find((one) => families.every((own) => own.has(one))) ?? "IPv4";
+  const notes: string[] = [];
+  const put = (flag: string, pod: KnownPod, rest: string): string => {
+    const address = addressOfPod(pod, family);
+    if (address === undefined) {
+      throw new UsageError(`${flag}: pod ${pod.name} has no ${family} address, but ${pod.addresses.join(", ")}`);
+    }
+    notes.push(`${pod.name} is ${address}${pod.nodeName === "" ? "" : `, on ${pod.nodeName}`}`);
+    return `${address.includes(":") ? `[${address}]` : address}${rest}`;
+  };
+  return {
+    from: fromPod === undefined ? from : put("--from", fromPod, fromMention?.rest ?? ""),
+    to: toPod === undefined ? to : put("--to", toPod, toMention?.rest ?? ""),
+    fromNode: fromPod?.nodeName || undefined,
+    notes,
+  };
+}
+
+function podNamed(
+  flag: string,
+  name: string,
+  known: ReadonlyMap<string, KnownPod>,
+  { services }: NamedObjects,
+): KnownPod {
+  const pod = known.get(name);
+  if (pod !== undefined) return pod;
+  const service = services.find((one) => `${one.namespace}/${one.name}` === name);
+  if (service !== undefined && parseIpAddress(service.clusterIP) !== undefined) {
+    const port = service.ports[0]?.port ?? 80;
+    const place = service.clusterIP.includes(":") ? `[${service.clusterIP}]:${port}` : `${service.clusterIP}:${port}`;
+    throw new UsageError(`${flag}: no pod "${name}" is known, but a Service`, `Its cluster IP: --to ${place}.`);
+  }
+  const nearest = nearestWord(name, known.keys());
+  throw new UsageError(
+    `${flag}: no pod "${name}" is known: it is neither in an EndpointSlice, nor a Pod among the objects`,
+    nearest === undefined ? undefined : `Did you mean ${nearest}?`,
+  );
+}
+
+function familiesOf({ addresses }: KnownPod): ReadonlySet<IpFamily> {
+  return new Set(addresses.map(familyOf));
+}
+
+/** Of an address at the head of what was typed; undefined for `pod`, `node` and `outside`, and where there is none. */
+function familyOfText(text: string | undefined): IpFamily | undefined {
+  if (text === undefined) return undefined;
+  if (/^\[?[0-9a-f]*:[0-9a-f:]*/i.test(text)) return "IPv6";
+  return /^\d+\.\d+\./.test(text) ? "IPv4" : undefined;
+}
