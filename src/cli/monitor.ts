@@ -9,6 +9,7 @@ import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { inspecting } from "./inspecting.ts";
 import { recordText } from "./journal-text.ts";
 import type { Output } from "./output.ts";
+import { painted } from "./paint.ts";
 import { parseOptions } from "./subcommand-options.ts";
 
 export const MONITOR_USAGE = `Usage: kube-proxy monitor --socket FILE [options]
@@ -54,7 +55,9 @@ export async function monitor(argv: readonly string[], output: Output): Promise<
     const response = await openJournal(options);
     let left = options.count;
     for await (const line of linesOf(response)) {
-      output.out(options.isJson ? `${escapeJson(JSON.stringify(line))}\n` : safe(lineText(line)));
+      output.out(
+        options.isJson ? `${escapeJson(JSON.stringify(line))}\n` : painted(safe(lineText(line)), output.terminal),
+      );
       if (!("missed" in line)) left -= 1;
       if (left <= 0) return EXIT_SUCCESS;
     }

@@ -6,17 +6,24 @@ type Style = Parameters<typeof styleText>[0];
 
 /** Lines as a whole. */
 const LINES: readonly (readonly [line: RegExp, style: Style])[] = [
-  [/^(?:Addresses|Endpoints|Why|Passed over|In the kernel|Counted|What becomes of it:)$/, "bold"],
+  [/^(?:Addresses|Endpoints|Why|Passed over|In the kernel|Counted|What becomes of it:|Packet: .*)$/, "bold"],
   [/^\s*[A-Z]{3}[A-Z ]*(?: {2,}[A-Z][A-Z ]+)+$/, "dim"],
-  [/^ {2}\+ /, "green"],
-  [/^ {2}- /, "red"],
+  // Differences, and the lines of a live trace that only one side has.
+  [/^(?: {2})?\+ /, "green"],
+  [/^(?: {2})?- /, "red"],
 ];
 
 /** In the order in which they are looked for at one place. */
 const WORDS: readonly (readonly [words: string, style: Style])[] = [
-  ["NOT healthy|not ready|no longer answers|refused|dropped|is missing|missing:|is gone|the last sync failed", "red"],
-  ["left out|extra:|is there, and should not be|is not as it should be|in a wrong order|not taken|not known", "yellow"],
-  ["answered|now answers|healthy|used|ready|No differences|sent to", "green"],
+  [
+    "NOT healthy|not ready|no longer answers|refused|dropped|is missing|missing:|is gone|the last sync failed|REFUSED|FAILED|The simulation differs",
+    "red",
+  ],
+  [
+    "left out|extra:|is there, and should not be|is not as it should be|in a wrong order|not taken|not known|destroyed by",
+    "yellow",
+  ],
+  ["answered|now answers|healthy|used|ready|No differences|sent to|The simulation says the same", "green"],
 ];
 const WORD = new RegExp(`\\b(?:${WORDS.map(([words]) => `(${words})`).join("|")})(?![\\w-])`, "g");
 

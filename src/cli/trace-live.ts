@@ -15,6 +15,7 @@ import { liveData } from "../trace/report/live-json.ts";
 import { type LiveReport, liveText } from "../trace/report/live-text.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import type { Output } from "./output.ts";
+import { painted } from "./paint.ts";
 import { kernelRules, needRoot, ownAddresses } from "./trace-kernel.ts";
 import { rulePlaces } from "./trace-live-places.ts";
 import { type PacketFlags, type ParsedTarget, trafficOf } from "./trace-packet.ts";
@@ -57,7 +58,9 @@ export async function liveTrace(
     const report = await reader.report(packet, note());
     if (report === undefined) continue;
     reports.push(report);
-    if (form === "text") output.out(`${reports.length === 1 ? "" : "\n"}${liveText(report)}`);
+    if (form === "text") {
+      output.out(`${reports.length === 1 ? "" : "\n"}${painted(liveText(report), output.terminal)}`);
+    }
   }
   if (form === "json") output.out(toText({ packets: reports.map(liveData) }));
   if (reports.length === 0) {

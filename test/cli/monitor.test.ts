@@ -8,6 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { stripVTControlCharacters } from "node:util";
 import { monitor } from "../../src/cli/monitor.ts";
 import { serveInspectSocket } from "../../src/daemon/inspect-socket.ts";
 import type { SyncRecord } from "../../src/daemon/journal-stream.ts";
@@ -69,6 +70,24 @@ test("each sync in words: causes, what was written, milliseconds; safe for a ter
       "",
     ].join("\n"),
   );
+});
+
+test("colour on a terminal alone, and the same words", async (t) => {
+  const journal = new SyncJournal();
+  const { path } = daemonWith(t, journal);
+  journal.add(RECORD);
+  const ask = ["--socket", path, "--last", "1", "--count", "1"];
+  const { out: plain } = await runCommand(monitor, ask);
+  let painted = "";
+  await monitor(ask, {
+    out: (text) => {
+      painted += text;
+    },
+    err() {},
+    terminal: { hasColour: true, width: 80 },
+  });
+  assert.equal(stripVTControlCharacters(painted), plain);
+  assert.ok(painted.includes("\u001b[31mREFUSED") && painted.includes("\u001b[33mdestroyed by"), painted);
 });
 
 test("what happens from now on, as JSON lines, until the daemon ends", async (t) => {

@@ -46,6 +46,7 @@ test("answers have colour where it is shown, and the same words without", async 
     text.includes(`${ESCAPE}32manswered`) && text.includes(`${ESCAPE}33mleft out`) && text.includes(`${ESCAPE}1mWhy`),
   );
   assert.equal(stripVTControlCharacters(text), plain.out);
+  assert.equal(painted("+     ✓ a 1: b", COLOURED), `${ESCAPE}32m+     ✓ a 1: b${ESCAPE}39m`);
   assert.equal(painted("not ready, unused, reused", COLOURED), `${ESCAPE}31mnot ready${ESCAPE}39m, unused, reused`);
 });
 

@@ -11,6 +11,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { stripVTControlCharacters } from "node:util";
 import { render } from "../../src/cli/render.ts";
 import { trace } from "../../src/cli/trace.ts";
 import { newRunName } from "../../testkit/net/run-name.ts";
@@ -33,7 +34,7 @@ function send(end: string, from: "node" | "pod"): void {
   execFileSync(argv[0] ?? "", argv.slice(1), { stdio: "ignore" });
 }
 
-/** Runs the command, and sends once it waits. */
+/** Runs the command on a terminal, and sends once it waits. @returns what it says without its colours */
 async function live(args: readonly string[], ...packets: readonly (() => void)[]): Promise<Ran> {
   let [out, err] = ["", ""];
   const output = {
@@ -44,10 +45,13 @@ async function live(args: readonly string[], ...packets: readonly (() => void)[]
       err += text;
       if (text.startsWith("Waiting")) for (const packet of packets) packet();
     },
+    terminal: { hasColour: true, width: 80 },
   };
   const status = await trace(["--live", "--timeout", SECONDS, ...args], output);
   assert.doesNotMatch(tables(), new RegExp(TABLE));
-  return { status, out, err };
+  const plain = stripVTControlCharacters(out);
+  assert.equal(plain !== out, plain.includes("What became of it:"), "reports have colour, and JSON has none");
+  return { status, out: plain, err };
 }
 
 async function load(mode: string, ...options: readonly string[]): Promise<void> {

@@ -2,19 +2,9 @@
 import type { SyncCause, SyncRecord } from "../answers.ts";
 import { el, plain } from "./dom.ts";
 import type { View } from "./main.ts";
+import { causeWords, msText, writtenWords } from "./sync-words.ts";
 
 const SHOWN = 100;
-const CHANGES = { add: "added", update: "updated", delete: "deleted" } as const;
-const WHOLE: Readonly<Record<string, string>> = {
-  start: "the first sync",
-  retry: "what failed before is tried again",
-  periodic: "the periodic look at everything",
-  zone: "the node is in another zone",
-  "node-addresses": "the node has other addresses",
-  "service-cidrs": "the ServiceCIDRs have changed",
-  requested: "a sync was asked for",
-};
-
 export const syncsView: View = (main, _query, state) => {
   const list = el("ol", { class: "syncs" });
   const pause = el("input", { type: "checkbox", id: "pause", change: () => show() });
@@ -99,7 +89,7 @@ function itemOf(sync: SyncRecord): HTMLElement {
         ...causes.map((cause) => el("li", {}, ...causeParts(cause))),
         furtherCauses > 0 && el("li", {}, `and ${furtherCauses} more`),
       ),
-      el("p", { class: "wrote" }, plain(writtenText(sync))),
+      el("p", { class: "wrote" }, plain(`${sync.isFullSync ? "Full sync: " : ""}${writtenWords(sync)}`)),
       failures.length > 0 &&
         el(
           "ul",
@@ -113,42 +103,11 @@ function itemOf(sync: SyncRecord): HTMLElement {
 }
 
 function causeParts(cause: SyncCause): (Node | string)[] {
-  switch (cause.kind) {
-    case "object": {
-      const { object, change, namespace, name, service } = cause;
-      const link = el(
-        "a",
-        { href: `#/services?${new URLSearchParams({ search: `${namespace}/${service}` })}` },
-        plain(`${namespace}/${name}`),
-      );
-      return [`${object} `, link, ` ${CHANGES[change]}`];
-    }
-    case "repair": {
-      const what =
-        cause.servicePorts === null
-          ? "our rules"
-          : `rules of ${cause.servicePorts} service port${cause.servicePorts === 1 ? "" : "s"}`;
-      return [plain(`${what} destroyed by ${cause.by ?? "another program"}`)];
-    }
-    default:
-      return [WHOLE[cause.kind] ?? cause.kind];
-  }
+  const { before, object, service, after } = causeWords(cause);
+  if (object === "") return [plain(before)];
+  const search = new URLSearchParams({ search: service === "" ? object : service });
+  return [before, el("a", { href: `#/services?${search}` }, plain(object)), plain(after)];
 }
-
-function writtenText({ isFullSync, servicePorts, written }: SyncRecord): string {
-  const things = Object.entries(written ?? {}).filter(([, count]) => count > 0);
-  const ports = `${servicePorts} service port${servicePorts === 1 ? "" : "s"} changed`;
-  const wrote =
-    things.length > 0
-      ? `, wrote ${things.map(([what, count]) => `${what} ×${count}`).join(", ")}`
-      : written === null
-        ? ""
-        : ", nothing to write";
-  return `${isFullSync ? "Full sync: " : ""}${ports}${wrote}`;
-}
-
-const ms = (value: number): string =>
-  value >= 100 ? value.toFixed(0) : value >= 1 ? value.toFixed(1) : value.toFixed(2);
 
 /** A bar as long as the logarithm of the time: a millisecond and a minute are both seen. */
 function stagesPart({ stages: { waiting, model, rules, kernel, after } }: SyncRecord): HTMLElement {
@@ -171,12 +130,12 @@ function stagesPart({ stages: { waiting, model, rules, kernel, after } }: SyncRe
   }
   const text = parts
     .filter(([, value]) => value >= 0.005)
-    .map(([name, value]) => `${name} ${ms(value)}`)
+    .map(([name, value]) => `${name} ${msText(value)}`)
     .join(", ");
   return el(
     "p",
     { class: "stages" },
     bar,
-    el("span", {}, el("b", {}, `${ms(total)} ms`), text === "" ? "" : ` ${text}`),
+    el("span", {}, el("b", {}, `${msText(total)} ms`), text === "" ? "" : ` ${text}`),
   );
 }
