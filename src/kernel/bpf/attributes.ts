@@ -70,6 +70,8 @@ export const PROG_TEST_RUN = layout("PROG_TEST_RUN", ATTRIBUTE_BYTES, {
   programFd: u32(0),
   /** Out: r0. */
   result: u32(4),
+  dataSizeIn: u32(8),
+  dataIn: u64(16),
   contextSizeIn: u32(40),
   contextIn: u64(48),
 });

@@ -36,8 +36,11 @@ export interface BpfProgram {
   readonly id: number;
   /** The same instructions have the same tag: 16 hexadecimal digits. */
   readonly tag: string;
-  /** Runs it once over a context that it may change. Only for those loaded for a `test`. @returns r0, 32 bits. */
-  run(context: Uint8Array): number;
+  /**
+   * Runs it once: one that was loaded for a `test` over a context that it may change, one for `ingress` with a frame of Ethernet that
+   * came in by the loopback interface of this network namespace. No others. @returns r0, 32 bits.
+   */
+  run(input: Uint8Array): number;
   close(): void;
 }
 

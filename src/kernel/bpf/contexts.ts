@@ -117,8 +117,6 @@ export const FIB_LOOKUP = layout("bpf_fib_lookup", 64, {
 });
 /** No look for the neighbour's link address (Linux 6.3), and the source address (6.7), please. */
 export const FIB_FLAGS = 4 | 16;
-/** It leads to this machine itself, or to no other. */
-export const FIB_NOT_FORWARDED = 4;
 
 /** What a program of type SYSCALL is called with: memory of the caller, for tests of other programs' bodies (§4.6). */
 export function memoryContext(what: Pick<Layout<Readonly<Record<string, Field>>>, "name" | "size">): ContextRules {

@@ -117,25 +117,27 @@ class KernelProgram implements BpfProgram {
   readonly id: number;
   readonly tag: string;
   readonly #name: string;
+  readonly #meetsPackets: boolean;
 
   constructor(fd: number, name: string) {
     this.fd = fd;
     this.#name = name;
     const info = objectInfo(fd, attributes.PROGRAM_INFO.size, `program ${name}`);
-    const { id, tag } = attributes.PROGRAM_INFO.fields;
+    const { type, id, tag } = attributes.PROGRAM_INFO.fields;
+    this.#meetsPackets = takeNumber(info, type) === INGRESS.programType;
     this.id = takeNumber(info, id);
     this.tag = Buffer.from(info.subarray(tag.at, tag.at + tag.bytes)).toString("hex");
   }
 
-  run(context: Uint8Array): number {
-    const memory = fixedCopy(context);
+  run(input: Uint8Array): number {
+    const memory = fixedCopy(input);
+    const [size, place] = [memory.length, addressOf(memory)];
     const run = encode(attributes.PROG_TEST_RUN, {
       programFd: this.fd,
-      contextSizeIn: memory.length,
-      contextIn: addressOf(memory),
+      ...(this.#meetsPackets ? { dataSizeIn: size, dataIn: place } : { contextSizeIn: size, contextIn: place }),
     });
     bpf("PROG_TEST_RUN", run, `program ${this.#name}`);
-    context.set(memory);
+    input.set(memory);
     return takeNumber(run, attributes.PROG_TEST_RUN.fields.result);
   }
 

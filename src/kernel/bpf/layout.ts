@@ -35,6 +35,7 @@ const network =
   (at: number): Field => ({ at, width, order: "network" });
 
 export const u8 = host(1);
+export const u16 = host(2);
 export const u32 = host(4);
 export const u64 = host(8);
 export const be16 = network(2);
