@@ -7,14 +7,7 @@ import { Hcn } from "../../kernel/hcn/hcn.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import { ip } from "../../model/testing/records.ts";
 import { cleanUpHost } from "./cleanup.ts";
-import {
-  HOST_MAC,
-  NETWORK,
-  newModel,
-  type RigOptions,
-  type TestModel,
-  VERIFY_PERIOD_MS,
-} from "./testing/kernelspace-rig.ts";
+import { HOST_MAC, LOOK_MS, NETWORK, newModel, type RigOptions, type TestModel } from "./testing/kernelspace-rig.ts";
 
 const WEB = port("web", "10.96.0.1", { nodePort: 30080, loadBalancerVIPs: [ip("192.0.2.9")] });
 const PODS = [remote("10.180.1.1"), remote("10.180.1.2")];
@@ -89,6 +82,16 @@ describe("a restart", () => {
       [false, true, false],
     );
     assert.equal(model.rig.logged("warn").length, 1, "what stays is told");
+  });
+
+  test("is not needed to know what this process has made, though all its endpoints are gone", async () => {
+    const model = await served();
+    const { host } = model.rig;
+    for (const id of host.documents("Endpoint").keys()) host.removeEndpoint(id);
+    model.delete(WEB);
+    await model.rig.sync({ full: true });
+    assert.deepEqual(model.rig.state(), []);
+    assert.deepEqual(model.rig.logged("warn"), []);
   });
 
   test("applies a changed affinity or DSR setting to load balancers that are there (§9.3)", async () => {
@@ -169,14 +172,16 @@ describe("other programs", () => {
     const model = await served();
     const { rig } = model;
     rig.watch();
-    await rig.clock.advance(VERIFY_PERIOD_MS);
+    await rig.clock.settle();
+    rig.host.takeCalls();
+    await rig.clock.advance(LOOK_MS);
     assert.equal(rig.host.takeCalls().length, 3);
     assert.deepEqual(rig.asked, []);
     const [lost] = rig.host.documents("LoadBalancer").keys();
     assert.ok(lost !== undefined);
     rig.host.loseLoadBalancer(lost);
     const before = new Set(rig.host.documents("LoadBalancer").keys());
-    await rig.clock.advance(VERIFY_PERIOD_MS);
+    await rig.clock.advance(LOOK_MS);
     assert.deepEqual(rig.asked, [{ ports: new Set([WEB.name.key]) }]);
     rig.host.takeCalls();
     await rig.sync();
@@ -194,7 +199,7 @@ describe("other programs", () => {
     assert.ok(gone !== undefined);
     rig.host.removeEndpoint(gone);
     rig.watch();
-    await rig.clock.advance(VERIFY_PERIOD_MS);
+    await rig.clock.advance(LOOK_MS);
     assert.deepEqual(rig.asked, ["sync"]);
     await rig.sync();
     assert.deepEqual(rig.state(), expected);

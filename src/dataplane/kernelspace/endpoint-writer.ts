@@ -1,5 +1,5 @@
 /** Makes and deletes the endpoints that load balancers name for addresses elsewhere. Reference windows.md §3.6. */
-import type { HcnEndpoint } from "../../kernel/hcn/documents.ts";
+import type { EndpointSettings, HcnEndpoint } from "../../kernel/hcn/documents.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { type HostState, isOverlay } from "./host-state.ts";
@@ -16,6 +16,16 @@ export interface EndpointWriterOptions {
   readonly hostMacs: ReadonlySet<string>;
 }
 
+/** Each makes one endpoint, and notes it. */
+export interface EndpointMaker {
+  /** For an address of another node, or outside of the network. */
+  remote(address: IpAddress): Promise<void>;
+  /** For a cluster IP on an overlay. */
+  vip(address: IpAddress): Promise<void>;
+  /** For the source VIP on an overlay, when the CNI plugin has not made it. */
+  sourceVip(address: IpAddress): Promise<void>;
+}
+
 export class EndpointWriter {
   readonly #options: EndpointWriterOptions;
 
@@ -23,23 +33,22 @@ export class EndpointWriter {
     this.#options = options;
   }
 
-  /** For an address of another node, or outside of the network. */
-  async createRemote(host: HostState, address: IpAddress): Promise<void> {
-    const { nodeIP } = this.#options;
+  /** Makes endpoints on the cluster's network, which is opened once for all of them. */
+  async making<T>(host: HostState, run: (make: EndpointMaker) => Promise<T>): Promise<T> {
+    const { hcn, nodeIP, hostMac } = this.#options;
     const { network } = host;
-    const providerAddress = isOverlay(network) ? (providerOf(address, network) ?? nodeIP) : undefined;
-    await this.#create(host, { address, mac: remoteMac(address), isRemote: true, ...provider(providerAddress) });
-  }
-
-  /** For a cluster IP on an overlay. */
-  async createVip(host: HostState, address: IpAddress): Promise<void> {
-    const { nodeIP, hostMac } = this.#options;
-    await this.#create(host, { address, mac: hostMac, isRemote: true, providerAddress: nodeIP });
-  }
-
-  /** For the source VIP on an overlay, when the CNI plugin has not made it. */
-  async createSourceVip(host: HostState, address: IpAddress): Promise<void> {
-    await this.#create(host, { address, mac: this.#options.hostMac, isRemote: false });
+    return await hcn.makeEndpoints(network.id, async (create) => {
+      const make = async (settings: Omit<EndpointSettings, "network">): Promise<void> =>
+        host.endpoints.note(await create({ network: network.id, ...settings }));
+      return await run({
+        remote(address) {
+          const carrier = isOverlay(network) ? { providerAddress: providerOf(address, network) ?? nodeIP } : {};
+          return make({ address, mac: remoteMac(address), isRemote: true, ...carrier });
+        },
+        vip: (address) => make({ address, mac: hostMac, isRemote: true, providerAddress: nodeIP }),
+        sourceVip: (address) => make({ address, mac: hostMac, isRemote: false }),
+      });
+    });
   }
 
   /** Those at an address that are ours to delete. */
@@ -55,13 +64,4 @@ export class EndpointWriter {
     await this.#options.hcn.delete("Endpoint", id);
     host.endpoints.forget(id);
   }
-
-  async #create(
-    host: HostState,
-    settings: { address: IpAddress; mac: string; isRemote: boolean; providerAddress?: IpAddress },
-  ): Promise<void> {
-    host.endpoints.note(await this.#options.hcn.createEndpoint({ network: host.network.id, ...settings }));
-  }
 }
-
-const provider = (providerAddress: IpAddress | undefined) => (providerAddress === undefined ? {} : { providerAddress });

@@ -4,7 +4,7 @@ import { describe, test } from "node:test";
 import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 import { HR } from "../../../testkit/fakes/hcn/memory-hcn.ts";
 import { ip } from "../../model/testing/records.ts";
-import { NETWORK, newModel, VERIFY_PERIOD_MS } from "./testing/kernelspace-rig.ts";
+import { NETWORK, newModel, SYNC_PERIOD_MS } from "./testing/kernelspace-rig.ts";
 
 const WEB = port("web", "10.96.0.1", { nodePort: 30080 });
 const PODS = [remote("10.180.1.1"), remote("10.180.1.2")];
@@ -230,7 +230,7 @@ describe("single objects", () => {
     heal();
     assert.deepEqual((await rig.sync()).failures, []);
     rig.asked.splice(0);
-    await rig.clock.advance(10 * VERIFY_PERIOD_MS);
+    await rig.clock.advance(10 * SYNC_PERIOD_MS);
     assert.deepEqual(rig.asked, []);
     await rig.close();
   });

@@ -6,7 +6,7 @@ import { type HcnVerb, HR, type MemoryHcn } from "../../../testkit/fakes/hcn/mem
 import fc, { historyRuns } from "../../../testkit/support/fast-check.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import { ip, makeEndpoint } from "../../model/testing/records.ts";
-import { hostState, KernelspaceRig, newHost, type RigOptions } from "./testing/kernelspace-rig.ts";
+import { hostState, KernelspaceRig, LOOK_MS, newHost, type RigOptions } from "./testing/kernelspace-rig.ts";
 
 const RUNS = historyRuns("KPTS_PROPERTY_RUNS", 150);
 const NAMES = ["a", "b", "c"] as const;
@@ -76,6 +76,8 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.constant({ kind: "restart" as const }) },
   { weight: 1, arbitrary: fc.constant({ kind: "full" as const }) },
   { weight: 1, arbitrary: fc.constant({ kind: "verify" as const }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant("hns-restart" as const), after: fc.nat(12) }) },
+  { weight: 1, arbitrary: fc.constant({ kind: "network" as const }) },
 );
 
 const SUBJECTS: readonly (readonly [name: string, options: RigOptions])[] = [
@@ -106,6 +108,7 @@ for (const [name, options] of SUBJECTS) {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 14 }), async (steps) => {
         const cluster = new TestCluster();
+        cluster.driver.serviceCIDRs = ["10.96.0.0/12"];
         const host = newHost(options.type, options.hcn);
         const foreign = addForeign(host);
         const pods = new Map<string, Guid>();
@@ -153,7 +156,29 @@ for (const [name, options] of SUBJECTS) {
           } else if (one.kind === "restart") {
             await rig.restart();
             rig.watch();
-          } else if (one.kind === "verify") await rig.clock.advance(30_000);
+          } else if (one.kind === "hns-restart") {
+            let left = one.after;
+            let start = (): void => {};
+            // In the middle of the sync: handles and registrations are void, everything else is there again.
+            const ends = host.refuse(() => {
+              if (left-- === 0) start = host.stop();
+              return undefined;
+            });
+            heal = () => {
+              ends();
+              start();
+            };
+          } else if (one.kind === "network") {
+            const [id, document] = [...host.documents("Network")].find(([, { Name }]) => Name === "cbr0") ?? [];
+            if (id === undefined || document === undefined) continue;
+            host.removeNetwork(id);
+            for (const [endpoint, { HostComputeNetwork }] of host.documents("Endpoint")) {
+              if (HostComputeNetwork === id && !foreign.includes(endpoint)) host.removeEndpoint(endpoint);
+            }
+            pods.clear();
+            await rig.sync().catch(() => {});
+            host.addNetworkAgain(document);
+          } else if (one.kind === "verify") await rig.clock.advance(LOOK_MS);
           await rig.sync({ full: one.kind === "full" }).catch(() => {});
           heal();
           assert.equal(host.openHandles, 0, "every handle is closed");
@@ -161,7 +186,7 @@ for (const [name, options] of SUBJECTS) {
         // Every pod has its endpoint in the end, and what was lost has been seen.
         for (const address of OWN_PODS)
           if (!pods.has(address)) pods.set(address, host.addEndpoint({ addresses: [address] }));
-        await rig.clock.advance(60_000);
+        await rig.clock.advance(2 * LOOK_MS);
         await rig.sync();
 
         const fresh = newHost(options.type, options.hcn);

@@ -18,7 +18,7 @@ export class HostState implements EndpointPlaces {
   /** Endpoints of other networks, also those that could not be read: what leads there is not ours. */
   #elsewhere: ReadonlySet<Guid>;
   /** The endpoint of the node itself, for health checks. */
-  readonly root: Guid | undefined;
+  root: Guid | undefined;
 
   private constructor(parts: {
     family: IpFamily;
@@ -50,8 +50,11 @@ export class HostState implements EndpointPlaces {
     const network = await hcn.networkNamed(networkName, signal);
     if (network === undefined) throw new Error(missingNetworkText(networkName));
     const ours = new Set(await hcn.endpointIds(network.id));
-    const elsewhere = await idsElsewhere(hcn, ours);
+    const elsewhere = new Set(await idsElsewhere(hcn, ours));
     const endpoints = await hcn.endpoints(undefined, signal);
+    // A network that was made again leaves endpoints of the old one behind: they are nowhere, and what names them may be ours.
+    const networks = new Set(await hcn.networkIds());
+    for (const one of endpoints) if (one.network !== undefined && !networks.has(one.network)) elsewhere.delete(one.id);
     const loadBalancers = await hcn.loadBalancers(signal);
     const isRoot = ({ name }: HcnEndpoint) => name.toLowerCase() === rootName?.toLowerCase();
     return new HostState({
@@ -81,13 +84,22 @@ export class HostState implements EndpointPlaces {
       for (const address of this.endpoints.forget(id)?.addresses ?? []) changed.add(address);
     }
     for (const id of found) {
-      if (this.endpoints.has(id)) continue;
+      if (this.endpoints.has(id) || hcn.isUnread(id)) continue;
       const endpoint = await hcn.endpoint(id);
       if (endpoint === undefined) continue;
       this.endpoints.note(endpoint);
       for (const address of endpoint.addresses) changed.add(address);
     }
     return changed;
+  }
+
+  /** Looks for the endpoint of the node itself: no call where it is on the cluster's network, and there. @returns whether it is another. */
+  async refreshRoot(hcn: Hcn, rootName: string | undefined): Promise<boolean> {
+    if (rootName === undefined || (this.root !== undefined && this.endpoints.has(this.root))) return false;
+    const found = (await hcn.endpointNamed(rootName))?.id;
+    if (found === this.root) return false;
+    this.root = found;
+    return found !== undefined;
   }
 
   /** Looks which load balancers have come and gone: one call, and three for each that is new. @returns those that have gone. */
@@ -97,7 +109,8 @@ export class HostState implements EndpointPlaces {
     const lost = gone.map((id) => this.loadBalancers.forget(id)).filter((one) => one !== undefined);
     let isElsewhereKnown = true;
     for (const id of found) {
-      if (this.loadBalancers.has(id)) continue;
+      // What cannot be read now cannot be read later.
+      if (this.loadBalancers.has(id) || hcn.isUnread(id)) continue;
       const loadBalancer = await hcn.loadBalancer(id);
       if (loadBalancer === undefined) continue;
       this.loadBalancers.note(loadBalancer);

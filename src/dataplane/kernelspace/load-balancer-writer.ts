@@ -27,6 +27,7 @@ export class LoadBalancerWriter {
   readonly #hcn: Hcn;
   readonly #log: Logger;
   #canModify: boolean;
+  readonly #own = new Set<Guid>();
   /** What was sent, where HNS has something else than that to say of it: it is not sent again for this reason. */
   readonly #reworded = new Map<Guid, { readonly sent: string; readonly readBack: string }>();
 
@@ -40,11 +41,25 @@ export class LoadBalancerWriter {
     return this.#canModify;
   }
 
+  /** Whether this process has made it, or has found it as it was wanted. */
+  isOwn(id: Guid): boolean {
+    return this.#own.has(id);
+  }
+
+  /** Forgets what HNS does not have any more. */
+  keepOnly(host: HostState): void {
+    for (const id of this.#own) if (!host.loadBalancers.has(id)) this.#own.delete(id);
+    for (const id of this.#reworded.keys()) if (!host.loadBalancers.has(id)) this.#reworded.delete(id);
+  }
+
   /** Whether there is nothing to do. */
   isSettled(found: HcnLoadBalancer, wanted: LoadBalancerSettings): boolean {
-    if (isAsWanted(found, wanted)) return true;
     const reworded = this.#reworded.get(found.id);
-    return reworded?.sent === loadBalancerText(wanted) && reworded.readBack === JSON.stringify(found);
+    const isSettled =
+      isAsWanted(found, wanted) ||
+      (reworded?.sent === loadBalancerText(wanted) && reworded.readBack === JSON.stringify(found));
+    if (isSettled) this.#own.add(found.id);
+    return isSettled;
   }
 
   /** @throws HcnError, or FrontendHeldError when something else answers there. */
@@ -62,6 +77,7 @@ export class LoadBalancerWriter {
     await this.#hcn.delete("LoadBalancer", id);
     host.loadBalancers.forget(id);
     this.#reworded.delete(id);
+    this.#own.delete(id);
   }
 
   /** @returns whether it worked. */
@@ -80,6 +96,7 @@ export class LoadBalancerWriter {
       return false;
     }
     host.loadBalancers.note(changed);
+    this.#own.add(changed.id);
     if (isAsWanted(changed, wanted)) return true;
     if (JSON.stringify(changed) === JSON.stringify(found)) {
       this.#giveUpModifying("HNS says that it did, and did not");
@@ -98,8 +115,7 @@ export class LoadBalancerWriter {
       await this.#takeOver(host, key, wanted, error);
       return;
     }
-    host.loadBalancers.note(created);
-    if (!isAsWanted(created, wanted)) this.#noteReworded(created, wanted);
+    this.#noteCreated(host, created, wanted);
   }
 
   /** Something answers at the frontend that was not there before: after a restart of HNS, load balancers come back late (kubernetes #139519). */
@@ -115,7 +131,13 @@ export class LoadBalancerWriter {
     this.#refuseForeign(host, found);
     if (this.#canModify && (await this.#modify(host, found, wanted))) return;
     await this.remove(host, found.id);
-    host.loadBalancers.note(await this.#hcn.createLoadBalancer(wanted));
+    this.#noteCreated(host, await this.#hcn.createLoadBalancer(wanted), wanted);
+  }
+
+  #noteCreated(host: HostState, created: HcnLoadBalancer, wanted: LoadBalancerSettings): void {
+    host.loadBalancers.note(created);
+    this.#own.add(created.id);
+    if (!isAsWanted(created, wanted)) this.#noteReworded(created, wanted);
   }
 
   #refuseForeign(host: HostState, found: HcnLoadBalancer): void {

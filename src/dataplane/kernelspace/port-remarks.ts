@@ -16,6 +16,7 @@ export class PortRemarks {
   /** Those said and still true, by service port. */
   readonly #said = new Map<string, readonly PlanRemark[]>();
   readonly #names = new Map<string, string>();
+  readonly #told = new Set<string>();
 
   constructor(log: Logger) {
     this.#log = log;
@@ -39,6 +40,13 @@ export class PortRemarks {
   /** All service ports are noted again from now on; what was said stays said. */
   reset(): void {
     this.#names.clear();
+  }
+
+  /** A warning about anything else. @param what tells it from others. */
+  tellOnce(what: string, message: string, facts: object): void {
+    if (this.#told.has(what)) return;
+    this.#told.add(what);
+    this.#log.warn(message, { ...facts });
   }
 
   nameOf(key: string): string | undefined {

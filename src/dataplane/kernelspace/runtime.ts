@@ -108,7 +108,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
         rootName: config.winkernel.forwardHealthCheckVip ? rootEndpointNameOf(config) : undefined,
         hostMac: isOverlay(network) ? hostMacOf(context, interfaces) : "",
         hostMacs: interfaces.macs,
-        verifyPeriodMs: config.syncPeriodMs,
+        syncPeriodMs: config.syncPeriodMs,
         clock: node.clock,
         log: context.log,
       });

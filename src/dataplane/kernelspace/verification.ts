@@ -12,12 +12,20 @@ export type Verification =
       readonly keys: ReadonlySet<string>;
       /** Whose endpoint has come or gone. */
       readonly addresses: ReadonlySet<IpAddress>;
+      /** The endpoint that health checks are led to is there now, or is another one. */
+      readonly hasNewRoot: boolean;
     };
 
 /** Compares the IDs of the host with those that are known, and brings `host` up to date. */
-export async function verifyHost(hcn: Hcn, host: HostState, networkName: string): Promise<Verification> {
+export async function verifyHost(
+  hcn: Hcn,
+  host: HostState,
+  { networkName, rootName }: { readonly networkName: string; readonly rootName: string | undefined },
+): Promise<Verification> {
   if (!(await hcn.networkIds(networkName)).includes(host.network.id)) return { kind: "other-network" };
   const addresses = await host.refreshEndpoints(hcn);
   const lost = await host.refreshLoadBalancers(hcn);
-  return { kind: "same-network", keys: new Set(lost.flatMap((one) => keysOf(one, host.family))), addresses };
+  const hasNewRoot = await host.refreshRoot(hcn, rootName);
+  const keys = new Set(lost.flatMap((one) => keysOf(one, host.family)));
+  return { kind: "same-network", keys, addresses, hasNewRoot };
 }

@@ -38,6 +38,11 @@ export class WantedState {
     return { ...this.#lacking };
   }
 
+  /** Frontends that lead health checks to the node itself. */
+  healthCheckKeys(): readonly string[] {
+    return [...this.loadBalancers.keys()].filter((key) => this.loadBalancers.get(key)?.kind === "health-check");
+  }
+
   /** Every address that is to have an endpoint. */
   *addresses(): Iterable<IpAddress> {
     yield* this.#users.keys();

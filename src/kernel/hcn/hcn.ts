@@ -72,9 +72,9 @@ export class Hcn {
     return (await this.#list("Network", { Name: name }, signal))[0];
   }
 
-  /** One call. */
-  async networkIds(name: string): Promise<readonly Guid[]> {
-    return readIds(await this.#calls.enumerate("Network", queryText({ Name: name })));
+  /** Those of a name, or all of the host: one call. */
+  async networkIds(name?: string): Promise<readonly Guid[]> {
+    return readIds(await this.#calls.enumerate("Network", queryText(name === undefined ? undefined : { Name: name })));
   }
 
   /** A network as it is now; undefined when it is gone. */

@@ -134,6 +134,15 @@ export class MemoryHcn implements HcnCalls {
     return this.#add("Network", { Name: name, Type: type, Policies: policies, Ipams: ipams });
   }
 
+  /** Another network of the same document, the first of the host again. */
+  addNetworkAgain(document: JsonObject): Guid {
+    const others = [...this.#stores.Network];
+    this.#stores.Network.clear();
+    const id = this.#add("Network", document);
+    for (const [other, its] of others) this.#stores.Network.set(other, its);
+    return id;
+  }
+
   setNetwork(id: Guid, change: JsonObject): void {
     this.#stores.Network.set(id, { ...this.#stores.Network.get(id), ...change });
   }

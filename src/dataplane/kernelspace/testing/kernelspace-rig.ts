@@ -28,7 +28,9 @@ export const NETWORK = "cbr0";
 export const NODE_IPS: Readonly<Record<IpFamily, string>> = { IPv4: "10.0.0.1", IPv6: "10::1" };
 export const SOURCE_VIPS: Readonly<Record<IpFamily, string>> = { IPv4: "192.168.1.2", IPv6: "192::1:2" };
 export const HOST_MAC = "00:11:22:33:44:55";
-export const VERIFY_PERIOD_MS = 30_000;
+export const SYNC_PERIOD_MS = 30_000;
+/** HNS is looked at so often. */
+export const LOOK_MS = 5_000;
 
 /** Addresses of 192.168.2.0/24 are on the node 10.0.0.3: upstream's fixture (windows-practice.md §6). */
 const REMOTE_SUBNET = {
@@ -81,7 +83,7 @@ export class KernelspaceRig {
       rootName,
       hostMac: HOST_MAC,
       hostMacs: new Set([HOST_MAC]),
-      verifyPeriodMs: VERIFY_PERIOD_MS,
+      syncPeriodMs: SYNC_PERIOD_MS,
       clock: this.clock,
       yielder: testYielder,
       log: recordingLogger(this.log),

@@ -1,0 +1,209 @@
+/** What others do in HNS is seen soon, whether HNS tells of it or not, and at a cost that has a bound. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
+import { HR } from "../../../testkit/fakes/hcn/memory-hcn.ts";
+import type { Clock } from "../../async/clock.ts";
+import { Mutex } from "../../async/mutex.ts";
+import { silentLogger } from "../../logging/logger.ts";
+import { ip } from "../../model/testing/records.ts";
+import { FakeClock } from "../../sync/testing/fake-clock.ts";
+import { HostWatch } from "./host-watch.ts";
+import { LOOK_MS, newModel, type RigOptions, SYNC_PERIOD_MS, type TestModel } from "./testing/kernelspace-rig.ts";
+
+const WEB = port("web", "10.96.0.1", { nodePort: 30080 });
+const PODS = [remote("10.180.1.1"), remote("10.180.1.2")];
+/** As HNS numbers them. */
+const ENDPOINT_ATTACHED = 9;
+const NETWORK_DELETED = 4;
+
+async function watched(options?: RigOptions): Promise<TestModel> {
+  const model = newModel(options);
+  model.set(WEB, PODS);
+  await model.rig.sync();
+  model.rig.watch();
+  await model.rig.clock.settle();
+  model.rig.host.takeCalls();
+  return model;
+}
+
+describe("what HNS tells", () => {
+  test("is looked at within half a second, a burst of it once", async () => {
+    const { rig } = await watched();
+    const [lost] = rig.host.documents("LoadBalancer").keys();
+    assert.ok(lost !== undefined);
+    rig.host.loseLoadBalancer(lost);
+    for (let pods = 0; pods < 20; pods++) rig.host.notify(ENDPOINT_ATTACHED);
+    await rig.clock.advance(499);
+    assert.deepEqual(rig.asked, []);
+    await rig.clock.advance(1);
+    assert.deepEqual(rig.asked, [{ ports: new Set([WEB.name.key]) }]);
+    assert.equal(rig.host.takeCalls().length, 3);
+    await rig.close();
+  });
+
+  test("of no use is not looked at", async () => {
+    const { rig } = await watched();
+    rig.host.notify(77);
+    await rig.clock.advance(LOOK_MS - 1);
+    assert.deepEqual(rig.host.takeCalls(), []);
+    await rig.close();
+  });
+
+  test("a deleted network is noticed, and the new one of that name is used", async () => {
+    const { rig } = await watched();
+    const [network] = rig.host.documents("Network").keys();
+    assert.ok(network !== undefined);
+    rig.host.removeNetwork(network);
+    rig.host.addNetwork("cbr0", "L2Bridge");
+    rig.host.notify(NETWORK_DELETED);
+    await rig.clock.advance(500);
+    assert.deepEqual(rig.asked, ["full"]);
+    assert.deepEqual(rig.logged("warn"), ["The HNS network is not present or has changed; all is looked at again"]);
+    assert.deepEqual((await rig.sync({ full: true })).failures, []);
+    await rig.close();
+  });
+
+  test("ends with the watch", async () => {
+    const { rig } = await watched();
+    assert.equal(rig.host.watchers, 1);
+    await rig.close();
+    assert.equal(rig.host.watchers, 0);
+    assert.equal(rig.clock.timerCount, 0);
+  });
+});
+
+describe("an HNS that is restarted", () => {
+  test("is known to be gone and to be back, and what failed meanwhile does not wait for its turn", async () => {
+    const model = await watched();
+    const { rig } = model;
+    const before = rig.state();
+    const start = rig.host.stop();
+    model.setEndpoints(WEB, PODS.slice(1));
+    for (let attempts = 0; attempts < 6; attempts++) {
+      await assert.rejects(rig.sync(), /The HNS service is stopping/);
+      await rig.clock.advance(SYNC_PERIOD_MS);
+    }
+    assert.deepEqual(rig.logged("warn"), ["HNS stops or is restarted; everything is looked at when it is back"]);
+    model.setEndpoints(WEB, PODS);
+    start();
+    rig.asked.splice(0);
+    await rig.clock.advance(LOOK_MS);
+    assert.deepEqual(rig.asked.slice(0, 1), ["sync"], "although the next attempt would be half a minute away");
+    assert.ok(rig.logged("info").includes("HNS is back"));
+    assert.equal(rig.host.watchers, 1, "it tells again");
+    await rig.sync();
+    assert.deepEqual(rig.state(), before);
+    await rig.close();
+  });
+
+  test("with all that it had, nothing is written", async () => {
+    const { rig } = await watched();
+    rig.host.stop()();
+    await rig.clock.advance(2 * LOOK_MS);
+    await rig.sync();
+    assert.deepEqual(rig.host.takeWrites(), []);
+    await rig.close();
+  });
+
+  test("and of which a load balancer comes back late: that one is adopted (kubernetes #139519)", async () => {
+    const { rig } = await watched();
+    const [late] = rig.host.documents("LoadBalancer");
+    assert.ok(late !== undefined);
+    const [id, document] = late;
+    rig.host.stop()();
+    rig.host.loseLoadBalancer(id);
+    await rig.clock.advance(LOOK_MS);
+    rig.host.addLoadBalancer(document);
+    assert.deepEqual((await rig.sync()).failures, []);
+    assert.equal(rig.host.documents("LoadBalancer").size, 2);
+    await rig.close();
+  });
+});
+
+describe("an HNS that tells nothing", () => {
+  test("is asked every five seconds", async () => {
+    const model = newModel();
+    const { rig } = model;
+    rig.host.refuse(({ verb }) => (verb === "Watch" ? HR.notImplemented : undefined));
+    model.set(WEB, PODS);
+    await rig.sync();
+    rig.watch();
+    const [lost] = rig.host.documents("LoadBalancer").keys();
+    assert.ok(lost !== undefined);
+    rig.host.loseLoadBalancer(lost);
+    await rig.clock.advance(LOOK_MS);
+    assert.deepEqual(rig.asked, [{ ports: new Set([WEB.name.key]) }]);
+    await rig.close();
+  });
+
+  test("and says the same fault once", async () => {
+    const { rig } = await watched();
+    const heal = rig.host.refuse(({ verb }) => (verb === "Enumerate" ? HR.outOfMemory : undefined));
+    await rig.clock.advance(10 * LOOK_MS);
+    assert.equal(rig.logged("error").length, 1);
+    heal();
+    await rig.clock.advance(2 * LOOK_MS);
+    rig.host.refuse(({ verb }) => (verb === "Enumerate" ? HR.outOfMemory : undefined));
+    await rig.clock.advance(2 * LOOK_MS);
+    assert.equal(rig.logged("error").length, 2);
+    await rig.close();
+  });
+
+  test("is asked for a twentieth of the time at most, however slow it is", async () => {
+    for (const [tookMs, pauseMs] of [
+      [100, LOOK_MS],
+      [500, 10_000],
+      [10_000, SYNC_PERIOD_MS],
+    ] as const) {
+      const clock = new FakeClock();
+      let spentMs = 0;
+      const slow: Clock = {
+        now: () => clock.now(),
+        monotonicMs: () => clock.monotonicMs() + spentMs,
+        setTimer: (ms, callback) => clock.setTimer(ms, callback),
+        sleep: (ms, signal) => clock.sleep(ms, signal),
+      };
+      let looks = 0;
+      const look = async (): Promise<void> => {
+        looks++;
+        spentMs += tookMs;
+      };
+      const options = { hcn: { watch: async () => async () => {} }, turns: new Mutex(), log: silentLogger };
+      const watch = new HostWatch({ ...options, syncPeriodMs: SYNC_PERIOD_MS, clock: slow });
+      const stop = new AbortController();
+      const running = watch.run(look, stop.signal, () => {});
+      await clock.advance(LOOK_MS);
+      assert.equal(looks, 1);
+      await clock.advance(pauseMs - 1);
+      assert.equal(looks, 1, `${tookMs}`);
+      await clock.advance(1);
+      assert.equal(looks, 2, `${tookMs}`);
+      stop.abort();
+      await running;
+    }
+  });
+});
+
+describe("the endpoint of the node itself", () => {
+  test("is found when it comes late, and again when it is another one", async () => {
+    const model = newModel({ config: { healthPort: 10256 }, rootName: "root" });
+    const { rig } = model;
+    model.set(port("web", "10.96.0.1", { loadBalancerVIPs: [ip("192.0.2.9")] }), PODS);
+    await rig.sync();
+    assert.equal(rig.host.documents("LoadBalancer").size, 2);
+    rig.watch();
+    for (const address of ["10.180.0.1", "10.180.0.2"]) {
+      rig.asked.splice(0);
+      const [before] = [...rig.host.documents("Endpoint")].find(([, { Name }]) => Name === "root") ?? [];
+      if (before !== undefined) rig.host.removeEndpoint(before);
+      const root = rig.host.addEndpoint({ name: "root", addresses: [address] });
+      await rig.clock.advance(LOOK_MS);
+      assert.deepEqual(rig.asked, ["sync"]);
+      await rig.sync();
+      const named = [...rig.host.documents("LoadBalancer").values()].map((one) => one.HostComputeEndpoints);
+      assert.deepEqual(named.filter((ids) => Array.isArray(ids) && ids.includes(root)).length, 1, address);
+    }
+    await rig.close();
+  });
+});

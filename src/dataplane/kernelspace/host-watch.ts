@@ -1,0 +1,154 @@
+/**
+ * When HNS is looked at between syncs. It tells on its own of networks, of pods that get their endpoint and of its end, but not of
+ * load balancers and endpoints that are deleted: so it is asked every few seconds as well, which costs three calls. Reference
+ * windows-hcn.md §4.1, windows-practice.md §8.
+ */
+import type { Clock, Timer } from "../../async/clock.ts";
+import type { Mutex } from "../../async/mutex.ts";
+import type { Hcn } from "../../kernel/hcn/hcn.ts";
+import type { HnsNoticeKind } from "../../kernel/hcn/notices.ts";
+import type { Logger } from "../../logging/logger.ts";
+
+export interface HostWatchOptions {
+  readonly hcn: Pick<Hcn, "watch">;
+  /** Held while HNS is called: no two calls may be under way at once. */
+  readonly turns: Mutex;
+  /** `syncPeriod`: the longest pause between two looks, and between two attempts. */
+  readonly syncPeriodMs: number;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Looks come so often where nothing is told. */
+const LOOK_MS = 5_000;
+/** What is told within this time is looked at together. */
+const GATHER_MS = 500;
+/** After a look, so many times what it took goes by: looks take at most a twentieth of the time. */
+const LEAST_REST = 20;
+/** The first retry comes so soon; each further one after twice the time, up to the sync period. */
+const FIRST_RETRY_MS = 1_000;
+
+export class HostWatch {
+  readonly #options: HostWatchOptions;
+  #retryMs = FIRST_RETRY_MS;
+  #retry: Timer | undefined;
+  #requestSync: (() => void) | undefined;
+  #wake: (() => void) | undefined;
+  #hasNotice = false;
+  /** Ends the registration; undefined while there is none. */
+  #end: (() => Promise<void>) | undefined;
+  /** HNS has gone, so that its return is news. */
+  #isGone = false;
+  /** Said last, and not said again. */
+  #told = "";
+
+  constructor(options: HostWatchOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Looks until the signal aborts.
+   *
+   * @param look finds out whether others have changed something.
+   * @param requestSync for another attempt at what failed.
+   */
+  async run(look: () => Promise<void>, signal: AbortSignal, requestSync: () => void): Promise<void> {
+    this.#requestSync = requestSync;
+    try {
+      let tookMs = 0;
+      while (!signal.aborted) {
+        await this.#listen();
+        await this.#pause(LEAST_REST * tookMs, signal);
+        if (signal.aborted) return;
+        tookMs = await this.#look(look);
+      }
+    } finally {
+      this.#requestSync = undefined;
+      this.#retry?.cancel();
+      await this.#stopListening();
+    }
+  }
+
+  /** After a sync: what failed is tried again after 1, 2, 4 … seconds. */
+  afterSync(hasFailed: boolean): void {
+    const { clock, syncPeriodMs } = this.#options;
+    this.#retry?.cancel();
+    if (!hasFailed) {
+      this.#retryMs = FIRST_RETRY_MS;
+      return;
+    }
+    this.#retry = clock.setTimer(this.#retryMs, () => this.#requestSync?.());
+    this.#retryMs = Math.min(this.#retryMs * 2, syncPeriodMs);
+  }
+
+  /** No more attempts. */
+  stop(): void {
+    this.#retry?.cancel();
+  }
+
+  /** @returns how long it took. */
+  async #look(look: () => Promise<void>): Promise<number> {
+    const { clock, turns, log } = this.#options;
+    this.#hasNotice = false;
+    let beganMs = clock.monotonicMs();
+    try {
+      await turns.run(async () => {
+        beganMs = clock.monotonicMs();
+        await look();
+      });
+      this.#told = "";
+    } catch (error) {
+      const text = String(error);
+      if (text !== this.#told) log.error("HNS could not be asked whether everything is still there", error);
+      this.#told = text;
+    }
+    return clock.monotonicMs() - beganMs;
+  }
+
+  /** Asks HNS to tell; without that, looks come all the same. */
+  async #listen(): Promise<void> {
+    const { hcn, turns, log } = this.#options;
+    if (this.#isGone) await this.#stopListening();
+    if (this.#end !== undefined) return;
+    try {
+      this.#end = await turns.run(() => hcn.watch((notice) => this.#onNotice(notice)));
+    } catch (error) {
+      log.v(2, "HNS does not tell of changes; it is asked for them", { error: String(error) });
+      return;
+    }
+    if (!this.#isGone) return;
+    this.#isGone = false;
+    log.info("HNS is back");
+    this.#hasNotice = true;
+    // What failed meanwhile need not wait for its turn.
+    this.#retryMs = FIRST_RETRY_MS;
+    this.#requestSync?.();
+  }
+
+  async #stopListening(): Promise<void> {
+    const end = this.#end;
+    this.#end = undefined;
+    await end?.();
+  }
+
+  #onNotice(notice: HnsNoticeKind): void {
+    if (notice === "other") return;
+    if (notice === "service-gone" && !this.#isGone) {
+      this.#isGone = true;
+      this.#options.log.warn("HNS stops or is restarted; everything is looked at when it is back");
+    }
+    this.#hasNotice = true;
+    this.#wake?.();
+  }
+
+  /** Ends early when HNS tells something, or has told it already. */
+  async #pause(leastMs: number, signal: AbortSignal): Promise<void> {
+    const { clock, syncPeriodMs } = this.#options;
+    const within = (ms: number): number => Math.min(Math.max(ms, leastMs), syncPeriodMs);
+    const paused = new AbortController();
+    this.#wake = () => paused.abort();
+    if (!this.#hasNotice) await clock.sleep(within(LOOK_MS), AbortSignal.any([signal, paused.signal]));
+    this.#wake = undefined;
+    if (this.#hasNotice) await clock.sleep(within(GATHER_MS), signal);
+  }
+}
