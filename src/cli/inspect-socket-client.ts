@@ -1,15 +1,18 @@
 /** Asks a running daemon over its inspect socket. */
-import { once } from "node:events";
-import type { IncomingMessage } from "node:http";
-import { createInterface } from "node:readline";
-import { request } from "../kernel/node-http.ts";
+import { connect } from "node:net";
 import { UsageError } from "./exit.ts";
 
-const LIMIT_MS = 5_000;
+/** How long an answer may be silent. */
+export const LIMIT_MS = 5_000;
+
+interface Answer {
+  readonly status: number;
+  readonly body: string;
+}
 
 /** The answer to GET `path`, parsed. @throws UsageError when nothing answers, or what answers is no daemon of this program. */
 export async function askDaemon(socketPath: string, path: string): Promise<unknown> {
-  let answer: { readonly status: number; readonly text: string };
+  let answer: Answer;
   try {
     answer = await answerOf(socketPath, path);
   } catch (error) {
@@ -24,66 +27,41 @@ export async function askDaemon(socketPath: string, path: string): Promise<unkno
     throw new UsageError(`the daemon at ${socketPath} does not know ${path}: it is of another version`, hint);
   }
   try {
-    return JSON.parse(answer.text);
+    return JSON.parse(answer.body);
   } catch {
+    if (answer.status === 200 && /^[[{]/.test(answer.body)) {
+      throw new UsageError(`the answer at ${socketPath} is cut: the daemon has ended meanwhile`);
+    }
     throw new UsageError(`what answers at ${socketPath} is no daemon of this program, or one of another version`, hint);
   }
 }
 
-function answerOf(socketPath: string, path: string): Promise<{ readonly status: number; readonly text: string }> {
+/**
+ * One question and its answer, in HTTP/1.0: it has no chunks, and ends with the connection. The HTTP client of the runtime would take
+ * longer to load than the daemon takes to answer.
+ */
+function answerOf(socketPath: string, path: string): Promise<Answer> {
   return new Promise((resolve, reject) => {
-    const asked = request({ socketPath, path, timeout: LIMIT_MS }, (response) => {
-      let text = "";
-      response.setEncoding("utf8");
-      response.on("data", (part: string) => {
-        text += part;
-      });
-      response.on("end", () => resolve({ status: response.statusCode ?? 0, text }));
-      response.on("error", reject);
+    const socket = connect(socketPath);
+    let text = "";
+    socket.setEncoding("utf8");
+    socket.setTimeout(LIMIT_MS, () => socket.destroy(new Error(`nothing within ${LIMIT_MS / 1_000} seconds`)));
+    socket.on("data", (part: string) => {
+      text += part;
     });
-    asked.on("timeout", () => asked.destroy(new Error(`nothing within ${LIMIT_MS / 1_000} seconds`)));
-    asked.on("error", reject);
-    asked.end();
+    socket.on("end", () => {
+      socket.destroy();
+      resolve(readAnswer(text));
+    });
+    socket.on("error", reject);
+    socket.write(`GET ${path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
   });
 }
 
-/**
- * Lines of an answer that has no end of its own: at most so many, until none has come for some time.
- *
- * @throws UsageError when nothing answers, or the daemon does not know the path.
- */
-export async function readLines(
-  socketPath: string,
-  path: string,
-  { most, quietMs }: { readonly most: number; readonly quietMs: number },
-): Promise<readonly string[]> {
-  const asked = request({ socketPath, path, timeout: LIMIT_MS });
-  asked.on("timeout", () => asked.destroy(new Error(`nothing within ${LIMIT_MS / 1_000} seconds`)));
-  asked.end();
-  let response: IncomingMessage;
-  try {
-    [response] = (await once(asked, "response")) as [IncomingMessage];
-  } catch (error) {
-    throw new UsageError(`no answer at ${socketPath}: ${error instanceof Error ? error.message : error}`);
-  }
-  if (response.statusCode !== 200) {
-    asked.destroy();
-    throw new UsageError(`the daemon at ${socketPath} does not know ${path}: it is of another version`);
-  }
-  const lines: string[] = [];
-  const quiet = setTimeout(() => asked.destroy(), quietMs);
-  asked.on("error", () => {});
-  try {
-    for await (const line of createInterface({ input: response })) {
-      lines.push(line);
-      quiet.refresh();
-      if (lines.length >= most) break;
-    }
-  } catch {
-    // Ended by us, or by the daemon: what has come counts.
-  } finally {
-    clearTimeout(quiet);
-    asked.destroy();
-  }
-  return lines;
+/** Status 0: this is not HTTP. */
+function readAnswer(text: string): Answer {
+  const end = text.indexOf("\r\n\r\n");
+  const [, status] = /^HTTP\/1\.[01] (\d{3})/.exec(text) ?? [];
+  if (status === undefined || end < 0) return { status: 0, body: "" };
+  return { status: Number(status), body: text.slice(end + 4) };
 }

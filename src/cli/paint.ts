@@ -1,5 +1,5 @@
 /** Colours in the answers for people: what is well, what is not, and what to look at. Pure. */
-import { styleText } from "node:util";
+import { styleText } from "../kernel/node-util.ts";
 import type { Terminal } from "./terminal.ts";
 
 type Style = Parameters<typeof styleText>[0];

@@ -1,5 +1,6 @@
 /** Options of the commands beside kube-proxy's own command line, with errors that say what to type. Pure. */
-import { type ParseArgsOptionsConfig, parseArgs } from "node:util";
+import type { ParseArgsOptionsConfig } from "node:util";
+import { parseArgs } from "../kernel/node-util.ts";
 import { UsageError } from "./exit.ts";
 import { nearestWord } from "./suggestion.ts";
 

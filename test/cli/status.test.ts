@@ -1,11 +1,13 @@
 /** `status` and `services`, asked of the inspect socket as the daemon serves it, in this process. */
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer as createHttpServer } from "node:http";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { promisify } from "node:util";
 import { services } from "../../src/cli/services.ts";
 import { status } from "../../src/cli/status.ts";
 import { recordingLog } from "../../src/cluster/apiserver/testing/recording-log.ts";
@@ -43,6 +45,37 @@ test("a daemon's state and service table, over a socket for its user alone", asy
   );
   await end();
   assert.equal(existsSync(path), false);
+});
+
+test("the command loads no HTTP client, child processes or whole node:util, which take longer than the answer", async (t) => {
+  const path = join(folder(t), "kube-proxy.sock");
+  daemonAt(t, path);
+  const script = `
+    import { status } from ${JSON.stringify(new URL("../../src/cli/status.ts", import.meta.url))};
+    let out = "";
+    await status(["--socket", ${JSON.stringify(path)}], { out: (text) => { out += text; }, err() {} });
+    console.log(JSON.stringify([out, process.moduleLoadList]));
+  `;
+  const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "--eval", script]);
+  const [out, loaded]: [string, string[]] = JSON.parse(stdout);
+  assert.match(out, /^kube-proxy-ts 1\.2\.3/);
+  // `myers_diff` is what reading every export of node:util brings.
+  const heavy = ["http", "_http_client", "child_process", "crypto", "internal/assert/myers_diff"];
+  assert.deepEqual(
+    heavy.filter((name) => loaded.includes(`NativeModule ${name}`)),
+    [],
+  );
+});
+
+test("an answer that is cut is told from one of another program", async (t) => {
+  const path = join(folder(t), "kube-proxy.sock");
+  const server = createServer((socket) => {
+    socket.end('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"mode":');
+  }).listen(path);
+  t.after(() => server.close());
+  const { status: code, err } = await runCommand(status, ["--socket", path]);
+  assert.equal(code, 2);
+  assert.match(err, /^Error: the answer at \S+ is cut: the daemon has ended meanwhile\n$/);
 });
 
 test("what was refused makes the status 1, and is safe to print", async (t) => {

@@ -1,7 +1,8 @@
 /** What a running daemon says of itself, over its inspect socket and its HTTP ports. Without one, each part says so. */
 import { request } from "../../kernel/node-http.ts";
 import { UsageError } from "../exit.ts";
-import { askDaemon, readLines } from "../inspect-socket-client.ts";
+import { askDaemon } from "../inspect-socket-client.ts";
+import { readLines } from "./answer-lines.ts";
 import { PartError, type SysdumpPart } from "./part.ts";
 import { redacted, withoutCredentials, withoutSecrets } from "./redact.ts";
 

@@ -1,5 +1,5 @@
 /** The difference between two sets of records, told to a sink. */
-import { isDeepStrictEqual } from "node:util";
+import { isDeepStrictEqual } from "../../kernel/node-util.ts";
 import type { ObjectKind, ObjectSink } from "../object-source.ts";
 import type { ObjectEntry } from "../projection/object-entry.ts";
 import type { RecordMaps } from "./merge.ts";

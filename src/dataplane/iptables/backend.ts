@@ -3,11 +3,11 @@
  * Reference iptables.md §8, iptables-operation.md §9, §11, §12.
  */
 
-import { isDeepStrictEqual } from "node:util";
 import { sortedKeys } from "../../async/sorted-keys.ts";
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import { type Iptables, IptablesRestoreError, type Presence } from "../../kernel/iptables/iptables.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
+import { isDeepStrictEqual } from "../../kernel/node-util.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";

@@ -1,6 +1,7 @@
 /** A page that costs something to make: made once for all who ask within a moment, and never twice at a time. */
-import { promisify } from "node:util";
+
 import type { Clock } from "../../async/clock.ts";
+import { promisify } from "../../kernel/node-util.ts";
 
 /** How old a page may be. */
 const FRESH_MS = 100;

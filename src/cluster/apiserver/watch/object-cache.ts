@@ -2,7 +2,7 @@
  * What has been delivered of one resource. Turns lists and watch events into the smallest set of additions, updates and
  * deletions. Holds projected records only.
  */
-import { isDeepStrictEqual } from "node:util";
+import { isDeepStrictEqual } from "../../../kernel/node-util.ts";
 import type { Logger } from "../../../logging/logger.ts";
 import { flatText } from "../../../net/flat-text.ts";
 import type { ObjectKind, ObjectKinds, ObjectSink } from "../../object-source.ts";

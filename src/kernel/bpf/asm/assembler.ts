@@ -3,7 +3,7 @@
  * program is written is an {@link AssemblyError} here: a pointer used before it was compared with null, a register that a call
  * destroyed, a stack byte that is read before it is written, an access outside of a value (reference ebpf-programs.md §4.4, §4.5).
  */
-import { getCallSites } from "node:util";
+import { getCallSites } from "../../node-util.ts";
 import { type ContextRules, mayAccess } from "../contexts.ts";
 import type { Field } from "../layout.ts";
 import type { MapDefinition } from "../map-definition.ts";
