@@ -35,7 +35,6 @@ export async function setUpNode(
   node: NodeFacts,
   mode: ModeSupport,
   log: Logger,
-  signal: AbortSignal = new AbortController().signal,
 ): Promise<NodeSetup> {
   const addresses = effectiveNodeAddresses(node.nodeIPs, config.bindAddress);
   if (node.nodeIPs.length > 0) log.info("Successfully retrieved NodeIPs", { NodeIPs: node.nodeIPs });
@@ -52,7 +51,7 @@ export async function setUpNode(
   if (incomplete !== undefined) log.error(INCOMPLETE_CONFIG_MESSAGE, new Error(incomplete));
 
   const { families: supported, unsupported } = await supportedFamilies(mode, config, log);
-  const reason = supported.length === 2 ? await mode.singleFamilyReason?.(config, log, signal) : undefined;
+  const reason = supported.length === 2 ? await mode.singleFamilyReason?.(config, log) : undefined;
   if (reason !== undefined) {
     log.info(reason);
     for (const family of supported) {

@@ -123,7 +123,9 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const servers = options.initOnly ? undefined : await startServers(base);
     const { beforeFirstSync, afterFirstSync } = modesReplacedBy(mode);
     const [facts] = await Promise.all([startNode(nodes, ended), removeLeftovers(beforeFirstSync, config, log)]);
-    const setup = await setUpNode(config, facts, { ...mode, ...runtime }, log, ended);
+    const onWaiting = (reason: string | undefined): void => health.setWaiting(reason);
+    await runtime.awaitHost?.({ config, clock, log, signal: ended, onWaiting });
+    const setup = await setUpNode(config, facts, { ...mode, ...runtime }, log);
     if (usesNetfilter(mode, config)) await kernel.tuneConntrack(config.conntrack, log);
     const context: ProxierContext = {
       ...base,

@@ -108,6 +108,16 @@ export type SectionNameOf<M extends { readonly name: string; readonly sectionNam
   ? Name
   : M["name"];
 
+/** For a mode that must wait for its host. */
+export interface HostWait {
+  readonly config: KubeProxyConfig;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly signal: AbortSignal;
+  /** Told why it waits, and with undefined when that is over: the health server shows it. */
+  onWaiting(reason: string | undefined): void;
+}
+
 /** A mode at work on a node: the parts that its families share are open until {@link close}. */
 export interface OpenMode {
   /** Prepares the node for the family and builds its backend. @throws Error when the mode cannot work. */
@@ -129,10 +139,15 @@ export interface ModeRuntime {
    */
   missingInKernel?(): Promise<string | undefined>;
   /**
-   * Why one family only can be served on this node, though both are supported; may wait for what it has to look at.
+   * Waits until the host has what the mode works with; called before anything else is asked of it. @throws Error when waiting is of
+   * no use, and the signal's reason. @default there is nothing to wait for
+   */
+  awaitHost?(wait: HostWait): Promise<void>;
+  /**
+   * Why one family only can be served on this node, though both are supported.
    * @default both can
    */
-  singleFamilyReason?(config: KubeProxyConfig, log: Logger, signal: AbortSignal): Promise<string | undefined>;
+  singleFamilyReason?(config: KubeProxyConfig, log: Logger): Promise<string | undefined>;
   /** Takes what the families share. @throws Error when the mode cannot work on this host. */
   open(node: NodeContext): Promise<OpenMode>;
   /** Removes what the mode leaves in the kernel, all families; resolves to whether everything worked. Never rejects. */

@@ -7,7 +7,15 @@ import { Hcn } from "../../kernel/hcn/hcn.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import { ip } from "../../model/testing/records.ts";
 import { cleanUpHost } from "./cleanup.ts";
-import { HOST_MAC, LOOK_MS, NETWORK, newModel, type RigOptions, type TestModel } from "./testing/kernelspace-rig.ts";
+import {
+  HOST_MAC,
+  LOOK_MS,
+  NETWORK,
+  newModel,
+  type RigOptions,
+  SOURCE_VIPS,
+  type TestModel,
+} from "./testing/kernelspace-rig.ts";
 
 const WEB = port("web", "10.96.0.1", { nodePort: 30080, loadBalancerVIPs: [ip("192.0.2.9")] });
 const PODS = [remote("10.180.1.1"), remote("10.180.1.2")];
@@ -230,22 +238,53 @@ describe("--cleanup", () => {
       const mapping = { Protocol: 6, InternalPort: 80, ExternalPort: 8080 };
       host.addLoadBalancer({ HostComputeEndpoints: [theirs], PortMappings: [mapping] });
       const cleanUp = () =>
-        cleanUpHost(new Hcn(host), { networkName: NETWORK, hostMacs: new Set([HOST_MAC]), log: silentLogger });
+        cleanUpHost(new Hcn(host), {
+          networkName: NETWORK,
+          hostMacs: new Set([HOST_MAC]),
+          sourceVip: ip(SOURCE_VIPS.IPv4),
+          log: silentLogger,
+        });
       assert.equal(await cleanUp(), true);
       assert.equal(host.documents("LoadBalancer").size, 1);
       const remotes = [...host.documents("Endpoint").values()].filter(({ Flags }) => Flags === 1);
       assert.deepEqual(remotes, []);
       assert.ok(host.has("Endpoint", theirs));
+      assert.equal(host.documents("Endpoint").size, 2, "the pod's own and theirs: the source VIP went, too");
       host.takeCalls();
       assert.equal(await cleanUp(), true);
       assert.deepEqual(host.takeWrites(), []);
     }
   });
 
+  test("leaves a source VIP that the CNI plugin has reserved", async () => {
+    const model = newModel({ type: "Overlay" });
+    const { host } = model.rig;
+    const reserved = host.addEndpoint({ name: "sourcevip", addresses: [SOURCE_VIPS.IPv4], mac: "00-11-22-33-44-55" });
+    model.set(WEB, PODS);
+    await model.rig.sync();
+    const options = { networkName: NETWORK, hostMacs: new Set([HOST_MAC]), sourceVip: ip(SOURCE_VIPS.IPv4) };
+    assert.equal(await cleanUpHost(new Hcn(host), { ...options, log: silentLogger }), true);
+    assert.deepEqual([...host.documents("Endpoint").keys()], [reserved]);
+  });
+
+  test("without the network does nothing, and fails where HNS does not answer", async () => {
+    const { host } = (await served()).rig;
+    const options = { networkName: "other", hostMacs: new Set([HOST_MAC]), sourceVip: undefined, log: silentLogger };
+    assert.equal(await cleanUpHost(new Hcn(host), options), true);
+    assert.deepEqual(host.takeWrites(), []);
+    host.stop();
+    await assert.rejects(cleanUpHost(new Hcn(host), options), /The HNS service is stopping/);
+  });
+
   test("says when HNS keeps something", async () => {
     const { rig } = await served();
     rig.host.refuse(({ verb, kind }) => (verb === "Delete" && kind === "LoadBalancer" ? HR.outOfMemory : undefined));
-    const options = { networkName: NETWORK, hostMacs: new Set([HOST_MAC]), log: silentLogger };
+    const options = {
+      networkName: NETWORK,
+      hostMacs: new Set([HOST_MAC]),
+      sourceVip: ip(SOURCE_VIPS.IPv4),
+      log: silentLogger,
+    };
     assert.equal(await cleanUpHost(new Hcn(rig.host), options), false);
   });
 });

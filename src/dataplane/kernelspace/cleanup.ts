@@ -2,18 +2,24 @@
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import { hcnErrorClass } from "../../kernel/hcn/hcn-error.ts";
 import type { Logger } from "../../logging/logger.ts";
+import type { IpAddress } from "../../net/ip.ts";
 import { HostState } from "./host-state.ts";
-import { isLeftover, isOurRemoteEndpoint } from "./ownership.ts";
+import { isLeftover, isOurRemoteEndpoint, isOurSourceVip } from "./ownership.ts";
 
 export interface CleanUpOptions {
   readonly networkName: string;
   /** Of every interface, in lower case with colons. */
   readonly hostMacs: ReadonlySet<string>;
+  /** `winkernel.sourceVip`. */
+  readonly sourceVip: IpAddress | undefined;
   readonly log: Logger;
 }
 
-/** Load balancers go first, then remote endpoints that nothing names. @returns whether everything worked. */
-export async function cleanUpHost(hcn: Hcn, { networkName, hostMacs, log }: CleanUpOptions): Promise<boolean> {
+/** Load balancers go first, then endpoints of ours that nothing names. @returns whether everything worked. */
+export async function cleanUpHost(
+  hcn: Hcn,
+  { networkName, hostMacs, sourceVip, log }: CleanUpOptions,
+): Promise<boolean> {
   // Without the network there is nothing to tell ours by, and kube-proxy has made nothing.
   if ((await hcn.networkNamed(networkName)) === undefined) {
     log.info("There is no HNS network of this name, so nothing is cleaned up", { network: networkName });
@@ -40,7 +46,10 @@ export async function cleanUpHost(hcn: Hcn, { networkName, hostMacs, log }: Clea
     loadBalancers++;
   }
   for (const endpoint of [...host.endpoints.all()]) {
-    const isOurs = isOurRemoteEndpoint(endpoint, "IPv4", hostMacs) || isOurRemoteEndpoint(endpoint, "IPv6", hostMacs);
+    const isOurs =
+      isOurRemoteEndpoint(endpoint, "IPv4", hostMacs) ||
+      isOurRemoteEndpoint(endpoint, "IPv6", hostMacs) ||
+      isOurSourceVip(endpoint, sourceVip, hostMacs);
     if (!isOurs || host.loadBalancers.isNamed(endpoint.id)) continue;
     if (await attempt(`endpoint ${endpoint.id}`, () => hcn.delete("Endpoint", endpoint.id))) endpoints++;
   }

@@ -9,7 +9,7 @@ import type { ModeConfig } from "../dataplane.ts";
 export interface WinkernelConfig {
   /** Empty: the environment variable `KUBE_NETWORK`. */
   readonly networkName: string;
-  /** Empty: none; an overlay needs one. */
+  /** Empty: on an overlay, that of the endpoint which the CNI plugin has reserved. */
   readonly sourceVip: string;
   readonly enableDSR: boolean;
   /** Empty: {@link ROOT_ENDPOINT_NAME}. */
@@ -82,7 +82,7 @@ export const winkernelConfig: ModeConfig<typeof FIELDS, WinkernelConfig> = {
       name: "source-vip",
       type: stringType,
       initial: "",
-      help: "In kernelspace mode (Windows) on an overlay network, the address from which the node reaches pods; needed there.",
+      help: "In kernelspace mode (Windows) on an overlay network, the address from which the node reaches pods; empty means that of the HNS endpoint sourcevip.",
       isExtension: true,
       overlay: (config, sourceVip) => withWinkernel(config, { sourceVip }),
     }),

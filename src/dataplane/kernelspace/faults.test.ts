@@ -4,7 +4,7 @@ import { describe, test } from "node:test";
 import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 import { HR } from "../../../testkit/fakes/hcn/memory-hcn.ts";
 import { ip } from "../../model/testing/records.ts";
-import { NETWORK, newModel, SYNC_PERIOD_MS } from "./testing/kernelspace-rig.ts";
+import { LOOK_MS, NETWORK, newModel, SYNC_PERIOD_MS } from "./testing/kernelspace-rig.ts";
 
 const WEB = port("web", "10.96.0.1", { nodePort: 30080 });
 const PODS = [remote("10.180.1.1"), remote("10.180.1.2")];
@@ -120,6 +120,29 @@ describe("HNS as a whole", () => {
     host.refuse(({ verb, about }) => (verb === "Open" && about === gone ? HR.elementNotFound : undefined));
     model.set(WEB, PODS);
     assert.deepEqual((await model.rig.sync()).failures, []);
+  });
+
+  test("a document of an unknown schema is told once, left alone, and named where it is in the way", async () => {
+    const model = newModel();
+    const { rig } = model;
+    const mapping = { Protocol: 6, InternalPort: 80, ExternalPort: 30080 };
+    const future = rig.host.addLoadBalancer({ SchemaVersion: { Major: 3, Minor: 0 }, PortMappings: [mapping] });
+    model.set(WEB, PODS);
+    const { failures } = await rig.sync();
+    assert.equal(failures.length, 1);
+    assert.match(failures[0]?.reason ?? "", new RegExp(`perhaps the load balancer ${future} has it, whose document`));
+    rig.watch();
+    for (let syncs = 0; syncs < 3; syncs++) {
+      await rig.clock.advance(2 * LOOK_MS);
+      await rig.sync();
+    }
+    await rig.sync({ full: true });
+    assert.deepEqual(rig.logged("warn"), [
+      "An HNS object is left alone because its document has schema version 3, of which only 2 is known",
+    ]);
+    assert.ok(rig.host.has("LoadBalancer", future));
+    assert.equal(rig.host.documents("LoadBalancer").size, 2, "the cluster IP is served");
+    await rig.close();
   });
 
   test("documents that cannot be read are left alone", async () => {
@@ -336,6 +359,29 @@ describe("single objects", () => {
     await model.rig.sync();
     const sources = [...host.documents("LoadBalancer").values()].map(({ SourceVIP }) => SourceVIP);
     assert.deepEqual([...new Set(sources)], ["192.168.1.2"], "no longer the node's own address");
+  });
+
+  test("names of Services never reach HNS, so nothing in them can hurt it; messages have them as they are", async () => {
+    const hostile = 'CON/nul.txt:p"\\\n\u0000{};$(calc)..\\🐳';
+    const model = newModel();
+    const name = { ...WEB.name, text: hostile, service: hostile, key: hostile };
+    model.set({ ...WEB, name }, PODS);
+    const heal = model.rig.host.refuse(({ verb, kind }) =>
+      verb === "Create" && kind === "LoadBalancer" ? HR.outOfMemory : undefined,
+    );
+    const { failures } = await model.rig.sync();
+    heal();
+    assert.deepEqual(
+      failures.map(({ subject }) => subject),
+      [hostile],
+    );
+    assert.deepEqual((await model.rig.sync()).failures, []);
+    const sent = model.rig.host.takeCalls().map(({ about }) => about);
+    for (const part of ["CON", "nul", "calc", "🐳"]) assert.ok(!sent.some((text) => text.includes(part)), part);
+    const fresh = newModel();
+    fresh.set(WEB, PODS);
+    await fresh.rig.sync();
+    assert.deepEqual(model.rig.state(), fresh.rig.state());
   });
 
   test("an idle sync calls nothing", async () => {

@@ -20,6 +20,8 @@ export class HostState implements EndpointPlaces {
   /** The endpoint of the node itself, for health checks. */
   root: Guid | undefined;
 
+  #unread: readonly Guid[] = [];
+
   private constructor(parts: {
     family: IpFamily;
     network: HcnNetwork;
@@ -75,6 +77,11 @@ export class HostState implements EndpointPlaces {
     return this.#elsewhere.has(id) && id !== this.root;
   }
 
+  /** Load balancers whose documents could not be read, as the last look at IDs found them. */
+  get unreadLoadBalancers(): readonly Guid[] {
+    return this.#unread;
+  }
+
   /** Looks which endpoints have come and gone: one call, and three for each that is new. */
   async refreshEndpoints(hcn: Hcn): Promise<ChangedAddresses> {
     const changed = new Set<IpAddress>();
@@ -107,6 +114,7 @@ export class HostState implements EndpointPlaces {
     const found = new Set(await hcn.loadBalancerIds());
     const gone = [...this.loadBalancers.ids()].filter((id) => !found.has(id));
     const lost = gone.map((id) => this.loadBalancers.forget(id)).filter((one) => one !== undefined);
+    this.#unread = [...found].filter((id) => hcn.isUnread(id));
     let isElsewhereKnown = true;
     for (const id of found) {
       // What cannot be read now cannot be read later.

@@ -123,8 +123,11 @@ export class LoadBalancerWriter {
     await host.refreshLoadBalancers(this.#hcn);
     const found = host.loadBalancers.at(key);
     if (found === undefined) {
+      const [unread] = host.unreadLoadBalancers;
       const advice =
-        "no load balancer is there: a socket of the host or a reserved range of ports has it (netsh int ipv4 show excludedportrange)";
+        unread === undefined
+          ? "no load balancer is there: a socket of the host or a reserved range of ports has it (netsh int ipv4 show excludedportrange)"
+          : `perhaps the load balancer ${unread} has it, whose document cannot be read (hnsdiag list loadbalancers)`;
       throw new FrontendHeldError(`${String(cause instanceof Error ? cause.message : cause)}; ${advice}`, { cause });
     }
     if (this.isSettled(found, wanted)) return;

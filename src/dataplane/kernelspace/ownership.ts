@@ -4,7 +4,7 @@
  */
 import { type HcnEndpoint, type HcnLoadBalancer, MAP_EXTERNAL_IP, plainMac } from "../../kernel/hcn/documents.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
-import { type Cidr, cidrContains, familyOf, type IpFamily } from "../../net/ip.ts";
+import { type Cidr, cidrContains, familyOf, type IpAddress, type IpFamily } from "../../net/ip.ts";
 import { remoteMac } from "./remote-mac.ts";
 
 /** Where the endpoints of the host are. */
@@ -45,6 +45,19 @@ export function isLeftover(one: HcnLoadBalancer, places: EndpointPlaces, service
 
 function hasOurs(endpoints: readonly Guid[], places: EndpointPlaces): boolean {
   return endpoints.some((id) => places.isOurs(id));
+}
+
+/**
+ * Whether an endpoint is the source VIP that kube-proxy, of either version, has made because the CNI plugin had not: that one has the
+ * host's MAC address, and the name that HNS gives.
+ */
+export function isOurSourceVip(
+  { isRemote, addresses, mac, name }: HcnEndpoint,
+  sourceVip: IpAddress | undefined,
+  hostMacs: ReadonlySet<string>,
+): boolean {
+  const isAtIt = addresses.length === 1 && addresses[0] === sourceVip;
+  return !isRemote && isAtIt && hostMacs.has(mac) && (name === "" || name === "Ethernet");
 }
 
 /**

@@ -157,3 +157,18 @@ test("a resource that cannot be watched is named until it can, and changes no ve
   health.setWatchFailure("services", undefined);
   assert.doesNotMatch(healthAnswer(health.verdict(), false).body, /failures/);
 });
+
+test("what the start waits for is shown at once, and is unhealthy after twice the sync period", async () => {
+  const { clock, health } = setUp();
+  health.setWaiting("HNS has no network");
+  assert.deepEqual(health.verdict().failures, [{ subject: "start", reason: "HNS has no network" }]);
+  assert.equal(health.isHealthy(), true);
+  await clock.advance(59_999);
+  health.setWaiting("HNS does not answer");
+  assert.equal(health.isHealthy(), true);
+  await clock.advance(1);
+  assert.equal(health.isHealthy(), false, "another reason does not start the time again");
+  health.setWaiting(undefined);
+  assert.equal(health.isHealthy(), true);
+  assert.deepEqual(health.verdict().failures, []);
+});

@@ -21,7 +21,7 @@ export interface FamilyHealth {
   readonly isHealthy: boolean;
 }
 
-/** A part of the rules that the kernel refuses, a health-check port that is taken, or a resource that cannot be watched. Retried all the time. */
+/** What the start waits for, a part of the rules that the kernel refuses, a health-check port that is taken, or a resource that cannot be watched. Retried all the time. */
 export interface StandingFailure extends SyncFailure {
   /** Absent for what is not about one family. */
   readonly ipFamily?: IpFamily;
@@ -63,6 +63,7 @@ export class ProxyHealth implements HealthReporter {
   };
   readonly #watchFailures = new Map<string, string>();
   #isNodeEligible = false;
+  #waiting: { readonly reason: string; readonly sinceMs: number } | undefined;
 
   /** @param options `syncPeriodMs`: a request may wait for less than twice this time. */
   constructor(options: { readonly clock: Clock; readonly syncPeriodMs: number }) {
@@ -104,8 +105,18 @@ export class ProxyHealth implements HealthReporter {
     else this.#watchFailures.set(resource, reason);
   }
 
+  /**
+   * The program waits for its host before it can program anything, or does not any more (`undefined`). Shown at once; it counts as a
+   * request that waits.
+   */
+  setWaiting(reason: string | undefined): void {
+    this.#waiting =
+      reason === undefined ? undefined : { reason, sinceMs: this.#waiting?.sinceMs ?? this.#clock.monotonicMs() };
+  }
+
   /** Whether the proxiers keep up: what the per-service health ports ask. */
   isHealthy(): boolean {
+    if (this.#waiting !== undefined && !this.#isInTime(this.#waiting.sinceMs)) return false;
     return FAMILIES.every((family) => this.#isFamilyHealthy(this.#states[family]));
   }
 
@@ -122,6 +133,7 @@ export class ProxyHealth implements HealthReporter {
       isNodeEligible: this.#isNodeEligible,
       families,
       failures: [
+        ...(this.#waiting === undefined ? [] : [{ subject: "start", reason: this.#waiting.reason }]),
         ...FAMILIES.flatMap((family) => [...this.#states[family].failures, ...this.#states[family].portFailures]),
         ...Array.from(this.#watchFailures, ([resource, reason]) => ({ subject: `watch of ${resource}`, reason })),
       ],
@@ -130,6 +142,11 @@ export class ProxyHealth implements HealthReporter {
 
   #isFamilyHealthy({ lastUpdatedMs, oldestPendingMs }: FamilyState): boolean {
     if (lastUpdatedMs === undefined || oldestPendingMs === undefined) return true;
-    return this.#clock.monotonicMs() - oldestPendingMs < this.#timeoutMs;
+    return this.#isInTime(oldestPendingMs);
+  }
+
+  /** @param sinceMs monotonic: since when something waits. */
+  #isInTime(sinceMs: number): boolean {
+    return this.#clock.monotonicMs() - sinceMs < this.#timeoutMs;
   }
 }

@@ -4,7 +4,6 @@ import type { SyncDriver } from "../../../../testkit/dataplane/sync-driver.ts";
 import { TestCluster } from "../../../../testkit/dataplane/test-cluster.ts";
 import { MemoryHcn, type MemoryHcnOptions } from "../../../../testkit/fakes/hcn/memory-hcn.ts";
 import { testYielder } from "../../../async/testing/test-yielder.ts";
-import { Hcn } from "../../../kernel/hcn/hcn.ts";
 import { type JsonObject, listOf, objectOf, textOf } from "../../../kernel/hcn/json-fields.ts";
 import { ip } from "../../../model/testing/records.ts";
 import type { IpFamily } from "../../../net/ip.ts";
@@ -12,6 +11,7 @@ import type { LostRules, SyncOutcome } from "../../../sync/backend.ts";
 import { FakeClock } from "../../../sync/testing/fake-clock.ts";
 import { KernelspaceBackend } from "../backend.ts";
 import type { PlanConfig } from "../plan-options.ts";
+import { hcnWith } from "../start.ts";
 
 export interface RigOptions {
   readonly family?: IpFamily;
@@ -77,7 +77,7 @@ export class KernelspaceRig {
         healthPort: undefined,
         ...config,
       },
-      hcn: new Hcn(this.host),
+      hcn: hcnWith(this.host, recordingLogger(this.log)),
       canModify,
       networkName: NETWORK,
       rootName,

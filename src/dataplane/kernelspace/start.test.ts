@@ -1,0 +1,133 @@
+/** What the start waits for, and what it refuses: clear words, shown where people look. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { type LogLine, recordingLogger } from "../../../testkit/dataplane/recording-logger.ts";
+import { HR, MemoryHcn } from "../../../testkit/fakes/hcn/memory-hcn.ts";
+import { Hcn } from "../../kernel/hcn/hcn.ts";
+import { FakeClock } from "../../sync/testing/fake-clock.ts";
+import { awaitHost, findSourceVip, probe } from "./start.ts";
+import { NETWORK, newHost } from "./testing/kernelspace-rig.ts";
+
+function waiting(host: MemoryHcn) {
+  const clock = new FakeClock();
+  const log: LogLine[] = [];
+  const shown: (string | undefined)[] = [];
+  const stop = new AbortController();
+  const onWaiting = (reason: string | undefined): void => void shown.push(reason);
+  const wait = { log: recordingLogger(log), clock, signal: stop.signal, onWaiting };
+  return { clock, log, shown, stop, found: awaitHost(new Hcn(host), NETWORK, wait) };
+}
+
+describe("the start waits", () => {
+  test("for a network of that name: said once, shown, and looked for every second", async () => {
+    const host = new MemoryHcn();
+    host.addNetwork("nat", "NAT");
+    const { clock, log, shown, found } = waiting(host);
+    await clock.advance(10_000);
+    const words = /^HNS has no network "cbr0": check winkernel\.networkName .*CNI plugin has made it$/;
+    assert.equal(shown.length, 1);
+    assert.match(shown[0] ?? "", words);
+    assert.deepEqual(
+      log.map(({ level, message }) => [level, message]),
+      [["error", "Waiting for HNS and the network of the pods"]],
+    );
+    const id = host.addNetwork(NETWORK, "L2Bridge");
+    await clock.advance(1_000);
+    assert.equal((await found).id, id);
+    assert.deepEqual(shown.slice(1), [undefined]);
+  });
+
+  test("for an HNS that is down, and says so apart from a missing network", async () => {
+    const host = new MemoryHcn();
+    const start = host.stop();
+    const { clock, shown, found } = waiting(host);
+    await clock.advance(5_000);
+    assert.match(shown[0] ?? "", /The HNS service is stopping/);
+    start();
+    await clock.advance(1_000);
+    assert.match(shown[1] ?? "", /HNS has no network/);
+    host.addNetwork(NETWORK, "L2Bridge");
+    await clock.advance(1_000);
+    await found;
+    assert.equal(shown.at(-1), undefined);
+  });
+
+  test("not at all where everything is there", async () => {
+    const { shown, log, found } = waiting(newHost());
+    await found;
+    assert.deepEqual([shown, log], [[], []]);
+  });
+
+  test("until the program is told to stop", async () => {
+    const { clock, stop, found } = waiting(new MemoryHcn());
+    await clock.settle();
+    stop.abort(new Error("SIGINT"));
+    await assert.rejects(found, /SIGINT/);
+    assert.equal(clock.timerCount, 0);
+  });
+});
+
+describe("the start ends", () => {
+  test("where this process may not call HNS", async () => {
+    const host = newHost();
+    host.refuse(() => HR.accessDenied);
+    const { shown, found } = waiting(host);
+    await assert.rejects(found, /HNS does not serve this process: .*Access is denied: run as Administrator/);
+    assert.deepEqual(shown, []);
+  });
+
+  test("where the first look is allowed, and the second is not", async () => {
+    const host = newHost();
+    host.refuse(({ kind }) => (kind === "Network" ? HR.accessDenied : undefined));
+    await assert.rejects(waiting(host).found, /Access is denied/);
+  });
+
+  test("on a Windows without load balancers, or without the second version of the interface", async () => {
+    const old = newHost("L2Bridge", { version: { major: 9, minor: 1 } });
+    await assert.rejects(probe(new Hcn(old)), /Windows HNS Api V2 required.*HNS is 9\.1, and 9\.2 is needed/);
+    const none = newHost();
+    none.refuse(({ verb }) => (verb === "Call" ? HR.notImplemented : undefined));
+    await assert.rejects(probe(new Hcn(none)), /Windows kernel is not compatible for Kernel mode: .*Not implemented/);
+  });
+});
+
+describe("the source VIP of an overlay", () => {
+  const open = async (add: (host: MemoryHcn) => void, sourceVip = "", log: LogLine[] = []) => {
+    const host = newHost("Overlay");
+    add(host);
+    const hcn = new Hcn(host);
+    const network = await hcn.networkNamed(NETWORK);
+    assert.ok(network !== undefined);
+    return await findSourceVip(hcn, network, { sourceVip }, "IPv4", recordingLogger(log));
+  };
+
+  test("is the configured one, also where another is reserved", async () => {
+    const add = (host: MemoryHcn): void => void host.addEndpoint({ name: "sourcevip", addresses: ["192.168.1.9"] });
+    assert.equal(await open(add, "192.168.1.2"), "192.168.1.2");
+  });
+
+  for (const name of ["sourcevip", "SourceVip", "Calico_ep"]) {
+    test(`is that of the endpoint ${name} where none is configured, which is told`, async () => {
+      const log: LogLine[] = [];
+      const add = (host: MemoryHcn): void => {
+        host.addEndpoint({ name: "Ethernet", addresses: ["192.168.1.8"] });
+        host.addEndpoint({ name, addresses: ["fd00::9", "192.168.1.9"] });
+      };
+      assert.equal(await open(add, "", log), "192.168.1.9");
+      assert.equal(log.length, 1);
+    });
+  }
+
+  test("is not taken from another network, a remote endpoint or another family", async () => {
+    const add = (host: MemoryHcn): void => {
+      const network = host.addNetwork("other", "Overlay");
+      host.addEndpoint({ name: "sourcevip", network, addresses: ["192.168.1.7"] });
+      host.addEndpoint({ name: "sourcevip", addresses: ["192.168.1.8"], isRemote: true });
+      host.addEndpoint({ name: "sourcevip", addresses: ["fd00::9"] });
+    };
+    await assert.rejects(
+      open(add),
+      /source-vip flag not set: .*--source-vip.*or an endpoint named sourcevip on the HNS network "cbr0"/,
+    );
+  });
+});
