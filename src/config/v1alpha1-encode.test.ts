@@ -249,7 +249,7 @@ const anyConfig: fc.Arbitrary<DraftConfig> = fc.record({
     rules: nonEmpty,
     drainTimeoutMs: fc.nat(),
   }),
-  ebpf: fc.record({ masqueradeBit: bit, cgroupRoot: words, hostNamespaceOnly: fc.boolean() }),
+  ebpf: fc.record({ masqueradeBit: bit, cgroupRoot: words, pinFolder: words, hostNamespaceOnly: fc.boolean() }),
   winkernel: fc.record({
     networkName: words,
     sourceVip: words,

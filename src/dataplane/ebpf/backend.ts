@@ -4,6 +4,7 @@
  */
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
+import type { BalancerCapacity } from "../../kernel/bpf/socket-balancer/maps.ts";
 import type { AddressWatch } from "../../kernel/route/address-watch.ts";
 import type { LocalAddresses } from "../../kernel/route/addresses.ts";
 import type { UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
@@ -13,7 +14,8 @@ import { type IpFamily, isLoopback } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import type { EbpfMetrics } from "./metrics.ts";
 import { SocketMaps } from "./socket-maps.ts";
-import { type SocketProgramOptions, SocketPrograms } from "./socket-programs.ts";
+import type { SocketPins } from "./socket-pins.ts";
+import { type SocketProgramOptions, SocketPrograms, type socketPrograms } from "./socket-programs.ts";
 import { StaleConnections } from "./stale-connections.ts";
 
 export interface EbpfBackendOptions {
@@ -22,6 +24,8 @@ export interface EbpfBackendOptions {
   readonly bpf: Bpf;
   /** The folder of the cgroup that holds all processes of the node; undefined: nothing is decided at the socket. */
   readonly cgroup: string | undefined;
+  /** Where maps and links outlive this process; undefined: they end with it. */
+  readonly pins?: SocketPins | undefined;
   readonly nodeName: string;
   /** See {@link SocketPlanFacts}. */
   readonly detectsPods: boolean;
@@ -34,11 +38,21 @@ export interface EbpfBackendOptions {
   readonly addressWatch: Pick<AddressWatch, "watch">;
   readonly metrics: EbpfMetrics;
   readonly log: Logger;
+  /** Makes the programs. @default all */
+  readonly assemble?: typeof socketPrograms;
+  /** The least room that maps get. @default for a small cluster */
+  readonly leastRoom?: BalancerCapacity;
   /** Monotonic. @default performance.now */
   readonly nowMs?: () => number;
   /** @default every 10 ms */
   readonly yielder?: Yielder;
 }
+
+/** Logged once for each reason. */
+export const NOT_KEPT = "Nothing is decided at the socket while this process is away";
+
+/** Logged when names of an earlier process cannot be taken away. */
+export const STUCK = "What decides at the socket cannot be removed, and may lead to endpoints that are gone";
 
 /** The socket programs at work. */
 interface Sockets {
@@ -57,8 +71,9 @@ export class EbpfBackend implements Backend {
   /** Undefined before the first sync, and where the kernel does not let us. */
   #sockets: Sockets | undefined;
   #areAddressesKnown = false;
-  /** What was logged last of why nothing is decided at the socket. */
+  /** What was logged last of why nothing is decided at the socket, and of why nothing is kept. */
   #complaint: string | undefined;
+  #pinComplaint: string | undefined;
   #refusals = "";
   /** What was logged last of why connected UDP is not led everywhere. */
   #udpComplaint = "";
@@ -119,7 +134,9 @@ export class EbpfBackend implements Backend {
   }
 
   async close(): Promise<void> {
-    await this.#end();
+    // What was kept goes on, and the next process tells connected UDP when its endpoint goes.
+    if (this.#sockets?.programs.release() === true) this.#forget();
+    else await this.#end();
     await this.#options.packetPath.close?.();
   }
 
@@ -135,7 +152,7 @@ export class EbpfBackend implements Backend {
     const { services, endpoints, zone } = input;
     const { nodeName, detectsPods } = this.#options;
     const facts = { nodeName, detectsPods, zone };
-    const isFull = input.isFullSync || isNew;
+    const isFull = input.isFullSync || isNew || maps.isUnsettled;
     const concerned = await this.#readAddresses(maps, signal);
     const wanted: Iterable<string> = isFull ? services.keys() : [...input.changedPorts, ...concerned];
     const owned: Iterable<string> = isFull ? maps.keys : input.changedPorts;
@@ -145,17 +162,27 @@ export class EbpfBackend implements Backend {
       if (port !== undefined) maps.set(key, port, endpoints.get(key) ?? [], facts);
       if (this.#yielder.isDue()) await this.#yielder.turn(signal);
     }
-    if (programs.isOrphaned) programs.close();
+    maps.settle();
+    if (programs.isOrphaned) {
+      this.#options.log.error("The cgroup is gone, and with it what decided at the socket", undefined, { cgroup });
+      programs.close();
+    }
     if (!programs.isAttached) this.#attach(sockets, cgroup);
+    else if (input.isFullSync) programs.keep();
+    this.#tellPinProblem();
     this.#tellRefusals(maps.refused);
   }
 
   #open({ services, endpointCount }: SyncInput, connectedUdp: SocketProgramOptions["connectedUdp"]): Sockets {
-    const { bpf, disconnector, metrics, log } = this.#options;
-    const programs = new SocketPrograms(bpf, this.family, { ...this.#options.programs(), connectedUdp });
+    const { bpf, pins, cgroup, leastRoom: least, assemble, disconnector, metrics, log } = this.#options;
+    // Before maps are made for nothing.
+    if (cgroup !== undefined) bpf.cgroupId(cgroup);
+    const options = { ...this.#options.programs(), connectedUdp };
+    const programs = new SocketPrograms(bpf, this.family, options, pins, assemble);
     const maps = new SocketMaps(
-      { bpf, family: this.family, onMoved: (open) => programs.load(open), nowMs: this.#nowMs },
+      { bpf, family: this.family, onMoved: (open) => programs.load(open), nowMs: this.#nowMs, least },
       { services: services.size, endpoints: endpointCount },
+      pins?.findMaps(),
     );
     try {
       programs.load(maps.open);
@@ -213,10 +240,10 @@ export class EbpfBackend implements Backend {
     }
   }
 
-  /** The packet path leads everything until it works again. */
+  /** The packet path leads everything until it works again. What was kept for the next start would lead to what is old. */
   async #giveUp(error: unknown): Promise<void> {
     await this.#end();
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     if (reason === this.#complaint) return;
     this.#complaint = reason;
     this.#options.log.error("Nothing is decided at the socket; the nftables rules lead all packets", error);
@@ -231,16 +258,40 @@ export class EbpfBackend implements Backend {
     this.#options.log.error("Service ports that are not decided at the socket", new Error(reason), { names });
   }
 
+  #tellPinProblem(): void {
+    const problem = this.#options.pins?.problem;
+    const reason = problem === undefined ? undefined : messageOf(problem);
+    if (reason === this.#pinComplaint) return;
+    this.#pinComplaint = reason;
+    if (reason !== undefined) this.#options.log.error(NOT_KEPT, problem);
+  }
+
+  /** What is in the kernel stays as it is. */
+  #forget(): void {
+    this.#sockets?.maps.close();
+    this.#sockets = undefined;
+    this.#areAddressesKnown = false;
+  }
+
   /** UDP sockets that were led would not be told any more when their endpoint goes: they connect again, by the rules. */
   async #end(): Promise<void> {
+    const { pins, disconnector, log } = this.#options;
     const sockets = this.#sockets;
     this.#sockets = undefined;
+    this.#areAddressesKnown = false;
     if (sockets !== undefined) {
       const { maps, programs, stale } = sockets;
       programs.close();
       await stale.disconnectAll(maps.connections);
       maps.close();
     }
-    this.#areAddressesKnown = false;
+    try {
+      if (sockets !== undefined) pins?.end();
+      else await pins?.endWithSockets(disconnector);
+    } catch (error) {
+      log.error(STUCK, error);
+    }
   }
 }
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -12,6 +12,8 @@ export interface EbpfConfig {
   readonly masqueradeBit: number;
   /** The folder of the cgroup that holds all processes of the node; empty: it is looked for. */
   readonly cgroupRoot: string;
+  /** The folder in which maps and links are kept while the process is away; empty: the usual one; `none`: they are not. */
+  readonly pinFolder: string;
   /** Pods take the rules: for meshes and sandboxes that want to see service addresses. */
   readonly hostNamespaceOnly: boolean;
 }
@@ -22,20 +24,32 @@ const FIELDS = {
   syncPeriod: "duration",
   minSyncPeriod: "duration",
   cgroupRoot: "text",
+  pinFolder: "text",
   hostNamespaceOnly: "bool",
 } as const;
 
+/** The value of `pinFolder` that asks for none. */
+export const NO_FOLDER = "none";
+
 const GO_TYPE = "KubeProxyEBPFConfiguration";
 
-function cgroupRootErrors({ cgroupRoot }: EbpfConfig): readonly string[] {
-  if (cgroupRoot === "" || cgroupRoot.startsWith("/")) return [];
-  return [invalid(`${CONFIG_ROOT}.${GO_TYPE}.CgroupRoot`, cgroupRoot, "must be an absolute path, or empty")];
+function pathErrors({ cgroupRoot, pinFolder }: EbpfConfig): readonly string[] {
+  const errors: string[] = [];
+  if (cgroupRoot !== "" && !cgroupRoot.startsWith("/")) {
+    errors.push(invalid(`${CONFIG_ROOT}.${GO_TYPE}.CgroupRoot`, cgroupRoot, "must be an absolute path, or empty"));
+  }
+  if (!["", NO_FOLDER].includes(pinFolder) && !pinFolder.startsWith("/")) {
+    const rule = `must be an absolute path, ${NO_FOLDER}, or empty`;
+    errors.push(invalid(`${CONFIG_ROOT}.${GO_TYPE}.PinFolder`, pinFolder, rule));
+  }
+  return errors;
 }
 
 /** Whether the section says anything; otherwise it is left out, so that upstream can read the rest. */
 function saysSomething({ mode, ebpf }: DraftConfig): boolean {
-  const { cgroupRoot, hostNamespaceOnly } = ebpf;
-  return mode === "ebpf" || cgroupRoot !== "" || hostNamespaceOnly || ebpf.masqueradeBit !== DEFAULT_MASQUERADE_BIT;
+  const { cgroupRoot, pinFolder, hostNamespaceOnly } = ebpf;
+  if (cgroupRoot !== "" || pinFolder !== "") return true;
+  return mode === "ebpf" || hostNamespaceOnly || ebpf.masqueradeBit !== DEFAULT_MASQUERADE_BIT;
 }
 
 export const ebpfConfig: ModeConfig<typeof FIELDS, EbpfConfig> = {
@@ -48,14 +62,15 @@ export const ebpfConfig: ModeConfig<typeof FIELDS, EbpfConfig> = {
   resolve: ({ ebpf }) => ({
     masqueradeBit: ebpf.masqueradeBit ?? DEFAULT_MASQUERADE_BIT,
     cgroupRoot: ebpf.cgroupRoot,
+    pinFolder: ebpf.pinFolder,
     hostNamespaceOnly: ebpf.hostNamespaceOnly,
   }),
   errors: ({ mode, ebpf }) =>
-    mode === "ebpf" ? [...masqueradeBitErrors(GO_TYPE, ebpf.masqueradeBit), ...cgroupRootErrors(ebpf)] : [],
+    mode === "ebpf" ? [...masqueradeBitErrors(GO_TYPE, ebpf.masqueradeBit), ...pathErrors(ebpf)] : [],
   encode(draft, { masqueradeAll, periods }) {
     if (!saysSomething(draft)) return undefined;
-    const { masqueradeBit, cgroupRoot, hostNamespaceOnly } = draft.ebpf;
-    return { masqueradeBit, masqueradeAll, ...periods, cgroupRoot, hostNamespaceOnly };
+    const { masqueradeBit, cgroupRoot, pinFolder, hostNamespaceOnly } = draft.ebpf;
+    return { masqueradeBit, masqueradeAll, ...periods, cgroupRoot, pinFolder, hostNamespaceOnly };
   },
   flags: [
     flag({
@@ -65,6 +80,14 @@ export const ebpfConfig: ModeConfig<typeof FIELDS, EbpfConfig> = {
       isExtension: true,
       help: "The folder of the cgroup v2 that holds all processes of the node, for ebpf mode; empty: the root of the hierarchy, where it is mounted.",
       overlay: (config, cgroupRoot) => ({ ...config, ebpf: { ...config.ebpf, cgroupRoot } }),
+    }),
+    flag({
+      name: "ebpf-pin-folder",
+      type: stringType,
+      initial: "",
+      isExtension: true,
+      help: "The folder, on a bpf file system, in which ebpf mode keeps its maps and links while the process is away; empty: /sys/fs/bpf/kube-proxy-ts, where such a file system is; none: nothing is kept.",
+      overlay: (config, pinFolder) => ({ ...config, ebpf: { ...config.ebpf, pinFolder } }),
     }),
     flag({
       name: "ebpf-host-namespace-only",

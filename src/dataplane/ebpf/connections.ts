@@ -20,7 +20,7 @@ export interface LostConnection extends StaleSocket {
 export interface ConnectionMaps {
   readonly connected: BpfMap;
   readonly barred: BpfMap;
-  readonly backends: BpfMap;
+  readonly backends?: BpfMap;
 }
 
 const PRESENT = new Uint8Array(4);
@@ -29,7 +29,7 @@ export class Connections {
   readonly #family: IpFamily;
   readonly #maps: () => ConnectionMaps;
 
-  /** @param maps those of the moment: arrays are replaced by longer ones. */
+  /** @param maps those of the moment: arrays are replaced by longer ones. Without backends nothing can be {@link lost}. */
   constructor(family: IpFamily, maps: () => ConnectionMaps) {
     this.#family = family;
     this.#maps = maps;
@@ -44,7 +44,7 @@ export class Connections {
   lost(): readonly LostConnection[] {
     const { connected, backends } = this.#maps();
     const elements = connected.entries();
-    if (elements.length === 0) return [];
+    if (elements.length === 0 || backends === undefined) return [];
     const words = backends.words();
     const perBackend = BACKEND_VALUE[this.#family].size / 8;
     const identityAt = BACKEND_IDENTITY_WORD[this.#family].at / 8;
@@ -66,6 +66,15 @@ export class Connections {
     const { connected } = this.#maps();
     const now = connected.lookup(key);
     if (now !== undefined && Buffer.compare(now, value) === 0) connected.delete(key);
+  }
+
+  /** The highest id of a list that a socket was led by; 0 without any. */
+  get highestId(): number {
+    const { identity } = CONNECTED_VALUE[this.#family].fields;
+    const ids = this.#maps()
+      .connected.entries()
+      .map(([, value]) => Number(BigInt.asUintN(32, takeWide(value, identity))));
+    return ids.reduce((highest, id) => Math.max(highest, id), 0);
   }
 
   /** From now on connected UDP of this network namespace is not led. */

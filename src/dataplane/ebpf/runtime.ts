@@ -1,16 +1,20 @@
 /** The eBPF mode, put together: the packet path of the nftables mode, and programs at the sockets of the node's processes. */
 import { readFileSync } from "node:fs";
+import type { KubeProxyConfig } from "../../config/config.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import { cgroup2Mounts, findCgroupRoot } from "../../kernel/bpf/cgroup-root.ts";
 import { kernelBpf } from "../../kernel/bpf/kernel-bpf.ts";
 import { ownNetnsCookie } from "../../kernel/netns-cookie.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
 import { udpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
+import type { Logger } from "../../logging/logger.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
-import { EbpfBackend } from "./backend.ts";
+import { EbpfBackend, NOT_KEPT, STUCK } from "./backend.ts";
 import { defineEbpfMetrics } from "./metrics.ts";
+import { endPins, IP_FAMILIES, pinFolderOf } from "./node-pins.ts";
 import { packetPath, packetPathConfig } from "./packet-path.ts";
 import { SocketMaps } from "./socket-maps.ts";
+import { SocketPins } from "./socket-pins.ts";
 import { SocketPrograms } from "./socket-programs.ts";
 
 async function open(node: NodeContext): Promise<OpenMode> {
@@ -21,13 +25,19 @@ async function open(node: NodeContext): Promise<OpenMode> {
   if (!cgroup.ok) {
     log.error("Nothing is decided at the socket; the nftables rules lead all packets", new Error(cgroup.reason));
   }
+  const bpf = kernelBpf();
+  const folder = pinFolderFor(node);
+  // Of families that are not served any more, or of another time, when something was kept.
+  const isKept = cgroup.ok && folder !== undefined;
+  await removePins(bpf, node, isKept ? IP_FAMILIES.filter((family) => !node.families.includes(family)) : IP_FAMILIES);
   return {
     async backendFor(family) {
       const backend = await under.backendFor(family);
       return new EbpfBackend({
         packetPath: backend,
-        bpf: kernelBpf(),
+        bpf,
         cgroup: cgroup.ok ? cgroup.path : undefined,
+        pins: isKept ? new SocketPins(bpf.pins, folder, family.family) : undefined,
         nodeName: node.nodeName,
         detectsPods: family.detector.kind !== "none",
         nodePortAddresses: family.nodePortAddresses,
@@ -73,6 +83,33 @@ function missingForSockets(bpf: Bpf): string | undefined {
   }
 }
 
+/** Undefined: nothing is kept. */
+function pinFolderFor({ config, log }: NodeContext): string | undefined {
+  try {
+    const found = pinFolderOf(config, ownNetnsCookie);
+    if (found?.ok === false) log.info(NOT_KEPT, { reason: found.reason });
+    return found?.ok === true ? found.path : undefined;
+  } catch (error) {
+    log.error(NOT_KEPT, error);
+    return undefined;
+  }
+}
+
+/** @returns whether nothing of them is left. */
+async function removePins(
+  bpf: Bpf,
+  { config, log }: { readonly config?: KubeProxyConfig | undefined; readonly log: Logger },
+  families = IP_FAMILIES,
+): Promise<boolean> {
+  try {
+    await endPins(bpf, config, ownNetnsCookie, families);
+    return true;
+  } catch (error) {
+    log.error(STUCK, error);
+    return false;
+  }
+}
+
 function cgroupFor({ config }: NodeContext): ReturnType<typeof findCgroupRoot> {
   if (config.masqueradeAll) {
     return { ok: false, reason: "masqueradeAll asks for the node's address on every connection, which needs packets" };
@@ -84,8 +121,8 @@ export const ebpfRuntime: ModeRuntime = {
   unsupported: async () => undefined,
   missingInKernel: async () => missingForSockets(kernelBpf()),
   open,
-  // The programs are gone with their process; the rules are those of the nftables mode, which cleans them up.
-  cleanUp: async () => true,
+  // Of the programs; the rules are those of the nftables mode, which cleans them up.
+  cleanUp: async (log, config) => removePins(kernelBpf(), { log, config }),
   // Those of the packet path are the nftables mode's.
   defineMetrics: (families) => void defineEbpfMetrics(families),
 };

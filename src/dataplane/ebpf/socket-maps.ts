@@ -5,7 +5,6 @@
 import type { Bpf, BpfMap } from "../../kernel/bpf/bpf.ts";
 import { hasBpfCode } from "../../kernel/bpf/bpf-error.ts";
 import { type EndpointList, EndpointLists, NoRoom } from "../../kernel/bpf/socket-balancer/endpoint-lists.ts";
-import { powerOfTwo } from "../../kernel/bpf/socket-balancer/free-list.ts";
 import {
   type BalancerCapacity,
   type BalancerMaps,
@@ -21,9 +20,20 @@ import {
 import type { Endpoint } from "../../model/endpoint.ts";
 import { type FrontendAddress, type FrontendKind, ownedFrontends } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import { type IpAddress, type IpFamily, ipBytes, unspecifiedAddress } from "../../net/ip.ts";
+import { type IpAddress, type IpFamily, ipBytes, ipFromBytes, unspecifiedAddress } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../net/protocol.ts";
+import { AdoptedFrontends, type WantedFrontend } from "./adopted-frontends.ts";
 import { Connections } from "./connections.ts";
+import {
+  capacityFor,
+  closeAll,
+  createMaps,
+  type ExpectedSize,
+  type FoundMaps,
+  memoryOf,
+  type Opened,
+  type OpenMaps,
+} from "./open-maps.ts";
 import { planSocket, type SocketPlan, type SocketPlanFacts, type Treatment } from "./socket-plan.ts";
 
 /** What the maps hold of a service port. */
@@ -36,12 +46,6 @@ interface Installed {
   readonly isUncertain?: boolean;
 }
 
-/** The maps that programs read. */
-export interface OpenMaps {
-  readonly definitions: BalancerMaps;
-  readonly maps: readonly BpfMap[];
-}
-
 export interface SocketMapsOptions {
   readonly bpf: Bpf;
   readonly family: IpFamily;
@@ -49,20 +53,9 @@ export interface SocketMapsOptions {
   readonly onMoved: (maps: OpenMaps) => void;
   /** Monotonic. */
   readonly nowMs: () => number;
+  /** The least room. @default for a small cluster */
+  readonly least?: BalancerCapacity | undefined;
 }
-
-/** How many there will be about. */
-export interface ExpectedSize {
-  readonly services: number;
-  readonly endpoints: number;
-}
-
-const LEAST: BalancerCapacity = { frontends: 1024, slots: 4096, backends: 4096 };
-/** Before an array has to grow. */
-const HEADROOM = { frontends: 2, endpoints: 1.5 };
-
-/** Open maps under the names of their definitions. */
-type Opened<Definitions> = { readonly [Name in keyof Definitions]: BpfMap };
 
 export class SocketMaps {
   readonly #options: SocketMapsOptions;
@@ -73,6 +66,8 @@ export class SocketMaps {
   readonly #installed = new Map<string, Installed>();
   /** Service ports that the kernel would not take, with the reason. */
   readonly #refused = new Map<string, string>();
+  /** What the maps have had from the start, until {@link settle}. */
+  #adopted: AdoptedFrontends | undefined;
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
   #nodeAddresses: ReadonlySet<IpAddress> = new Set();
   #hasLostUdp = false;
@@ -81,25 +76,35 @@ export class SocketMaps {
   /** Connected UDP sockets that were led. */
   readonly connections: Connections;
 
-  /** @throws BpfError when the kernel cannot hold them. */
-  constructor(options: SocketMapsOptions, { services, endpoints }: ExpectedSize) {
+  /**
+   * @param found maps of an earlier process, which are changed to what is wanted; the others are made.
+   * @throws BpfError when the kernel cannot hold them.
+   */
+  constructor(options: SocketMapsOptions, expected: ExpectedSize, found: FoundMaps = {}) {
     this.#options = options;
     const { bpf, family, nowMs } = options;
-    const forEndpoints = Math.max(LEAST.slots, powerOfTwo(endpoints * HEADROOM.endpoints));
-    this.#memory = createMaps(bpf, memoryMaps(family));
-    const capacity = {
-      frontends: Math.max(LEAST.frontends, powerOfTwo(services * HEADROOM.frontends)),
-      slots: forEndpoints,
-      backends: forEndpoints,
-    };
+    this.#memory = found.memory ?? createMaps(bpf, memoryMaps(family));
     try {
-      this.#set = createMaps(bpf, leadingMaps(family, capacity));
+      this.#set = found.leading ?? createMaps(bpf, leadingMaps(family, capacityFor(expected, options.least)));
     } catch (error) {
       closeAll(this.#memory);
       throw error;
     }
-    this.#lists = new EndpointLists(family, memoryOf(this.#set), nowMs);
     this.connections = new Connections(family, () => ({ ...this.#memory, backends: this.#set.backends }));
+    try {
+      // A socket that was led in other maps must not be taken for one that these lead.
+      const firstId = found.leading === undefined && found.memory !== undefined ? this.connections.highestId + 1 : 1;
+      this.#lists = new EndpointLists(family, memoryOf(this.#set), nowMs, firstId);
+      if (found.leading !== undefined) {
+        this.#adopted = new AdoptedFrontends(this.#set.frontends.entries(), (lists) => this.#lists.adopt(lists));
+      }
+      if (found.memory !== undefined) {
+        this.#nodeAddresses = new Set(found.memory.nodeAddresses.entries().map(([key]) => ipFromBytes(key)));
+      }
+    } catch (error) {
+      this.close();
+      throw error;
+    }
   }
 
   /** Whether an endpoint of a UDP service port has gone since this was asked last. */
@@ -175,7 +180,10 @@ export class SocketMaps {
   set(key: string, port: ServicePort, endpoints: readonly Endpoint[], facts: SocketPlanFacts): void {
     const plan = planSocket(port, endpoints, facts);
     this.release(key, port);
-    if (!this.#installed.has(key) && !hasFrontends(plan)) return;
+    if (!this.#installed.has(key)) {
+      if (!hasFrontends(plan)) return;
+      if (this.#adopted !== undefined) this.#adopt(this.#adopted, key, port, plan);
+    }
     for (;;) {
       try {
         this.#change(key, port, plan);
@@ -194,6 +202,22 @@ export class SocketMaps {
         return;
       }
     }
+  }
+
+  /** Whether every service port must be {@link set}, and then {@link settle} called: the maps have something from before. */
+  get isUnsettled(): boolean {
+    return this.#adopted !== undefined;
+  }
+
+  /** All service ports are set: what the maps have had from before and none of them wants goes. @throws BpfError */
+  settle(): void {
+    if (this.#adopted === undefined) return;
+    const { keys, lists } = this.#adopted.left;
+    for (const key of keys) this.#set.frontends.delete(key);
+    for (const list of lists) this.#lists.write(list, []);
+    this.#lists.settle();
+    this.#hasLostUdp = true;
+    this.#adopted = undefined;
   }
 
   /** Takes a service port out. */
@@ -229,6 +253,24 @@ export class SocketMaps {
     closeAll(this.#memory);
   }
 
+  /** Takes what its frontends have from before for its own; where that is not all as it should be, they are written again. */
+  #adopt(adopted: AdoptedFrontends, key: string, port: ServicePort, { treatments }: SocketPlan): void {
+    const owned = ownedFrontends(port).map((frontend) => ({
+      key: this.#keyOf(port, frontend),
+      treatment: this.#treatmentOf(treatments, frontend),
+    }));
+    const { values, cluster, local } = adopted.claim(
+      owned.map(({ key, treatment }) => ({ key, to: LISTS[treatment] })),
+    );
+    const installed: Installed = { port, treatments, cluster, local };
+    const isAsWanted = owned.every(({ treatment }, at) => {
+      const value = values[at];
+      if (value === undefined || treatment === "pass") return value === undefined && treatment === "pass";
+      return Buffer.compare(value, frontendValue(treatment, installed)) === 0;
+    });
+    this.#installed.set(key, isAsWanted ? installed : { ...installed, isUncertain: true });
+  }
+
   /** What is done when something fails is remembered, so that it can be tried again, or taken back. */
   #change(key: string, port: ServicePort, plan: SocketPlan): void {
     const before: Installed = this.#installed.get(key) ?? { port, treatments: plan.treatments, ...NO_LISTS };
@@ -258,12 +300,15 @@ export class SocketMaps {
     const { port } = after;
     const isKnown = before.isUncertain !== true;
     for (const frontend of ownedFrontends(port)) {
-      const { kind, address } = frontend;
-      const treatment = address !== undefined && this.#hostAddresses.has(address) ? "pass" : after.treatments[kind];
-      if (isKnown && isSameValue(before, after, kind)) continue;
+      if (isKnown && isSameValue(before, after, frontend.kind)) continue;
+      const treatment = this.#treatmentOf(after.treatments, frontend);
       if (treatment === "pass") this.#set.frontends.delete(this.#keyOf(port, frontend));
       else this.#set.frontends.update(this.#keyOf(port, frontend), frontendValue(treatment, after));
     }
+  }
+
+  #treatmentOf(treatments: SocketPlan["treatments"], { kind, address }: FrontendAddress): Treatment {
+    return address !== undefined && this.#hostAddresses.has(address) ? "pass" : treatments[kind];
   }
 
   #refuse(key: string, port: ServicePort, error: unknown): void {
@@ -304,32 +349,23 @@ export class SocketMaps {
 const PRESENT = new Uint8Array(4);
 const NO_LISTS = { cluster: undefined, local: undefined, isUncertain: true };
 
-/** All, or none. */
-function createMaps<Definitions extends object>(bpf: Bpf, definitions: Definitions): Opened<Definitions> {
-  const made: [string, BpfMap][] = [];
-  try {
-    for (const [name, definition] of Object.entries(definitions)) made.push([name, bpf.createMap(definition)]);
-  } catch (error) {
-    for (const [, map] of made) map.close();
-    throw error;
-  }
-  return Object.fromEntries(made) as Opened<Definitions>; // a map for each of its names
-}
-
-function closeAll(opened: object): void {
-  for (const map of Object.values<BpfMap>({ ...opened })) map.close();
-}
-
-const memoryOf = ({ slots, backends }: Opened<LeadingMaps>) => ({ slots: slots.words(), backends: backends.words() });
-
 const hasFrontends = ({ treatments }: SocketPlan): boolean => Object.values(treatments).some((one) => one !== "pass");
 
 const keyText = (port: ServicePort, { address, port: number }: FrontendAddress): string =>
   `${port.protocol} ${address ?? "*"} ${number}`;
 
-function listFor(treatment: Treatment, { cluster, local }: Installed): EndpointList | undefined {
-  if (treatment === "cluster" || treatment === "cluster-for-host") return cluster;
-  return treatment === "local" ? local : undefined;
+/** Which list of a service port a frontend leads to. */
+const LISTS: Readonly<Record<Treatment, WantedFrontend["to"]>> = {
+  pass: "nothing",
+  refuse: "nothing",
+  cluster: "cluster",
+  "cluster-for-host": "cluster",
+  local: "local",
+};
+
+function listFor(treatment: Treatment, installed: Installed): EndpointList | undefined {
+  const to = LISTS[treatment];
+  return to === "nothing" ? undefined : installed[to];
 }
 
 function isSameValue(before: Installed, after: Installed, kind: FrontendKind): boolean {

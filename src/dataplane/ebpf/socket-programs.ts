@@ -7,7 +7,8 @@ import type { BalancerMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { socketProgram } from "../../kernel/bpf/socket-balancer/programs.ts";
 import { hookFor, PROGRAMS, type SocketCall, type SocketKind } from "../../kernel/bpf/socket-balancer/socket-kind.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { OpenMaps } from "./socket-maps.ts";
+import type { OpenMaps } from "./open-maps.ts";
+import type { SocketPins } from "./socket-pins.ts";
 
 export interface SocketProgramOptions {
   /** Of the network namespace that is the host's. */
@@ -35,72 +36,131 @@ export function socketPrograms(
   return PROGRAMS[family].toReversed().map(([call, kind]) => [hookFor(call, kind), assemble(call, kind)] as const);
 }
 
+/** A program at its hook. */
+interface Attached {
+  readonly name: string;
+  readonly hook: Hook;
+  readonly program: BpfProgram;
+  /** Undefined until it is attached. */
+  readonly link: BpfLink | undefined;
+}
+
 export class SocketPrograms {
   readonly #bpf: Bpf;
   readonly #family: IpFamily;
   readonly #options: SocketProgramOptions;
-  #hooks: readonly Hook[] = [];
-  #programs: readonly BpfProgram[] = [];
-  #links: readonly BpfLink[] = [];
+  readonly #pins: SocketPins | undefined;
+  readonly #assemble: typeof socketPrograms;
+  #all: readonly Attached[] = [];
+  #open: OpenMaps | undefined;
 
-  constructor(bpf: Bpf, family: IpFamily, options: SocketProgramOptions) {
+  /**
+   * @param pins where maps and links are found and kept; without them all ends with the process.
+   * @param assemble makes the programs. @default {@link socketPrograms}
+   */
+  constructor(bpf: Bpf, family: IpFamily, options: SocketProgramOptions, pins?: SocketPins, assemble = socketPrograms) {
     this.#bpf = bpf;
+    this.#assemble = assemble;
     this.#family = family;
     this.#options = options;
+    this.#pins = pins;
   }
 
   get isAttached(): boolean {
-    return this.#links.length > 0;
+    return this.#all.some(({ link }) => link !== undefined);
   }
 
   /** Loads the programs over these maps. What is attached is replaced, one by one, without a moment without. @throws BpfError */
-  load({ definitions, maps }: OpenMaps): void {
-    const old = this.#programs;
-    const loaded: BpfProgram[] = [];
-    const programs = socketPrograms(this.#family, definitions, this.#options);
+  load(open: OpenMaps): void {
+    const { definitions, maps } = open;
+    const old = this.#all;
+    const loaded: Attached[] = [];
     try {
-      for (const [hook, program] of programs) {
+      for (const [index, [hook, program]] of this.#assemble(this.#family, definitions, this.#options).entries()) {
         const used = maps.filter(({ definition }) => program.maps.includes(definition));
-        loaded.push(this.#bpf.loadProgram(program, hook, used));
+        const link = old[index]?.link;
+        loaded.push({ name: program.name, hook, program: this.#bpf.loadProgram(program, hook, used), link });
       }
-      for (const [index, link] of this.#links.entries()) {
-        const program = loaded[index];
-        if (program !== undefined) link.replace(program);
-      }
+      for (const [index, { link, program }] of loaded.entries()) link?.replace(program, old[index]?.program);
     } catch (error) {
-      closeAll(loaded);
+      closeAll(loaded.map(({ program }) => program));
       throw error;
     }
-    this.#programs = loaded;
-    this.#hooks = programs.map(([hook]) => hook);
-    closeAll(old);
+    this.#all = loaded;
+    this.#open = open;
+    closeAll(old.map(({ program }) => program));
+    if (this.isAttached) this.keep();
   }
 
-  /** From now on they decide about connections of processes in the cgroup. All are attached, or none. @throws BpfError */
+  /**
+   * From now on they decide about connections of processes in the cgroup. All are attached, or none. A link that an earlier process has
+   * left there goes on, with its program when that is the same.
+   * @throws BpfError
+   */
   attach(cgroup: string): void {
-    const links: BpfLink[] = [];
+    const cgroupId = this.#bpf.cgroupId(cgroup);
+    const attached: Attached[] = [];
     try {
-      for (const [index, program] of this.#programs.entries()) {
-        const hook = this.#hooks[index];
-        if (hook !== undefined) links.push(this.#bpf.attach(program, hook, cgroup));
-      }
+      for (const one of this.#all) attached.push(this.#takeOver(one, cgroupId) ?? this.#attach(one, cgroup));
     } catch (error) {
-      closeAll(links);
+      closeAll(attached.flatMap(({ link }) => link ?? []));
       throw error;
     }
-    this.#links = links;
+    this.#all = attached;
+    this.keep();
+  }
+
+  /** Gives maps, programs and links their names, where they have not got them. */
+  keep(): void {
+    if (this.#open === undefined) return;
+    const programs = new Map(this.#all.map(({ name, program }) => [name, program]));
+    const links = new Map(this.#all.flatMap(({ name, link }) => (link === undefined ? [] : [[name, link] as const])));
+    this.#pins?.keep({ open: this.#open, programs, links });
   }
 
   /** Whether the cgroup that they were attached to is gone. */
   get isOrphaned(): boolean {
-    return this.#links.some(({ cgroupId }) => cgroupId === 0n);
+    return this.#all.some(({ link }) => link?.cgroupId === 0n);
   }
 
+  /** Nothing is decided at the socket any more. */
   close(): void {
-    closeAll(this.#links);
-    closeAll(this.#programs);
-    this.#links = [];
-    this.#programs = [];
+    closeAll(this.#all.flatMap(({ link }) => link ?? []));
+    closeAll(this.#all.map(({ program }) => program));
+    this.#all = [];
+  }
+
+  /** This process has done with them. @returns whether they go on, because they have names; if not, nothing has been done. */
+  release(): boolean {
+    if (this.#pins === undefined || this.#pins.problem !== undefined) return false;
+    for (const { link } of this.#all) link?.release();
+    closeAll(this.#all.map(({ program }) => program));
+    this.#all = [];
+    return true;
+  }
+
+  #attach({ name, hook, program }: Attached, cgroup: string): Attached {
+    return { name, hook, program, link: this.#bpf.attach(program, hook, cgroup) };
+  }
+
+  #takeOver(one: Attached, cgroupId: bigint): Attached | undefined {
+    const found = this.#pins?.findLink(one.name, one.hook);
+    if (found === undefined) return undefined;
+    const { link, program } = found;
+    if (link.cgroupId !== cgroupId) {
+      // Of a cgroup that is gone, or was chosen before.
+      link.close();
+      program?.close();
+      return undefined;
+    }
+    const isLast = program !== undefined && program.id === link.programId;
+    if (isLast && program.tag === one.program.tag) {
+      one.program.close();
+      return { ...one, program, link };
+    }
+    link.replace(one.program, isLast ? program : undefined);
+    program?.close();
+    return { ...one, link };
   }
 }
 

@@ -82,8 +82,8 @@ export interface BpfPins {
   map(path: string, define: (maxEntries: number) => MapDefinition): BpfMap | undefined;
   /** As {@link map}. It cannot be run. */
   program(path: string): BpfProgram | undefined;
-  /** As {@link map}; a link of another hook is `invalid`. */
-  link(path: string, hook: Hook): BpfLink | undefined;
+  /** As {@link map}; a link of another hook is `invalid`. @param hook @default any hook of a cgroup */
+  link(path: string, hook?: Hook): BpfLink | undefined;
 }
 
 /** A program that packets meet where they come in by an interface, for as long as this is open. */
@@ -116,5 +116,7 @@ export interface Bpf {
   attachedToInterface(interfaceIndex: number): readonly number[];
   /** Ids of the programs attached to the cgroup itself, not to those above it. */
   attached(hook: Hook, cgroup: string): readonly number[];
+  /** The number of a cgroup's directory. @throws BpfError without one. */
+  cgroupId(cgroup: string): bigint;
   readonly pins: BpfPins;
 }

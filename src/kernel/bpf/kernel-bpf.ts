@@ -1,5 +1,5 @@
 /** {@link Bpf} of the running kernel. */
-import { closeSync, constants as fileConstants, openSync } from "node:fs";
+import { closeSync, constants as fileConstants, openSync, statSync } from "node:fs";
 import { constants } from "node:os";
 import { errnoName } from "../netlink/errors.ts";
 import { encodeProgram } from "./asm/encode.ts";
@@ -11,7 +11,7 @@ import { BpfError } from "./bpf-error.ts";
 import { kernelFunctionIds } from "./btf.ts";
 import { HOOKS, type Hook, INGRESS } from "./contexts.ts";
 import { KernelMap } from "./kernel-map.ts";
-import { kernelPins } from "./kernel-pins.ts";
+import { kernelPins, ofFiles } from "./kernel-pins.ts";
 import { encode, takeNumber, takeWide } from "./layout.ts";
 import { objectInfo } from "./object-info.ts";
 import { addressOf, bpf, fixedBytes, fixedCopy, tryBpf } from "./system-call.ts";
@@ -41,6 +41,7 @@ export function kernelBpf(): Bpf {
     attachToInterface: (program, interfaceIndex) => new KernelInterfaceLink(kernelProgram(program), interfaceIndex),
     attachedToInterface: (interfaceIndex) =>
       queryPrograms(interfaceIndex, INGRESS.attachType, `interface ${interfaceIndex}`),
+    cgroupId: (cgroup) => ofFiles(cgroup, () => statSync(cgroup, { bigint: true }).ino),
     pins: kernelPins({
       descriptorOf,
       program: (fd, what) => new KernelProgram(fd, what),
@@ -246,7 +247,7 @@ function queryPrograms(targetFd: number, attachType: number, what: string): read
 }
 
 function withDirectory<T>(path: string, work: (fd: number) => T): T {
-  const fd = openSync(path, O_RDONLY | O_DIRECTORY);
+  const fd = ofFiles(path, () => openSync(path, O_RDONLY | O_DIRECTORY));
   try {
     return work(fd);
   } finally {

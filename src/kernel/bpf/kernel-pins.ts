@@ -52,8 +52,8 @@ export function kernelPins(kinds: PinnedKinds): BpfPins {
           takeNumber(info, LINK_INFO.fields.type),
           takeNumber(info, LINK_INFO.fields.attachType),
         ];
-        if (type !== CGROUP_LINK || hookNumber !== HOOKS[hook].attachType)
-          throw notOurs(path, `it is no link of ${hook}`);
+        const isOther = hook !== undefined && hookNumber !== HOOKS[hook].attachType;
+        if (type !== CGROUP_LINK || isOther) throw notOurs(path, `it is no link of ${hook ?? "a cgroup"}`);
         return kinds.link(fd, path);
       }),
   };
@@ -111,7 +111,7 @@ const notOurs = (path: string, why: string): BpfError =>
   new BpfError("invalid", `bpf: ${path} is not what belongs there: ${why}`);
 
 /** @throws BpfError instead of the errors of node:fs. */
-function ofFiles<T>(what: string, work: () => T): T {
+export function ofFiles<T>(what: string, work: () => T): T {
   try {
     return work();
   } catch (error) {

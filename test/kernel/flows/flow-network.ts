@@ -58,7 +58,7 @@ export async function flowNetwork(
       config: {
         mode,
         clusterCIDR: defaultClusterCidr,
-        ...(cgroupRoot !== undefined && { ebpf: { cgroupRoot } }),
+        ...(cgroupRoot !== undefined && { ebpf: { cgroupRoot, pinFolder: "none" } }),
         ...traitsOf[mode].config,
         ...config,
       },

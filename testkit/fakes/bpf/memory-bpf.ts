@@ -60,6 +60,11 @@ export function memoryBpf(
 ): MemoryBpf {
   const kernel = machine instanceof BpfMachine ? machine : new BpfMachine(machine);
   const open = new Set<MemoryLink>();
+  const cgroupId = (cgroup: string): bigint => {
+    const id = kernel.cgroups.get(cgroup);
+    if (id === undefined) throw new BpfError("ENOENT", `bpf: ${cgroup}: ENOENT`);
+    return id;
+  };
   const opened = (link: AttachedLink): MemoryLink => {
     const handle = new MemoryLink(link, kernel.cgroups, (closed) => open.delete(closed));
     open.add(handle);
@@ -72,12 +77,11 @@ export function memoryBpf(
       return new MemoryProgram(++kernel.programs, program, openMaps(program, maps));
     },
     attach(program, hook, cgroup) {
-      const cgroupId = kernel.cgroups.get(cgroup);
-      if (cgroupId === undefined) throw new BpfError("ENOENT", `bpf: no cgroup ${cgroup}`);
-      const link = new AttachedLink(ours(program), hook, cgroupId, (gone) => kernel.links.delete(gone));
+      const link = new AttachedLink(ours(program), hook, cgroupId(cgroup), (gone) => kernel.links.delete(gone));
       kernel.links.add(link);
       return opened(link);
     },
+    cgroupId,
     attached: (hook, cgroup) => kernel.attached(hook, cgroup),
     pins: memoryPins(kernel.names, {
       pinnable(what) {
@@ -102,12 +106,12 @@ export function memoryBpf(
         throw new TypeError("this is no program of this kernel");
       },
       link(found, hook, path) {
-        if (found instanceof AttachedLink && found.hook === hook) return opened(found);
+        if (found instanceof AttachedLink && found.hook === (hook ?? found.hook)) return opened(found);
         throw new BpfError("invalid", `bpf: ${path} is not what belongs there: it is no link of ${hook}`);
       },
     }),
     end() {
-      for (const link of [...open]) link.release();
+      for (const link of [...open]) link.drop();
     },
     attachToInterface: (program, index) => kernel.interfaces.attach(program, index),
     attachedToInterface: (index) => kernel.interfaces.attached(index),
@@ -222,18 +226,19 @@ class MemoryProgram implements BpfProgram, Pinnable {
   readonly kind = "program";
   readonly id: number;
   readonly tag: string;
+  /** By name: those that it reads and writes. */
+  readonly maps: ReadonlyMap<string, MemoryMap>;
   readonly #program: Program;
-  readonly #maps: ReadonlyMap<string, MemoryMap>;
 
   constructor(id: number, program: Program, maps: ReadonlyMap<string, MemoryMap>) {
     this.id = id;
     this.#program = program;
-    this.#maps = maps;
+    this.maps = maps;
     this.tag = createHash("sha1").update(encodeProgram(program.instructions)).digest("hex").slice(0, 16);
   }
 
   run(context: Uint8Array): number {
-    return Number(BigInt.asUintN(32, interpret(this.#program.instructions, context, this.#maps).result));
+    return Number(BigInt.asUintN(32, interpret(this.#program.instructions, context, this.maps).result));
   }
 
   close(): void {}
@@ -302,10 +307,15 @@ class MemoryLink implements BpfLink {
 
   close(): void {
     this.link.isDetached = true;
-    this.release();
+    this.drop();
   }
 
   release(): void {
+    this.drop();
+  }
+
+  /** As the kernel does it for a process that has ended. */
+  drop(): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;
     this.link.hold(false);

@@ -99,7 +99,7 @@ export interface PinOpeners {
   pinnable(what: BpfMap | BpfProgram | BpfLink): Pinnable;
   map(found: Pinnable, define: (maxEntries: number) => MapDefinition, path: string): BpfMap;
   program(found: Pinnable): BpfProgram;
-  link(found: Pinnable, hook: Hook, path: string): BpfLink;
+  link(found: Pinnable, hook: Hook | undefined, path: string): BpfLink;
 }
 
 export function memoryPins(names: PinnedNames, open: PinOpeners): BpfPins {

@@ -5,7 +5,10 @@
  */
 import type { IpAddress, IpFamily } from "../../../net/ip.ts";
 import { BackendArray } from "./backend-array.ts";
-import { FreeList, powerOfTwo } from "./free-list.ts";
+import { FreeList, powerOfTwo, type Run } from "./free-list.ts";
+
+/** An id above this is none of ours: so many service ports were never made between two starts of a machine. */
+const MOST_IDS = 2 ** 31;
 
 /** Where a list is: its frontends say so to the programs. */
 export interface EndpointList {
@@ -37,18 +40,59 @@ export class EndpointLists {
   #backends: BackendArray;
   readonly #freeSlots: FreeList;
   readonly #freeBackends: FreeList;
-  #nextId = 1;
+  #nextId: number;
   /** What readers of old lists may still look at. */
   #oldBackends: number[] = [];
   #oldRuns: EndpointList[] = [];
 
-  /** @param memory all zero. @param nowMs monotonic. */
-  constructor(family: IpFamily, memory: ListMemory, nowMs: () => number) {
+  /** @param memory all zero, unless its lists are told to {@link adopt}. @param nowMs monotonic. @param firstId of a new list. */
+  constructor(family: IpFamily, memory: ListMemory, nowMs: () => number, firstId = 1) {
+    this.#nextId = firstId;
     this.#family = family;
     this.#slots = memory.slots;
     this.#backends = new BackendArray(family, memory.backends);
     this.#freeSlots = new FreeList(memory.slots.length, nowMs);
     this.#freeBackends = new FreeList(this.#backends.capacity, nowMs);
+  }
+
+  /**
+   * Before the first write: the memory has lists of an earlier process, to which frontends lead. What belongs to none of them can be
+   * used for others.
+   * @param found with ids of their own. @returns those that are whole; of the others nothing is kept.
+   */
+  adopt(found: readonly EndpointList[]): readonly EndpointList[] {
+    const owners = new Uint32Array(this.#backends.capacity);
+    const whole: EndpointList[] = [];
+    let end = 0;
+    for (const list of found.toSorted((one, other) => one.base - other.base)) {
+      if (list.base < end || !this.#isWhole(list, owners)) continue;
+      end = list.base + powerOfTwo(list.count);
+      for (let at = 0; at < list.count; at++) owners[this.#slot(list.base + at)] = list.id;
+      whole.push(list);
+    }
+    const used: Run[] = [];
+    for (const [backend, owner] of owners.entries()) {
+      const id = this.#backends.idAt(backend);
+      if (id < MOST_IDS) this.#nextId = Math.max(this.#nextId, id + 1);
+      if (owner !== 0) used.push({ base: backend, length: 1 });
+      else if (id !== 0) this.#backends.clear(backend);
+    }
+    this.#freeBackends.occupy(used, 1);
+    const runs = whole.map(({ base, count }) => ({ base, length: powerOfTwo(count) }));
+    this.#freeSlots.occupy(runs, this.#slots.length);
+    return whole;
+  }
+
+  /** Each of its slots leads to a backend that is its own, and no two to the same. */
+  #isWhole({ id, base, count }: EndpointList, owners: Uint32Array): boolean {
+    if (id === 0 || id >= MOST_IDS || count === 0 || base + powerOfTwo(count) > this.#slots.length) return false;
+    const seen = new Set<number>();
+    for (let at = base; at < base + count; at++) {
+      const backend = this.#slot(at);
+      if (backend >= owners.length || owners[backend] !== 0 || this.#backends.idAt(backend) !== id) return false;
+      seen.add(backend);
+    }
+    return seen.size === count;
   }
 
   /** Goes on in longer arrays, which have got the contents of the old ones. */

@@ -3,8 +3,14 @@
  * list or a new one, and knows: the backend that it arrives at must carry the id that it came with.
  */
 import { familyOf, type IpAddress, type IpFamily, ipBytes } from "../../../net/ip.ts";
-import { be16, bytes, layout, u8, u32, u64 } from "../layout.ts";
+import { be16, bytes, layout, takeNumber, u8, u32, u64 } from "../layout.ts";
 import type { MapDefinition } from "../map-definition.ts";
+
+/**
+ * What keys and values of the maps mean. Programs over maps of another version would misread them: another number for each change
+ * that the sizes of the maps do not show.
+ */
+export const MAPS_VERSION = 1;
 
 /** What is dialled. The protocol is an IP protocol's number. */
 export const FRONTEND_KEY = {
@@ -220,4 +226,16 @@ export interface FrontendWords {
 /** The value of a frontend. Pure. */
 export function frontendValueBytes({ base, count, id, flags, affinitySeconds }: FrontendWords): Uint8Array {
   return new Uint8Array(Uint32Array.of(base, count, id, flags, affinitySeconds, 0).buffer);
+}
+
+/** The words of a frontend's value. Pure. */
+export function frontendWords(value: Uint8Array): FrontendWords {
+  const { base, count, id, flags, affinitySeconds } = FRONTEND_VALUE.fields;
+  return {
+    base: takeNumber(value, base),
+    count: takeNumber(value, count),
+    id: takeNumber(value, id),
+    flags: takeNumber(value, flags),
+    affinitySeconds: takeNumber(value, affinitySeconds),
+  };
 }

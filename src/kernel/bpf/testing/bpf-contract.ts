@@ -221,7 +221,11 @@ export function bpfContract(subject: BpfSubject): void {
       const link = rig.bpf.attach(first, "connect4", rig.cgroup);
       assert.deepEqual(rig.bpf.attached("connect4", rig.cgroup), [first.id]);
       assert.deepEqual(rig.bpf.attached("connect6", rig.cgroup), []);
-      assert.equal(link.cgroupId, rig.cgroupId);
+      assert.deepEqual([link.cgroupId, rig.bpf.cgroupId(rig.cgroup)], [rig.cgroupId, rig.cgroupId]);
+      assert.throws(
+        () => rig.bpf.cgroupId(`${rig.cgroup}/none`),
+        (error) => hasBpfCode(error, "ENOENT"),
+      );
       link.replace(second);
       assert.equal(link.programId, second.id);
       assert.deepEqual(rig.bpf.attached("connect4", rig.cgroup), [second.id]);

@@ -1,0 +1,61 @@
+/** The maps of one family, made or found, and how much room they get. */
+import type { Bpf, BpfMap } from "../../kernel/bpf/bpf.ts";
+import { powerOfTwo } from "../../kernel/bpf/socket-balancer/free-list.ts";
+import type { BalancerCapacity, BalancerMaps, LeadingMaps, MemoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
+
+/** The maps that programs read. */
+export interface OpenMaps {
+  readonly definitions: BalancerMaps;
+  readonly maps: readonly BpfMap[];
+}
+
+/** How many there will be about. */
+export interface ExpectedSize {
+  readonly services: number;
+  readonly endpoints: number;
+}
+
+const LEAST: BalancerCapacity = { frontends: 1024, slots: 4096, backends: 4096 };
+/** Before an array has to grow. */
+const HEADROOM = { frontends: 2, endpoints: 1.5 };
+
+/** Open maps under the names of their definitions. */
+export type Opened<Definitions> = { readonly [Name in keyof Definitions]: BpfMap };
+
+/** Maps of an earlier process, which are open from now on. */
+export interface FoundMaps {
+  readonly leading?: Opened<LeadingMaps> | undefined;
+  readonly memory?: Opened<MemoryMaps> | undefined;
+}
+
+/** Room for them, and for more to come. Pure. */
+export function capacityFor({ services, endpoints }: ExpectedSize, least = LEAST): BalancerCapacity {
+  const forEndpoints = Math.max(least.slots, powerOfTwo(endpoints * HEADROOM.endpoints));
+  return {
+    frontends: Math.max(least.frontends, powerOfTwo(services * HEADROOM.frontends)),
+    slots: forEndpoints,
+    backends: forEndpoints,
+  };
+}
+
+/** All, or none. */
+export function createMaps<Definitions extends object>(bpf: Bpf, definitions: Definitions): Opened<Definitions> {
+  const made: [string, BpfMap][] = [];
+  try {
+    for (const [name, definition] of Object.entries(definitions)) made.push([name, bpf.createMap(definition)]);
+  } catch (error) {
+    for (const [, map] of made) map.close();
+    throw error;
+  }
+  return Object.fromEntries(made) as Opened<Definitions>; // a map for each of its names
+}
+
+export function closeAll(opened: object): void {
+  for (const map of Object.values<BpfMap>({ ...opened })) map.close();
+}
+
+/** The memory of the arrays. */
+export const memoryOf = ({ slots, backends }: Opened<LeadingMaps>) => ({
+  slots: slots.words(),
+  backends: backends.words(),
+});

@@ -1,0 +1,221 @@
+/**
+ * Names of one family's maps, programs and links in a bpf file system: with them connections are decided at the socket while this
+ * process is away, and the next one goes on with what is there (reference ebpf-operation.md §6.2). Each step leaves what the next
+ * start understands: a set of maps counts only when it is whole, a program only for the link that runs it.
+ */
+import type { BpfLink, BpfMap, BpfPins, BpfProgram } from "../../kernel/bpf/bpf.ts";
+import type { Hook } from "../../kernel/bpf/contexts.ts";
+import type { MapDefinition } from "../../kernel/bpf/map-definition.ts";
+import { type BalancerCapacity, leadingMaps, MAPS_VERSION, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
+import type { UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
+import type { IpFamily } from "../../net/ip.ts";
+import { Connections } from "./connections.ts";
+import { closeAll, type FoundMaps, type Opened, type OpenMaps } from "./open-maps.ts";
+
+/** What is to be found by the next process, by the names of programs. */
+export interface Kept {
+  readonly open: OpenMaps;
+  readonly programs: ReadonlyMap<string, BpfProgram>;
+  readonly links: ReadonlyMap<string, BpfLink>;
+}
+
+/** Folders of maps and programs, of any version. */
+const VERSION_FOLDER = /^v\d+$/;
+const OWN_VERSION = `v${MAPS_VERSION}`;
+const LINKS = "links";
+/** Begins the names of our programs, so those of links. */
+const OWN_PREFIX = "kpts_";
+
+type Pinned = BpfMap | BpfProgram | BpfLink;
+
+export class SocketPins {
+  readonly #pins: BpfPins;
+  readonly #family: IpFamily;
+  readonly #folder: string;
+  /** What has each name, as far as it is known. */
+  readonly #names = new Map<string, Pinned>();
+  #problem: unknown;
+
+  /** @param root folder of this network namespace, on a bpf file system; it need not be there. */
+  constructor(pins: BpfPins, root: string, family: IpFamily) {
+    this.#pins = pins;
+    this.#family = family;
+    this.#folder = `${root}/${family}`;
+  }
+
+  /** Why the names could not be kept, since the last time that they could. */
+  get problem(): unknown {
+    return this.#problem;
+  }
+
+  /** Maps of an earlier process. What is not whole, or not as this version makes it, is not found. */
+  findMaps(): FoundMaps {
+    const family = this.#family;
+    const ofSize = (maxEntries: number): BalancerCapacity => ({
+      frontends: maxEntries,
+      slots: maxEntries,
+      backends: maxEntries,
+    });
+    return {
+      leading: this.#findAll(
+        Object.keys(leadingMaps(family, ofSize(1))),
+        (name, entries) => leadingMaps(family, ofSize(entries))[name],
+      ),
+      memory: this.#findAll(Object.keys(memoryMaps(family)), (name) => memoryMaps(family)[name]),
+    };
+  }
+
+  /** The link of a program of ours, wherever it is attached, and the program of this version that it had last. */
+  findLink(name: string, hook: Hook): { readonly link: BpfLink; readonly program: BpfProgram | undefined } | undefined {
+    const [linkPath, programPath] = [this.#pathOf(LINKS, name), this.#pathOf(OWN_VERSION, name)];
+    const link = this.#find(linkPath, () => this.#pins.link(linkPath, hook));
+    return link && { link, program: this.#find(programPath, () => this.#pins.program(programPath)) };
+  }
+
+  /** Gives all of it its names, where it has not got them, and takes away others of ours. What fails is {@link problem}. */
+  keep({ open, programs, links }: Kept): void {
+    try {
+      const folders = [this.#pathOf(OWN_VERSION), this.#pathOf(LINKS)];
+      for (const folder of folders) if (this.#pins.list(folder) === undefined) this.#pins.makeFolder(folder);
+      this.#forgetMissing();
+      this.#keepMaps(open);
+      for (const [name, program] of programs) this.#keep(this.#pathOf(OWN_VERSION, name), program);
+      for (const [name, link] of links) this.#keep(this.#pathOf(LINKS, name), link);
+      this.#removeOthers(programs, links);
+      this.#problem = undefined;
+    } catch (error) {
+      this.#problem = error;
+      // Half of it would lead the next start astray, or stay for ever.
+      this.#attempt(() => this.#removeAll());
+    }
+  }
+
+  /** Ends the links that have names, also those that a process holds open, and takes away the names. @throws BpfError when something is left. */
+  end(): void {
+    for (const name of this.#pins.list(this.#pathOf(LINKS)) ?? []) {
+      if (name.startsWith(OWN_PREFIX)) this.#attempt(() => this.#pins.link(this.#pathOf(LINKS, name))?.close());
+    }
+    this.#removeAll();
+  }
+
+  /** As {@link end}; connected UDP sockets that were led are told, because nothing else will tell them when their endpoint goes. */
+  async endWithSockets(disconnector: Pick<UdpDisconnector, "disconnect">): Promise<void> {
+    const { leading, memory } = this.findMaps();
+    const led = memory === undefined ? [] : new Connections(this.#family, () => memory).all();
+    for (const maps of [leading, memory]) closeAll(maps ?? {});
+    this.#names.clear();
+    this.end();
+    if (led.length > 0) await disconnector.disconnect(led);
+  }
+
+  /** Takes away every name of ours. What nothing holds open ends. @throws BpfError when something is left. */
+  #removeAll(): void {
+    const root = this.#folder;
+    for (const name of this.#pins.list(root) ?? []) {
+      if (name !== LINKS && !VERSION_FOLDER.test(name)) continue;
+      const folder = this.#pathOf(name);
+      for (const pinned of this.#pins.list(folder) ?? []) {
+        if (name !== LINKS || pinned.startsWith(OWN_PREFIX)) this.#remove(`${folder}/${pinned}`);
+      }
+      this.#removeFolder(folder);
+    }
+    this.#removeFolder(root);
+  }
+
+  #keepMaps({ maps }: OpenMaps): void {
+    const all = new Map(maps.map((map) => [map.definition.name, map]));
+    const leading = Object.values(leadingMaps(this.#family, { frontends: 1, slots: 1, backends: 1 }));
+    for (const definitions of [leading, Object.values(memoryMaps(this.#family))]) {
+      const paths = definitions.map(({ name }) => [this.#pathOf(OWN_VERSION, name), all.get(name)] as const);
+      if (paths.every(([path, map]) => map !== undefined && this.#names.get(path) === map)) continue;
+      // Never old ones beside new ones.
+      for (const [path] of paths) this.#remove(path);
+      for (const [path, map] of paths) if (map !== undefined) this.#keep(path, map);
+    }
+  }
+
+  #keep(path: string, what: Pinned): void {
+    if (this.#names.get(path) === what) return;
+    this.#remove(path);
+    this.#pins.pin(what, path);
+    this.#names.set(path, what);
+  }
+
+  /** Of other versions, and of programs that there are no more. */
+  #removeOthers(programs: Kept["programs"], links: Kept["links"]): void {
+    for (const name of this.#pins.list(this.#folder) ?? []) {
+      if (name === OWN_VERSION || !VERSION_FOLDER.test(name)) continue;
+      const folder = this.#pathOf(name);
+      for (const pinned of this.#pins.list(folder) ?? []) this.#remove(`${folder}/${pinned}`);
+      this.#removeFolder(folder);
+    }
+    for (const [folder, wanted] of [
+      [LINKS, links],
+      [OWN_VERSION, programs],
+    ] as const) {
+      for (const name of this.#pins.list(this.#pathOf(folder)) ?? []) {
+        if (name.startsWith(OWN_PREFIX) && !wanted.has(name)) this.#remove(this.#pathOf(folder, name));
+      }
+    }
+  }
+
+  /** Another program may have taken names away. */
+  #forgetMissing(): void {
+    const there = new Set(
+      [OWN_VERSION, LINKS].flatMap((folder) =>
+        (this.#pins.list(this.#pathOf(folder)) ?? []).map((name) => this.#pathOf(folder, name)),
+      ),
+    );
+    for (const path of this.#names.keys()) if (!there.has(path)) this.#names.delete(path);
+  }
+
+  /** All, or undefined. */
+  #findAll<Definitions extends object>(
+    keys: readonly string[],
+    define: (key: keyof Definitions, entries: number) => MapDefinition,
+  ): Opened<Definitions> | undefined {
+    const found: [string, BpfMap][] = [];
+    const paths: string[] = [];
+    for (const key of keys) {
+      const name = key as keyof Definitions; // a key of that type
+      const path = this.#pathOf(OWN_VERSION, define(name, 1).name);
+      const map = this.#find(path, () => this.#pins.map(path, (entries) => define(name, entries)));
+      if (map === undefined) break;
+      found.push([key, map]);
+      paths.push(path);
+    }
+    if (found.length === keys.length) return Object.fromEntries(found) as Opened<Definitions>; // a map for each key
+    for (const [, map] of found) map.close();
+    for (const path of paths) this.#names.delete(path);
+    return undefined;
+  }
+
+  #find<T extends Pinned>(path: string, open: () => T | undefined): T | undefined {
+    const found = this.#attempt(open);
+    if (found !== undefined) this.#names.set(path, found);
+    return found;
+  }
+
+  /** What belongs to others may be in the way; then their folder stays. */
+  #removeFolder(path: string): void {
+    if ((this.#pins.list(path) ?? [path]).length === 0) this.#pins.remove(path);
+  }
+
+  #remove(path: string): void {
+    this.#names.delete(path);
+    this.#pins.remove(path);
+  }
+
+  /** What cannot be opened is as good as not there: it is replaced. */
+  #attempt<T>(work: () => T): T | undefined {
+    try {
+      return work();
+    } catch {
+      return undefined;
+    }
+  }
+
+  #pathOf(...parts: readonly string[]): string {
+    return [this.#folder, ...parts].join("/");
+  }
+}

@@ -1,0 +1,202 @@
+/** A node on which processes of the proxy follow each other: what is pinned outlives them, and each can be killed before any step. */
+import { type LogLine, recordingLogger } from "../../../../testkit/dataplane/recording-logger.ts";
+import { BpfMachine, memoryBpf } from "../../../../testkit/fakes/bpf/memory-bpf.ts";
+import type { MemoryMap } from "../../../../testkit/fakes/bpf/memory-map.ts";
+import { testYielder } from "../../../async/testing/test-yielder.ts";
+import { Assembler } from "../../../kernel/bpf/asm/assembler.ts";
+import type { Program } from "../../../kernel/bpf/asm/program.ts";
+import type { Bpf, BpfLink, BpfMap } from "../../../kernel/bpf/bpf.ts";
+import { type Hook, socketContext } from "../../../kernel/bpf/contexts.ts";
+import { BACKEND_VALUE, type BalancerMaps, frontendWords } from "../../../kernel/bpf/socket-balancer/maps.ts";
+import { nodePortAddresses } from "../../../model/node-port-addresses.ts";
+import { ipFromBytes } from "../../../net/ip.ts";
+import type { Backend } from "../../../sync/backend.ts";
+import { EbpfBackend } from "../backend.ts";
+import { SocketPins } from "../socket-pins.ts";
+
+export const CGROUP = "/cgroup";
+export const PIN_FOLDER = "/bpf/kube-proxy-ts/1";
+
+const NO_PACKET_PATH: Backend = {
+  family: "IPv4",
+  mode: "nftables",
+  sync: async () => ({ failures: [], noLocalEndpoints: { internal: 0, external: 0 } }),
+};
+
+/** Where the node's programs run, one each: they are short, because they are made often. */
+export const NODE_HOOKS = ["getpeername4", "sendmsg4", "connect4"] as const;
+
+/** It lets all pass, and refers to all maps. @param build the programs of two builds differ. */
+function shortProgram(hook: Hook, maps: BalancerMaps, build: bigint): Program {
+  const a = new Assembler(`kpts_${hook}`, socketContext(hook));
+  a.loadWide("r0", build);
+  for (const map of Object.values(maps)) a.loadMap("r1", map);
+  a.mov("r0", 1);
+  a.exit();
+  return a.finish();
+}
+
+export interface ProcessOptions {
+  /** It is killed before the step after these. @default never */
+  readonly steps?: number;
+  /** Programs differ by it. @default 1 */
+  readonly build?: bigint;
+  readonly cgroup?: string;
+  /** @default true */
+  readonly isPinned?: boolean;
+}
+
+export interface ProxyProcess {
+  readonly backend: EbpfBackend;
+  readonly log: readonly LogLine[];
+  /** What it has done to the kernel, in order. */
+  readonly steps: readonly string[];
+  readonly isDead: boolean;
+  /** What it had open is closed, and no step of it works any more. */
+  kill(): void;
+}
+
+export class Killed extends Error {
+  override readonly name = "Killed";
+}
+
+/** Which calls change something. */
+const STEPS = {
+  bpf: ["createMap", "loadProgram", "attach"],
+  pins: ["makeFolder", "pin", "move", "remove"],
+  map: ["update", "updateAll", "delete"],
+  link: ["replace", "close"],
+} as const;
+
+export class PinnedNode {
+  readonly machine = new BpfMachine(new Map([[CGROUP, 5n]]));
+  /** Of the process that runs now. */
+  #onStep: (what: string) => void = () => {};
+
+  /** @param t stores to mapped memory are steps, too, while the test runs. */
+  constructor(t: { mock: { method(of: object, name: string, by: (...args: never[]) => unknown): void } }) {
+    const { store } = Atomics;
+    t.mock.method(Atomics, "store", (memory: BigUint64Array, at: number, value: bigint) => {
+      this.#onStep("store");
+      return store(memory, at, value);
+    });
+  }
+
+  start({ steps: limit = Infinity, build = 1n, cgroup = CGROUP, isPinned = true }: ProcessOptions = {}): ProxyProcess {
+    const memory = memoryBpf(this.machine);
+    const steps: string[] = [];
+    const log: LogLine[] = [];
+    let isDead = false;
+    const onStep = (what: string): void => {
+      if (steps.length >= limit) isDead = true;
+      if (isDead) throw new Killed(`before ${what}`);
+      steps.push(what);
+    };
+    this.#onStep = onStep;
+    const bpf = observed(memory, onStep);
+    const backend = new EbpfBackend({
+      packetPath: NO_PACKET_PATH,
+      bpf,
+      cgroup,
+      pins: isPinned ? new SocketPins(bpf.pins, PIN_FOLDER, "IPv4") : undefined,
+      nodeName: "node-a",
+      detectsPods: true,
+      nodePortAddresses: nodePortAddresses("IPv4", ["192.168.0.0/24"]),
+      programs: () => ({ hostCookie: 1n, isForHostOnly: false }),
+      localAddresses: async () => [ipFromBytes(Uint8Array.of(192, 168, 0, 2))],
+      addressWatch: { watch: async () => {} },
+      metrics: { attached: { set() {} }, passedPorts: { set() {} }, disconnected: { inc() {} } },
+      disconnector: { reach: async () => ({ of: "all" }), disconnect: async () => [] },
+      log: recordingLogger(log),
+      assemble: (_, maps) => NODE_HOOKS.map((hook) => [hook, shortProgram(hook, maps, build)]),
+      leastRoom: { frontends: 8, slots: 16, backends: 16 },
+      nowMs: () => 0,
+      yielder: testYielder,
+    });
+    return {
+      backend,
+      log,
+      steps,
+      get isDead() {
+        return isDead;
+      },
+      kill() {
+        isDead = true;
+        memory.end();
+      },
+    };
+  }
+
+  /** The maps that a hook's programs lead by, once for each program, in order. */
+  mapsAt(hook: Hook): readonly ReadonlyMap<string, MemoryMap>[] {
+    return [...this.machine.links]
+      .filter((link) => link.isThere && link.hook === hook)
+      .map(({ program }) => program.maps);
+  }
+
+  /** Where connections are led now, by frontend: endpoints of the first program at connect4. */
+  leads(): ReadonlyMap<string, readonly string[]> {
+    const [maps] = this.mapsAt("connect4");
+    return maps === undefined ? new Map() : leadsBy(maps);
+  }
+}
+
+function leadsBy(maps: ReadonlyMap<string, MemoryMap>): ReadonlyMap<string, readonly string[]> {
+  const leads = new Map<string, readonly string[]>();
+  const slots = new BigUint64Array(maps.get("slots4")?.memory ?? new ArrayBuffer());
+  const backends = Buffer.from(maps.get("backends4")?.memory ?? new ArrayBuffer());
+  const { size, fields } = BACKEND_VALUE.IPv4;
+  for (const [key, value] of maps.get("frontends4")?.entries() ?? []) {
+    const { base, count, id } = frontendWords(value);
+    const endpoints: string[] = [];
+    for (let at = base; at < base + count; at++) {
+      const backend = Number(slots[at] ?? 0n) * size;
+      if (backends.readUInt32LE(backend + fields.id.at) !== id) continue;
+      const ip = ipFromBytes(Uint8Array.from(backends.subarray(backend, backend + 4)));
+      endpoints.push(`${ip}:${backends.readUInt16BE(backend + fields.port.at)}`);
+    }
+    const address = ipFromBytes(Uint8Array.from(key.subarray(0, 4)));
+    leads.set(`${address}:${Buffer.from(key).readUInt16BE(4)}`, endpoints.sort());
+  }
+  return leads;
+}
+
+/** The same objects, because the kernel in memory knows them, with other methods. */
+function observed(bpf: Bpf, onStep: (what: string) => void): Bpf {
+  const watch = <T extends object>(
+    what: T | undefined,
+    names: readonly string[],
+    label: (name: string) => string,
+  ): T | undefined => {
+    for (const name of what === undefined ? [] : names) {
+      const work: unknown = Reflect.get(what ?? {}, name);
+      if (typeof work !== "function") continue;
+      Reflect.set(what ?? {}, name, (...args: unknown[]) => {
+        onStep(label(name));
+        return Reflect.apply(work, what, args);
+      });
+    }
+    return what;
+  };
+  const map = (made: BpfMap): BpfMap => watch(made, STEPS.map, (name) => `${name} ${made.definition.name}`) ?? made;
+  const link = (made: BpfLink): BpfLink => watch(made, STEPS.link, (name) => `${name} link`) ?? made;
+  const { pins } = bpf;
+  const watchedPins = {
+    ...watch({ ...pins }, STEPS.pins, (name) => name),
+    map: (...args: Parameters<typeof pins.map>) => {
+      const found = pins.map(...args);
+      return found && map(found);
+    },
+    link: (...args: Parameters<typeof pins.link>) => {
+      const found = pins.link(...args);
+      return found && link(found);
+    },
+  };
+  const opening: Bpf = {
+    ...bpf,
+    createMap: (definition) => map(bpf.createMap(definition)),
+    attach: (...args) => link(bpf.attach(...args)),
+    pins: { ...pins, ...watchedPins },
+  };
+  return watch(opening, STEPS.bpf, (name) => name) ?? opening;
+}
