@@ -28,6 +28,9 @@ function needsCgroup(mode: ProxyMode): boolean {
   return Object.hasOwn(modeNamed(mode).config.fields, "cgroupRoot");
 }
 
+/** Nothing of the demo is to outlive it. */
+const onlyForDemo = (cgroup: string) => ({ cgroupRoot: cgroup, pinFolder: "none" });
+
 /** Always end it with {@link Session.end}. */
 export class Session {
   readonly options: SessionOptions;
@@ -69,7 +72,7 @@ export class Session {
       page = await PageDoor.open(network.nodeNamespace, PAGE_PORT);
       const { mode, layout, manifests } = options;
       const { cgroup } = network;
-      const chosen = { ...(layout !== undefined && { layout }), ...(cgroup !== undefined && { cgroupRoot: cgroup }) };
+      const chosen = { ...(layout !== undefined && { layout }), ...(cgroup !== undefined && onlyForDemo(cgroup)) };
       const start = { mode, manifests, nodeName: node.name, chosen };
       const proxy = await ProxyProcess.start(network.nodeNamespace, network.probers.node, start);
       session = new Session(options, { node, network, proxy, page }, folder);
