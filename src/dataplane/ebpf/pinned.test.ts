@@ -155,7 +155,7 @@ async function killedEverywhere(
     const when = `killed after ${steps} steps, after ${process.steps.at(-1)}`;
     const { isDead } = process;
     process.kill();
-    // Whatever is led is led to an endpoint of its own.
+    // All that is led is led to an endpoint of its own.
     for (const [frontend, endpoints] of node.leads()) {
       const own = [...(before[frontend] ?? []), ...(after[frontend] ?? [])];
       assert.ok(

@@ -85,7 +85,7 @@ export class SocketPins {
       this.#problem = undefined;
     } catch (error) {
       this.#problem = error;
-      // Half of it would lead the next start astray, or stay for ever.
+      // Half of it would be of no use to the next start.
       this.#attempt(() => this.#removeAll());
     }
   }
