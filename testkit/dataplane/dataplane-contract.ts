@@ -26,6 +26,10 @@ export interface DataplaneContract {
   open(): Promise<ContractRig>;
   /** Why the tests cannot run here. */
   readonly skip?: string | false;
+  /** Whether its syncs say what they wrote, and how long they waited for the kernel. @default true */
+  readonly saysWritten?: boolean;
+  /** Whether time goes by in the rig. @default true */
+  readonly hasClock?: boolean;
 }
 
 const NODE_PORT = { nodePort: 30_080, isExternallyAccessible: true } as const;
@@ -36,7 +40,8 @@ function someServices(): { readonly cluster: ContractCluster; readonly ports: re
 }
 
 /** Registers the tests. */
-export function runDataplaneContract({ name, open, skip = false }: DataplaneContract): void {
+export function runDataplaneContract(contract: DataplaneContract): void {
+  const { name, open, skip = false, saysWritten = true, hasClock = true } = contract;
   /** What one full sync leaves on an empty node. */
   async function fromNothing(cluster: ContractCluster): Promise<unknown> {
     const { backend, state } = await open();
@@ -71,6 +76,23 @@ export function runDataplaneContract({ name, open, skip = false }: DataplaneCont
       assert.deepEqual(await state(), wanted);
       await cluster.sync(backend, { full: true });
       assert.deepEqual(await state(), wanted);
+    });
+
+    test("a sync says what it wrote, and how long it waited for the kernel", { skip: !saysWritten }, async () => {
+      const { cluster } = someServices();
+      const { backend } = await open();
+      const sum = (counts: Readonly<Record<string, number>> | undefined) =>
+        Object.values(counts ?? {}).reduce((total, count) => total + count, 0);
+      const full = await cluster.sync(backend, { full: true });
+      cluster.set(6, 2, { nodePort: 30_081, isExternallyAccessible: true });
+      const began = performance.now();
+      const { written } = await cluster.sync(backend);
+      const tookMs = performance.now() - began;
+      assert.ok(sum(full.written?.counts) > 0 && sum(written?.counts) > 0);
+      const { kernelMs = Number.NaN } = written ?? {};
+      assert.ok((hasClock ? kernelMs > 0 : kernelMs === 0) && kernelMs <= tookMs, `${kernelMs} of ${tookMs} ms`);
+      const nothing = await cluster.sync(backend);
+      assert.equal(sum(nothing.written?.counts), 0);
     });
 
     test("removed services leave nothing", async () => {

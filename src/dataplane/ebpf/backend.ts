@@ -5,6 +5,7 @@
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import type { BalancerCapacity } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { AddressWatch } from "../../kernel/route/address-watch.ts";
 import type { LocalAddresses } from "../../kernel/route/addresses.ts";
 import type { UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
@@ -78,7 +79,11 @@ export class EbpfBackend implements Backend {
   /** What was logged last of why connected UDP is not led everywhere. */
   #udpComplaint = "";
 
-  constructor(options: EbpfBackendOptions) {
+  readonly #waits = new KernelWaits();
+
+  constructor(given: EbpfBackendOptions) {
+    const bpf = this.#waits.timed(given.bpf, ["createMap", "loadProgram", "attach", "attached"]);
+    const options = { ...given, bpf };
     this.#options = options;
     const { packetPath } = options;
     this.family = packetPath.family;
@@ -102,6 +107,7 @@ export class EbpfBackend implements Backend {
   }
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
+    this.#waits.begin();
     // The maps first: they take microseconds, the packet path milliseconds. Each path is right by itself.
     try {
       await this.#syncSockets(input, signal);
@@ -112,9 +118,12 @@ export class EbpfBackend implements Backend {
     const { packetPath, metrics } = this.#options;
     metrics.attached.set(this.isAttached ? 1 : 0);
     metrics.passedPorts.set(this.#sockets?.maps.refused.size ?? 0);
-    const outcome = await packetPath.sync(input, signal);
+    const { ms } = this.#waits;
+    const { written, ...outcome } = await packetPath.sync(input, signal);
     await this.#disconnectStale(input.isFullSync);
-    return outcome;
+    return written === undefined
+      ? outcome
+      : { ...outcome, written: { ...written, kernelMs: ms + (written.kernelMs ?? 0) } };
   }
 
   async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {

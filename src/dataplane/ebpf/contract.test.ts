@@ -7,6 +7,7 @@ const NO_MODEL = new SyncDriver({ services: new Map(), endpoints: new Map() });
 
 runDataplaneContract({
   name: "ebpf",
+  hasClock: false,
   async open() {
     const rig = new EbpfRig(NO_MODEL);
     return {

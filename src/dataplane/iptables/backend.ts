@@ -7,6 +7,7 @@ import { sortedKeys } from "../../async/sorted-keys.ts";
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import { type Iptables, IptablesRestoreError, type Presence } from "../../kernel/iptables/iptables.ts";
 import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
+import { IPTABLES_WAITS, KernelWaits } from "../../kernel/kernel-waits.ts";
 import { isDeepStrictEqual } from "../../kernel/node-util.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
@@ -104,6 +105,7 @@ export class IptablesBackend implements Backend {
   #staticChains = NO_STATIC_CHAINS;
   readonly #chainCheck: ChainCheck;
   readonly #cost = new CommitCost();
+  readonly #waits = new KernelWaits();
   readonly #nowMs: () => number;
   /** Syncs that began or ended: what was read from the kernel in between does not count. */
   #turns = 0;
@@ -113,7 +115,8 @@ export class IptablesBackend implements Backend {
   /** Of the last sync: the same object as long as nothing changes, for every service port keeps it. */
   #facts: PlanFacts | undefined;
 
-  constructor(options: IptablesBackendOptions) {
+  constructor(given: IptablesBackendOptions) {
+    const options = { ...given, iptables: this.#waits.timed(given.iptables, IPTABLES_WAITS) };
     this.#options = options;
     this.family = options.config.family;
     this.#memory = new PlanMemory(portPlanner(options.config));
@@ -135,6 +138,7 @@ export class IptablesBackend implements Backend {
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     this.#turns += 1;
+    this.#waits.begin();
     try {
       return await this.#sync(input, signal);
     } finally {
@@ -313,7 +317,11 @@ export class IptablesBackend implements Backend {
   #outcome({ filter, nat }: WrittenRules): SyncOutcome {
     const counts = { "rules in filter": filter, "rules in nat": nat };
     const { failures } = this.#refused;
-    return { failures, noLocalEndpoints: this.#installed.noLocalEndpoints, written: { counts } };
+    return {
+      failures,
+      noLocalEndpoints: this.#installed.noLocalEndpoints,
+      written: { counts, kernelMs: this.#waits.ms },
+    };
   }
 
   #report(input: SyncInput, written: WrittenRules): void {

@@ -10,6 +10,7 @@ import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import type { Ipset } from "../../kernel/ipset/ipset.ts";
 import { type Iptables, IptablesError } from "../../kernel/iptables/iptables.ts";
 import type { Ipvs } from "../../kernel/ipvs/ipvs.ts";
+import { IPTABLES_WAITS, KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
@@ -88,6 +89,7 @@ export class IpvsBackend implements Backend {
   readonly #watch: Watch;
   /** Syncs, verification and the removal of idle real servers do not overlap. */
   readonly #turns = new Mutex();
+  readonly #waits = new KernelWaits();
   readonly #yielder: Yielder;
   #wanted = new WantedState();
   /** Of the last full sync; undefined when the kernel is not known to match memory. */
@@ -98,7 +100,8 @@ export class IpvsBackend implements Backend {
   /** Of the last sync. */
   #written: Written["counts"] = {};
 
-  constructor(options: IpvsBackendOptions) {
+  constructor(given: IpvsBackendOptions) {
+    const options = this.#timed(given);
     const { config, ipvs, ipset, links, iptables, excludeCIDRs, log } = options;
     this.#options = options;
     this.family = config.family;
@@ -145,7 +148,19 @@ export class IpvsBackend implements Backend {
     );
   }
 
+  #timed(options: IpvsBackendOptions): IpvsBackendOptions {
+    const { ipvs, ipset, links, iptables } = options;
+    return {
+      ...options,
+      ipvs: this.#waits.timed(ipvs, ["virtualServers", "virtualServer", "realServers", "apply"]),
+      ipset: this.#waits.timed(ipset, ["sets", "definition", "ensure", "members", "apply", "destroy"]),
+      links: this.#waits.timed(links, ["ensureDummy", "addresses", "localRoutes", "addAddresses", "removeAddresses"]),
+      iptables: this.#waits.timed(iptables, IPTABLES_WAITS),
+    };
+  }
+
   async #sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
+    this.#waits.begin();
     const failures = new SyncFailures(input);
     const facts = input.isFullSync ? undefined : this.#facts;
     // If anything is thrown from here on, nothing is known of the kernel until a full sync has looked.
@@ -161,7 +176,7 @@ export class IpvsBackend implements Backend {
       await removeIptablesLeftovers(this.#options.iptables, this.#options.log);
     }
     this.#refused.replace(failures.bySubject);
-    const written = { counts: this.#written };
+    const written = { counts: this.#written, kernelMs: this.#waits.ms };
     return { failures: this.#refused.failures, noLocalEndpoints: this.#wanted.lacking, written };
   }
 

@@ -18,6 +18,7 @@ function leadsToEndpoints(operation: NftOperation, port: ServicePort): boolean {
 for (const layout of LAYOUT_NAMES) {
   runDataplaneContract({
     name: `nftables, ${layout}`,
+    hasClock: false,
     async open() {
       const { backend, kernel } = new BackendRig(NO_MODEL, { layout });
       return {

@@ -98,7 +98,7 @@ export class UserspaceBackend implements Backend {
     this.#isKnown = true;
     const { internal, external } = this.#lacking;
     const noLocalEndpoints = { internal: internal.size, external: external.size };
-    return { failures: this.#refused.failures, noLocalEndpoints };
+    return { failures: this.#refused.failures, noLocalEndpoints, written: listeners.written };
   }
 
   async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {

@@ -3,6 +3,7 @@
  * The form for hosts without netfilter, and, with an {@link AddressAssigner}, for Windows. Reference userspace.md §2.
  */
 
+import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
@@ -17,6 +18,7 @@ import {
   unspecifiedAddress,
 } from "../../net/ip.ts";
 import type { Relay } from "../../relay/relay.ts";
+import type { Written } from "../../sync/backend.ts";
 import type { AddressAssigner } from "./address-assigner.ts";
 import { isServed, LANES, laneOf } from "./lanes.ts";
 import { FailureList, type Listeners, type ListenersRequest, type PortFailures, type WantedPort } from "./listeners.ts";
@@ -56,14 +58,25 @@ export class HostListeners implements Listeners {
   /** How many services want an address. */
   readonly #users = new Map<IpAddress, number>();
 
+  readonly #waits = new KernelWaits();
+  /** Of the last request. */
+  #written = { "sockets opened": 0, "sockets closed": 0 };
+
   constructor(options: HostListenersOptions) {
-    this.#options = options;
+    const { sockets, assigner } = options;
+    this.#options = {
+      ...options,
+      sockets: this.#waits.timed(sockets, ["listen", "close"]),
+      ...(assigner !== undefined && { assigner: this.#waits.timed(assigner, ["update"]) }),
+    };
     this.#anywhere = unspecifiedAddress(options.family);
   }
 
   async apply(request: ListenersRequest, signal: AbortSignal): Promise<PortFailures> {
     const { assigner } = this.#options;
     const failures = new FailureList();
+    this.#written = { "sockets opened": 0, "sockets closed": 0 };
+    this.#waits.begin();
     this.#hostAddresses = request.hostAddresses;
     for (const [key, wanted] of this.#changesOf(request)) await this.#replace(key, wanted, request.hostAddresses);
     const refused = await assigner?.update(new Set(this.#users.keys()), signal);
@@ -81,6 +94,10 @@ export class HostListeners implements Listeners {
       }
     }
     return failures.byKey;
+  }
+
+  get written(): Written {
+    return { counts: this.#written, kernelMs: this.#waits.ms };
   }
 
   stopAccepting(): Promise<void> {
@@ -116,6 +133,7 @@ export class HostListeners implements Listeners {
     for (const [text, relay] of before.sockets) {
       if (listeners.has(text)) continue;
       before.sockets.delete(text);
+      this.#written["sockets closed"] += 1;
       await this.#options.sockets.close(before.name, relay);
     }
   }
@@ -159,6 +177,7 @@ export class HostListeners implements Listeners {
         return isServed(portal, lane) ? lane : undefined;
       };
       served.sockets.set(text, await this.#options.sockets.listen({ ...request, laneOf: laneFor }));
+      this.#written["sockets opened"] += 1;
     } catch (error) {
       failures.add(served.name.key, error instanceof Error ? error.message : String(error));
     }
@@ -175,6 +194,7 @@ export class HostListeners implements Listeners {
     this.#options.log.v(2, "A service address is not on this host and is not served", { service: name.text, address });
     if (relay === undefined) return;
     sockets.delete(text);
+    this.#written["sockets closed"] += 1;
     await this.#options.sockets.close(name, relay);
   }
 }

@@ -1,6 +1,7 @@
 /** What leads clients to the sockets of the proxy: rules, or sockets at the service addresses themselves. */
 import type { ServicePort } from "../../model/service-port.ts";
 import type { IpAddress } from "../../net/ip.ts";
+import type { Written } from "../../sync/backend.ts";
 import type { Portal } from "./portals.ts";
 
 /** A service port as it is wanted; its key is `port.name.key`. */
@@ -28,6 +29,8 @@ export interface Listeners {
    * it is asked for again. Rejects when nothing can be said of the outcome; the next request must be full then.
    */
   apply(request: ListenersRequest, signal: AbortSignal): Promise<PortFailures>;
+  /** What the last {@link apply} has written. */
+  readonly written: Written;
   /** Whether rules are as they were left; `unknown` also while they change. Absent where there are none. */
   isIntact?(): Promise<"present" | "absent" | "unknown">;
   /** Accepts no more clients: they are refused. Connections go on. Never rejects. */

@@ -2,16 +2,20 @@
  * The portal rules in the kernel, as restore payloads: everything at once, or the difference for some service ports.
  * Upstream adds one rule with each process; what is left behind is the same. Reference userspace.md §1.2, §1.6.
  */
+
 import { type Iptables, IptablesRestoreError, type Presence } from "../../kernel/iptables/iptables.ts";
 import { readTable, type SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
+import { IPTABLES_WAITS, KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
+import type { Written } from "../../sync/backend.ts";
 import { type OwnerChange, stepOf } from "../shared/iptables-rules/bisect-changes.ts";
 import { deltaPayload } from "../shared/iptables-rules/delta-payload.ts";
 import { ensureJumps } from "../shared/iptables-rules/ensure-jumps.ts";
 import { fullPayload, spellPlan } from "../shared/iptables-rules/full-payload.ts";
 import { type InstalledPlan, type InstalledRules, NO_RULES, sumOf } from "../shared/iptables-rules/installed-rules.ts";
+import type { WrittenRules } from "../shared/iptables-rules/payload.ts";
 import { isAttributable, send } from "../shared/iptables-rules/restore.ts";
 import { chainLines, deletionLines, ruleLines, transactionText } from "../shared/iptables-rules/restore-lines.ts";
 import { applyFull, type DesiredPort } from "../shared/iptables-rules/transactions.ts";
@@ -57,8 +61,18 @@ export class PortalRules {
   /** The rules at the first check after the last write. */
   #digest: string | undefined;
 
+  readonly #waits = new KernelWaits();
+  /** Of the last write. */
+  #written: WrittenRules = { filter: 0, nat: 0 };
+
   constructor(options: PortalRulesOptions) {
-    this.#options = options;
+    this.#options = { ...options, iptables: this.#waits.timed(options.iptables, IPTABLES_WAITS) };
+  }
+
+  /** What the last {@link write} has sent. */
+  get written(): Written {
+    const { filter, nat } = this.#written;
+    return { counts: { "rules in filter": filter, "rules in nat": nat }, kernelMs: this.#waits.ms };
   }
 
   /**
@@ -85,6 +99,8 @@ export class PortalRules {
   async write(changed: Iterable<string> | "all"): Promise<ReadonlyMap<string, string>> {
     this.#writes += 1;
     this.#digest = undefined;
+    this.#written = { filter: 0, nat: 0 };
+    this.#waits.begin();
     try {
       const isDone =
         changed !== "all" && this.#isInForce && this.#refused.size === 0 && (await this.#writeSome(changed));
@@ -136,7 +152,7 @@ export class PortalRules {
       changes.push({ owner, before: inKernel, after: rules && { plan: () => rules.plan(), installed: rules } });
     }
     try {
-      await send(this.#options.iptables, deltaPayload(changes.map(stepOf)));
+      this.#written = await send(this.#options.iptables, deltaPayload(changes.map(stepOf)));
     } catch (error) {
       if (!isAttributable(error)) throw error;
       this.#options.metrics.restoreFailures.inc();
@@ -160,7 +176,11 @@ export class PortalRules {
     for (const [owner, { wanted }] of [...this.#owners].sort(byOwner)) {
       if (wanted !== undefined) ports.set(owner, { ...wanted, lines: spellPlan(wanted.rules.plan()) });
     }
-    const { failures, installed: now } = await applyFull(iptables, {
+    const {
+      failures,
+      installed: now,
+      written,
+    } = await applyFull(iptables, {
       plan: PORTAL_STATIC_PLAN,
       ports,
       unplanned: new Map(),
@@ -172,6 +192,7 @@ export class PortalRules {
         log.error("Failed to execute iptables-restore", error);
       },
     });
+    this.#written = written;
     for (const [owner, owned] of this.#owners) {
       this.#note(owned, now.get(owner));
       if (owned.wanted === undefined) this.#owners.delete(owner);

@@ -8,6 +8,7 @@ import type { Logger } from "../../logging/logger.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import { type IpAddress, type IpFamily, unspecifiedAddress } from "../../net/ip.ts";
 import type { Relay, RelayProtocol, Relays } from "../../relay/relay.ts";
+import type { Written } from "../../sync/backend.ts";
 import { spellPlan } from "../shared/iptables-rules/full-payload.ts";
 import { PlanMemory } from "../shared/iptables-rules/planned-rules.ts";
 import { type HeldPort, HeldPorts } from "./held-ports.ts";
@@ -85,6 +86,10 @@ export class RedirectListeners implements Listeners {
     this.#udp = new UdpPortals();
     await staleFlows.delete(udp, request.hostAddresses, signal);
     return failures.byKey;
+  }
+
+  get written(): Written {
+    return this.#options.rules.written;
   }
 
   isIntact() {
