@@ -15,6 +15,24 @@ import { benchConfig, benchState } from "./subject.ts";
 /** Operations of a transaction that are kept. */
 const MAX_NOTED = 10_000;
 
+/** A backend as the daemon has it. What the kernel refuses ends the bench. */
+export function benchBackend(nft: Nftables, layout: LayoutName): NftablesBackend {
+  const { localhostNodePorts: _no, conntrackLiberal: _none, ...config } = benchConfig();
+  const fail = (what: string) => ({
+    inc: () => {
+      throw new Error(`a ${what} was refused`);
+    },
+  });
+  return new NftablesBackend({
+    config,
+    layout,
+    nft,
+    nodePortIPs: async () => ({ kind: "ips", ips: [config.nodeIP] }),
+    metrics: { syncFailures: fail("sync"), cleanupFailures: fail("deletion") },
+    log: silentLogger,
+  });
+}
+
 export class NftSubject {
   readonly state = benchState();
   readonly #ruleset: NetlinkRuleset;
@@ -124,20 +142,7 @@ export class NftSubject {
   }
 
   #newBackend(): NftablesBackend {
-    const { localhostNodePorts: _no, conntrackLiberal: _none, ...config } = benchConfig();
-    const fail = (what: string) => ({
-      inc: () => {
-        throw new Error(`a ${what} was refused`);
-      },
-    });
-    return new NftablesBackend({
-      config,
-      layout: this.#layout,
-      nft: this.#counted(this.#ruleset.open({ family: "ip", table: TABLE })),
-      nodePortIPs: async () => ({ kind: "ips", ips: [config.nodeIP] }),
-      metrics: { syncFailures: fail("sync"), cleanupFailures: fail("deletion") },
-      log: silentLogger,
-    });
+    return benchBackend(this.#counted(this.#ruleset.open({ family: "ip", table: TABLE })), this.#layout);
   }
 
   #counted(nft: Nftables): Nftables {

@@ -29,6 +29,7 @@ const BENCHES: ReadonlyMap<string, () => Promise<(argv: readonly string[]) => Pr
   ["connection", async () => (await import("./connection.ts")).benchConnection],
   ["trace", async () => (await import("./trace.ts")).benchTrace],
   ["path", async () => (await import("./path.ts")).benchPath],
+  ["ebpf", async () => (await import("./ebpf.ts")).benchEbpf],
   ["userspace", async () => (await import("./userspace.ts")).benchUserspace],
   ["explain", async () => (await import("./explain.ts")).benchExplain],
   ["status", async () => (await import("./status.ts")).benchStatus],

@@ -1,0 +1,40 @@
+/** What `npm run bench -- ebpf` hands from process to process. */
+
+/** Socket programs in front of the flat rules, or the rules of the nftables mode in upstream's layout. */
+export type ConnectedMode = "ebpf" | "compatible";
+
+export type EbpfTask =
+  | { readonly what: "maps"; readonly services: number; readonly changes: number; readonly cgroup: string }
+  | {
+      readonly what: "connect";
+      readonly mode: ConnectedMode;
+      readonly services: number;
+      readonly cgroup: string;
+    }
+  | { readonly what: "churn"; readonly connections: number; readonly cgroup: string };
+
+/** Beside what the packet path costs. */
+export interface MapsFigures {
+  readonly services: number;
+  readonly fillCpuMs: number;
+  /** From the change of the endpoint in the model to the maps. */
+  readonly effectP50Ms: number;
+  readonly effectP99Ms: number;
+  readonly heapMb: number;
+  /** Of the kernel. */
+  readonly kernelMb: number;
+}
+
+/** Until connected, p50, of one round. */
+export interface ConnectRound {
+  readonly directUs: number;
+  readonly serviceUs: number;
+}
+
+export interface ChurnFigures {
+  readonly connections: number;
+  readonly failures: number;
+  readonly changes: number;
+  readonly linkUpdates: number;
+  readonly seconds: number;
+}

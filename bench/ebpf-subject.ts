@@ -1,0 +1,146 @@
+/** What is measured of the eBPF mode: the model and the backend of IPv4 as the daemon has them, in this process's network namespace. */
+import { EbpfBackend } from "../src/dataplane/ebpf/backend.ts";
+import type { EbpfMetrics } from "../src/dataplane/ebpf/metrics.ts";
+import type { Bpf, BpfLink, BpfProgram } from "../src/kernel/bpf/bpf.ts";
+import type { Hook } from "../src/kernel/bpf/contexts.ts";
+import { kernelBpf } from "../src/kernel/bpf/kernel-bpf.ts";
+import { ownNetnsCookie } from "../src/kernel/netns-cookie.ts";
+import { localAddresses } from "../src/kernel/route/addresses.ts";
+import { udpDisconnector } from "../src/kernel/sock-diag/disconnect-udp.ts";
+import type { Logger } from "../src/logging/logger.ts";
+import { silentLogger } from "../src/logging/logger.ts";
+import { nodePortAddresses } from "../src/model/node-port-addresses.ts";
+import type { Backend, SyncInput } from "../src/sync/backend.ts";
+import { benchService, benchSlice } from "./cluster.ts";
+import { benchConfig, benchState } from "./subject.ts";
+
+const NOTHING: EbpfMetrics = {
+  attached: { set: () => {} },
+  passedPorts: { set: () => {} },
+  disconnected: { inc: () => {} },
+};
+
+/** What is wrong ends the bench: figures of a mode that does not work mean nothing. */
+const log: Logger = {
+  ...silentLogger,
+  error: (message, error) => {
+    throw new Error(message, { cause: error });
+  },
+};
+
+/** A packet path that has nothing to do. */
+export const NO_PACKET_PATH: Backend = {
+  family: "IPv4",
+  mode: "nftables",
+  sync: async () => ({ failures: [], noLocalEndpoints: { internal: 0, external: 0 } }),
+};
+
+export class EbpfSubject {
+  readonly state = benchState();
+  readonly #endpointsEach: number;
+  readonly #backend: EbpfBackend;
+  readonly #generations = new Map<number, number>();
+  /** What replaces each link's program in turns. */
+  readonly #twins: (readonly [BpfLink, readonly [BpfProgram, BpfProgram]])[] = [];
+  #updates = 0;
+  /** When the last sync came to its packet path: the maps have everything by then. */
+  mapsDoneMs = 0;
+
+  constructor(endpointsEach: number, packetPath: Backend, cgroup: string) {
+    this.#endpointsEach = endpointsEach;
+    const noted: Backend = {
+      family: "IPv4",
+      mode: packetPath.mode,
+      sync: (input, signal) => {
+        this.mapsDoneMs = performance.now();
+        return packetPath.sync(input, signal);
+      },
+    };
+    this.#backend = new EbpfBackend({
+      packetPath: noted,
+      bpf: this.#withTwins(kernelBpf()),
+      cgroup,
+      nodeName: benchConfig().nodeName,
+      detectsPods: true,
+      nodePortAddresses: nodePortAddresses("IPv4", []),
+      programs: () => ({ hostCookie: ownNetnsCookie(), isForHostOnly: false }),
+      disconnector: udpDisconnector(),
+      localAddresses,
+      addressWatch: { watch: () => Promise.resolve() },
+      metrics: NOTHING,
+      log,
+    });
+  }
+
+  /** Puts services and their endpoints into the model. */
+  load(count: number): void {
+    for (let index = 0; index < count; index += 1) {
+      this.state.onService({ kind: "add", object: benchService(index) });
+      this.state.onEndpointSlice({ kind: "add", object: benchSlice(index, this.#endpointsEach) });
+    }
+    this.state.applyChanges();
+  }
+
+  /** @throws Error when connections are not decided at the socket after it. */
+  async fullSync(): Promise<void> {
+    await this.#sync(true, new Set());
+    if (!this.#backend.isAttached) throw new Error("nothing is decided at the socket");
+  }
+
+  /** Replaces an endpoint of a service, in the model only. */
+  replaceEndpoint(index: number): void {
+    const generation = this.#generations.get(index) ?? 0;
+    this.#generations.set(index, generation + 1);
+    this.state.onEndpointSlice({
+      kind: "update",
+      old: benchSlice(index, this.#endpointsEach, generation),
+      object: benchSlice(index, this.#endpointsEach, generation + 1),
+    });
+  }
+
+  async syncChanges(): Promise<void> {
+    const { changedPorts } = this.state.applyChanges();
+    await this.#sync(false, changedPorts);
+  }
+
+  /** Replaces the program of each hook by one with the same instructions: LINK_UPDATE. @returns how many have been so far. */
+  updateLinks(): number {
+    for (const [link, programs] of this.#twins) link.replace(programs[this.#updates++ % 2 === 0 ? 1 : 0]);
+    return this.#updates;
+  }
+
+  async close(): Promise<void> {
+    await this.#backend.close();
+  }
+
+  #withTwins(bpf: Bpf): Bpf {
+    const twins = new Map<BpfProgram, BpfProgram>();
+    return {
+      ...bpf,
+      loadProgram: (program, place, maps) => {
+        const [one, other] = [0, 1].map(() => bpf.loadProgram(program, place, maps));
+        if (one === undefined || other === undefined) throw new Error("two programs are loaded");
+        twins.set(one, other);
+        return one;
+      },
+      attach: (program: BpfProgram, hook: Hook, cgroup: string) => {
+        const link = bpf.attach(program, hook, cgroup);
+        const twin = twins.get(program);
+        if (twin !== undefined) this.#twins.push([link, [program, twin]]);
+        return link;
+      },
+    };
+  }
+
+  async #sync(isFullSync: boolean, changedPorts: ReadonlySet<string>): Promise<void> {
+    const { services, endpoints, endpointCount } = this.state;
+    const input: SyncInput = {
+      ...{ isFullSync, services, endpoints, endpointCount, changedPorts },
+      zone: undefined,
+      serviceCIDRs: ["10.96.0.0/12"],
+    };
+    const { failures } = await this.#backend.sync(input, new AbortController().signal);
+    const [failure] = failures;
+    if (failure !== undefined) throw new Error(`${failure.subject} was refused: ${failure.reason}`);
+  }
+}

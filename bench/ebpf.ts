@@ -1,0 +1,228 @@
+/**
+ * `npm run bench -- ebpf`: what the socket programs cost and save: a connection, a change, the maps of a large cluster, and connections
+ * while everything changes. See docs/ebpf.md.
+ */
+import { mkdirSync, rmdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { cgroupMount } from "../testkit/net/client-cgroup.ts";
+import { atExit } from "./at-exit.ts";
+import { type LineProcess, startLines } from "./bench-processes.ts";
+import type { ChurnFigures, ConnectedMode, ConnectRound, EbpfTask, MapsFigures } from "./ebpf-figures.ts";
+import { withNamespace } from "./namespace.ts";
+import { engineOptions } from "./run-worker.ts";
+import { median } from "./statistics.ts";
+import { table } from "./table.ts";
+import type { Verdict } from "./targets.ts";
+
+const WORKER = fileURLToPath(new URL("./ebpf-worker.ts", import.meta.url));
+const PARTS = ["maps", "connect", "churn"] as const;
+/** Issue 13. */
+const TARGET = {
+  ratio: 1.02,
+  saved: 0.05,
+  effectMs: 0.5,
+  fillMs: 2000,
+  kernelMb: 45,
+  heapMb: 15,
+  failures: 0,
+} as const;
+const REMOVAL_ATTEMPTS = 100;
+
+const USAGE = `Usage: npm run bench -- ebpf [PART…] [options]
+
+What the eBPF mode costs. Needs root, a cgroup2 file system, and a kernel that lets the programs run.
+
+Parts, all of them by default:
+  maps       100,000 services × 3: the first fill, a change, memory; beside the packet path
+  connect    a TCP connection to a service and to its endpoint, in turns with the nftables mode in the compatible layout
+  churn      connections during 1,000 changes a second, while programs are replaced all the time
+
+  --sizes N,…        services for connect (default 100,1000,10000)
+  --rounds N         of connect, 3,000 connections each way (default 9)
+  --services N       for maps (default 100000)
+  --connections N    of churn (default 30000)
+  --check            exit with status 1 when a target is missed
+  --help             this text
+`;
+
+export async function benchEbpf(argv: readonly string[]): Promise<number> {
+  const { values, positionals } = parseArgs({
+    args: [...argv],
+    allowPositionals: true,
+    options: {
+      sizes: { type: "string", default: "100,1000,10000" },
+      rounds: { type: "string", default: "9" },
+      services: { type: "string", default: "100000" },
+      connections: { type: "string", default: "30000" },
+      check: { type: "boolean", default: false },
+      help: { type: "boolean", default: false },
+    },
+  });
+  if (values.help) {
+    console.log(USAGE);
+    return 0;
+  }
+  const unknown = positionals.find((name) => !PARTS.some((part) => part === name));
+  if (unknown !== undefined) throw new RangeError(`${JSON.stringify(unknown)} is no part: ${PARTS.join(", ")}`);
+  if (process.getuid?.() !== 0) throw new Error("network namespaces need root: run the bench as root");
+  const isWanted = (part: (typeof PARTS)[number]): boolean => positionals.length === 0 || positionals.includes(part);
+  const verdicts: Verdict[] = [];
+  if (isWanted("maps")) verdicts.push(...(await benchMaps(Number(values.services))));
+  if (isWanted("connect")) {
+    const sizes = values.sizes.split(",").map(Number);
+    verdicts.push(...(await benchConnections(sizes, Number(values.rounds))));
+  }
+  if (isWanted("churn")) verdicts.push(await benchChurn(Number(values.connections)));
+  for (const { passed, text } of verdicts) console.log(`${passed ? "ok    " : "missed"}  ${text}`);
+  return values.check && verdicts.some(({ passed }) => !passed) ? 1 : 0;
+}
+
+async function benchMaps(services: number): Promise<readonly Verdict[]> {
+  const figures = await withWorker(
+    { what: "maps", services, changes: 2000 },
+    async (worker): Promise<MapsFigures> => JSON.parse(await worker.next()),
+  );
+  const { fillCpuMs, effectP50Ms, effectP99Ms, heapMb, kernelMb } = figures;
+  console.log(
+    table(
+      [`${services} services × 3`, ""],
+      [
+        ["maps filled, processor ms", fillCpuMs.toFixed(0)],
+        ["an endpoint replaced, from model to maps, p50, ms", effectP50Ms.toFixed(3)],
+        ["  p99", effectP99Ms.toFixed(3)],
+        ["heap, MB", heapMb.toFixed(1)],
+        ["memory of the kernel, MB", kernelMb.toFixed(1)],
+      ],
+    ),
+  );
+  return [
+    atMost("maps filled, ms", fillCpuMs, TARGET.fillMs),
+    atMost("an endpoint replaced, p50, ms", effectP50Ms, TARGET.effectMs),
+    atMost("heap, MB", heapMb, TARGET.heapMb),
+    atMost("memory of the kernel, MB", kernelMb, TARGET.kernelMb),
+  ];
+}
+
+async function benchConnections(sizes: readonly number[], rounds: number): Promise<readonly Verdict[]> {
+  const rows: string[][] = [];
+  const verdicts: Verdict[] = [];
+  for (const services of sizes) {
+    process.stderr.write(`connecting among ${services} services…\n`);
+    const subject = (mode: ConnectedMode) => ({ what: "connect", mode, services }) as const;
+    const taken = await withWorker(subject("ebpf"), (ebpf) =>
+      withWorker(subject("compatible"), (compatible) => takeRounds(ebpf, compatible, rounds)),
+    );
+    const ratio = median(taken.map(({ ebpf }) => ebpf.serviceUs / ebpf.directUs));
+    const other = median(taken.map(({ compatible }) => compatible.serviceUs / compatible.directUs));
+    const between = median(taken.map(({ ebpf, compatible }) => ebpf.serviceUs / compatible.serviceUs));
+    const us = (pick: (round: (typeof taken)[number]) => number): string => median(taken.map(pick)).toFixed(1);
+    rows.push([
+      String(services),
+      us(({ ebpf }) => ebpf.directUs),
+      us(({ ebpf }) => ebpf.serviceUs),
+      ratio.toFixed(3),
+      us(({ compatible }) => compatible.directUs),
+      us(({ compatible }) => compatible.serviceUs),
+      other.toFixed(3),
+      between.toFixed(3),
+    ]);
+    verdicts.push(
+      atMost(`${services} services: a connection to a service, of a direct one`, ratio, TARGET.ratio),
+      atMost(`${services} services: of one in nftables mode`, between, 1 - TARGET.saved),
+    );
+  }
+  const head = [
+    "services",
+    "ebpf: direct",
+    "service",
+    "ratio",
+    "compatible: direct",
+    "service",
+    "ratio",
+    "ebpf : compatible",
+  ];
+  console.log(`connect(), µs, medians of ${rounds} rounds\n${table(head, rows)}`);
+  return verdicts;
+}
+
+interface BothRounds {
+  readonly ebpf: ConnectRound;
+  readonly compatible: ConnectRound;
+}
+
+async function takeRounds(one: LineProcess, other: LineProcess, rounds: number): Promise<readonly BothRounds[]> {
+  const taken: BothRounds[] = [];
+  for (let round = 0; round < rounds; round += 1) {
+    // Each is first in half of the rounds.
+    if (round % 2 === 0) taken.push({ ebpf: await one.ask(round), compatible: await other.ask(round) });
+    else {
+      const compatible: ConnectRound = await other.ask(round);
+      taken.push({ ebpf: await one.ask(round), compatible });
+    }
+  }
+  return taken;
+}
+
+async function benchChurn(wanted: number): Promise<Verdict> {
+  const { connections, failures, changes, linkUpdates, seconds }: ChurnFigures = await withWorker(
+    { what: "churn", connections: wanted },
+    async (worker) => JSON.parse(await worker.next()),
+  );
+  const rate = (count: number): string => (count / seconds).toFixed(0);
+  console.log(
+    `${connections} connections in ${seconds.toFixed(1)} s: ${failures} failed; ${changes} changes (${rate(changes)}/s), ${linkUpdates} programs replaced (${rate(linkUpdates)}/s)`,
+  );
+  return atMost("failed connections during changes", failures, TARGET.failures);
+}
+
+function atMost(what: string, value: number, limit: number): Verdict {
+  const figure = Number.isInteger(value) ? String(value) : value.toFixed(3);
+  return { passed: value <= limit, text: `${what}: ${figure}, at most ${limit} wanted` };
+}
+
+type Startable<Task> = Task extends unknown ? Omit<Task, "cgroup"> : never;
+
+let made = 0;
+
+/** Starts a worker in a namespace and a cgroup of its own. */
+async function withWorker<T>(task: Startable<EbpfTask>, work: (worker: LineProcess) => Promise<T>): Promise<T> {
+  const mount = cgroupMount();
+  if (mount === undefined) throw new Error("no cgroup2 file system is mounted");
+  const cgroup = join(mount, `kpts-bench-${process.pid}-${made++}`);
+  mkdirSync(cgroup);
+  const remove = atExit(() => {
+    writeFileSync(join(cgroup, "cgroup.kill"), "1");
+    removeSoon(cgroup);
+  });
+  try {
+    return await withNamespace(async ({ name }) => {
+      const node = [process.execPath, "--expose-gc", ...engineOptions(), WORKER];
+      // `ip netns exec` would hide the cgroups.
+      const words = [`--net=/run/netns/${name}`, ...node, JSON.stringify({ ...task, cgroup })];
+      const worker = startLines("nsenter", words);
+      try {
+        if (task.what === "connect") await worker.next();
+        return await work(worker);
+      } finally {
+        worker.end();
+      }
+    });
+  } finally {
+    remove();
+  }
+}
+
+/** The kernel lets go of a process some time after its end. */
+function removeSoon(cgroup: string): void {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      rmdirSync(cgroup);
+      return;
+    } catch (error) {
+      if (attempt >= REMOVAL_ATTEMPTS) throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 20);
+    }
+  }
+}
