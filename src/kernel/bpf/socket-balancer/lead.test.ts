@@ -227,6 +227,12 @@ for (const kind of KINDS) {
     assert.deepEqual(run(message, back(17, 8)), to);
     assert.equal(run(message, back(17, 7)), undefined);
     assert.equal(run(message, back(1, 8)), undefined);
+    const [next, beyond] = [8, 7 + definitions.tcpPeers.maxEntries];
+    assert.deepEqual(run(leadProgram("connect", kind, definitions, OPTIONS), dial(6, next)), place);
+    assert.deepEqual(run(peername, back(6, 7)), to, "sockets that follow have elements of their own");
+    assert.deepEqual(run(leadProgram("connect", kind, definitions, OPTIONS), dial(6, beyond)), place);
+    assert.equal(run(peername, back(6, 7)), undefined, "of old ones nothing is known");
+    assert.deepEqual(run(peername, back(6, beyond)), to);
   });
 }
 

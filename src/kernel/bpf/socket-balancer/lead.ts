@@ -41,6 +41,7 @@ import {
   type SocketKind,
   TEST_RETURN_VALUE,
 } from "./socket-kind.ts";
+import { writeTcpPeer } from "./tcp-peers.ts";
 
 const { ECONNREFUSED } = constants.errno;
 const NS_PER_SECOND = 1_000_000_000;
@@ -167,8 +168,7 @@ class LeadProgram {
   /** Leaves the frontend's words in {@link EXTENT} and {@link IDENTITY}: its element may be used for another at any time. */
   #findFrontend(): void {
     const a = this.#a;
-    const family = familyOfKind(this.#kind);
-    const { fields } = FRONTEND_KEY[family];
+    const { fields } = FRONTEND_KEY[familyOfKind(this.#kind)];
     const found = a.label("found");
     const words = ADDRESS_WORDS[this.#kind];
     const addressAt = (index: number) => u32(fields.address.at + 4 * index);
@@ -334,7 +334,7 @@ class LeadProgram {
   #remember(): void {
     const a = this.#a;
     const family = familyOfKind(this.#kind);
-    const { clients, flows, tcpPeers, udpPeers } = this.#maps;
+    const { clients, flows, udpPeers } = this.#maps;
     const { backend, lastUsedNs } = CHOICE_VALUE.fields;
     const [byNamespace, isKept] = [a.label("namespace"), a.label("kept")];
     const writeChoice = (map: MapDefinition): void => {
@@ -353,6 +353,13 @@ class LeadProgram {
     a.place(isKept);
     loadCookie(a, this.#form, "socket");
     a.store("r10", PEER_KEY[family].fields.cookie, "r0", this.#peer.offset);
+    const [isUdp, isWritten] = [a.label("udp"), a.label("written")];
+    if (this.#call === "connect") {
+      a.jumpIf(PROTOCOL, "==", PROTOCOL_NUMBERS.UDP, isUdp);
+      writeTcpPeer(a, this.#maps, this.#kind, this.#peer, this.#dialled, this.#index);
+      a.jump(isWritten);
+      a.place(isUdp);
+    }
     const { address, port } = FRONTEND_KEY[family].fields;
     for (const index of ADDRESS_WORDS[this.#kind].keys()) {
       a.load("r1", "r10", u32(address.at + 4 * index), this.#dialled.offset);
@@ -361,20 +368,13 @@ class LeadProgram {
     a.load("r1", "r10", port, this.#dialled.offset);
     // The slot has held something else, behind the port as well.
     a.store("r10", u32(PEER_VALUE[family].fields.port.at), "r1", this.#peerValue.offset);
-    if (this.#call === "sendmsg") {
-      update(this.#a, udpPeers, this.#peer, this.#peerValue);
-      return;
+    if (this.#call === "connect") {
+      registerConnected({
+        ...{ a, form: this.#form, kind: this.#kind, maps: this.#maps, pass: this.#pass },
+        ...{ peer: this.#peer, index: this.#index, record: this.#connected },
+        onlyOf: this.#options.connectedUdp === "host" ? this.#options.hostCookie : undefined,
+      });
     }
-    const [isUdp, isWritten] = [a.label("udp"), a.label("written")];
-    a.jumpIf(PROTOCOL, "==", PROTOCOL_NUMBERS.UDP, isUdp);
-    update(this.#a, tcpPeers, this.#peer, this.#peerValue);
-    a.jump(isWritten);
-    a.place(isUdp);
-    registerConnected({
-      ...{ a, form: this.#form, kind: this.#kind, maps: this.#maps, pass: this.#pass },
-      ...{ peer: this.#peer, index: this.#index, record: this.#connected },
-      onlyOf: this.#options.connectedUdp === "host" ? this.#options.hostCookie : undefined,
-    });
     update(this.#a, udpPeers, this.#peer, this.#peerValue);
     a.place(isWritten);
   }

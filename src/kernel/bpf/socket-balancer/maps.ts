@@ -69,6 +69,27 @@ export const PEER_VALUE = {
 } as const;
 
 /**
+ * The same of a TCP socket, in the element that its cookie's lowest bits name: cookies are given out one after the other, so that it
+ * holds the last ones. Its writer takes the cookie away first and gives the new one last.
+ */
+export const TCP_PEER = {
+  IPv4: layout("TCP peer", 24, {
+    cookie: u64(0),
+    address: bytes(8, 4),
+    port: be16(12),
+    dialled: bytes(16, 4),
+    dialledPort: be16(20),
+  }),
+  IPv6: layout("TCP peer", 56, {
+    cookie: u64(0),
+    address: bytes(8, 16),
+    port: be16(24),
+    dialled: bytes(32, 16),
+    dialledPort: be16(48),
+  }),
+} as const;
+
+/**
  * A connected UDP socket that was led, by its cookie: no program sees what it sends, so it must be told when its backend goes. The
  * identity is that of {@link BACKEND_IDENTITY_WORD}: while the backend carries it, the socket's endpoint serves (reference
  * ebpf-operation.md §5.6).
@@ -106,8 +127,9 @@ export interface MemoryMaps {
   readonly clients: MapDefinition;
   /** {@link CHOICE_KEY} of sockets that send datagrams. */
   readonly flows: MapDefinition;
-  /** {@link PEER_KEY} of TCP, and of UDP: many short connections must not push datagrams out. */
+  /** {@link TCP_PEER}. */
   readonly tcpPeers: MapDefinition;
+  /** {@link PEER_KEY} of UDP. */
   readonly udpPeers: MapDefinition;
   /** {@link CONNECTED_KEY} of connected UDP. Nothing is forgotten for others: a socket that finds no room is not led. */
   readonly connected: MapDefinition;
@@ -124,7 +146,7 @@ export interface BalancerCapacity {
   readonly backends: number;
 }
 
-/** Clients, sockets and peers that are remembered of each kind; what was used longest ago is forgotten first. */
+/** Clients, sockets and peers that are remembered of each kind; a power of two. What was used longest ago is forgotten first. */
 const REMEMBERED = 32_768;
 const NODE_ADDRESSES = 1024;
 const BARRED_NAMESPACES = 1024;
@@ -151,7 +173,13 @@ export function memoryMaps(family: IpFamily, remembered = REMEMBERED): MemoryMap
     },
     clients: lru("clients", CHOICE_KEY.size, CHOICE_VALUE.size),
     flows: lru("flows", CHOICE_KEY.size, CHOICE_VALUE.size),
-    tcpPeers: lru("tcp_peers", peerKey, peerValue),
+    tcpPeers: {
+      name: `tcp_peers${suffix}`,
+      type: "array",
+      keySize: 4,
+      valueSize: TCP_PEER[family].size,
+      maxEntries: remembered,
+    },
     udpPeers: lru("udp_peers", peerKey, peerValue),
     connected: {
       name: `connected${suffix}`,

@@ -7,6 +7,7 @@ import { Assembler } from "../asm/assembler.ts";
 import type { Program } from "../asm/program.ts";
 import { SOCK_ADDR, USER_PORT_WORD } from "../contexts.ts";
 import { u32 } from "../layout.ts";
+import { lookUp } from "./map-calls.ts";
 import { type BalancerMaps, PEER_KEY, PEER_VALUE } from "./maps.ts";
 import {
   ADDRESS_WORDS,
@@ -19,6 +20,7 @@ import {
   programName,
   type SocketKind,
 } from "./socket-kind.ts";
+import { revealTcpPeer } from "./tcp-peers.ts";
 
 const PROTOCOL = "r9";
 
@@ -31,7 +33,7 @@ export function revealProgram(
 ): Program {
   const family = familyOfKind(kind);
   const a = new Assembler(programName(call, kind), contextFor(call, kind, form));
-  const [pass, isTcp, isFound] = [a.label("pass"), a.label("tcp"), a.label("found")];
+  const [pass, isTcp] = [a.label("pass"), a.label("tcp")];
   const peer = a.slot("peer", PEER_KEY[family].size);
   const { cookie, address, port } = PEER_KEY[family].fields;
   a.mov(CONTEXT, "r1");
@@ -51,27 +53,21 @@ export function revealProgram(
   }
   a.load("r1", CONTEXT, USER_PORT_WORD);
   a.store("r10", port, "r1", peer.offset);
-  const takeFrom = (map: BalancerMaps["udpPeers"]): void => {
-    a.loadMap("r1", map);
-    a.addressOf("r2", peer);
-    a.call("map_lookup_elem");
-    a.jumpIf("r0", "==", 0, pass);
-    const value = PEER_VALUE[family].fields;
-    for (const [index, word] of ADDRESS_WORDS[kind].entries()) {
-      a.load("r1", "r0", u32(value.address.at + 4 * index));
-      a.store(CONTEXT, word, "r1");
-    }
-    a.load("r1", "r0", value.port);
-    a.store(CONTEXT, USER_PORT_WORD, "r1");
-  };
   if (call === "getpeername") a.jumpIf(PROTOCOL, "==", PROTOCOL_NUMBERS.TCP, isTcp);
-  takeFrom(maps.udpPeers);
-  a.jump(isFound);
-  if (call === "getpeername") {
-    a.place(isTcp);
-    takeFrom(maps.tcpPeers);
+  lookUp(a, maps.udpPeers, peer);
+  a.jumpIf("r0", "==", 0, pass);
+  const value = PEER_VALUE[family].fields;
+  for (const [word, field] of ADDRESS_WORDS[kind].entries()) {
+    a.load("r1", "r0", u32(value.address.at + 4 * word));
+    a.store(CONTEXT, field, "r1");
   }
-  a.place(isFound);
+  a.load("r1", "r0", value.port);
+  a.store(CONTEXT, USER_PORT_WORD, "r1");
+  if (call === "getpeername") {
+    a.jump(pass);
+    a.place(isTcp);
+    revealTcpPeer(a, maps, kind, peer, a.slot("index", 4), pass);
+  }
   a.place(pass);
   a.mov("r0", 1);
   a.exit();
