@@ -1,5 +1,5 @@
 /**
- * Connections as fast as system calls allow, without Node's sockets around them. `serve PORT` accepts and closes for ever. `connect`
+ * Connections as fast as system calls allow, without Node's sockets around them. `serve PORT` accepts and closes until it is ended. `connect`
  * answers each line of standard input, a {@link ConnectTask} as JSON, with {@link ConnectFigures} as one line of JSON.
  */
 import { closeSync } from "node:fs";
