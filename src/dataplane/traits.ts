@@ -21,6 +21,11 @@ export interface ModeTraits {
    */
   readonly hasVirtualServers: boolean;
   /**
+   * Load balancers of the host lead, one for each frontend that has endpoints: the node's own packets are not led, clients are not told
+   * apart, and nothing is refused (reference windows.md §2.6, windows-practice.md §8).
+   */
+  readonly hasHostLoadBalancers: boolean;
+  /**
    * Source ranges of load-balancer addresses are looked at before anything else, so that clients outside of them are dropped
    * where others are refused because there are no endpoints (reference nftables.md §3.4).
    */
@@ -38,6 +43,7 @@ export const TRANSLATES_IN_KERNEL: ModeTraits = {
   refusesNodeAtExternalAddresses: true,
   carriesTraffic: false,
   hasVirtualServers: false,
+  hasHostLoadBalancers: false,
   checksSourcesFirst: false,
   decidesAtSocket: [],
 };

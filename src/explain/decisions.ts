@@ -30,12 +30,13 @@ export function decisionWords(decided: Decided): string[] {
   ];
 }
 
-function endpointSentences({ endpoints, routing, topology, zone }: Decided): string[] {
-  if (endpoints.length === 0) return ["The service port has no endpoints: its clients are refused."];
+function endpointSentences({ endpoints, routing, topology, zone, traits }: Decided): string[] {
+  const fate = traits.hasHostLoadBalancers ? "there is no load balancer for it" : "its clients are refused";
+  if (endpoints.length === 0) return [`The service port has no endpoints: ${fate}.`];
   if (!routing.categories.hasAny) {
     const whose = endpoints.length === 1 ? "Its only endpoint is" : `None of its ${endpoints.length} endpoints is`;
     const state = endpoints.length === 1 ? "neither ready, nor does it still serve" : "ready or still serves";
-    return [`${whose} ${state}: its clients are refused.`];
+    return [`${whose} ${state}: ${fate}.`];
   }
   const words = topologyWords(topology, zone);
   if (!endpoints.some(({ state }) => state === "ready")) {
@@ -53,14 +54,18 @@ function policySentences({ port, policies, routing, traits }: Decided): string[]
     );
   }
   if (port.isExternallyAccessible && policies.external === "Local") {
-    const whom = traits.hasVirtualServers ? "" : "from outside, ";
+    const whom = traits.hasVirtualServers || traits.hasHostLoadBalancers ? "" : "from outside, ";
     const source = traits.carriesTraffic ? "" : "; clients keep their address";
     words.push(
       `externalTrafficPolicy is Local: ${whom}only endpoints of this node answer, which has ${local}${source}.`,
     );
   }
   if (policies.sourceRanges.length > 0 && port.loadBalancerVIPs.length > 0) {
-    words.push(`Load-balancer addresses are for clients in ${policies.sourceRanges.join(", ")} only.`);
+    words.push(
+      traits.hasHostLoadBalancers
+        ? "loadBalancerSourceRanges has no effect: load balancers of the host do not tell clients apart."
+        : `Load-balancer addresses are for clients in ${policies.sourceRanges.join(", ")} only.`,
+    );
   }
   if (policies.healthCheckNodePort !== 0) {
     const { localReady } = policies;
@@ -72,16 +77,31 @@ function policySentences({ port, policies, routing, traits }: Decided): string[]
   return words;
 }
 
-function choiceSentences({ policies, choice, routing, traits, clients }: Decided): string[] {
+function choiceSentences({ policies, port, choice, routing, traits, clients }: Decided): string[] {
   const words: string[] = [];
   if (routing.categories.reachable.length > 1) words.push(`Among several endpoints one is chosen ${choice}.`);
   if (policies.sessionAffinity === "ClientIP") {
     words.push(
-      `A client keeps its endpoint until it has been silent for ${policies.affinitySeconds} seconds (sessionAffinity ClientIP).`,
+      traits.hasHostLoadBalancers
+        ? "A client keeps its endpoint, for as long as the host pleases: the timeout cannot be set (sessionAffinity ClientIP)."
+        : `A client keeps its endpoint until it has been silent for ${policies.affinitySeconds} seconds (sessionAffinity ClientIP).`,
     );
   }
   if (traits.carriesTraffic) {
     words.push("The proxy carries the bytes itself, so endpoints always see this node's address.");
+    return words;
+  }
+  if (traits.hasHostLoadBalancers) {
+    words.push(
+      clients.answersDirectly
+        ? "Endpoints answer clients of the cluster IP directly (winkernel.enableDSR), and see their addresses."
+        : "Without winkernel.enableDSR, endpoints see this node or the source VIP as the client of the cluster IP.",
+    );
+    if (port.externalPolicyLocal) {
+      words.push(
+        "The Local policy of the outside needs direct server return in HNS (9.3 to 9.x, or 10.2 on); without it, it counts as Cluster.",
+      );
+    }
     return words;
   }
   if (clients.masqueradeAll) words.push("masqueradeAll is set: endpoints never see who asks at the cluster IP.");

@@ -59,7 +59,7 @@ function clientFacts({ nodes }: Objects, config: KubeProxyConfig, node: OfflineN
 /** What is known of the clients of a node. @param otherNodes addresses of this family. */
 export function clientFactsOf(
   { detector, family, nodeIP }: OfflineNode,
-  { masqueradeAll }: KubeProxyConfig,
+  { masqueradeAll, winkernel }: KubeProxyConfig,
   podCIDRs: readonly string[],
   otherNodes: readonly IpAddress[],
 ): ClientFacts {
@@ -68,6 +68,7 @@ export function clientFactsOf(
   return {
     detectsPods: detector.kind !== "none",
     masqueradeAll,
+    answersDirectly: winkernel.enableDSR,
     nodeIP,
     podNetworks: ownNetworks.length === 0 && detector.kind === "cidr" ? [detector.cidr] : ownNetworks,
     otherNodes,

@@ -8,6 +8,7 @@ import type { Frontend } from "../model/frontend.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import type { ServicePortRouting } from "../model/service-port-routing.ts";
 import { type Cidr, cidrContains, type IpAddress, splitCidr } from "../net/ip.ts";
+import { hostLoadBalancerEncounter } from "./host-load-balancers.ts";
 
 /** Where a client is: a pod of this node, this node itself, another node, outside of the cluster. */
 export const POSITIONS = ["pod", "node", "other-node", "outside"] as const;
@@ -18,6 +19,8 @@ export interface ClientFacts {
   /** The node can tell its pods from others. */
   readonly detectsPods: boolean;
   readonly masqueradeAll: boolean;
+  /** Load balancers of the host let endpoints answer clients of cluster IPs directly. */
+  readonly answersDirectly: boolean;
   readonly nodeIP: IpAddress;
   /** Networks of the pods, where they are known. */
   readonly podNetworks: readonly Cidr[];
@@ -34,6 +37,8 @@ export type ReachReason =
   | "own-packets-not-looked-at"
   | "only-from-elsewhere"
   | "answers-lost"
+  | "no-load-balancer"
+  | "host-not-led"
   | "policy";
 
 export interface Encounter {
@@ -42,13 +47,13 @@ export interface Encounter {
   /** Which endpoints answer; undefined when none does. */
   readonly endpoints: "all" | "local" | undefined;
   /** What the endpoint sees as the client: its address, the service's own address, or the node's. Undefined when none answers. */
-  readonly source: "kept" | "service-address" | "masqueraded" | undefined;
+  readonly source: "kept" | "service-address" | "masqueraded" | "host-or-source-vip" | undefined;
   readonly reason: ReachReason;
   /** This holds for clients in `loadBalancerSourceRanges` only; others are dropped. */
   readonly onlyListedSources: boolean;
 }
 
-interface Question {
+export interface Question {
   readonly frontend: Frontend;
   readonly port: ServicePort;
   readonly routing: ServicePortRouting;
@@ -67,6 +72,7 @@ type Admission = "all" | "listed" | "none";
 function encounterOf(question: Question): Encounter {
   const { traits, routing, frontend, position } = question;
   const admitted = admissionOf(question);
+  if (traits.hasHostLoadBalancers) return hostLoadBalancerEncounter(question);
   if (traits.hasVirtualServers) return virtualServerEncounter(question, admitted);
   const barred = admitted === "none";
   if (!routing.categories.hasAny) {

@@ -55,6 +55,9 @@ const REACH_WORDS: Readonly<Record<ReachReason, string>> = {
     "no endpoint is usable, and no rule looks at the node's own packets: they leave by its routes",
   "only-from-elsewhere": "only what comes from elsewhere is led to external IPs: it leaves by the node's routes",
   "answers-lost": "the policy is Local and no endpoint is here: the endpoint would answer the client past this node",
+  "no-load-balancer":
+    "no endpoint that the policy allows is usable, so the host has no load balancer there: it leaves by its routes",
+  "host-not-led": "load balancers of the host do not lead the node's own packets: they leave by its routes",
   policy: "",
 };
 
@@ -75,6 +78,7 @@ export function encounterWords(encounter: Encounter): string {
     kept: "which sees the client's address",
     masqueraded: "which sees this node's address (masqueraded)",
     "service-address": "which sees the service's own address",
+    "host-or-source-vip": "which sees this node's address, or the source VIP on an overlay",
   }[source ?? "kept"];
   return `${OUTCOME_WORDS[outcome]} by ${from}, ${seen}${only}`;
 }

@@ -74,6 +74,26 @@ test("a pod by its name: the Services that it is an endpoint of; a Service of th
   assert.match(out, /^shop\/web:http TCP, ClusterIP/);
 });
 
+test("kernelspace mode: load balancers of HNS know no clients, refuse nothing, and do not lead the node's own packets", async () => {
+  const mode = ["--mode", "kernelspace"];
+  const web = await textOf("shop/web", ...mode);
+  assert.match(
+    web,
+    /a pod here, another node, outside: +answered by any used endpoint, which sees this node's address, or the source VIP/,
+  );
+  assert.match(web, /this node: +not taken: load balancers of the host do not lead the node's own packets/);
+  for (const word of ["masquerad", "hairpin", "detectLocalMode", "refused"]) assert.ok(!web.includes(word), word);
+  const admin = await textOf("shop/admin", ...mode);
+  assert.match(admin, /loadBalancerSourceRanges has no effect/);
+  assert.ok(!admin.includes("dropped"));
+  const legacy = await textOf("office/legacy", ...mode);
+  assert.match(legacy, /no endpoint that the policy allows is usable, so the host has no load balancer there/);
+  assert.match(legacy, /no load balancer for it|there is no load balancer/);
+  const storefront = await textOf("shop/storefront", ...mode);
+  assert.match(storefront, /answered by an endpoint of this node, which sees the client's address/);
+  assert.match(storefront, /needs direct server return in HNS/);
+});
+
 test("addresses, node ports and names in the kernel lead to their Service", async () => {
   const because = async (what: string, ...args: string[]) => (await textOf(what, ...args)).split("\n")[0];
   assert.equal(await because("203.0.113.30:443"), "203.0.113.30:443 is an address of shop/storefront:https.");

@@ -15,7 +15,7 @@ export const kernelspace: ModeDescriptor<"kernelspace", typeof winkernelConfig> 
   unavailableText: "kernelspace is not available on this host ",
   usesNetfilter: () => false,
   nodePortsEverywhere: true,
-  traits: TRANSLATES_IN_KERNEL,
+  traits: { ...TRANSLATES_IN_KERNEL, hasHostLoadBalancers: true },
   renderFlags: winkernelConfig.flags,
   renderForms: ["text", "json"],
   loadRenderer: async () => (await import("./render.ts")).renderKernelspace,

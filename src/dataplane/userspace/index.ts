@@ -20,6 +20,7 @@ export const userspace: ModeDescriptor<"userspace", typeof userspaceConfig> = {
     refusesNodeAtExternalAddresses: true,
     carriesTraffic: true,
     hasVirtualServers: false,
+    hasHostLoadBalancers: false,
     checksSourcesFirst: false,
     decidesAtSocket: [],
   },

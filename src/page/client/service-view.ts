@@ -213,6 +213,7 @@ const SOURCES = {
   kept: "the client's address is kept",
   masqueraded: "the endpoint sees the node",
   "service-address": "the endpoint sees the service's address",
+  "host-or-source-vip": "the endpoint sees the node or the source VIP",
 } as const;
 const REASONS: Readonly<Record<Encounter["reason"], string>> = {
   "no-endpoint": "no usable endpoint",
@@ -221,6 +222,8 @@ const REASONS: Readonly<Record<Encounter["reason"], string>> = {
   "own-packets-not-looked-at": "the node's own packets to this address are not looked at",
   "only-from-elsewhere": "only packets from elsewhere are taken",
   "answers-lost": "answers would not come back through this node",
+  "no-load-balancer": "no usable endpoint, so no load balancer",
+  "host-not-led": "the node's own packets are not led",
   policy: "",
 };
 
