@@ -96,7 +96,9 @@ export class EndpointSliceCache {
   #fold(applied: readonly ReadSlice[], pending: ReadonlyMap<string, PendingSlice>): readonly ReadSlice[] {
     const folded = applied.filter((slice) => !pending.has(slice.record.name));
     for (const { record, isRemoval } of pending.values()) {
-      if (!isRemoval) folded.push(readSlice(record, this.#reader));
+      if (isRemoval) continue;
+      const before = applied.find((slice) => slice.record.name === record.name);
+      folded.push(readSlice(record, this.#reader, before));
     }
     // By name, so that the outcome of overlapping slices does not depend on the order of events.
     return exactList(folded.sort((a, b) => (a.record.name < b.record.name ? -1 : 1)));

@@ -1,6 +1,7 @@
 /** When two deliveries of an EndpointSlice are the same object: reference endpoints.md §6.2 step 2. */
-import type { EndpointRecord, EndpointSlicePort, EndpointSliceRecord } from "../cluster/objects.ts";
-import { equalLists, equalOptionalLists } from "./equal-lists.ts";
+import { equalEndpointRecords } from "../cluster/equal-endpoints.ts";
+import type { EndpointSlicePort, EndpointSliceRecord } from "../cluster/objects.ts";
+import { equalLists } from "./equal-lists.ts";
 
 /**
  * Deep equality over the whole record, resource version and element order included: reordering or a metadata-only edit
@@ -16,22 +17,10 @@ export function equalSlices(a: EndpointSliceRecord, b: EndpointSliceRecord): boo
       a.addressType === b.addressType &&
       a.lastChangeTriggerTime === b.lastChangeTriggerTime &&
       equalLists(a.ports, b.ports, equalPorts) &&
-      equalLists(a.endpoints, b.endpoints, equalRecords))
+      equalLists(a.endpoints, b.endpoints, equalEndpointRecords))
   );
 }
 
 function equalPorts(a: EndpointSlicePort, b: EndpointSlicePort): boolean {
   return a.name === b.name && a.protocol === b.protocol && a.port === b.port;
-}
-
-function equalRecords(a: EndpointRecord, b: EndpointRecord): boolean {
-  return (
-    a.address === b.address &&
-    a.nodeName === b.nodeName &&
-    a.ready === b.ready &&
-    a.serving === b.serving &&
-    a.terminating === b.terminating &&
-    equalOptionalLists(a.zoneHints, b.zoneHints) &&
-    equalOptionalLists(a.nodeHints, b.nodeHints)
-  );
 }

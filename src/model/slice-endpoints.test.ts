@@ -153,3 +153,22 @@ describe("joining slices", () => {
     assert.deepEqual(texts(b.ports[0]?.endpoints ?? []), ["10.0.0.1:80"]);
   });
 });
+
+test("what a slice meant before and still means is kept once", () => {
+  const endpoints = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"].map((address) => makeEndpointRecord(address));
+  const before = readSlice(makeSlice({ endpoints }), { nodeName: "" });
+  const [first = assert.fail(), , third = assert.fail(), fourth = assert.fail()] = endpoints;
+  const changed = [makeEndpointRecord("10.0.0.0"), first, { ...third, ready: false }, fourth];
+  const after = readSlice(makeSlice({ endpoints: changed }), { nodeName: "" }, before);
+  const known = new Set(before.ports[0]?.endpoints);
+  assert.deepEqual(after, readSlice(makeSlice({ endpoints: changed }), { nodeName: "" }));
+  assert.deepEqual(
+    after.ports[0]?.endpoints.map((endpoint) => [endpoint.ip, known.has(endpoint)]),
+    [
+      ["10.0.0.0", false],
+      ["10.0.0.1", true],
+      ["10.0.0.3", false],
+      ["10.0.0.4", true],
+    ],
+  );
+});

@@ -5,7 +5,7 @@
 import { exactList } from "../cluster/exact-list.ts";
 import { type EndpointRecord, type EndpointSliceRecord, objectKeyText } from "../cluster/objects.ts";
 import { joinHostPort } from "../net/ip.ts";
-import type { Endpoint } from "./endpoint.ts";
+import { type Endpoint, equalEndpoints } from "./endpoint.ts";
 import type { OnProblem } from "./problem.ts";
 import { servicePortKey } from "./service-port-name.ts";
 
@@ -30,8 +30,12 @@ export interface SliceReader {
   readonly onProblem?: OnProblem | undefined;
 }
 
-/** Reads a slice. Ports without a number are skipped and reported, the rest counts. Pure. */
-export function readSlice(record: EndpointSliceRecord, reader: SliceReader): ReadSlice {
+/**
+ * Reads a slice. Ports without a number are skipped and reported, the rest counts. Pure.
+ *
+ * @param before what the slice meant before: of that, what has not changed is the same object.
+ */
+export function readSlice(record: EndpointSliceRecord, reader: SliceReader, before?: ReadSlice): ReadSlice {
   const found = new Map<string, { isUdp: boolean; endpoints: Endpoint[] }>();
   for (const [index, slicePort] of record.ports.entries()) {
     const { name, protocol, port } = slicePort;
@@ -50,7 +54,11 @@ export function readSlice(record: EndpointSliceRecord, reader: SliceReader): Rea
   }
   const ports: SlicePort[] = [];
   for (const [key, { isUdp, endpoints }] of found) {
-    if (endpoints.length > 0) ports.push({ key, isUdp, endpoints: sortAndMerge(endpoints) });
+    if (endpoints.length === 0) continue;
+    const known = before?.ports.find((port) => port.key === key);
+    sortAndMerge(endpoints);
+    if (known === undefined) ports.push({ key, isUdp, endpoints: exactList(endpoints) });
+    else ports.push({ key: known.key, isUdp, endpoints: sharing(known.endpoints, endpoints) });
   }
   return { record, ports: exactList(ports) };
 }
@@ -78,7 +86,10 @@ export function joinSlices(slices: readonly ReadSlice[]): Map<string, readonly E
       for (const endpoint of endpoints) all.push(endpoint);
     }
   }
-  for (const [key, all] of several) joined.set(key, sortAndMerge(all));
+  for (const [key, all] of several) {
+    sortAndMerge(all);
+    joined.set(key, exactList(all));
+  }
   return joined;
 }
 
@@ -101,7 +112,7 @@ function endpointOf(endpoint: EndpointRecord, port: number, nodeName: string): E
  * Sorts byte-wise by text and merges copies in place: a copy that is not terminating replaces what came before it, so
  * terminating never beats non-terminating. The sort is stable, which keeps "before" meaning the order of arrival.
  */
-function sortAndMerge(endpoints: Endpoint[]): readonly Endpoint[] {
+function sortAndMerge(endpoints: Endpoint[]): void {
   endpoints.sort(byText);
   let kept = 0;
   for (const endpoint of endpoints) {
@@ -110,7 +121,18 @@ function sortAndMerge(endpoints: Endpoint[]): readonly Endpoint[] {
     else if (!endpoint.isTerminating) endpoints[kept - 1] = endpoint;
   }
   endpoints.length = kept;
-  return exactList(endpoints);
+}
+
+/** The endpoints, with those of `before` where they are equal. Both are sorted by text. */
+function sharing(before: readonly Endpoint[], endpoints: readonly Endpoint[]): readonly Endpoint[] {
+  let at = 0;
+  const shared = exactList(endpoints);
+  for (const [index, endpoint] of endpoints.entries()) {
+    let candidate = before[at];
+    while (candidate !== undefined && candidate.text < endpoint.text) candidate = before[++at];
+    if (candidate !== undefined && equalEndpoints(candidate, endpoint)) shared[index] = candidate;
+  }
+  return shared;
 }
 
 function byText(a: Endpoint, b: Endpoint): number {

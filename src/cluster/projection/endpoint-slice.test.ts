@@ -231,3 +231,32 @@ test("special addresses are left out by name, and the other endpoints stay", () 
     ],
   );
 });
+
+const FOUR = ["10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4"];
+const HISTORIES: readonly { readonly what: string; readonly after: readonly string[]; readonly shared: number }[] = [
+  { what: "one replaced", after: ["10.1.0.1", "10.1.0.9", "10.1.0.3", "10.1.0.4"], shared: 3 },
+  { what: "one taken out", after: ["10.1.0.1", "10.1.0.3", "10.1.0.4"], shared: 3 },
+  { what: "one put in", after: ["10.1.0.1", "10.1.0.9", "10.1.0.2", "10.1.0.3", "10.1.0.4"], shared: 4 },
+  { what: "all new", after: ["10.2.0.1", "10.2.0.2"], shared: 0 },
+];
+
+for (const { what, after, shared } of HISTORIES) {
+  test(`endpoints that are as they were are kept once: ${what}`, () => {
+    const endpointsOf = (list: readonly string[]) =>
+      slice({ endpoints: list.map((address) => ({ addresses: [address] })) });
+    const before = accepted(endpointsOf(FOUR)).record;
+    const now = projectEndpointSlice(endpointsOf(after), undefined, false, before);
+    assert.ok(now.ok);
+    assert.deepEqual(now.record, accepted(endpointsOf(after)).record);
+    const known = new Set(before.endpoints);
+    assert.equal(now.record.endpoints.filter((endpoint) => known.has(endpoint)).length, shared);
+  });
+}
+
+test("an endpoint that is not as it was is another", () => {
+  const before = accepted(slice({})).record;
+  const changed = slice({ endpoints: [{ addresses: ["10.1.0.1"], hints: { forZones: [{ name: "z" }] } }] });
+  const now = projectEndpointSlice(changed, undefined, false, before);
+  assert.ok(now.ok);
+  assert.deepEqual(now.record.endpoints[0]?.zoneHints, ["z"]);
+});

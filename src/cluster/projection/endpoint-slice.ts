@@ -1,5 +1,6 @@
 /** discovery.k8s.io/v1 EndpointSlice → {@link EndpointSliceRecord}. */
 import { PROTOCOLS } from "../../net/protocol.ts";
+import { equalEndpointRecords } from "../equal-endpoints.ts";
 import { exactList } from "../exact-list.ts";
 import type { EndpointRecord, EndpointSlicePort, EndpointSliceRecord } from "../objects.ts";
 import { readEndpoint } from "./endpoint.ts";
@@ -34,11 +35,13 @@ const NO_ENDPOINTS: readonly EndpointRecord[] = Object.freeze([]);
  *
  * @param resourceVersion replaces `metadata.resourceVersion`, for sources whose objects carry a stale one.
  * @param keepsPods keeps the names of pods, which the daemon has no use for.
+ * @param before the slice as it was: endpoints that are as they were there are the same objects, which need not be kept twice.
  */
 export function projectEndpointSlice(
   raw: unknown,
   resourceVersion?: string,
   keepsPods = false,
+  before?: EndpointSliceRecord,
 ): Projection<EndpointSliceRecord> {
   const found = newFindings();
   const object = objectField(found, raw, "");
@@ -53,7 +56,10 @@ export function projectEndpointSlice(
     serviceName: readServiceName(found, object),
     addressType,
     ports: readPorts(found, object),
-    endpoints: addressType === "FQDN" ? NO_ENDPOINTS : readEndpoints(found, object, addressType, podNamespace),
+    endpoints:
+      addressType === "FQDN"
+        ? NO_ENDPOINTS
+        : readEndpoints(found, object, addressType, podNamespace, before?.endpoints),
     lastChangeTriggerTime: readTriggerTime(object),
     resourceVersion: resourceVersion ?? stringField(found, metadata.resourceVersion, "metadata.resourceVersion"),
   };
@@ -106,13 +112,29 @@ function readEndpoints(
   object: JsonObject,
   addressType: "IPv4" | "IPv6",
   podNamespace: string | undefined,
+  before: readonly EndpointRecord[] = NO_ENDPOINTS,
 ): readonly EndpointRecord[] {
   const items = listField(found, object.endpoints, "endpoints");
   if (items.length === 0) return NO_ENDPOINTS;
   const endpoints: EndpointRecord[] = [];
+  let next = 0;
   for (let index = 0; index < items.length; index++) {
     const endpoint = readEndpoint(found, items[index], index, addressType, podNamespace);
-    if (endpoint !== undefined) endpoints.push(endpoint);
+    if (endpoint === undefined) continue;
+    const same = indexOfSame(before, next, endpoint);
+    endpoints.push(before[same] ?? endpoint);
+    // What was not found may be new, or stand for the one that was here.
+    next = same < 0 ? next : same + 1;
+    if (same < 0 && before.length === items.length) next += 1;
   }
   return Object.freeze(exactList(endpoints));
+}
+
+/** Where an endpoint stands that is the same: there, or one further on when another was taken out. Negative: neither. Pure. */
+function indexOfSame(before: readonly EndpointRecord[], from: number, endpoint: EndpointRecord): number {
+  for (let index = from; index < Math.min(from + 2, before.length); index += 1) {
+    const candidate = before[index];
+    if (candidate !== undefined && equalEndpointRecords(candidate, endpoint)) return index;
+  }
+  return -1;
 }

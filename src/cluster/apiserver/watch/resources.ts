@@ -24,7 +24,8 @@ export interface WatchedResource<K extends ObjectKind = ObjectKind> {
   readonly isNamespaced: boolean;
   /** The selectors once more, for servers that do not know them all. */
   isSelected(raw: unknown): boolean;
-  project(raw: unknown): Projection<ObjectKinds[K]>;
+  /** @param before what the object was, of which the new record may share parts. */
+  project(raw: unknown, before?: ObjectKinds[K]): Projection<ObjectKinds[K]>;
 }
 
 const services: WatchedResource<"services"> = {
@@ -36,7 +37,7 @@ const services: WatchedResource<"services"> = {
   selectors: { labelSelector: "!service.kubernetes.io/service-proxy-name", fieldSelector: "spec.clusterIP!=None" },
   isNamespaced: true,
   isSelected: isServiceSelected,
-  project: projectService,
+  project: (raw) => projectService(raw),
 };
 
 const endpointSlices: WatchedResource<"endpointSlices"> = {
@@ -48,7 +49,7 @@ const endpointSlices: WatchedResource<"endpointSlices"> = {
   selectors: { labelSelector: "!service.kubernetes.io/headless" },
   isNamespaced: true,
   isSelected: isEndpointSliceSelected,
-  project: (raw) => projectEndpointSlice(raw),
+  project: (raw, before) => projectEndpointSlice(raw, undefined, false, before),
 };
 
 const serviceCIDRs: WatchedResource<"serviceCIDRs"> = {
@@ -60,7 +61,7 @@ const serviceCIDRs: WatchedResource<"serviceCIDRs"> = {
   selectors: {},
   isNamespaced: false,
   isSelected: () => true,
-  project: projectServiceCidr,
+  project: (raw) => projectServiceCidr(raw),
 };
 
 /** The Node objects of one name: one, or none. */
@@ -74,7 +75,7 @@ export function nodeResource(nodeName: string): WatchedResource<"nodes"> {
     selectors: { fieldSelector: `metadata.name=${nodeName}` },
     isNamespaced: false,
     isSelected: () => true,
-    project: projectNode,
+    project: (raw) => projectNode(raw),
   };
 }
 
