@@ -74,6 +74,20 @@ export function benchSlice(index: number, endpointsEach: number, generation = 0)
   };
 }
 
+/**
+ * The slice of service number `index` with the first endpoint of another generation. As in the daemon, what has not changed is shared.
+ * Pure.
+ */
+export function withReplacedEndpoint(
+  slice: EndpointSliceRecord,
+  index: number,
+  generation: number,
+): EndpointSliceRecord {
+  const [, ...others] = slice.endpoints;
+  const replacement = benchEndpoint(dotted(LATER_POD_NET + index * 16 + (generation % 16) + 1));
+  return { ...slice, endpoints: [replacement, ...others], resourceVersion: String(generation + 1) };
+}
+
 /** All objects of a cluster of so many services, as readers of manifests give them; no Nodes. Pure. */
 export function benchObjects(services: number, endpointsEach: number) {
   const indices = Array.from({ length: services }, (_, index) => index);

@@ -77,8 +77,10 @@ export interface Burst {
   readonly syncs: number;
   /** Of one core. */
   readonly cpuShare: number;
-  /** Of all threads. */
+  /** Of all threads, without {@link timerCpuSeconds}. */
   readonly cpuSeconds: number;
+  /** Of the bench's own timer for the same time, measured while it did nothing. */
+  readonly timerCpuSeconds: number;
 }
 
 /** From another program's commit to the commit of the repair, for each kind of damage. */

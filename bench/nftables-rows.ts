@@ -51,6 +51,10 @@ export function nftablesTable(results: readonly NftablesFigures[]): string {
   row("  changes in a sync, mean", ({ burst }) => burst && (burst.events / burst.syncs).toFixed(1));
   row("  CPU, part of a core", ({ burst }) => burst && `${(burst.cpuShare * 100).toFixed(0)} %`);
   row("  CPU of a change, µs", ({ burst }) => burst && ((1e6 * burst.cpuSeconds) / burst.events).toFixed(0));
+  row(
+    "  and of the bench's own timer, not counted",
+    ({ burst }) => burst && ((1e6 * burst.timerCpuSeconds) / burst.events).toFixed(0),
+  );
   const kinds = results.find(({ healing }) => healing !== undefined)?.healing?.kinds ?? [];
   for (const { kind } of kinds) {
     row(`healing, ${kind}, p50 / p99`, ({ healing }) => {

@@ -2,6 +2,7 @@
  * What is measured of the nftables mode: the model and the backend of one family as the daemon has them, over the kernel of
  * this process's network namespace. The proxier around them only decides when; it is left out.
  */
+import type { EndpointSliceRecord } from "../src/cluster/objects.ts";
 import { NftablesBackend } from "../src/dataplane/nftables/backend.ts";
 import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
 import { TABLE } from "../src/dataplane/nftables/names.ts";
@@ -9,7 +10,7 @@ import { type NetlinkRuleset, openNetlinkRuleset } from "../src/kernel/nftables/
 import type { Nftables, NftOperation } from "../src/kernel/nftables/nftables.ts";
 import { silentLogger } from "../src/logging/logger.ts";
 import type { LostRules, SyncInput } from "../src/sync/backend.ts";
-import { benchService, benchSlice } from "./cluster.ts";
+import { benchService, benchSlice, withReplacedEndpoint } from "./cluster.ts";
 import { benchConfig, benchState } from "./subject.ts";
 
 /** Operations of a transaction that are kept. */
@@ -38,11 +39,13 @@ export class NftSubject {
   readonly #ruleset: NetlinkRuleset;
   readonly #endpointsEach: number;
   readonly #layout: LayoutName;
-  /** By service number; absent means 0, the endpoints of the start. */
-  readonly #generations = new Map<number, number>();
+  /** What was replaced last, by service number; absent means the endpoints of the start. */
+  readonly #replaced = new Map<number, { readonly slice: EndpointSliceRecord; readonly generation: number }>();
   #backend: NftablesBackend;
   #isWithholding = false;
   #loaded = 1;
+  /** Whether {@link lastOperations} is kept. */
+  isNoting = true;
   /** Operations of the last transaction. */
   lastOperations: readonly NftOperation[] = [];
   transactions = 0;
@@ -115,13 +118,13 @@ export class NftSubject {
 
   /** Replaces an endpoint of a service, in the model only. */
   replaceEndpoint(index: number): void {
-    const generation = this.#generations.get(index) ?? 0;
-    this.#generations.set(index, generation + 1);
-    this.state.onEndpointSlice({
-      kind: "update",
-      old: benchSlice(index, this.#endpointsEach, generation),
-      object: benchSlice(index, this.#endpointsEach, generation + 1),
-    });
+    const { slice: old, generation } = this.#replaced.get(index) ?? {
+      slice: benchSlice(index, this.#endpointsEach),
+      generation: 0,
+    };
+    const slice = withReplacedEndpoint(old, index, generation + 1);
+    this.#replaced.set(index, { slice, generation: generation + 1 });
+    this.state.onEndpointSlice({ kind: "update", old, object: slice });
   }
 
   /** Adds a service with its endpoints, or removes it, in the model only. */
@@ -151,7 +154,7 @@ export class NftSubject {
       transact: async (operations, options) => {
         this.transactions += 1;
         if (this.#isWithholding) for (const _operation of this.#noted(operations));
-        else await nft.transact(this.#noted(operations), options);
+        else await nft.transact(this.isNoting ? this.#noted(operations) : operations, options);
       },
     };
   }

@@ -89,7 +89,14 @@ test("each target is missed by what exceeds it", () => {
 });
 
 test("the flat layout has targets of its own", () => {
-  const burst = { events: 1000, latency: { count: 1000, p50: 6, p99: 51 }, syncs: 100, cpuShare: 0.2, cpuSeconds: 0.2 };
+  const burst = {
+    events: 1000,
+    latency: { count: 1000, p50: 6, p99: 51 },
+    syncs: 100,
+    cpuShare: 0.2,
+    cpuSeconds: 0.2,
+    timerCpuSeconds: 0,
+  };
   const changes = { ...CHANGES, one: around(0.6), serviceAdded: around(0.5) };
   const load = { ...LOAD, loadMs: 4_001, settledMb: 251 };
   const large = { layout: "Flat", upstream: undefined, upstreamLoad: undefined, burst, changes, load } as const;
