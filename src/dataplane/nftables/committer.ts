@@ -20,7 +20,7 @@ export class Committer {
   readonly deferred = new DeferredDeletions();
   readonly #cost = new CommitCost();
   readonly #options: CommitterOptions;
-  #counts: Partial<Record<NftOperation["kind"], number>> = {};
+  #counts: Record<string, number> = {};
   #kernelMs = 0;
 
   constructor(options: CommitterOptions) {
@@ -57,13 +57,7 @@ export class Committer {
 
   /** What was committed since the last call, in nft's words. */
   takeWritten(): Written {
-    const counts = Object.fromEntries(
-      Object.entries(this.#counts).map(([kind, count]) => [
-        kind.replace("-", " ").replace(/elements$/, "element"),
-        count,
-      ]),
-    );
-    const written = { counts, kernelMs: this.#kernelMs };
+    const written = { counts: this.#counts, kernelMs: this.#kernelMs };
     this.#counts = {};
     this.#kernelMs = 0;
     return written;
@@ -104,11 +98,16 @@ export class Committer {
     function* counted(): Iterable<NftOperation> {
       for (const operation of draft.operations()) {
         count += 1;
-        counts[operation.kind] = (counts[operation.kind] ?? 0) + sizeOf(operation);
+        const word = WORDS[operation.kind];
+        counts[word] = (counts[word] ?? 0) + sizeOf(operation);
         yield operation;
       }
     }
-    await nft.transact(counted(), generation === undefined ? {} : { generation });
+    const elements = draft.filled;
+    await nft.transact(counted(), {
+      ...(elements > 0 && { elements }),
+      ...(generation !== undefined && { generation }),
+    });
     const endMs = nowMs();
     this.#counts = counts;
     this.#kernelMs += endMs - startMs;
@@ -116,6 +115,21 @@ export class Committer {
     this.deferred.forgetAdded(draft.operations());
   }
 }
+
+/** In nft's words. */
+const WORDS: Readonly<Record<NftOperation["kind"], string>> = {
+  "add-table": "add table",
+  "delete-table": "delete table",
+  "add-chain": "add chain",
+  "flush-chain": "flush chain",
+  "delete-chain": "delete chain",
+  "add-rule": "add rule",
+  "add-set": "add set",
+  "flush-set": "flush set",
+  "delete-set": "delete set",
+  "add-elements": "add element",
+  "delete-elements": "delete element",
+};
 
 function sizeOf(operation: NftOperation): number {
   if (operation.kind === "add-elements") return operation.elements.length;

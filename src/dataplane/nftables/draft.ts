@@ -32,6 +32,7 @@ export type Deletion = Extract<NftOperation, { readonly kind: "delete-chain" | "
 export class TransactionDraft {
   readonly #phases = new Map<Phase, Step[]>();
   readonly #elements = new ElementChanges();
+  #filled = 0;
 
   add(phase: Phase, operation: NftOperation, owner?: string): void {
     const steps = this.#phases.get(phase);
@@ -81,9 +82,16 @@ export class TransactionDraft {
    *
    * @param sets by name.
    * @param wanted gives the same as long as the draft is in use; nothing else may change elements of these sets.
+   * @param count about how many there are.
    */
-  fillSets(sets: ReadonlyMap<string, NftSet>, wanted: () => Iterable<WantedElement>): void {
+  fillSets(sets: ReadonlyMap<string, NftSet>, wanted: () => Iterable<WantedElement>, count = 0): void {
     this.#elements.fill(sets, wanted);
+    this.#filled = count;
+  }
+
+  /** About how many elements {@link fillSets} adds. */
+  get filled(): number {
+    return this.#filled;
   }
 
   /** The operations in the order in which they are carried out, made one by one: there can be hundreds of thousands. */

@@ -37,6 +37,13 @@ export class ElementOwners {
     return this.#inUse;
   }
 
+  /** How many elements are wanted of these sets; what several owners want counts for each. */
+  countIn(sets: { has(set: string): boolean }): number {
+    let sum = 0;
+    for (const [set, count] of this.#counts) if (sets.has(set)) sum += count;
+    return sum;
+  }
+
   /** Another number whenever {@link setsInUse} changes. */
   get setsVersion(): number {
     return this.#version;
@@ -61,7 +68,34 @@ export class ElementOwners {
    */
   replace(owner: string, before: Wants, after: Wants): ElementChange[] {
     const isPlanned = before.isFound !== true && after.isFound !== true;
-    return this.#replace(owner, isPlanned ? differing(before.elements, after.elements) : { before, after });
+    if (!isPlanned) return this.#replace(owner, { before, after });
+    const { replaced, lost, gained } = this.#differing(before.elements, after.elements);
+    if (lost.length + gained.length === 0) return replaced;
+    return [...replaced, ...this.#replace(owner, { before: { elements: lost }, after: { elements: gained } })];
+  }
+
+  /**
+   * Most of what a change leaves as it is stands at the same place, and what it replaces as well: that needs no look at anything
+   * else.
+   */
+  #differing(before: readonly SharedElement[], after: readonly SharedElement[]) {
+    const replaced: ElementChange[] = [];
+    const lost: SharedElement[] = [];
+    const gained: SharedElement[] = [];
+    for (let index = 0; index < Math.max(before.length, after.length); index += 1) {
+      const old = before[index];
+      const now = after[index];
+      if (old !== undefined && now !== undefined && hasSameKey(old, now)) {
+        if (sameElement(old.element, now.element)) continue;
+        if (!this.#isTracked(now.set) && !this.#sets.has(now.set)) {
+          replaced.push({ set: now.set, before: old.element, after: now.element });
+          continue;
+        }
+      }
+      if (old !== undefined) lost.push(old);
+      if (now !== undefined) gained.push(now);
+    }
+    return { replaced, lost, gained };
   }
 
   #replace(owner: string, { before, after }: { readonly before: Wants; readonly after: Wants }): ElementChange[] {
@@ -141,25 +175,8 @@ export class ElementOwners {
   }
 }
 
-/** Most of what a change leaves as it is stands at the same place: that needs no look at anything else. Pure. */
-function differing(
-  before: readonly SharedElement[],
-  after: readonly SharedElement[],
-): { readonly before: Wants; readonly after: Wants } {
-  const lost: SharedElement[] = [];
-  const gained: SharedElement[] = [];
-  for (let index = 0; index < Math.max(before.length, after.length); index += 1) {
-    const old = before[index];
-    const now = after[index];
-    if (old !== undefined && now !== undefined && isSame(old, now)) continue;
-    if (old !== undefined) lost.push(old);
-    if (now !== undefined) gained.push(now);
-  }
-  return { before: { elements: lost }, after: { elements: gained } };
-}
-
-function isSame(a: SharedElement, b: SharedElement): boolean {
-  return a.set === b.set && equalLists(a.element.key, b.element.key) && sameElement(a.element, b.element);
+function hasSameKey(a: SharedElement, b: SharedElement): boolean {
+  return a.set === b.set && equalLists(a.element.key, b.element.key);
 }
 
 function idOf(set: string, key: string): string {

@@ -117,7 +117,7 @@ export async function reconcile(
   }
   await changeElements(draft, filled, state, { yielder, signal });
   // Until the draft is committed nothing else changes the state.
-  draft.fillSets(empty, () => state.wantedElements(empty));
+  draft.fillSets(empty, () => state.wantedElements(empty), state.countWanted(empty));
   for (const [name, { ruleDigests }] of usable?.chains ?? []) {
     if (!isOurChain(name) || chains.has(name)) continue;
     if (ruleDigests.length > 0) draft.emptyChain(name);

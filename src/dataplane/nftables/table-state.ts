@@ -119,6 +119,11 @@ export class TableState {
     for (const [owner, { elements }] of this.#ports) yield* this.#effective(owner, elements, sets);
   }
 
+  /** About how many {@link wantedElements} gives: not fewer. */
+  countWanted(sets: { has(set: string): boolean }): number {
+    return this.#owners.countIn(sets);
+  }
+
   *#effective(
     owner: string,
     elements: readonly SharedElement[],

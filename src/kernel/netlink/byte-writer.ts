@@ -20,6 +20,11 @@ export class ByteWriter {
     return this.#length;
   }
 
+  /** Bytes that there is room for without growing. */
+  get capacity(): number {
+    return this.#bytes.length;
+  }
+
   /** What was written; a view, valid until the next write. */
   get bytes(): Buffer {
     return this.#bytes.subarray(0, this.#length);
@@ -57,6 +62,12 @@ export class ByteWriter {
     const high = Math.floor(value / TWO_TO_32);
     this.#view.setUint32(at, littleEndian ? value : high, littleEndian);
     this.#view.setUint32(at + 4, littleEndian ? high : value, littleEndian);
+  }
+
+  /** Appends the first bytes of a few that are used again and again: a view of them would have to be made first. */
+  some(data: Uint8Array, count: number): void {
+    const at = this.#advance(count);
+    for (let index = 0; index < count; index += 1) this.#bytes[at + index] = data[index] ?? 0;
   }
 
   /** Appends bytes as they are. */

@@ -134,12 +134,13 @@ export class NetlinkDescriptor {
   /**
    * Takes the next datagram into `input` without waiting.
    *
+   * @param isExpected there will be one: that is not looked at first.
    * @returns its length, or -1 when there is none. Throws `overrun` when the kernel had to drop something, `malformed`
    * when the datagram exceeds the buffer.
    */
-  receive(): number {
+  receive(isExpected = false): number {
     // Cheaper than an exception for "nothing there". Negative: a signal came (a child process ended) while looking.
-    if (this.#libc.pollNow(this.#ownPollFd, 1) <= 0) return -1;
+    if (!isExpected && this.#libc.pollNow(this.#ownPollFd, 1) <= 0) return -1;
     let length: number;
     try {
       length = readSync(this.#fd, this.#buffer, 0, this.#buffer.length, null);

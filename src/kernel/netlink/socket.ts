@@ -15,6 +15,7 @@ import { NetlinkDescriptor } from "./descriptor.ts";
 import { NetlinkError } from "./errors.ts";
 import { errorFromReply, forEachMessage, type Reply, type ReplyVisitor, statusOf } from "./frames.ts";
 import type { MessageBuffer } from "./message-buffer.ts";
+import { NFNL_MSG_BATCH_END } from "./nfnetlink.ts";
 
 export interface NetlinkOptions {
   /** Initial size of the send buffer; it grows with the transactions anyway. */
@@ -66,6 +67,10 @@ export class NetlinkSocket implements AsyncDisposable {
   #descriptor: NetlinkDescriptor;
   #isClosed = false;
   #sequence = 1;
+  /** No answer to an earlier operation can be waiting: the last one read all there was. */
+  #isDrained = true;
+  /** The kernel acknowledges the end of a batch, as was seen; older ones do not. */
+  #acknowledgesEnd = false;
   /** Port ids that this socket has had, newest last: failures make it open a new descriptor. */
   readonly #portIds: number[] = [];
 
@@ -136,14 +141,15 @@ export class NetlinkSocket implements AsyncDisposable {
 
   /**
    * Sends an nfnetlink batch (from BATCH_BEGIN to BATCH_END) as the one datagram that the kernel requires: all of it is
-   * applied, or nothing. Acknowledgements are asked for the last message and the end marker, whichever the kernel
-   * supports, as proof that the batch was understood at all. Without the end marker the kernel only checks it.
+   * applied, or nothing. An acknowledgement is asked for the end marker, and for the last message as long as the kernel is not
+   * known to acknowledge the other, as proof that the batch was understood at all. Without the end marker the kernel only checks it.
    */
   transact(batch: MessageBuffer, options: CallOptions = {}): Promise<BatchResult> {
     return this.#run(options, async () => {
       if (batch.count < 2) return { committed: true };
       batch.addFlags(batch.count - 1, NLM_F_ACK);
-      batch.addFlags(batch.count - 2, NLM_F_ACK);
+      const isFinished = batch.typeOf(batch.count - 1) === NFNL_MSG_BATCH_END;
+      if (!isFinished || !this.#acknowledgesEnd) batch.addFlags(batch.count - 2, NLM_F_ACK);
       const base = this.#takeSequence(batch);
       const bytes = batch.bytes;
       this.#descriptor.reserveSend(bytes.length);
@@ -168,13 +174,15 @@ export class NetlinkSocket implements AsyncDisposable {
   #run<T>(options: CallOptions, operation: () => Promise<T>): Promise<T> {
     return this.#turns.run(async () => {
       if (this.#isClosed) throw new NetlinkError("closed", "netlink: the socket is closed");
-      this.#discardStale();
+      if (!this.#isDrained) this.#discardStale();
+      this.#isDrained = false;
       try {
         return await operation();
       } catch (error) {
         // Answers of the abandoned operation may still come, and a running dump refuses the next: start afresh.
         this.#descriptor.close();
         this.#descriptor = this.#openDescriptor();
+        this.#isDrained = true;
         throw error;
       }
     }, options.signal);
@@ -259,16 +267,21 @@ export class NetlinkSocket implements AsyncDisposable {
   #readBatchResult(batch: MessageBuffer, base: number): BatchResult {
     const errors: NetlinkError[] = [];
     let isAcknowledged = false;
+    /** What comes last. */
+    let isEndAcknowledged = false;
     let isTruncated = false;
     const visit = (reply: Reply): undefined => {
       const index = (reply.sequence - base) >>> 0;
       if (index >= batch.count || reply.type !== NLMSG_ERROR) return;
-      if (statusOf(reply) === 0) isAcknowledged = true;
-      else errors.push(errorFromReply(reply, batch, index));
+      if (statusOf(reply) !== 0) errors.push(errorFromReply(reply, batch, index));
+      else {
+        isAcknowledged = true;
+        isEndAcknowledged = index === batch.count - 1 && batch.typeOf(index) === NFNL_MSG_BATCH_END;
+      }
     };
-    for (;;) {
+    while (!isEndAcknowledged) {
       try {
-        const length = this.#descriptor.receive();
+        const length = this.#descriptor.receive(!isAcknowledged);
         if (length < 0) break;
         forEachMessage(this.#descriptor.input, length, visit);
       } catch (error) {
@@ -276,6 +289,8 @@ export class NetlinkSocket implements AsyncDisposable {
         isTruncated = true;
       }
     }
+    this.#isDrained = true;
+    if (isEndAcknowledged) this.#acknowledgesEnd = true;
     if (errors.length === 0 && isTruncated) {
       errors.push(new NetlinkError("overrun", "netlink: the batch was refused, but the kernel's answers were lost"));
     } else if (errors.length === 0 && !isAcknowledged) {

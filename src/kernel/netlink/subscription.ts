@@ -13,6 +13,11 @@ export interface SubscriptionOptions {
   readonly onOverrun: () => void;
   /** Ends the subscription. */
   readonly signal: AbortSignal;
+  /**
+   * Asked whenever all that was waiting has been taken: what to wait for before anything is looked at again, while messages gather
+   * without waking a thread for each. Undefined: the next message is waited for. @default never anything
+   */
+  readonly rest?: () => Promise<void> | undefined;
   /** @default 4 MiB */
   readonly receiveBufferBytes?: number;
 }
@@ -23,7 +28,7 @@ const DATAGRAMS_PER_TURN = 64;
 
 /**
  * Calls `onMessage` for each notification until the signal is aborted, and then resolves. Joined when it returns, so
- * nothing that happens afterwards is missed. One worker thread waits meanwhile. Rejects when the socket cannot be
+ * nothing that happens afterwards is missed. One worker thread waits meanwhile, but for rests. Rejects when the socket cannot be
  * opened or fails, or when a visitor throws.
  */
 export async function subscribe(options: SubscriptionOptions): Promise<void> {
@@ -38,7 +43,7 @@ export async function subscribe(options: SubscriptionOptions): Promise<void> {
   try {
     while (!signal.aborted) {
       if (takeWaiting(descriptor, options)) await new Promise((resolve) => setImmediate(resolve));
-      else await descriptor.readable(-1);
+      else await (options.rest?.() ?? descriptor.readable(-1));
     }
   } finally {
     signal.removeEventListener("abort", wake);

@@ -5,6 +5,7 @@ import { describe, type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
 import type { IpAddress } from "../../net/ip.ts";
+import { libc } from "../netlink/libc.ts";
 import { openNetlinkRuleset } from "./netlink-nftables.ts";
 import type { NftForeignChange, NftOperation } from "./nftables.ts";
 import type { NftHook, NftSet } from "./ruleset.ts";
@@ -120,6 +121,25 @@ inNetns(import.meta.url, { name: "nftnetlink" }, () => {
       await ours.transact([{ kind: "add-chain", chain: { name: "x" } }], { generation: content?.generation ?? 0 });
       assert.ok((await ours.read())?.chains.has("x"));
       assert.deepEqual(changes, []);
+    });
+
+    test("under a stream of commits of our own, announcements gather; what others do among them is told", async (t) => {
+      const { ours } = open(t);
+      await ours.transact(EXAMPLE);
+      const { changes, until } = await watched(t, ours);
+      const poll = t.mock.method(libc(), "poll");
+      const startMs = performance.now();
+      const commits = 60;
+      for (let n = 0; n < commits; n += 1) {
+        await ours.transact([{ kind: "add-chain", chain: { name: `own${n}` } }]);
+        await sleep(1);
+      }
+      // Each wait takes a thread; at least 50 ms lie between two.
+      const most = 2 + (performance.now() - startMs) / 50;
+      assert.ok(poll.mock.callCount() <= most, `${poll.mock.callCount()} waits, ${most} expected`);
+      nft(`add chain ip ${TABLE} theirs\n`);
+      await until(() => changes.length > 0);
+      assert.deepEqual([...(changes[0]?.chains ?? [])], ["theirs"]);
     });
 
     test("a foreign change to the table itself is a conflict, watched or not", async (t) => {

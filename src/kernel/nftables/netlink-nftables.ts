@@ -5,9 +5,10 @@
 
 import { Mutex } from "../../async/mutex.ts";
 import { isNotFound } from "../netlink/errors.ts";
+import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { readElements, readTable } from "./netlink-content.ts";
 import { fromNetlinkError, fromRefusal } from "./netlink-errors.ts";
-import { type EncodedTransaction, encodeTransaction } from "./netlink-transaction.ts";
+import { ELEMENT_BYTES, type EncodedTransaction, encodeTransaction } from "./netlink-transaction.ts";
 import { LAYOUTS } from "./netlink-values.ts";
 import { type Nftables, NftError, type NftExpectation, type NftOperation, type NftTableContent } from "./nftables.ts";
 import type { NftFamily } from "./ruleset.ts";
@@ -25,6 +26,9 @@ const MAX_REBASES = 50;
  * cost more than it is worth.
  */
 const SLOW_COMMIT_MS = 8;
+
+/** A buffer of more bytes is not kept. */
+const SPARE_BYTES = 64 * 1024;
 
 /** Names a table. */
 export interface NetlinkTableName {
@@ -92,6 +96,8 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
     /** Transactions of this handle, and how many there had been when the table was last read. */
     let transactions = 0;
     let lastRead = { generation: -1, transactions: -1 };
+    /** The buffer of an earlier transaction that was small, as nearly all are. */
+    let spare: MessageBuffer | undefined;
 
     async function send(transaction: EncodedTransaction, generation: number | undefined): Promise<void> {
       for (let rebases = 0; ; rebases++) {
@@ -112,9 +118,13 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
     async function encode(
       operations: Iterable<NftOperation>,
       generation: number | undefined,
+      elements: number,
     ): Promise<EncodedTransaction> {
+      const bytes = elements * ELEMENT_BYTES;
+      const messages = bytes > SPARE_BYTES ? new MessageBuffer(bytes) : spare;
+      if (messages === spare) spare = undefined;
       try {
-        return await encodeTransaction({ layout, table }, operations, generation);
+        return await encodeTransaction({ layout, table }, operations, generation, messages);
       } catch (error) {
         throw fromNetlinkError(error);
       }
@@ -126,7 +136,11 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
       } catch (error) {
         throw fromNetlinkError(error);
       } finally {
-        transaction.batch.messages.release();
+        const { messages } = transaction.batch;
+        if (messages.out.capacity <= SPARE_BYTES) {
+          messages.reset();
+          spare = messages;
+        } else messages.release();
       }
     }
 
@@ -152,10 +166,10 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
 
     return {
       family,
-      async transact(operations, { generation } = {}) {
+      async transact(operations, { generation, elements = 0 } = {}) {
         // While the kernel works on one transaction, the next is encoded.
         const { sending } = await encoding.run(async () => {
-          const transaction = await encode(operations, generation);
+          const transaction = await encode(operations, generation, elements);
           return { sending: turns.run(() => sendAndRelease(transaction, generation)) };
         });
         await sending;

@@ -4,6 +4,9 @@
  */
 import { mergedIntervals, nextAddress } from "../../net/intervals.ts";
 import type { Cidr } from "../../net/ip.ts";
+import { binary, writeAttribute } from "../netlink/attributes.ts";
+import type { ByteWriter } from "../netlink/byte-writer.ts";
+import { NLA_F_NESTED } from "../netlink/constants.ts";
 import {
   addressBytes,
   encodeKey,
@@ -11,6 +14,7 @@ import {
   keyBytes,
   keyTypeId,
   putAddress,
+  putKey,
   valueBytes,
 } from "./netlink-values.ts";
 import type { NftElement, NftKeyType, NftSet, NftTarget, NftValue, NftVerdict } from "./ruleset.ts";
@@ -33,7 +37,7 @@ import {
   NFT_TYPES,
 } from "./wire/constants.ts";
 import { hostU32, type NftVerdictData } from "./wire/data.ts";
-import type { NftElementObject, NftSetObject } from "./wire/objects.ts";
+import { element, type NftElementObject, type NftSetObject } from "./wire/objects.ts";
 import {
   commentUserdata,
   NFT_PAYLOADS,
@@ -138,12 +142,52 @@ export function keyObject(set: NftSet, key: readonly NftValue[], layout: FamilyL
 }
 
 /** An element of a named set. @throws RangeError when the key does not fit. */
-export function elementObject(set: NftSet, element: NftElement, layout: FamilyLayout): NftElementObject {
+export function elementObject(set: NftSet, one: NftElement, layout: FamilyLayout): NftElementObject {
   return {
-    ...keyObject(set, element.key, layout),
-    data: elementData(element, layout),
-    userdata: element.comment === undefined ? undefined : commentUserdata(element.comment),
+    ...keyObject(set, one.key, layout),
+    data: elementData(one, layout),
+    userdata: one.comment === undefined ? undefined : commentUserdata(one.comment),
   };
+}
+
+/** Room for the largest key or target: reused, since a first load has hundreds of thousands. */
+const scratch = new Uint8Array(64);
+const KEY = 1;
+const DATA = 2;
+const USERDATA = 6;
+const VALUE = 1;
+
+/**
+ * Writes what {@link elementObject} or {@link keyObject} gives, without making it where nothing about the element is unusual.
+ *
+ * @throws RangeError when the key does not fit.
+ */
+export function writeElement(out: ByteWriter, set: NftSet, one: NftElement, layout: FamilyLayout): void {
+  const { key, target, verdict, comment } = one;
+  if (set.hasRanges === true || key.length === 0 || verdict !== undefined) {
+    element.write(out, elementObject(set, one, layout));
+    return;
+  }
+  const keyLength = keyBytes(set.key, layout);
+  scratch.fill(0, 0, keyLength);
+  putKey(scratch, set.key, key, layout);
+  writeValue(out, KEY, keyLength);
+  if (target !== undefined) {
+    const length = layout.addressBytes + 4;
+    scratch.fill(0, 0, length);
+    putTarget(scratch, target, layout);
+    writeValue(out, DATA, length);
+  }
+  if (comment !== undefined) writeAttribute(out, USERDATA, binary, commentUserdata(comment));
+}
+
+/** An attribute with the first bytes of {@link scratch} as its value. */
+function writeValue(out: ByteWriter, type: number, length: number): void {
+  const nest = out.openAttribute(type | NLA_F_NESTED);
+  const value = out.openAttribute(VALUE);
+  out.some(scratch, length);
+  out.closeAttribute(value);
+  out.closeAttribute(nest);
 }
 
 function elementData({ verdict, target }: NftElement, layout: FamilyLayout): NftElementObject["data"] {
@@ -151,12 +195,16 @@ function elementData({ verdict, target }: NftElement, layout: FamilyLayout): Nft
   return target && { value: targetBytes(target, layout) };
 }
 
-function targetBytes({ ip, port }: NftTarget, layout: FamilyLayout): Uint8Array {
+function targetBytes(target: NftTarget, layout: FamilyLayout): Uint8Array {
   const value = new Uint8Array(layout.addressBytes + 4);
-  putAddress(value, 0, ip, layout);
-  value[layout.addressBytes] = port >> 8;
-  value[layout.addressBytes + 1] = port;
+  putTarget(value, target, layout);
   return value;
+}
+
+function putTarget(bytes: Uint8Array, { ip, port }: NftTarget, layout: FamilyLayout): void {
+  putAddress(bytes, 0, ip, layout);
+  bytes[layout.addressBytes] = port >> 8;
+  bytes[layout.addressBytes + 1] = port;
 }
 
 /** A set that belongs to the rule that looks into it, and that is shown there only. */

@@ -4,20 +4,27 @@
  */
 
 import { SliceYielder } from "../../async/yielder.ts";
+import type { ByteWriter } from "../netlink/byte-writer.ts";
+import type { MessageBuffer } from "../netlink/message-buffer.ts";
 import { ruleExpressions } from "./netlink-expressions.ts";
 import { originOfDigest } from "./netlink-origin.ts";
-import { elementObject, keyObject, setObject } from "./netlink-sets.ts";
+import { setObject, writeElement } from "./netlink-sets.ts";
 import type { FamilyLayout } from "./netlink-values.ts";
 import { type NftChainHead, NftError, type NftOperation } from "./nftables.ts";
 import { ruleDigest } from "./rule-digest.ts";
-import type { NftRule } from "./ruleset.ts";
+import type { NftElement, NftRule, NftSet } from "./ruleset.ts";
 import { NftBatch } from "./wire/batch.ts";
 import { NF_ACCEPT, NF_DROP, NF_INET_HOOKS, NFT_TABLE_F_DORMANT } from "./wire/constants.ts";
-import type { NftElementObject } from "./wire/objects.ts";
 import { commentUserdata, ruleUserdata } from "./wire/userdata.ts";
 
 const OPERATIONS_PER_LOOK = 16;
 const ELEMENTS_PER_LOOK = 1024;
+
+/**
+ * What an element takes at most, but for long names: of a first load it is enough. A buffer that must grow is copied, and nothing else
+ * is done meanwhile: at 30,000 services, 16 MB on a busy machine, that took 200 ms. Room that is not used costs no memory.
+ */
+export const ELEMENT_BYTES = 160;
 
 /** Distinguishes this process's names from those of an earlier one, and from `__map17`, as the kernel numbers them. */
 const NAME_STAMP = Math.floor(Math.random() * 36 ** 5).toString(36);
@@ -47,13 +54,18 @@ export interface EncodedTransaction {
  * Encodes operations in order. @throws NftError `failed` naming the operation whose values cannot be said to the kernel.
  *
  * @param generation the kernel is to refuse the batch when the ruleset is in another one.
+ * @param messages an empty buffer to write to.
  */
 export async function encodeTransaction(
   { layout, table }: TransactionTarget,
   operations: Iterable<NftOperation>,
   generation?: number,
+  messages?: MessageBuffer,
 ): Promise<EncodedTransaction> {
-  const batch = new NftBatch(layout.nfproto, generation === undefined ? {} : { generation });
+  const batch = new NftBatch(layout.nfproto, {
+    ...(generation !== undefined && { generation }),
+    ...(messages && { messages }),
+  });
   const encoder = new OperationEncoder(batch, table, layout);
   /** By operation. */
   const firstMessages: number[] = [];
@@ -137,26 +149,26 @@ class OperationEncoder {
         return;
       case "add-elements": {
         const { set, elements } = operation;
-        for (let start = 0; start < elements.length; start += ELEMENTS_PER_LOOK) {
-          const part = elements.slice(start, start + ELEMENTS_PER_LOOK);
-          this.#batch.addElements(
-            table,
-            set.name,
-            part.map((element) => elementObject(set, element, this.#layout)),
-          );
-          yield;
-        }
+        yield* this.#elements("add", set, elements);
         return;
       }
       case "delete-elements": {
         const { set, keys } = operation;
-        for (let start = 0; start < keys.length; start += ELEMENTS_PER_LOOK) {
-          const part = keys.slice(start, start + ELEMENTS_PER_LOOK);
-          const items = part.map((key): NftElementObject => keyObject(set, key, this.#layout));
-          this.#batch.deleteElements(table, set.name, items);
-          yield;
-        }
+        yield* this.#elements(
+          "delete",
+          set,
+          keys.map((key) => ({ key })),
+        );
       }
+    }
+  }
+
+  *#elements(kind: "add" | "delete", set: NftSet, elements: readonly NftElement[]): Iterable<void> {
+    const write = (out: ByteWriter, element: NftElement): void => writeElement(out, set, element, this.#layout);
+    for (let start = 0; start < elements.length; start += ELEMENTS_PER_LOOK) {
+      const part = elements.length <= ELEMENTS_PER_LOOK ? elements : elements.slice(start, start + ELEMENTS_PER_LOOK);
+      this.#batch.changeElements(kind, this.#table, set.name, part, write);
+      yield;
     }
   }
 

@@ -97,10 +97,21 @@ export function keyTypesOf(id: number, layout: FamilyLayout): NftKeyType[] | und
 
 /** A key in register layout. @throws RangeError when the values do not fit the types. */
 export function encodeKey(types: readonly NftKeyType[], values: readonly NftValue[], layout: FamilyLayout): Uint8Array {
+  const bytes = new Uint8Array(keyBytes(types, layout));
+  putKey(bytes, types, values, layout);
+  return bytes;
+}
+
+/** Writes what {@link encodeKey} gives to the start of bytes that are zero so far. @throws RangeError likewise. */
+export function putKey(
+  bytes: Uint8Array,
+  types: readonly NftKeyType[],
+  values: readonly NftValue[],
+  layout: FamilyLayout,
+): void {
   if (values.length !== types.length) {
     throw new RangeError(`nftables: a key of ${types.join(" . ")} cannot be ${values.join(" . ")}`);
   }
-  const bytes = new Uint8Array(keyBytes(types, layout));
   let at = 0;
   for (let index = 0; index < types.length; index++) {
     const type = types[index];
@@ -109,7 +120,6 @@ export function encodeKey(types: readonly NftKeyType[], values: readonly NftValu
     putValue(bytes, at, type, value, layout);
     at += align4(valueBytes(type, layout));
   }
-  return bytes;
 }
 
 function putValue(bytes: Uint8Array, at: number, type: NftKeyType, value: NftValue, layout: FamilyLayout): void {

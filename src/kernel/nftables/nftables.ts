@@ -106,9 +106,13 @@ export interface Nftables {
    * Carries out the operations in order, all or none. Throws {@link NftError}.
    *
    * @param operations taken one by one, with turns of the event loop in between: they must not change meanwhile.
-   * @param options `generation`: refuse with `conflict` when the ruleset is not in this generation any more.
+   * @param options `generation`: refuse with `conflict` when the ruleset is not in this generation any more; `elements`: about how
+   * many elements they add, where that is known and they are many.
    */
-  transact(operations: Iterable<NftOperation>, options?: { readonly generation?: number }): Promise<void>;
+  transact(
+    operations: Iterable<NftOperation>,
+    options?: { readonly generation?: number; readonly elements?: number },
+  ): Promise<void>;
   /** Reads the table; undefined when there is none. @param expected sets that may be compared. @default none */
   read(expected?: NftExpectation): Promise<NftTableContent | undefined>;
   /** Notes the moment, for {@link Nftables.generationIfAlone}. */

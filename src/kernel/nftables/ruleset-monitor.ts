@@ -23,6 +23,11 @@ const CATCH_UP_MS = 250;
 const CATCH_UP_STEP_MS = 2;
 /** The same after announcements were lost; no commit of ours is sent meanwhile. */
 const RECOVERY_MS = 30;
+/**
+ * After announcements of our own commits others may gather for so long: under a stream of changes a thread would else be woken for
+ * each commit, which costs as much as a third of the commit.
+ */
+const REST_MS = 50;
 /** Sets of these names come and go with the rules that use them; nft lets no one name a set so. */
 const ANONYMOUS = "__";
 const NOTHING: ReadonlySet<string> = new Set();
@@ -66,6 +71,11 @@ export class RulesetMonitor {
   #ownSeen = 0;
   #missed = 0;
   #isRecovering = false;
+  /** Since the last rest: announcements of our own commits, and of others. */
+  #hasOwn = false;
+  #hasForeign = false;
+  /** Ends the rest. */
+  #wake: (() => void) | undefined;
 
   constructor(options: RulesetMonitorOptions) {
     this.#options = options;
@@ -131,6 +141,7 @@ export class RulesetMonitor {
     this.#seen = undefined;
     this.#completeSince = undefined;
     this.#missed = 0;
+    stop.signal.addEventListener("abort", () => this.#wake?.(), { once: true });
     const fail = (error: unknown): void => {
       if (this.#stop === stop) this.#stop = undefined;
       stop.abort();
@@ -148,6 +159,7 @@ export class RulesetMonitor {
           onMessage: (reply) => this.#onMessage(reply),
           onOverrun: () => this.#recover(),
           signal: stop.signal,
+          rest: () => this.#rest(),
           ...(receiveBufferBytes === undefined ? {} : { receiveBufferBytes }),
         }).catch(fail);
         const { id = 0 } = await client.generation();
@@ -160,6 +172,8 @@ export class RulesetMonitor {
   #onMessage(reply: Reply): void {
     if (reply.type >> 8 !== NFNL_SUBSYS_NFTABLES) return;
     const isOwn = this.#options.client.hasPort(reply.portId);
+    if (isOwn) this.#hasOwn = true;
+    else this.#hasForeign = true;
     if ((reply.type & 0xff) === NFT_MSG_NEWGEN) {
       const { input, start, end } = nfnetlinkPayload(reply);
       const { id = 0, processId: pid, processName: name } = generationCodec.read(input, start, end);
@@ -170,6 +184,23 @@ export class RulesetMonitor {
         if (object.family === watcher.nfproto && object.table === watcher.table) note(watcher, object);
       }
     }
+  }
+
+  /** Where only our own commits were announced: a while, or until it is asked what was announced. */
+  #rest(): Promise<void> | undefined {
+    const isOwnOnly = this.#hasOwn && !this.#hasForeign;
+    this.#hasOwn = false;
+    this.#hasForeign = false;
+    if (!isOwnOnly || this.#stop?.signal.aborted !== false) return undefined;
+    return new Promise((resolve) => {
+      const end = (): void => {
+        clearTimeout(timer);
+        this.#wake = undefined;
+        resolve();
+      };
+      const timer = setTimeout(end, REST_MS);
+      this.#wake = end;
+    });
   }
 
   #onCommit(id: number, isOwn: boolean, by: NftForeignChange["by"]): void {
@@ -222,6 +253,7 @@ export class RulesetMonitor {
     const endMs = performance.now() + limitMs;
     while (this.#seen === undefined || distance(id, this.#seen) > 0) {
       if (performance.now() > endMs) return false;
+      this.#wake?.();
       await new Promise((resolve) => setTimeout(resolve, CATCH_UP_STEP_MS));
     }
     return true;

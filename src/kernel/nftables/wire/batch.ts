@@ -7,7 +7,8 @@
  *     batch.delete("rule", { table, chain });          // flush a chain
  *     batch.delete("elements", { table, set });        // flush a set
  */
-import { type Codec, type ValueOf, writeAttribute } from "../../netlink/attributes.ts";
+import type { Codec, ValueOf } from "../../netlink/attributes.ts";
+import type { ByteWriter } from "../../netlink/byte-writer.ts";
 import { NLA_F_NESTED, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_NONREC } from "../../netlink/constants.ts";
 import { MessageBuffer } from "../../netlink/message-buffer.ts";
 import { beginBatch, beginNfnetlink, endBatch, NFNL_SUBSYS_NFTABLES } from "../../netlink/nfnetlink.ts";
@@ -48,11 +49,11 @@ export class NftBatch {
 
   /**
    * @param family NFPROTO_IPV4 or NFPROTO_IPV6, for all messages.
-   * @param options `generation`: refuse unless the ruleset's generation is this one; `capacity`: bytes to start with.
+   * @param options `generation`: refuse unless the ruleset's generation is this one; `messages`: an empty buffer to write to.
    */
-  constructor(family: number, options: { readonly generation?: number; readonly capacity?: number } = {}) {
+  constructor(family: number, options: { readonly generation?: number; readonly messages?: MessageBuffer } = {}) {
     this.#family = family;
-    this.messages = new MessageBuffer(options.capacity ?? 4096);
+    this.messages = options.messages ?? new MessageBuffer(4096);
     beginBatch(this.messages, options.generation);
   }
 
@@ -118,12 +119,28 @@ export class NftBatch {
     items: Iterable<NftElementObject>,
   ): void {
     const head = typeof target === "string" ? { set: target } : target;
-    this.#putElements(nft.NFT_MSG_NEWSETELEM, NLM_F_CREATE, { table: tableName, ...head }, items);
+    this.#putElements(nft.NFT_MSG_NEWSETELEM, NLM_F_CREATE, { table: tableName, ...head }, items, writeObject);
   }
 
   /** Deletes elements by their keys. Without any, nothing is sent (and nothing flushed). */
   deleteElements(tableName: string, setName: string, items: Iterable<NftElementObject>): void {
-    this.#putElements(nft.NFT_MSG_DELSETELEM, 0, { table: tableName, set: setName }, items);
+    this.#putElements(nft.NFT_MSG_DELSETELEM, 0, { table: tableName, set: setName }, items, writeObject);
+  }
+
+  /**
+   * The same for elements of any form.
+   *
+   * @param write writes the attributes of one (`element` in objects.ts).
+   */
+  changeElements<T>(
+    kind: "add" | "delete",
+    tableName: string,
+    setName: string,
+    items: Iterable<T>,
+    write: (out: ByteWriter, item: T) => void,
+  ): void {
+    const [message, flags] = kind === "add" ? [nft.NFT_MSG_NEWSETELEM, NLM_F_CREATE] : [nft.NFT_MSG_DELSETELEM, 0];
+    this.#putElements(message, flags, { table: tableName, set: setName }, items, write);
   }
 
   /** Ends the batch; it can then be sent. Without this the kernel only checks it. */
@@ -141,7 +158,13 @@ export class NftBatch {
     );
   }
 
-  #putElements(message: number, flags: number, head: NftObject<"elements">, items: Iterable<NftElementObject>): void {
+  #putElements<T>(
+    message: number,
+    flags: number,
+    head: NftObject<"elements">,
+    items: Iterable<T>,
+    write: (out: ByteWriter, item: T) => void,
+  ): void {
     const { out } = this.messages;
     const iterator = items[Symbol.iterator]();
     let next = iterator.next();
@@ -150,7 +173,9 @@ export class NftBatch {
         elements.write(out, head);
         const nest = out.openAttribute(NFTA_SET_ELEM_LIST_ELEMENTS | NLA_F_NESTED);
         while (next.done !== true && out.length - nest < ELEMENTS_BYTES_LIMIT) {
-          writeAttribute(out, NFTA_LIST_ELEM, element, next.value);
+          const one = out.openAttribute(NFTA_LIST_ELEM | NLA_F_NESTED);
+          write(out, next.value);
+          out.closeAttribute(one);
           next = iterator.next();
         }
         out.closeAttribute(nest);
@@ -169,4 +194,8 @@ export class NftBatch {
       throw error;
     }
   }
+}
+
+function writeObject(out: ByteWriter, object: NftElementObject): void {
+  element.write(out, object);
 }
