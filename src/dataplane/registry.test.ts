@@ -37,7 +37,7 @@ test("leftovers go before the chains that they refer to", () => {
 });
 
 test("a mode is cleaned up, and is the default, where it can run", () => {
-  assert.deepEqual(namesOf(modesInCleanUpOrder("win32")), ["kernelspace"]);
+  assert.deepEqual(namesOf(modesInCleanUpOrder("win32")), ["userspace", "kernelspace"]);
   assert.equal(defaultModeOn("win32").name, "kernelspace");
   assert.equal(defaultModeOn("linux").name, "iptables");
   assert.equal(runsOn(modeNamed("kernelspace"), "linux"), false);

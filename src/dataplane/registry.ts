@@ -42,7 +42,7 @@ export function sectionNameOf(mode: RegisteredMode): SectionName {
 
 /** The mode that runs on a platform where none is named. */
 export function defaultModeOn(platform: NodeJS.Platform): RegisteredMode {
-  return MODES.find((mode) => runsOn(mode, platform)) ?? DEFAULT_MODE;
+  return platform === "win32" ? kernelspace : DEFAULT_MODE;
 }
 
 /** Whether a mode can run on a platform. */

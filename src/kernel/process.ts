@@ -71,7 +71,8 @@ function missingToolMessage(file: string): string {
 export const execProcess: Exec = async (file, args, options = {}) => {
   options.signal?.throwIfAborted();
   const env: NodeJS.ProcessEnv = { ...process.env, ...options.env };
-  env.PATH = withSystemDirectories(env.PATH);
+  // There the variable has another form, and perhaps another spelling.
+  if (process.platform !== "win32") env.PATH = withSystemDirectories(env.PATH);
   const child = start(file, args, env);
   ignorePipeErrors(child);
   const stdout = collect(child, "stdout");

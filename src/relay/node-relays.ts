@@ -3,7 +3,6 @@ import type { Logger } from "../logging/logger.ts";
 import type { IpAddress } from "../net/ip.ts";
 import { DescriptorBudget, shareOfRelays } from "./descriptor-budget.ts";
 import { FairTurns } from "./fair-turns.ts";
-import { holdPort } from "./held-port.ts";
 import { OwnDials } from "./own-dials.ts";
 import { ReadBuffers } from "./read-buffers.ts";
 import type { Relay, RelayOptions, RelayProtocol, Relays } from "./relay.ts";
@@ -47,6 +46,8 @@ export class NodeRelays implements Relays {
   }
 
   async hold(protocol: RelayProtocol, address: IpAddress, port: number): Promise<AsyncDisposable> {
+    // It calls the C library of Linux.
+    const { holdPort } = await import("./held-port.ts");
     return holdPort({ protocol, address, port }, this.#tcp.budget);
   }
 }

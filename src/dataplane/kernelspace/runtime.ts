@@ -111,6 +111,8 @@ function hostMacOf({ nodeIP }: FamilyContext, interfaces: HostInterfaces): strin
 async function cleanUp(log: Logger, config?: KubeProxyConfig): Promise<boolean> {
   if (process.platform !== "win32") return true;
   try {
+    // Where another mode runs, there need not be a network.
+    if (config !== undefined && config.mode !== "kernelspace" && networkNameOf(config) === "") return true;
     const networkName = requiredNetworkName(config);
     const sourceVip = parseIpAddress(config?.winkernel.sourceVip ?? "");
     return await cleanUpHost(hcnOf(log), { networkName, hostMacs: hostInterfaces().macs, sourceVip, log });

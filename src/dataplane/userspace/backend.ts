@@ -136,7 +136,7 @@ export class UserspaceBackend implements Backend {
       if (signal.aborted) return;
       balancer.purgeExpired();
       if ((await listeners.isIntact?.()) !== "absent") continue;
-      log.info("Another program changed our portal rules; writing them again");
+      log.info("Another program changed what leads clients to the proxy; making it again");
       onLost();
     }
   }

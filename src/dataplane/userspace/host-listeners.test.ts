@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ip, makeEndpoint } from "../../model/testing/records.ts";
 import type { Cidr, IpAddress } from "../../net/ip.ts";
-import type { AddressAssigner } from "./address-assigner.ts";
+import type { AddressAssigner, AssignmentOutcome } from "./address-assigner.ts";
 import { BackendRig } from "./testing/backend-rig.ts";
 
 test("service addresses of this host and node ports are listened on, other addresses are not", async () => {
@@ -99,11 +99,44 @@ test("a port that another process has is named and tried again, and keeps no oth
 class FakeAssigner implements AddressAssigner {
   assigned: readonly string[] = [];
   refused = new Set<string>();
-  async update(wanted: ReadonlySet<IpAddress>): Promise<ReadonlyMap<IpAddress, string>> {
+  /** Another program took them away. */
+  readonly lost = new Set<IpAddress>();
+
+  async update(wanted: ReadonlySet<IpAddress>): Promise<AssignmentOutcome> {
+    const had = new Set(this.assigned);
     this.assigned = [...wanted].filter((address) => !this.refused.has(address)).sort();
-    return new Map([...wanted].filter((address) => this.refused.has(address)).map((address) => [address, "no"]));
+    const added = [...wanted].filter((ip) => !this.refused.has(ip) && (!had.has(ip) || this.lost.has(ip)));
+    for (const address of added) this.lost.delete(address);
+    const refused = [...wanted]
+      .filter((address) => this.refused.has(address))
+      .map((address) => [address, "no"] as const);
+    return { refused: new Map(refused), added: new Set(added) };
+  }
+
+  isIntact(): boolean {
+    return this.lost.size === 0;
   }
 }
+
+test("an address that another program took away is had again, with new sockets for every service port there", async () => {
+  const assigner = new FakeAssigner();
+  const rig = new BackendRig({ rules: "none", assigner });
+  rig.set("http", { port: 80 });
+  rig.set("https", { port: 443 });
+  await rig.sync();
+  const socketAt = (port: number) => rig.relays.relayAt("TCP", ip("172.16.0.1"), port);
+  const before = [socketAt(80), socketAt(443)];
+  assert.equal(await rig.listeners.isIntact?.(), "present");
+  assigner.lost.add(ip("172.16.0.1"));
+  assert.equal(await rig.listeners.isIntact?.(), "absent");
+  rig.set("http", { port: 80, externalIPs: [ip("192.168.1.5")] });
+  await rig.sync();
+  assert.equal(await rig.listeners.isIntact?.(), "present");
+  for (const [index, port] of [80, 443].entries()) {
+    assert.notEqual(socketAt(port), undefined);
+    assert.notEqual(socketAt(port), before[index]);
+  }
+});
 
 test("with an assigner the host gets the addresses, and loses one only when no port of any service wants it (userspace.md §2)", async () => {
   const assigner = new FakeAssigner();

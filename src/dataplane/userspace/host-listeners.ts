@@ -19,11 +19,13 @@ import {
 } from "../../net/ip.ts";
 import type { Relay } from "../../relay/relay.ts";
 import type { Written } from "../../sync/backend.ts";
-import type { AddressAssigner } from "./address-assigner.ts";
+import type { AddressAssigner, AssignmentOutcome } from "./address-assigner.ts";
 import { isServed, LANES, laneOf } from "./lanes.ts";
 import { FailureList, type Listeners, type ListenersRequest, type PortFailures, type WantedPort } from "./listeners.ts";
 import type { Portal } from "./portals.ts";
 import type { ServiceRelays } from "./service-relays.ts";
+
+const NOTHING_ASSIGNED: AssignmentOutcome = { refused: new Map(), added: new Set() };
 
 export interface HostListenersOptions {
   readonly family: IpFamily;
@@ -79,18 +81,21 @@ export class HostListeners implements Listeners {
     this.#waits.begin();
     this.#hostAddresses = request.hostAddresses;
     for (const [key, wanted] of this.#changesOf(request)) await this.#replace(key, wanted, request.hostAddresses);
-    const refused = await assigner?.update(new Set(this.#users.keys()), signal);
-    for (const key of request.wanted.keys()) {
+    const { refused, added } = (await assigner?.update(new Set(this.#users.keys()), signal)) ?? NOTHING_ASSIGNED;
+    // An address that came back may be that of service ports that were not asked about.
+    const keys = added.size > 0 ? [...this.#served.keys()] : request.wanted.keys();
+    for (const key of keys) {
       const served = this.#served.get(key);
       if (served === undefined) continue;
       for (const [text, listener] of served.listeners) {
         signal.throwIfAborted();
-        const reason = refused?.get(listener.address);
+        const reason = refused.get(listener.address);
         if (reason !== undefined) failures.add(key, `${listener.address}: ${reason}`);
         const isHere = listener.address === this.#anywhere || request.hostAddresses.has(listener.address);
         const isUsable = isHere || (assigner !== undefined && reason === undefined);
+        if (!isUsable) this.#tellUnserved(served, listener);
+        if (!isUsable || added.has(listener.address)) await this.#stop(served, text);
         if (isUsable) await this.#listen(served, text, listener, failures);
-        else await this.#stop(served, text, listener);
       }
     }
     return failures.byKey;
@@ -98,6 +103,10 @@ export class HostListeners implements Listeners {
 
   get written(): Written {
     return { counts: this.#written, kernelMs: this.#waits.ms };
+  }
+
+  async isIntact(): Promise<"present" | "absent"> {
+    return this.#options.assigner?.isIntact() === false ? "absent" : "present";
   }
 
   stopAccepting(): Promise<void> {
@@ -189,9 +198,12 @@ export class HostListeners implements Listeners {
     return detector.kind === "cidr" && cidrContains(detector.cidr, client);
   }
 
-  async #stop({ name, sockets }: ServedPort, text: string, { address }: Listener): Promise<void> {
-    const relay = sockets.get(text);
+  #tellUnserved({ name }: ServedPort, { address }: Listener): void {
     this.#options.log.v(2, "A service address is not on this host and is not served", { service: name.text, address });
+  }
+
+  async #stop({ name, sockets }: ServedPort, text: string): Promise<void> {
+    const relay = sockets.get(text);
     if (relay === undefined) return;
     sockets.delete(text);
     this.#written["sockets closed"] += 1;

@@ -5,6 +5,7 @@ import { userspaceConfig } from "./config.ts";
 
 export const userspace: ModeDescriptor<"userspace", typeof userspaceConfig> = {
   name: "userspace",
+  platforms: ["linux", "win32"],
   isUpstream: false,
   config: userspaceConfig,
   startMessage: "Using userspace Proxier.",

@@ -1,86 +1,161 @@
-/** Gives a Windows host service addresses by running `netsh`. Not tried on Windows. Reference userspace.md §2. */
-
+/**
+ * Gives a Windows host service addresses by running `netsh`. What is there is asked of the system itself, because the words that
+ * `netsh` prints depend on its language. Run under Wine, whose own `netsh` does nothing, with one of this repository; not on Windows.
+ * Reference userspace.md §2.
+ */
+import type { networkInterfaces } from "node:os";
 import type { Clock } from "../../async/clock.ts";
-import type { Exec } from "../../kernel/process.ts";
+import type { ExecResult } from "../../kernel/process.ts";
 import type { Logger } from "../../logging/logger.ts";
-import type { IpAddress } from "../../net/ip.ts";
-import type { AddressAssigner } from "./address-assigner.ts";
-import { type NetshCommand, planAddresses, showAddresses, shownAddresses } from "./plan-netsh.ts";
+import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../net/ip.ts";
+import type { AddressAssigner, AssignmentOutcome } from "./address-assigner.ts";
+import type { AddressLedger } from "./address-ledger.ts";
+import { addAddress, deleteAddress, type NetshWords, netshScript } from "./plan-netsh.ts";
+
+/** What {@link NetshAssigner} asks of the host. */
+export interface NetshHost {
+  readonly interfaces: typeof networkInterfaces;
+  /** Runs one command. */
+  netsh(words: NetshWords, signal: AbortSignal): Promise<ExecResult>;
+  /** Runs the lines of a script, one after the other, also after failures. */
+  netshScript(text: string, signal: AbortSignal): Promise<void>;
+  /** Whether a socket may be bound to the address: a new one is looked for on the network first, for seconds. */
+  canBind(address: IpAddress): Promise<boolean>;
+}
 
 export interface NetshAssignerOptions {
+  readonly family: IpFamily;
   readonly interfaceName: string;
-  /** The addresses of all interfaces. */
-  readonly hostAddresses: () => Promise<readonly IpAddress[]>;
-  readonly exec: Exec;
+  readonly host: NetshHost;
+  /** Shared by the families. */
+  readonly ledger: AddressLedger;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-const POLL_MS = 500;
-/** Upstream waits without end, and with it every other service (userspace.md §2). */
-const APPEARANCE_LIMIT_MS = 10_000;
-const COMMAND_LIMIT_MS = 30_000;
+const POLL_MS = 100;
+/** Upstream waits without end, and with it every other service. */
+const USABLE_LIMIT_MS = 10_000;
+/** From so many on, starting one process for each costs more than reading back what one for all has done. */
+const SCRIPT_FROM = 3;
 
 export class NetshAssigner implements AddressAssigner {
   readonly #options: NetshAssignerOptions;
-  readonly #assigned = new Set<IpAddress>();
+  /** What the host has been given and had when it was last looked at. */
+  #confirmed: readonly IpAddress[] = [];
 
   constructor(options: NetshAssignerOptions) {
     this.#options = options;
   }
 
-  async update(wanted: ReadonlySet<IpAddress>, signal: AbortSignal): Promise<ReadonlyMap<IpAddress, string>> {
-    const { interfaceName, hostAddresses, log } = this.#options;
-    const refused = new Map<IpAddress, string>();
-    const present = new Set([...(await hostAddresses()), ...(await this.#shown(signal))]);
-    const plan = planAddresses({ interfaceName, present, assigned: this.#assigned, wanted });
-    for (const [address, command] of plan.remove) {
-      this.#assigned.delete(address);
-      const problem = await this.#run(command, signal);
-      if (problem !== undefined)
-        log.error("A service address could not be given back", new Error(problem), { address });
+  async update(wanted: ReadonlySet<IpAddress>, signal: AbortSignal): Promise<AssignmentOutcome> {
+    const { ledger, interfaceName } = this.#options;
+    // Meanwhile addresses come and go.
+    this.#confirmed = [];
+    await this.#giveBack(wanted, signal);
+    const present = this.#present();
+    const missing = [...wanted].filter((address) => !present.has(address));
+    ledger.add(missing, interfaceName);
+    const refused = await this.#add(missing, signal);
+    ledger.remove(refused.keys());
+    const added = missing.filter((address) => !refused.has(address));
+    for (const address of await this.#unusableAfterWait(added, signal)) {
+      const limit = USABLE_LIMIT_MS / 1000;
+      refused.set(address, `could not be used within ${limit} s of being added to interface "${interfaceName}"`);
     }
-    for (const [address, command] of plan.add) {
-      const problem = await this.#run(command, signal);
-      if (problem === undefined) this.#assigned.add(address);
-      else refused.set(address, problem);
+    const now = this.#present();
+    this.#confirmed = this.#ours()
+      .map(([address]) => address)
+      .filter((address) => now.has(address));
+    return { refused, added: new Set(added) };
+  }
+
+  isIntact(): boolean {
+    const present = this.#present();
+    return this.#confirmed.every((address) => present.has(address));
+  }
+
+  /** What is not wanted any more leaves its interface. What is gone already is forgotten. */
+  async #giveBack(wanted: ReadonlySet<IpAddress>, signal: AbortSignal): Promise<void> {
+    const { ledger, log } = this.#options;
+    const present = this.#present();
+    const unused = this.#ours().filter(([address]) => !wanted.has(address));
+    const commands = new Map(
+      unused
+        .filter(([address]) => present.has(address))
+        .map(([address, interfaceName]) => [address, deleteAddress(interfaceName, address)]),
+    );
+    const kept = await this.#run(commands, (address, now) => !now.has(address), signal);
+    for (const [address, problem] of kept) {
+      log.error("A service address could not be given back", new Error(problem), { address });
     }
-    for (const address of plan.unsupported) refused.set(address, "netsh is used for IPv4 addresses only");
-    const added = [...plan.add.keys()].filter((address) => !refused.has(address));
-    for (const address of await this.#missingAfterWait(added, signal)) {
-      const limit = APPEARANCE_LIMIT_MS / 1000;
-      refused.set(address, `did not appear on interface "${interfaceName}" within ${limit} s of netsh adding it`);
-    }
+    ledger.remove(unused.map(([address]) => address).filter((address) => !kept.has(address)));
+  }
+
+  async #add(missing: readonly IpAddress[], signal: AbortSignal): Promise<Map<IpAddress, string>> {
+    const { interfaceName, host } = this.#options;
+    const commands = new Map(missing.map((address) => [address, addAddress(interfaceName, address)]));
+    const refused = await this.#run(commands, (address, now) => now.has(address), signal);
+    const known = host.interfaces();
+    if (refused.size === 0 || known[interfaceName] !== undefined) return refused;
+    const advice =
+      `this host has no interface "${interfaceName}" with an address; ` +
+      `set the environment variable INTERFACE_TO_ADD_SERVICE_IP to one of: ${Object.keys(known).join(", ")}`;
+    for (const [address, problem] of refused) refused.set(address, `${problem}; ${advice}`);
     return refused;
   }
 
-  /** Waits until the interface shows the addresses. @returns those that it does not show in time. */
-  async #missingAfterWait(added: readonly IpAddress[], signal: AbortSignal): Promise<readonly IpAddress[]> {
-    const { clock } = this.#options;
-    const endMs = clock.monotonicMs() + APPEARANCE_LIMIT_MS;
-    let missing = added;
-    while (missing.length > 0) {
-      const shown = await this.#shown(signal);
-      missing = missing.filter((address) => !shown.has(address));
-      if (missing.length === 0 || clock.monotonicMs() >= endMs) break;
+  /** @returns what could not be done, and why. */
+  async #run(
+    commands: ReadonlyMap<IpAddress, NetshWords>,
+    isDone: (address: IpAddress, present: ReadonlySet<IpAddress>) => boolean,
+    signal: AbortSignal,
+  ): Promise<Map<IpAddress, string>> {
+    const { host } = this.#options;
+    const script = commands.size < SCRIPT_FROM ? undefined : netshScript(commands.values());
+    if (script !== undefined) await host.netshScript(script, signal);
+    const afterScript = script === undefined ? undefined : this.#present();
+    const failures = new Map<IpAddress, string>();
+    for (const [address, words] of commands) {
+      signal.throwIfAborted();
+      // A script does not say which line failed, and why.
+      if (afterScript !== undefined && isDone(address, afterScript)) continue;
+      const { status, stdout, stderr } = await host.netsh(words, signal);
+      if (status === 0 && isDone(address, this.#present())) continue;
+      const said = `${stdout}${stderr}`.trim().replaceAll(/\s+/g, " ");
+      const outcome = status === 0 ? "it ended well and changed nothing" : `exit status ${status}`;
+      failures.set(address, `netsh ${words.join(" ")}: ${outcome}${said === "" ? "" : `: ${said}`}`);
+    }
+    return failures;
+  }
+
+  /** Waits until sockets can be bound to the addresses. @returns those to which none can in time. */
+  async #unusableAfterWait(added: readonly IpAddress[], signal: AbortSignal): Promise<readonly IpAddress[]> {
+    const { clock, host } = this.#options;
+    const endMs = clock.monotonicMs() + USABLE_LIMIT_MS;
+    let unusable = added;
+    for (;;) {
+      const usable = await Promise.all(unusable.map((address) => host.canBind(address)));
+      unusable = unusable.filter((_, index) => usable[index] !== true);
+      if (unusable.length === 0 || clock.monotonicMs() >= endMs) return unusable;
       await clock.sleep(POLL_MS, signal);
       signal.throwIfAborted();
     }
-    return missing;
   }
 
-  async #shown(signal: AbortSignal): Promise<ReadonlySet<IpAddress>> {
-    const { exec, interfaceName } = this.#options;
-    const { file, args } = showAddresses(interfaceName);
-    const { stdout } = await exec(file, args, { signal, timeoutMs: COMMAND_LIMIT_MS });
-    return shownAddresses(stdout);
+  #present(): ReadonlySet<IpAddress> {
+    return hostAddressesOf(this.#options.host.interfaces());
   }
 
-  /** @returns what went wrong, or undefined. */
-  async #run({ file, args }: NetshCommand, signal: AbortSignal): Promise<string | undefined> {
-    const { status, stdout, stderr } = await this.#options.exec(file, args, { signal, timeoutMs: COMMAND_LIMIT_MS });
-    if (status === 0) return undefined;
-    const said = `${stdout}${stderr}`.trim();
-    return `${file} ${args.join(" ")}: exit status ${status}: ${said === "" ? "no output" : said}`;
+  /** Of this family, those that the host was given. */
+  #ours(): readonly (readonly [IpAddress, string])[] {
+    const { ledger, family } = this.#options;
+    return [...ledger.entries].filter(([address]) => familyOf(address) === family);
   }
+}
+
+/** The addresses of all interfaces, both families. */
+export function hostAddressesOf(interfaces: ReturnType<typeof networkInterfaces>): ReadonlySet<IpAddress> {
+  const entries = Object.values(interfaces).flatMap((found) => found ?? []);
+  return new Set(entries.map(({ address }) => parseIpAddress(address)).filter((address) => address !== undefined));
 }

@@ -1,0 +1,91 @@
+/**
+ * Which addresses of this host are its services', in a file: an end that gives nothing back (a power cut, a kill) leaves them on the
+ * interface, and only their list tells the next run that they may be taken from it.
+ */
+import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
+import type { Logger } from "../../logging/logger.ts";
+import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
+
+export class AddressLedger {
+  readonly #path: string;
+  readonly #log: Logger;
+  /** The interface of each. */
+  readonly #interfaces: Map<IpAddress, string>;
+
+  /** @param path of the file, whose folder is made with the first address. */
+  constructor(path: string, log: Logger) {
+    this.#path = path;
+    this.#log = log;
+    this.#interfaces = this.#read();
+  }
+
+  /** By address, the name of the interface that has it. */
+  get entries(): ReadonlyMap<IpAddress, string> {
+    return this.#interfaces;
+  }
+
+  /** Notes addresses; before they are added, so that none is forgotten. */
+  add(addresses: Iterable<IpAddress>, interfaceName: string): void {
+    let hasChanged = false;
+    for (const address of addresses) {
+      if (this.#interfaces.get(address) === interfaceName) continue;
+      this.#interfaces.set(address, interfaceName);
+      hasChanged = true;
+    }
+    if (hasChanged) this.#write();
+  }
+
+  /** Forgets addresses that are not there any more. */
+  remove(addresses: Iterable<IpAddress>): void {
+    let hasChanged = false;
+    for (const address of addresses) hasChanged = this.#interfaces.delete(address) || hasChanged;
+    if (hasChanged) this.#write();
+  }
+
+  #read(): Map<IpAddress, string> {
+    try {
+      const content: unknown = JSON.parse(readFileSync(this.#path, "utf8"));
+      if (typeof content !== "object" || content === null || Array.isArray(content)) throw new Error("not an object");
+      const found = new Map<IpAddress, string>();
+      for (const [text, name] of Object.entries(content)) {
+        const address = parseIpAddress(text);
+        if (address === undefined || typeof name !== "string") throw new Error(`no address and interface: ${text}`);
+        found.set(address, name);
+      }
+      return found;
+    } catch (error) {
+      if (error instanceof Error && "code" in error && error.code === "ENOENT") return new Map();
+      this.#log.error(
+        "The list of service addresses cannot be read; what an earlier run left stays on its interface",
+        error,
+        {
+          file: this.#path,
+        },
+      );
+      return new Map();
+    }
+  }
+
+  /** The file is whole at every moment, and there is none for no addresses. */
+  #write(): void {
+    try {
+      if (this.#interfaces.size === 0) {
+        rmSync(this.#path, { force: true });
+        return;
+      }
+      mkdirSync(dirname(this.#path), { recursive: true });
+      const draft = `${this.#path}.new`;
+      writeFileSync(draft, `${JSON.stringify(Object.fromEntries(this.#interfaces), undefined, 1)}\n`);
+      renameSync(draft, this.#path);
+    } catch (error) {
+      this.#log.error(
+        "The list of service addresses cannot be written; a restart may leave them on their interface",
+        error,
+        {
+          file: this.#path,
+        },
+      );
+    }
+  }
+}

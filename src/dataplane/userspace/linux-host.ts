@@ -1,0 +1,110 @@
+/** What leads clients to the proxy's sockets on Linux: the host's iptables tools, or no rules at all. Reference userspace.md §1.1, §1.10. */
+import { raiseFileLimit } from "../../kernel/file-limit.ts";
+import { createIptables } from "../../kernel/iptables/exec-iptables.ts";
+import { localAddresses } from "../../kernel/route/addresses.ts";
+import type { Logger } from "../../logging/logger.ts";
+import { type IpAddress, isLinkLocalV6, isLoopback } from "../../net/ip.ts";
+import { ANY_PORT, parsePortRange } from "../../net/port-range.ts";
+import type { FamilyContext, NodeContext } from "../dataplane.ts";
+import {
+  defineRestoreMetrics,
+  defineRuleCountMetrics,
+  type RestoreMetrics,
+  type RuleCountMetrics,
+} from "../shared/iptables-metrics.ts";
+import { cleanUpFamilies, iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
+import { cleanUpPortals, isPortalChain } from "./cleanup.ts";
+import type { Front, FrontParts, UserspaceHost } from "./host.ts";
+import { HostListeners } from "./host-listeners.ts";
+import { listenAddressOf } from "./listen-address.ts";
+import type { Listeners } from "./listeners.ts";
+import { PortAllocator } from "./port-allocator.ts";
+import { knowsBridgePorts, PortalRules } from "./portal-rules.ts";
+import { RedirectListeners } from "./redirect-listeners.ts";
+import { staleFlowsOf } from "./stale-flows.ts";
+
+/** The node's address, or any other than loopback that the host has. */
+async function hostAddressOf({ family, nodeIP, log }: FamilyContext): Promise<IpAddress> {
+  if (!isLoopback(nodeIP)) return nodeIP;
+  const usable = (ip: IpAddress) => !isLoopback(ip) && !isLinkLocalV6(ip);
+  const found = (await localAddresses(family)).find(usable);
+  if (found === undefined) log.info("This host has no address of the family but loopback", { ipFamily: family });
+  return found ?? nodeIP;
+}
+
+interface RuleParts extends FrontParts {
+  readonly node: NodeContext;
+  readonly metrics: RestoreMetrics & RuleCountMetrics;
+}
+
+async function redirectListeners(context: FamilyContext, parts: RuleParts): Promise<Listeners> {
+  const { node, metrics, sockets, relays, retry } = parts;
+  const { config, conntrack } = node;
+  const { family, log } = context;
+  const listenAddress = listenAddressOf(config.bindAddress, family);
+  const range = parsePortRange(config.userspace.portRange);
+  const ports = new PortAllocator({
+    range: range.ok ? range.range : ANY_PORT, // validation has refused others
+    random: Math.random,
+    onPortFree: retry,
+  });
+  const iptables = await createIptables(iptablesTools(family, log));
+  const hasBridgePorts = await knowsBridgePorts(iptables);
+  const rules = new PortalRules({ iptables, metrics, log });
+  await rules.start();
+  if (!hasBridgePorts) log.info("The kernel has no xt_physdev: external IPs are served to pods as to everybody");
+  return new RedirectListeners({
+    family,
+    plan: {
+      listenAddress,
+      hostAddress: await hostAddressOf(context),
+      knowsBridgePorts: hasBridgePorts,
+      detector: context.detector,
+    },
+    rules,
+    sockets,
+    relays,
+    ports,
+    staleFlows: staleFlowsOf(conntrack, family, log),
+    log,
+  });
+}
+
+async function open(node: NodeContext) {
+  const { rules } = node.config.userspace;
+  // Rules of an earlier run would lead to nothing.
+  if (rules === "none") await cleanUp(node.log);
+  const restoreMetricsOf = defineRestoreMetrics(node.metrics);
+  const ruleCountMetricsOf = defineRuleCountMetrics(node.metrics);
+  return {
+    async frontFor(context: FamilyContext, parts: FrontParts): Promise<Front> {
+      const { family, detector, log } = context;
+      const metrics = { ...restoreMetricsOf(family), ...ruleCountMetricsOf(family) };
+      return {
+        listeners:
+          rules === "iptables"
+            ? await redirectListeners(context, { ...parts, node, metrics })
+            : new HostListeners({ family, sockets: parts.sockets, detector, log }),
+        hostAddresses: () => localAddresses(family),
+        watchHostAddresses: (onChange, signal) => node.addressWatch.watch(onChange, signal),
+      };
+    },
+  };
+}
+
+function cleanUp(log: Logger): Promise<boolean> {
+  return cleanUpFamilies(isPortalChain, (iptables) => cleanUpPortals(iptables, log), log);
+}
+
+export const linuxHost: UserspaceHost = {
+  unsupported: async (family, { userspace }) =>
+    userspace.rules === "none" ? undefined : await missingIptables(family),
+  openFiles(log) {
+    const { limit, problem } = raiseFileLimit();
+    if (problem !== undefined) log.error("The number of connections is limited", new Error(problem));
+    log.v(2, "Raised the limit of open files", { limit });
+    return limit;
+  },
+  open,
+  cleanUp,
+};

@@ -1,0 +1,24 @@
+/** What tests under Wine share. */
+import { setTimeout as sleep } from "node:timers/promises";
+import { stretched } from "../../testkit/support/patience.ts";
+
+const LIMIT_MS = 30_000;
+const PAUSE_MS = 100;
+
+/** Repeats an assertion until it holds. @param log shown when it never does. */
+export async function until(what: string, assertion: () => Promise<void>, log: () => string): Promise<void> {
+  const startMs = performance.now();
+  for (;;) {
+    try {
+      return await assertion();
+    } catch (error) {
+      if (performance.now() - startMs > stretched(LIMIT_MS)) {
+        throw new Error(`${what} did not come: ${String(error)}\n${log()}`, { cause: error });
+      }
+      await sleep(PAUSE_MS);
+    }
+  }
+}
+
+/** The text of a page. Rejects when there is no answer. */
+export const get = async (url: string): Promise<string> => await (await fetch(url)).text();
