@@ -90,8 +90,9 @@ export class ProxyDaemon {
    * Starts the process (again); does not wait.
    *
    * @param wrapper as in the options, for this time.
+   * @param more arguments for this time.
    */
-  spawn(wrapper = this.#options.wrapper): void {
+  spawn(wrapper = this.#options.wrapper, more: readonly string[] = []): void {
     const { hostnameOverride, args = [], env, program = KUBE_PROXY } = this.#options;
     const command: [string, ...string[]] = wrapper === undefined ? [program] : [...wrapper, program];
     const child = this.namespace.spawn(
@@ -102,6 +103,7 @@ export class ProxyDaemon {
         `--hostname-override=${hostnameOverride}`,
         "-v=2",
         ...args,
+        ...more,
       ],
       { stdio: ["ignore", "pipe", "pipe"], ...(env === undefined ? {} : { env: { ...process.env, ...env } }) },
     );

@@ -26,10 +26,14 @@ export interface FlowNetwork {
   readonly topology: Topology;
   readonly probers: Readonly<Record<Position, Prober>>;
   readonly daemon: ProxyDaemon;
+  /** That of the clients on the node, in the mode whose programs are attached to it. */
+  readonly cgroup: string | undefined;
 }
 
 /** What a test wants beyond the usual. */
 export interface FlowExtras extends Pick<DaemonOptions, "config"> {
+  /** Where ebpf mode keeps its maps. @default nowhere */
+  readonly pinFolder?: string;
   /** Changes the network before the daemon starts. */
   prepare?(topology: Topology): Promise<void>;
 }
@@ -45,7 +49,7 @@ export async function flowNetwork(
   t: Pick<TestContext, "after">,
   mode: Mode,
   services: readonly ServiceSpec[],
-  { prepare, config }: FlowExtras = {},
+  { prepare, config, pinFolder = "none" }: FlowExtras = {},
 ): Promise<FlowNetwork> {
   const cgroupRoot = traitsOf[mode].runsInCgroup === true ? clientCgroup(t) : undefined;
   const topology = await topologyFor(t);
@@ -58,7 +62,7 @@ export async function flowNetwork(
       config: {
         mode,
         clusterCIDR: defaultClusterCidr,
-        ...(cgroupRoot !== undefined && { ebpf: { cgroupRoot, pinFolder: "none" } }),
+        ...(cgroupRoot !== undefined && { ebpf: { cgroupRoot, pinFolder } }),
         ...traitsOf[mode].config,
         ...config,
       },
@@ -69,7 +73,7 @@ export async function flowNetwork(
   const onNode = cgroupRoot === undefined ? {} : { cgroup: cgroupRoot, except: [namespaceAt["off-node client"]] };
   const byNamespace = probersFor(topology, Object.values(namespaceAt), onNode);
   const probers = Object.fromEntries(POSITIONS.map((position) => [position, byNamespace[namespaceAt[position]]]));
-  return { topology, probers: probers as Record<Position, Prober>, daemon };
+  return { topology, probers: probers as Record<Position, Prober>, daemon, cgroup: cgroupRoot };
 }
 
 /** An address of a service's port. Node ports are asked on the node's own address. */

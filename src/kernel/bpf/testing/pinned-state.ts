@@ -1,0 +1,49 @@
+/** What is kept in a folder of a bpf file system, as another process sees it. */
+import { readdirSync } from "node:fs";
+import type { IpFamily } from "../../../net/ip.ts";
+import { kernelBpf } from "../kernel-bpf.ts";
+import { leadingMaps, MAPS_VERSION, memoryMaps } from "../socket-balancer/maps.ts";
+
+const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString("hex");
+
+/** Everything below the folder, by path. */
+export function pinnedPaths(folder: string): readonly string[] {
+  return readdirSync(folder, { recursive: true }).map(String).sort();
+}
+
+/** Of one family: which program each link runs, and all that maps lead by; equal when nothing was written meanwhile. */
+export function pinnedState(folder: string, family: IpFamily): Readonly<Record<string, unknown>> {
+  const { pins } = kernelBpf();
+  const state: Record<string, unknown> = {};
+  for (const name of pins.list(`${folder}/links`) ?? []) {
+    const link = pins.link(`${folder}/links/${name}`);
+    state[name] = `runs program ${link?.programId} in cgroup ${link?.cgroupId}`;
+    link?.release();
+  }
+  const capacity = (entries: number) => ({ frontends: entries, slots: entries, backends: entries });
+  for (const key of ["frontends", "slots", "backends"] as const) {
+    const { name } = leadingMaps(family, capacity(1))[key];
+    const path = `${folder}/v${MAPS_VERSION}/${name}`;
+    const map = pins.map(path, (entries) => leadingMaps(family, capacity(entries))[key]);
+    if (key === "frontends")
+      state[name] = map
+        ?.entries()
+        .map((element) => element.map(hex).join(" "))
+        .sort();
+    // With how often each backend was written.
+    else
+      state[name] = map
+        ?.words()
+        .filter((word) => word !== 0n)
+        .join(" ");
+    map?.close();
+  }
+  const { nodeAddresses } = memoryMaps(family);
+  const addresses = pins.map(`${folder}/v${MAPS_VERSION}/${nodeAddresses.name}`, () => nodeAddresses);
+  state[nodeAddresses.name] = addresses
+    ?.entries()
+    .map(([key]) => hex(key))
+    .sort();
+  addresses?.close();
+  return state;
+}

@@ -1,0 +1,157 @@
+/** The eBPF mode from its first start to its end: the daemon dies, comes back, becomes another mode and goes, and no client notices. */
+import assert from "node:assert/strict";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Assembler } from "../../../src/kernel/bpf/asm/assembler.ts";
+import type { BpfLink } from "../../../src/kernel/bpf/bpf.ts";
+import { type Hook, socketContext } from "../../../src/kernel/bpf/contexts.ts";
+import { kernelBpf } from "../../../src/kernel/bpf/kernel-bpf.ts";
+import { pinnedState } from "../../../src/kernel/bpf/testing/pinned-state.ts";
+import { testBpffs } from "../../../src/kernel/bpf/testing/test-bpffs.ts";
+import { reasonToSkip } from "../../../src/kernel/bpf/testing/test-cgroup.ts";
+import { defaultClusterCidr } from "../../../testkit/net/topology-spec.ts";
+import { kernelSkip } from "../../../testkit/support/topology.ts";
+import { ask, outcomes } from "./asking.ts";
+import { FAMILIES, type ServiceSpec } from "./cluster-objects.ts";
+import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
+import { ALL_MODES, type Mode, traitsOf } from "./modes.ts";
+import { askSteadily, assertAlive, holdConnections } from "./steady-clients.ts";
+
+const STABLE = 1;
+const services: readonly ServiceSpec[] = [
+  { name: "stable", number: STABLE, endpoints: ["local-1", "remote-1"] },
+  { name: "sticky", number: 2, endpoints: ["local-1", "local-2"], spec: { sessionAffinity: "ClientIP" } },
+  { name: "empty", number: 3, endpoints: [] },
+];
+const HOOKS = ["connect4", "connect6", "sendmsg4", "getpeername6"] as const satisfies readonly Hook[];
+const bpf = kernelBpf();
+
+/** Programs at the cgroup, by hook. */
+const attached = ({ cgroup = "" }: FlowNetwork) => HOOKS.map((hook) => bpf.attached(hook, cgroup));
+
+/** A program of another owner, which lets all pass. */
+function foreignProgram(
+  t: TestContext,
+  { cgroup = "" }: FlowNetwork,
+  hook: Hook,
+): { readonly id: number; readonly link: BpfLink } {
+  const a = new Assembler("foreign", socketContext(hook));
+  a.mov("r0", 1);
+  a.exit();
+  const program = bpf.loadProgram(a.finish(), hook);
+  const link = bpf.attach(program, hook, cgroup);
+  t.after(() => {
+    link.close();
+    program.close();
+  });
+  return { id: program.id, link };
+}
+
+/** The folder of the daemon's network namespace. */
+function ownFolder(pinFolder: string): string {
+  const [cookie, ...others] = readdirSync(pinFolder);
+  assert.deepEqual(others, []);
+  return join(pinFolder, cookie ?? "");
+}
+
+async function removeRules({ daemon }: FlowNetwork): Promise<void> {
+  for (const family of ["ip", "ip6"]) await daemon.namespace.exec(["nft", "delete", "table", family, "kube-proxy"]);
+}
+
+/** TCP from a pod to the service, in both families. */
+async function met({ probers }: FlowNetwork): Promise<readonly string[]> {
+  const answers = await Promise.all(
+    FAMILIES.map((family) => ask(probers.pod, addressOf(STABLE, "cluster IP", "TCP", family), 6)),
+  );
+  return outcomes(answers.flat().filter(({ ok }) => !ok));
+}
+
+function chooseMode(network: FlowNetwork, first: Readonly<Record<string, unknown>>, mode: Mode): void {
+  const chosen = { mode, clusterCIDR: defaultClusterCidr, ...traitsOf[mode].config };
+  writeFileSync(join(network.daemon.folder, "config.json"), JSON.stringify({ ...first, nftables: {}, ...chosen }));
+}
+
+test("ebpf: sudden death, restart, other modes and the end, under connections that notice nothing", {
+  skip: kernelSkip || reasonToSkip() || (ALL_MODES.includes("ebpf") ? false : "another run has the eBPF mode"),
+}, async (t) => {
+  const bpffs = await testBpffs(t);
+  const pinFolder = `${bpffs.path}/kept`;
+  const network = await flowNetwork(t, "ebpf", services, { pinFolder });
+  const { daemon } = network;
+  const first = JSON.parse(readFileSync(join(daemon.folder, "config.json"), "utf8"));
+  const foreign = HOOKS.map((hook) => foreignProgram(t, network, hook).id);
+  const state = () => FAMILIES.map((family) => pinnedState(join(ownFolder(pinFolder), family), family));
+  const rules = () => traitsOf.ebpf.rules(daemon);
+
+  await t.test("killed and started again, it writes nothing and replaces nothing", async () => {
+    const before = [state(), await rules(), attached(network)];
+    assert.ok(attached(network).every((programs, at) => programs.length >= 2 && programs.at(-1) === foreign[at]));
+    const held = await holdConnections(network, STABLE);
+    const stopAsking = askSteadily(network, STABLE);
+    await daemon.stop("SIGKILL");
+    await sleep(100);
+    const startedAt = Date.now();
+    daemon.spawn();
+    await daemon.synced(startedAt);
+    assert.deepEqual(await stopAsking(), []);
+    assert.deepEqual([state(), await rules(), attached(network)], before);
+    await assertAlive(held);
+  });
+
+  await t.test("told to stop, it leaves what decides at the socket, and goes on with it", async () => {
+    const before = [state(), attached(network)];
+    await daemon.stop("SIGTERM");
+    await removeRules(network);
+    assert.deepEqual(await met(network), []);
+    const startedAt = Date.now();
+    daemon.spawn();
+    await daemon.synced(startedAt);
+    assert.deepEqual([state(), attached(network)], before);
+    assert.ok((await rules()).includes("10.96.1.1"));
+  });
+
+  await t.test("it becomes every other mode and this one again", async () => {
+    for (const mode of ["nftables", "ebpf", "nftables-flat", "ebpf", "iptables", "ebpf"] as const) {
+      const held = await holdConnections(network, STABLE);
+      const stopAsking = askSteadily(network, STABLE);
+      chooseMode(network, first, mode);
+      await daemon.stop("SIGTERM");
+      const startedAt = Date.now();
+      daemon.spawn();
+      await daemon.synced(startedAt);
+      const isOurs = mode === "ebpf";
+      const isThere = (programs: readonly number[], at: number): boolean =>
+        isOurs ? programs.length >= 2 : programs.join() === `${foreign[at]}`;
+      await daemon.until(
+        `what decides at the socket in mode ${mode}`,
+        () => attached(network).every(isThere) && existsSync(pinFolder) === isOurs,
+      );
+      assert.deepEqual(await stopAsking(), [], `on the way to ${mode}`);
+      await assertAlive(held);
+    }
+    assert.ok(
+      attached(network).every((programs, at) => programs[0] === foreign[at]),
+      "those of others stay first",
+    );
+  });
+
+  await t.test("--cleanup leaves nothing of it, also after a sudden death and in another mode", async () => {
+    await daemon.stop("SIGKILL");
+    assert.ok(
+      attached(network).every((programs) => programs.length >= 2),
+      "until then it decides",
+    );
+    chooseMode(network, first, "iptables");
+    daemon.spawn(undefined, ["--cleanup"]);
+    assert.equal(await daemon.ended(), 0, daemon.log);
+    assert.deepEqual(
+      attached(network),
+      foreign.map((id) => [id]),
+    );
+    assert.equal(existsSync(pinFolder), false);
+    assert.equal((await daemon.namespace.exec(["nft", "list", "tables"])).stdout.includes("kube-proxy"), false);
+    assert.notDeepEqual(await met(network), [], "nothing leads there any more");
+  });
+});
