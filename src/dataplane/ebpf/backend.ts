@@ -277,6 +277,7 @@ export class EbpfBackend implements Backend {
 
   /** What is in the kernel stays as it is. */
   #forget(): void {
+    this.#sockets?.stale.close();
     this.#sockets?.maps.close();
     this.#sockets = undefined;
     this.#areAddressesKnown = false;

@@ -24,6 +24,7 @@ import { type IpAddress, type IpFamily, ipBytes, ipFromBytes, unspecifiedAddress
 import { PROTOCOL_NUMBERS } from "../../net/protocol.ts";
 import { AdoptedFrontends, type WantedFrontend } from "./adopted-frontends.ts";
 import { Connections } from "./connections.ts";
+import { type Installed, InstalledPorts } from "./installed-ports.ts";
 import {
   capacityFor,
   closeAll,
@@ -35,16 +36,6 @@ import {
   type OpenMaps,
 } from "./open-maps.ts";
 import { planSocket, type SocketPlan, type SocketPlanFacts, type Treatment } from "./socket-plan.ts";
-
-/** What the maps hold of a service port. */
-interface Installed {
-  readonly port: ServicePort;
-  readonly treatments: SocketPlan["treatments"];
-  readonly cluster: EndpointList | undefined;
-  readonly local: EndpointList | undefined;
-  /** Writing its frontends was broken off: they may lead to these lists, or to older ones. */
-  readonly isUncertain?: boolean;
-}
 
 export interface SocketMapsOptions {
   readonly bpf: Bpf;
@@ -63,7 +54,7 @@ export class SocketMaps {
   /** What programs remember, and the node's addresses: they stay when the others grow. */
   readonly #memory: Opened<MemoryMaps>;
   readonly #lists: EndpointLists;
-  readonly #installed = new Map<string, Installed>();
+  readonly #installed = new InstalledPorts();
   /** Service ports that the kernel would not take, with the reason. */
   readonly #refused = new Map<string, string>();
   /** What the maps have had from the start, until {@link settle}. */
@@ -235,7 +226,7 @@ export class SocketMaps {
   /** What the kernel holds: a line for each frontend, equal for equal service ports in any order of time. */
   state(): readonly string[] {
     const lines: string[] = [];
-    for (const installed of this.#installed.values()) {
+    for (const [, installed] of this.#installed) {
       const { port, treatments } = installed;
       for (const frontend of ownedFrontends(port)) {
         if (this.#set.frontends.lookup(this.#keyOf(port, frontend)) === undefined) continue;

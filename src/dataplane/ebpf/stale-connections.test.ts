@@ -129,3 +129,12 @@ test("at the end all are told, and nothing is looked for later", async () => {
     [2, 2],
   );
 });
+
+test("what the next process looks for is left to it", async () => {
+  const { stale, connections, carry, asked } = rig([71], ["absent", "absent"]);
+  carry(9, 2);
+  await stale.disconnect(connections);
+  stale.close();
+  await stale.disconnect(connections);
+  assert.deepEqual([asked.length, connections.count], [1, 1]);
+});

@@ -38,10 +38,15 @@ export class StaleConnections {
     this.#timer.unref();
   }
 
-  /** All that are led: nothing will tell them later. It is the end; nothing of this is used after it. */
-  async disconnectAll(connections: Connections): Promise<void> {
+  /** The next process looks for them. Nothing of this is used after it. */
+  close(): void {
     this.#isEnded = true;
     clearTimeout(this.#timer);
+  }
+
+  /** All that are led: nothing will tell them later. It is the end; nothing of this is used after it. */
+  async disconnectAll(connections: Connections): Promise<void> {
+    this.close();
     await this.#turns.run(async () => {
       try {
         const all = connections.all();
@@ -68,6 +73,7 @@ export class StaleConnections {
   async #lookAgain(connections: Connections): Promise<void> {
     try {
       const left = await this.#turns.run(() => this.#look(connections));
+      if (this.#isEnded) return;
       const unreachable = new Set<bigint>();
       for (const [one, outcome] of left) {
         // It is not connected any more, or can never be told.
