@@ -9,9 +9,10 @@ import { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { differenceFrom } from "./asking.ts";
 import { clusterOf, FAMILIES, type Family, type ServiceSpec } from "./cluster-objects.ts";
+import { end, endAndCheck } from "./ending.ts";
 import { answersOf } from "./expected.ts";
 import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
-import { MODES, type Mode, protocolsOf, traitsOf } from "./modes.ts";
+import { MODES, MODES_AND_LAYOUTS, type Mode, protocolsOf, traitsOf } from "./modes.ts";
 import { askSteadily, assertAlive, holdConnections } from "./steady-clients.ts";
 
 const STABLE = 1;
@@ -119,6 +120,18 @@ async function killAtAnyMoment(network: FlowNetwork, mode: Mode): Promise<void> 
   assert.deepEqual(await stopAsking(), [], `killed ${moments.join(", ")} ms after each start or change`);
 }
 
+/** For a mode in another layout, which has no network of its own in shutdown.test.ts. */
+async function endTwice(network: FlowNetwork, mode: Mode): Promise<void> {
+  const { daemon } = network;
+  await endAndCheck(network, mode);
+  const startedAt = Date.now();
+  daemon.spawn();
+  await daemon.synced(startedAt);
+  daemon.writeObjects(clusterOf([stable, ...extras]));
+  await sleep(Math.random() * 100);
+  await end(daemon);
+}
+
 /** A daemon for a node without a network; what it leaves in the kernel does not depend on one. */
 async function bareDaemon(t: TestContext, mode: Mode): Promise<ProxyDaemon> {
   const node = await NetworkNamespace.create(newRunName("bare"));
@@ -146,6 +159,7 @@ async function killInFirstStart(t: TestContext, mode: Mode): Promise<void> {
   assertEqualRules(await rules(victim), await rules(undisturbed), `killed ${moments.join(", ")} ms after each start`);
 }
 
+// A sudden end in the middle of a first load in the flat layout: test/kernel/faults/flat-layout.test.ts.
 for (const mode of MODES) {
   test(
     `${mode}: killed again and again in its first start, it leaves the same rules in the end`,
@@ -154,7 +168,9 @@ for (const mode of MODES) {
     },
     (t) => killInFirstStart(t, mode),
   );
+}
 
+for (const mode of MODES_AND_LAYOUTS) {
   test(`${mode}: sudden death`, { skip: kernelSkip }, async (t) => {
     const network = await flowNetwork(t, mode, home);
     if (traitsOf[mode].carriesTraffic) {
@@ -168,6 +184,10 @@ for (const mode of MODES) {
     );
     await t.test("killed at any moment, it loses and doubles no rule, and no connection fails", () =>
       killAtAnyMoment(network, mode),
+    );
+    if (MODES.includes(mode)) return;
+    await t.test("SIGTERM ends it with status 0, idle and in its work, and leaves what it has in the kernel", () =>
+      endTwice(network, mode),
     );
   });
 }
