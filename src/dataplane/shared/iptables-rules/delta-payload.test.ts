@@ -72,3 +72,17 @@ test("planned entries are compared match by match: one that differs has all of i
     deltaPayload([{ owner: "a", before, after: side({ shared: texts.map(rule) }) }]).written.nat;
   assert.deepEqual([written("a", "b"), written("a", "c"), written("b", "a"), written("a")], [0, 2, 2, 1]);
 });
+
+test("the entries that an owner had are asked for once: they may have to be planned", () => {
+  let asked = 0;
+  const before = {
+    ...side({}),
+    get shared() {
+      asked += 1;
+      return [entry("one", "filter"), entry("two")];
+    },
+  };
+  const payload = deltaPayload([{ owner: "a", before, after: side({}) }]);
+  assert.equal(textOf(payload), "*filter\n-D S one\nCOMMIT\n*nat\n-D S two\nCOMMIT\n");
+  assert.equal(asked, 1);
+});

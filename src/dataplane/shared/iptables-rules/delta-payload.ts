@@ -31,9 +31,13 @@ interface SharedDifference {
 }
 
 /** Entries keep their order, so that all of a table change when one does. */
-function sharedDifference({ before, after }: OwnerStep, table: ServiceTable): SharedDifference {
-  const deleted = inTable(before?.shared ?? [], table);
-  const inserted = inTable(after?.shared ?? [], table);
+function sharedDifference(
+  before: readonly InstalledRule[],
+  after: readonly InstalledRule[],
+  table: ServiceTable,
+): SharedDifference {
+  const deleted = inTable(before, table);
+  const inserted = inTable(after, table);
   return equalLists(deleted, inserted, equalRules) ? { deleted: [], inserted: [] } : { deleted, inserted };
 }
 
@@ -54,11 +58,13 @@ export function deltaPayload(steps: readonly OwnerStep[]): Payload {
   const written = { filter: 0, nat: 0 };
   for (const step of steps) {
     const { owner, after } = step;
-    const inFilter = sharedDifference(step, "filter");
+    // Asked for once: they may be planned whenever they are (planned-rules.ts).
+    const [had, has] = [step.before?.shared ?? [], after?.shared ?? []];
+    const inFilter = sharedDifference(had, has, "filter");
     filter.add(owner, sharedLines(inFilter));
     const dropped = droppedChains(step);
     chains.add(owner, chainLines([...(after?.ownChains ?? []), ...dropped]));
-    const inNat = sharedDifference(step, "nat");
+    const inNat = sharedDifference(had, has, "nat");
     const ownRules = after?.ownRules ?? [];
     nat.add(owner, sharedLines(inNat) + ruleLines("append", ownRules) + deletionLines(dropped));
     written.filter += inFilter.inserted.length;
