@@ -5,13 +5,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { missingForTopology } from "../testkit/net/kernel-capabilities.ts";
+import { kernelSkip } from "../testkit/support/topology.ts";
 import { reportOf, reportsOf, type SizeResult } from "./size-result.ts";
 
-const missing = await missingForTopology();
-const skip = missing.length > 0 ? missing.join("; ") : false;
-
-test("every step of a small run is measured with both back ends, and nothing is left behind", { skip }, () => {
+test("every step of a small run is measured with both back ends, and nothing is left behind", {
+  skip: kernelSkip,
+}, () => {
   const folder = mkdtempSync(join(tmpdir(), "kpts-bench-test-"));
   try {
     const json = join(folder, "figures.json");

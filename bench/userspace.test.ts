@@ -5,12 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { missingForTopology } from "../testkit/net/kernel-capabilities.ts";
+import { kernelSkip } from "../testkit/support/topology.ts";
 import { LOADS, type TrafficFigures, type TrafficResults, WAYS, type Way } from "./traffic-figures.ts";
 import { judgeTraffic, trafficTable } from "./traffic-targets.ts";
-
-const missing = await missingForTopology();
-const skip = missing.length > 0 ? missing.join("; ") : false;
 
 /** Everything goes equally well every way but for these counts. */
 function resultsWith(counts: Partial<Record<Way, number>>): TrafficResults {
@@ -50,7 +47,7 @@ test("the table has figures per connection and per gigabyte", () => {
   assert.match(lines.at(-1) ?? "", /50 \/ 200 +50 \/ 200$/);
 });
 
-test("a small run sends every load every way, and leaves nothing behind", { skip }, () => {
+test("a small run sends every load every way, and leaves nothing behind", { skip: kernelSkip }, () => {
   const folder = mkdtempSync(join(tmpdir(), "kpts-bench-test-"));
   try {
     const json = join(folder, "figures.json");

@@ -128,8 +128,12 @@ const missing = await missingForTopology();
 if (missing.length > 0) console.log(`tests in network namespaces are skipped: ${missing.join("; ")}`);
 
 const wronglySkipped = [];
-/** A test process spends half of its time compiling what another has compiled before. */
-const environment = { NODE_COMPILE_CACHE: join(root, ".cache", "compiled"), ...process.env };
+const environment = {
+  // A test process spends half of its time compiling what another has compiled before.
+  NODE_COMPILE_CACHE: join(root, ".cache", "compiled"),
+  KPTS_MISSING: JSON.stringify(missing),
+  ...process.env,
+};
 
 /**
  * Runs the files, prints what they do, and adds to the total.

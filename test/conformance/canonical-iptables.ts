@@ -15,16 +15,22 @@ type Table = Map<string, string[]>;
 export function canonicalIptables(saved: string): string {
   const tables = new Map<string, Table>();
   let table: Table = new Map();
+  /** Of the table, by the chain's name alone. */
+  let rulesOf = new Map<string, string[]>();
   for (const line of saved.split("\n")) {
     if (line.startsWith("*")) {
       table = new Map();
+      rulesOf = new Map();
       tables.set(line.slice(1), table);
     } else if (line.startsWith(":")) {
       const [name = "", policy = ""] = line.slice(1).split(" ");
-      if (name !== "KUBE-PROXY-CANARY") table.set(`${name} ${policy}`, []);
+      if (name === "KUBE-PROXY-CANARY") continue;
+      const rules: string[] = [];
+      rulesOf.set(name, rules);
+      table.set(`${name} ${policy}`, rules);
     } else if (line.startsWith("-A ")) {
       const chain = line.split(" ", 2)[1] ?? "";
-      for (const [key, rules] of table) if (key.startsWith(`${chain} `)) rules.push(line.replace(/ {2,}/g, " "));
+      rulesOf.get(chain)?.push(line.replace(/ {2,}/g, " "));
     }
   }
   const out: string[] = [];

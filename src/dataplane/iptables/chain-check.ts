@@ -6,6 +6,7 @@
 import type { Iptables } from "../../kernel/iptables/iptables.ts";
 import type { InstalledRules } from "../shared/iptables-rules/installed-rules.ts";
 import type { ServiceTable } from "../shared/iptables-rules/rules-plan.ts";
+import { restAfterLook } from "../shared/look-rest.ts";
 
 /** What is believed to be in the kernel. */
 export interface WrittenChains {
@@ -29,10 +30,6 @@ export interface ChainDamage {
 const MAX_OWNERS = 100;
 /** Chains of at most so many rules are counted each time, which is cheap. */
 const SMALL_CHAIN = 64;
-/** A look may take one part in twenty of the time: after one that took long, the next ones are left out. */
-const REST_FACTOR = 19;
-/** It may take one in five where each period needs a look: on a busy host even a short one takes long. */
-const LEAST_REST_FACTOR = 4;
 
 export class ChainCheck {
   readonly #iptables: Iptables;
@@ -71,12 +68,8 @@ export class ChainCheck {
     this.#wasTotal = damage.isTotal;
     this.#sound = isSound ? generation : undefined;
     // Damage is looked at again at once, before and after it is repaired.
-    this.#restUntilMs = isSound ? this.#nowMs() + this.#restMs(this.#nowMs() - startMs) : 0;
+    this.#restUntilMs = isSound ? this.#nowMs() + restAfterLook(this.#nowMs() - startMs, this.#periodMs) : 0;
     return isSound ? undefined : { ...damage, isNew };
-  }
-
-  #restMs(elapsedMs: number): number {
-    return Math.min(REST_FACTOR * elapsedMs, Math.max(LEAST_REST_FACTOR * elapsedMs, this.#periodMs));
   }
 
   /** All rules have been written. */

@@ -294,6 +294,29 @@ test("a verification that takes long gives way to a sync", async (t) => {
   assert.deepEqual([model.rig.logged("error"), model.rig.asked.repairs], [[], 0]);
 });
 
+test("after a verification that took long, the next one comes within a period as well", async (t) => {
+  const model = twoServices();
+  t.after(() => model.rig.close());
+  const { rig } = model;
+  await rig.sync();
+  rig.watch();
+  const { ipset } = rig.node;
+  const members = ipset.members.bind(ipset);
+  const LOOK_MS = VERIFY_PERIOD_MS / 4;
+  ipset.members = async (...args) => {
+    ipset.members = members;
+    await rig.clock.sleep(LOOK_MS, new AbortController().signal);
+    return await members(...args);
+  };
+  await rig.clock.advance(VERIFY_PERIOD_MS);
+  await rig.clock.advance(LOOK_MS);
+  await rig.clock.advance(1);
+  await rig.node.iptables.flush("nat");
+  assert.equal(rig.asked.repairs, 0);
+  await rig.clock.advance(VERIFY_PERIOD_MS);
+  assert.equal(rig.asked.repairs, 1);
+});
+
 test("what another program has deleted before us is deleted", async () => {
   const model = twoServices();
   await model.rig.sync();

@@ -11,6 +11,7 @@ import type { Logger } from "../../logging/logger.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import type { KeyOwners } from "../shared/key-owners.ts";
+import { restAfterLook } from "../shared/look-rest.ts";
 import { GRACE_PERIOD_MS, type GracefulTermination } from "./graceful-termination.ts";
 import { DUMMY_DEVICE } from "./names.ts";
 import { equalAddressFacts, nodeAddressFacts } from "./node-facts.ts";
@@ -18,8 +19,6 @@ import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 
 /** A pod that starts or ends makes several announcements in a row, and our own changes of IPv6 addresses are announced, too. */
 const SETTLE_MS = 1000;
-/** Verification takes at most this share of the time, however large the cluster: it waits so many times as long as it took. */
-const VERIFY_REST = 20;
 
 export interface WatchOptions {
   readonly config: Pick<PlanConfig, "family">;
@@ -129,7 +128,7 @@ export class Watch {
         await this.#attempt("comparing the kernel with what is wanted", () => this.#verify(watched, signal));
         elapsedMs = clock.monotonicMs() - startMs;
       });
-      waitMs = Math.max(verifyPeriodMs, VERIFY_REST * elapsedMs);
+      waitMs = Math.max(verifyPeriodMs, restAfterLook(elapsedMs, verifyPeriodMs));
     }
   }
 

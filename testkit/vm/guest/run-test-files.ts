@@ -4,6 +4,7 @@
  */
 import { relative } from "node:path";
 import { run } from "node:test";
+import { missingForTopology } from "../../net/kernel-capabilities.ts";
 import { type InnerResult, resultLine } from "../inner-result.ts";
 
 /** A machine of emulated processors needs several times as long as the host. */
@@ -69,6 +70,7 @@ function report(event: TestEvent, failed: boolean): void {
   process.stdout.write(resultLine(result));
 }
 
+process.env.KPTS_MISSING = JSON.stringify(await missingForTopology());
 const stream = run({
   files,
   concurrency: Number(concurrency),
