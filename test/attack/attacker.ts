@@ -4,8 +4,10 @@
  * and tells at the end of its input what that took. Prints `ready` when it has begun.
  */
 import { once } from "node:events";
-import { get } from "node:http";
 import { connect } from "node:net";
+
+/** An `import` of it loads a WebSocket client, too. */
+const { get } = process.getBuiltinModule("node:http");
 
 const [kind, host = "", portText = "", ...rest] = process.argv.slice(2);
 const port = Number(portText);

@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:http";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,6 +11,7 @@ import { stripVTControlCharacters } from "node:util";
 import { monitor } from "../../src/cli/monitor.ts";
 import { serveInspectSocket } from "../../src/daemon/inspect-socket.ts";
 import type { SyncRecord } from "../../src/daemon/journal-stream.ts";
+import { createServer } from "../../src/kernel/node-http.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
 import { runCommand } from "./run-command.ts";

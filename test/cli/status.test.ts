@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { createServer as createHttpServer } from "node:http";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,6 +11,7 @@ import { services } from "../../src/cli/services.ts";
 import { status } from "../../src/cli/status.ts";
 import { recordingLog } from "../../src/cluster/apiserver/testing/recording-log.ts";
 import { serveInspectSocket } from "../../src/daemon/inspect-socket.ts";
+import { createServer as createHttpServer } from "../../src/kernel/node-http.ts";
 import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
 import { daemonAt } from "./inspected-daemon.ts";
 import { runCommand } from "./run-command.ts";

@@ -11,7 +11,6 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable, Writable } from "node:stream";
@@ -26,6 +25,7 @@ import { redacted, withoutCredentials, withoutSecrets } from "../../src/cli/sysd
 import { sysdump } from "../../src/cli/sysdump.ts";
 import { trace } from "../../src/cli/trace.ts";
 import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
+import { createServer } from "../../src/kernel/node-http.ts";
 import { daemonAt } from "./inspected-daemon.ts";
 import { examplesAsJson, runCommand } from "./run-command.ts";
 

@@ -1,7 +1,7 @@
 /** The page's server: what it answers, and what it refuses. */
 import assert from "node:assert/strict";
-import { request } from "node:http";
 import { type TestContext, test } from "node:test";
+import { request } from "../../src/kernel/node-http.ts";
 import type { ServiceAnswer, ServiceTable, StateAnswer, TraceAnswer } from "../../src/page/answers.ts";
 import { readAssets } from "../../src/page/assets.ts";
 import { isOwnHost } from "../../src/page/guard.ts";

@@ -1,5 +1,6 @@
 /** A plain HTTP client for tests: one request per connection, the whole answer at once. */
-import { type Agent, type IncomingHttpHeaders, request } from "node:http";
+import type { Agent, IncomingHttpHeaders } from "node:http";
+import { request } from "../../kernel/node-http.ts";
 
 export interface Answer {
   readonly status: number;

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { createServer as createHttpServer } from "node:http";
 import { type AddressInfo, connect, createServer as createTcpServer, type Server } from "node:net";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -8,6 +7,7 @@ import { service } from "../../../../test/apiserver/example-objects.ts";
 import type { Fault } from "../../../../test/apiserver/faults.ts";
 import { TestApiServer } from "../../../../test/apiserver/test-api-server.ts";
 import { systemClock } from "../../../async/clock.ts";
+import { createServer as createHttpServer } from "../../../kernel/node-http.ts";
 import { silentLogger } from "../../../logging/logger.ts";
 import { createIdentity } from "../auth/identity.ts";
 import { CertificateAuthority } from "../testing/certificates.ts";
