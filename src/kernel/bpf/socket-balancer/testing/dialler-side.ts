@@ -3,6 +3,7 @@ import { createSocket, type Socket } from "node:dgram";
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { dialFastOpen, dialMultipath, sendBesides } from "./raw-sockets.ts";
 
 export type Request =
   | { readonly what: "listen"; readonly protocol: "tcp" | "udp"; readonly address: string }
@@ -16,10 +17,11 @@ export type Request =
   | { readonly what: "hold"; readonly name: string; readonly address: string; readonly port: number }
   | { readonly what: "ask"; readonly name: string }
   | { readonly what: "drop"; readonly name: string }
+  | { readonly what: "send besides"; readonly connectedTo: [string, number]; readonly to: [string, number] }
   | { readonly what: "dial"; readonly protocol: DialledProtocol; readonly address: string; readonly port: number };
 
-/** `udp` connects its socket, `datagram` does not. */
-export type DialledProtocol = "tcp" | "udp" | "datagram";
+/** `udp` connects its socket, `datagram` does not. The last two are IPv4 only. */
+export type DialledProtocol = "tcp" | "udp" | "datagram" | "multipath" | "fast open";
 
 export interface DialReport {
   /** The port that the peer listens on, as it says itself. */
@@ -148,7 +150,13 @@ async function ask(name: string): Promise<DialReport> {
 const codeOf = (error: unknown): string =>
   error instanceof Error && "code" in error ? String(error.code) : String(error);
 
-const DIALS = { tcp: dialTcp, udp: dialUdp, datagram: sendDatagram } as const;
+const DIALS = {
+  tcp: dialTcp,
+  udp: dialUdp,
+  datagram: sendDatagram,
+  multipath: dialMultipath,
+  "fast open": dialFastOpen,
+} as const;
 
 process.on("message", async (request: Request) => {
   if (request.what === "listen") process.send?.(await listen(request.protocol, request.address));
@@ -156,6 +164,7 @@ process.on("message", async (request: Request) => {
     process.send?.(await dialInTurn(request.address, request.ports, request.count));
   else if (request.what === "hold") process.send?.(await hold(request.name, request.address, request.port));
   else if (request.what === "ask") process.send?.(await ask(request.name));
+  else if (request.what === "send besides") process.send?.(await sendBesides(request.connectedTo, request.to));
   else if (request.what === "drop") {
     held.get(request.name)?.close();
     held.delete(request.name);

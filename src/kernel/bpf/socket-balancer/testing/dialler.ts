@@ -17,6 +17,8 @@ export interface Dialler {
   /** Sends over a held socket, and waits for the answer. The code of what befell it, also if that was before. */
   ask(name: string): Promise<DialReport>;
   drop(name: string): Promise<unknown>;
+  /** A datagram from a socket that is connected to another address. IPv4. */
+  sendBesides(connectedTo: [string, number], to: [string, number]): Promise<DialReport>;
   /** Connects, and for TCP waits for the peer's greeting. */
   dial(protocol: DialledProtocol, to: Pick<Place, "port"> & { readonly address: string }): Promise<DialReport>;
 }
@@ -49,6 +51,7 @@ export async function startDialler(t: TestContext, cgroup: string): Promise<Dial
       (await ask({ what: "dial in turn", address, ports, count })) as Record<number, Record<string, number>>,
     hold: async (name, { address, port }) => (await ask({ what: "hold", name, address, port })) as DialReport,
     ask: async (name) => (await ask({ what: "ask", name })) as DialReport,
+    sendBesides: async (connectedTo, to) => (await ask({ what: "send besides", connectedTo, to })) as DialReport,
     drop: (name) => ask({ what: "drop", name }),
     dial: async (protocol, { address, port }) => (await ask({ what: "dial", protocol, address, port })) as DialReport,
   };

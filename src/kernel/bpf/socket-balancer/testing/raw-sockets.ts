@@ -1,0 +1,113 @@
+/** IPv4 sockets of kinds that Node does not make. */
+import { closeSync } from "node:fs";
+import { createRequire } from "node:module";
+import { Socket } from "node:net";
+import { constants, endianness } from "node:os";
+import { setTimeout as sleep } from "node:timers/promises";
+import { errnoName } from "../../../netlink/errors.ts";
+import { libc, openLibrary } from "../../../netlink/libc.ts";
+import type { DialReport } from "./dialler-side.ts";
+
+const AF_INET = 2;
+const SOCK_STREAM = 1;
+const SOCK_DGRAM = 2;
+const IPPROTO_MPTCP = 262;
+const MSG_DONTWAIT = 0x40;
+const MSG_FASTOPEN = 0x20000000;
+const ADDRESS_BYTES = 16;
+const ATTEMPTS = 100;
+const PAUSE_MS = 20;
+
+type Send = (
+  fd: number,
+  data: Uint8Array,
+  length: number,
+  flags: number,
+  address: Uint8Array | null,
+  size: number,
+) => bigint | number;
+type Receive = (
+  fd: number,
+  data: Uint8Array,
+  length: number,
+  flags: number,
+  address: Uint8Array,
+  size: Uint8Array,
+) => bigint | number;
+
+function calls() {
+  const library = openLibrary(createRequire(import.meta.url)("koffi"));
+  const tail = "(int fd, uint8_t *data, size_t length, int flags, uint8_t *address";
+  const sendto: Send = library.func(`long sendto${tail}, uint32_t size)`);
+  const recvfrom: Receive = library.func(`long recvfrom${tail}, uint8_t *size)`);
+  return { ...libc(), sendto, recvfrom };
+}
+
+function socketAddress(address: string, port: number): Uint8Array {
+  const bytes = new Uint8Array(ADDRESS_BYTES);
+  bytes[endianness() === "LE" ? 0 : 1] = AF_INET;
+  bytes.set([port >> 8, port & 0xff, ...address.split(".").map(Number)], 2);
+  return bytes;
+}
+
+const textOf = (bytes: Uint8Array): string =>
+  `${bytes.subarray(4, 8).join(".")} ${((bytes[2] ?? 0) << 8) | (bytes[3] ?? 0)}`;
+
+/** What a connected stream is greeted with, and who the kernel says its peer is. */
+function greeting(fd: number): Promise<DialReport> {
+  return new Promise((resolve) => {
+    const socket = new Socket({ fd });
+    const peer = `${socket.remoteAddress} ${socket.remotePort}`;
+    let text = "";
+    socket.on("data", (chunk) => (text += String(chunk)));
+    socket.on("end", () => resolve({ reached: Number(text), peer }));
+    socket.on("error", (error) => resolve({ code: error.message }));
+  });
+}
+
+/** A stream of several paths. */
+export async function dialMultipath(address: string, port: number): Promise<DialReport> {
+  const { socket, connect, errno } = calls();
+  const fd = socket(AF_INET, SOCK_STREAM, IPPROTO_MPTCP);
+  if (fd < 0) return { code: `socket: ${errnoName(errno())}` };
+  if (connect(fd, socketAddress(address, port), ADDRESS_BYTES) < 0) return { code: errnoName(errno()) };
+  return await greeting(fd);
+}
+
+/** The first bytes are sent with what connects. */
+export async function dialFastOpen(address: string, port: number): Promise<DialReport> {
+  const { socket, sendto, errno } = calls();
+  const fd = socket(AF_INET, SOCK_STREAM, 0);
+  const data = Buffer.from("?");
+  const sent = sendto(fd, data, data.length, MSG_FASTOPEN, socketAddress(address, port), ADDRESS_BYTES);
+  if (Number(sent) < 0) return { code: errnoName(errno()) };
+  return await greeting(fd);
+}
+
+/** A datagram to an address, from a socket that is connected to another. */
+export async function sendBesides(
+  connectedTo: readonly [string, number],
+  to: readonly [string, number],
+): Promise<DialReport> {
+  const { socket, connect, sendto, recvfrom, errno } = calls();
+  const fd = socket(AF_INET, SOCK_DGRAM, 0);
+  try {
+    if (connect(fd, socketAddress(...connectedTo), ADDRESS_BYTES) < 0) return { code: errnoName(errno()) };
+    const data = Buffer.from("?");
+    if (Number(sendto(fd, data, data.length, 0, socketAddress(...to), ADDRESS_BYTES)) < 0) {
+      return { code: errnoName(errno()) };
+    }
+    const answer = Buffer.alloc(16);
+    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+      const from = new Uint8Array(ADDRESS_BYTES);
+      const size = new Uint8Array(Uint32Array.of(ADDRESS_BYTES).buffer);
+      const length = Number(recvfrom(fd, answer, answer.length, MSG_DONTWAIT, from, size));
+      if (length >= 0) return { reached: Number(answer.subarray(0, length).toString()), peer: textOf(from) };
+      if (errno() !== constants.errno.EAGAIN) return { code: errnoName(errno()) };
+      await sleep(PAUSE_MS);
+    }
+    return { code: "silence" };
+  } finally {
+    closeSync(fd);
+  }
+}
