@@ -249,7 +249,14 @@ const anyConfig: fc.Arbitrary<DraftConfig> = fc.record({
     rules: nonEmpty,
     drainTimeoutMs: fc.nat(),
   }),
-  ebpf: fc.record({ masqueradeBit: bit, cgroupRoot: words, pinFolder: words, hostNamespaceOnly: fc.boolean() }),
+  ebpf: fc.record({
+    masqueradeBit: bit,
+    cgroupRoot: words,
+    pinFolder: words,
+    hostNamespaceOnly: fc.boolean(),
+    packetPath: fc.constantFrom("Nftables", "Tcx"),
+    packetInterfaces: fc.array(words),
+  }),
   winkernel: fc.record({
     networkName: words,
     sourceVip: words,

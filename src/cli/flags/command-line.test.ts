@@ -280,6 +280,8 @@ const FIELDS_OF_FLAGS = `
   detect-local-mode detectLocalMode
   ebpf-cgroup-root ebpf.cgroupRoot
   ebpf-host-namespace-only ebpf.hostNamespaceOnly
+  ebpf-packet-interfaces ebpf.packetInterfaces
+  ebpf-packet-path ebpf.packetPath
   ebpf-pin-folder ebpf.pinFolder
   enable-dsr winkernel.enableDSR
   feature-gates featureGates

@@ -2,7 +2,7 @@
 import type { DraftConfig } from "../../config/config.ts";
 import { CONFIG_ROOT, invalid } from "../../config/field-error.ts";
 import { flag } from "../../config/flag.ts";
-import { boolType, stringType } from "../../config/flag-types.ts";
+import { boolType, stringListType, stringType } from "../../config/flag-types.ts";
 import { NODE_PORT_ADDRESSES_PRIMARY } from "../../config/node-port-primary.ts";
 import type { ModeConfig } from "../dataplane.ts";
 import { DEFAULT_MASQUERADE_BIT, masqueradeBitErrors } from "../shared/masquerade-bit.ts";
@@ -16,7 +16,38 @@ export interface EbpfConfig {
   readonly pinFolder: string;
   /** Pods take the rules: for meshes and sandboxes that want to see service addresses. */
   readonly hostNamespaceOnly: boolean;
+  /** What leads packets: the rules alone, or programs at interfaces in front of them. A {@link PacketPathName}. */
+  readonly packetPath: string;
+  /** Names of interfaces where packets meet programs, `eth*` for all that begin so; empty: those with the node's address. */
+  readonly packetInterfaces: readonly string[];
 }
+
+/** The first is the default. */
+export const PACKET_PATHS = ["Nftables", "Tcx"] as const;
+export type PacketPathName = (typeof PACKET_PATHS)[number];
+
+/** The packet path of settings that have passed the checks. Pure. */
+export function packetPathOf({ packetPath }: EbpfConfig): PacketPathName {
+  return PACKET_PATHS.find((name) => name.toLowerCase() === packetPath.toLowerCase()) ?? PACKET_PATHS[0];
+}
+
+function packetErrors(section: EbpfConfig): readonly string[] {
+  const { packetPath, packetInterfaces } = section;
+  const errors: string[] = [];
+  if (packetPathOf(section).toLowerCase() !== packetPath.toLowerCase()) {
+    const rule = `must be ${PACKET_PATHS.join(" or ")}`;
+    errors.push(invalid(`${CONFIG_ROOT}.${GO_TYPE}.PacketPath`, packetPath, rule));
+  }
+  for (const [index, name] of packetInterfaces.entries()) {
+    if (INTERFACE_NAME.test(name)) continue;
+    const rule = "must be the name of an interface, or the beginning of one and *";
+    errors.push(invalid(`${CONFIG_ROOT}.${GO_TYPE}.PacketInterfaces[${index}]`, name, rule));
+  }
+  return errors;
+}
+
+/** As the kernel has it: at most 15 characters, no slash, no blank. */
+const INTERFACE_NAME = /^(?:[^\s/*]{1,15}|[^\s/*]{1,14}\*)$/;
 
 const FIELDS = {
   masqueradeBit: "optionalInt32",
@@ -26,6 +57,8 @@ const FIELDS = {
   cgroupRoot: "text",
   pinFolder: "text",
   hostNamespaceOnly: "bool",
+  packetPath: "text",
+  packetInterfaces: "texts",
 } as const;
 
 /** The value of `pinFolder` that asks for none. */
@@ -47,8 +80,9 @@ function pathErrors({ cgroupRoot, pinFolder }: EbpfConfig): readonly string[] {
 
 /** Whether the section says anything; otherwise it is left out, so that upstream can read the rest. */
 function saysSomething({ mode, ebpf }: DraftConfig): boolean {
-  const { cgroupRoot, pinFolder, hostNamespaceOnly } = ebpf;
-  if (cgroupRoot !== "" || pinFolder !== "") return true;
+  const { cgroupRoot, pinFolder, hostNamespaceOnly, packetInterfaces } = ebpf;
+  if (cgroupRoot !== "" || pinFolder !== "" || packetInterfaces.length > 0) return true;
+  if (packetPathOf(ebpf) !== PACKET_PATHS[0]) return true;
   return mode === "ebpf" || hostNamespaceOnly || ebpf.masqueradeBit !== DEFAULT_MASQUERADE_BIT;
 }
 
@@ -64,13 +98,25 @@ export const ebpfConfig: ModeConfig<typeof FIELDS, EbpfConfig> = {
     cgroupRoot: ebpf.cgroupRoot,
     pinFolder: ebpf.pinFolder,
     hostNamespaceOnly: ebpf.hostNamespaceOnly,
+    packetPath: ebpf.packetPath === "" ? PACKET_PATHS[0] : ebpf.packetPath,
+    packetInterfaces: ebpf.packetInterfaces,
   }),
   errors: ({ mode, ebpf }) =>
-    mode === "ebpf" ? [...masqueradeBitErrors(GO_TYPE, ebpf.masqueradeBit), ...pathErrors(ebpf)] : [],
+    mode === "ebpf"
+      ? [...masqueradeBitErrors(GO_TYPE, ebpf.masqueradeBit), ...pathErrors(ebpf), ...packetErrors(ebpf)]
+      : [],
   encode(draft, { masqueradeAll, periods }) {
     if (!saysSomething(draft)) return undefined;
-    const { masqueradeBit, cgroupRoot, pinFolder, hostNamespaceOnly } = draft.ebpf;
-    return { masqueradeBit, masqueradeAll, ...periods, cgroupRoot, pinFolder, hostNamespaceOnly };
+    const { masqueradeBit, cgroupRoot, pinFolder, hostNamespaceOnly, packetInterfaces } = draft.ebpf;
+    const sockets = { cgroupRoot, pinFolder, hostNamespaceOnly };
+    return {
+      masqueradeBit,
+      masqueradeAll,
+      ...periods,
+      ...sockets,
+      packetPath: packetPathOf(draft.ebpf),
+      packetInterfaces,
+    };
   },
   flags: [
     flag({
@@ -96,6 +142,22 @@ export const ebpfConfig: ModeConfig<typeof FIELDS, EbpfConfig> = {
       isExtension: true,
       help: "In ebpf mode, decide at the socket for processes on the host's network only; pods take the nftables rules. For service meshes and sandboxed pods that want to see service addresses.",
       overlay: (config, hostNamespaceOnly) => ({ ...config, ebpf: { ...config.ebpf, hostNamespaceOnly } }),
+    }),
+    flag({
+      name: "ebpf-packet-path",
+      type: stringType,
+      initial: PACKET_PATHS[0],
+      isExtension: true,
+      help: "What leads packets of other machines in ebpf mode: Nftables (the rules), or Tcx (programs at the node's interfaces choose the endpoint and the kernel's conntrack translates; the rules lead what is left. Linux 6.7).",
+      overlay: (config, packetPath) => ({ ...config, ebpf: { ...config.ebpf, packetPath } }),
+    }),
+    flag({
+      name: "ebpf-packet-interfaces",
+      type: stringListType,
+      initial: [],
+      isExtension: true,
+      help: "Interfaces where packets meet programs with --ebpf-packet-path Tcx: names, eth* for all that begin so; empty: those with the node's address.",
+      overlay: (config, packetInterfaces) => ({ ...config, ebpf: { ...config.ebpf, packetInterfaces } }),
     }),
   ],
 };

@@ -10,6 +10,7 @@ import { udpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { EbpfBackend, NOT_KEPT, STUCK } from "./backend.ts";
+import { packetPathOf } from "./config.ts";
 import { defineEbpfMetrics } from "./metrics.ts";
 import { endPins, IP_FAMILIES, pinFolderOf } from "./node-pins.ts";
 import { packetPath, packetPathConfig } from "./packet-path.ts";
@@ -30,11 +31,13 @@ async function open(node: NodeContext): Promise<OpenMode> {
   // Of families that are not served any more, or of another time, when something was kept.
   const isKept = cgroup.ok && folder !== undefined;
   await removePins(bpf, node, isKept ? IP_FAMILIES.filter((family) => !node.families.includes(family)) : IP_FAMILIES);
+  const packets = packetPathOf(config.ebpf) === "Tcx" ? await import("./packet-runtime.ts") : undefined;
+  const ahead = packets?.packetStages(node, metricsOf);
   return {
     async backendFor(family) {
       const backend = await under.backendFor(family);
       return new EbpfBackend({
-        packetPath: backend,
+        packetPath: ahead?.before(backend, family) ?? backend,
         bpf,
         cgroup: cgroup.ok ? cgroup.path : undefined,
         pins: isKept ? new SocketPins(bpf.pins, folder, family.family) : undefined,
@@ -52,7 +55,10 @@ async function open(node: NodeContext): Promise<OpenMode> {
         log: family.log,
       });
     },
-    close: () => under.close(),
+    async close() {
+      await ahead?.close();
+      await under.close();
+    },
   };
 }
 

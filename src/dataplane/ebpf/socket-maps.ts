@@ -4,6 +4,7 @@
  */
 import type { Bpf, BpfMap } from "../../kernel/bpf/bpf.ts";
 import { hasBpfCode } from "../../kernel/bpf/bpf-error.ts";
+import { MASQUERADED } from "../../kernel/bpf/packet-balancer/maps.ts";
 import { type EndpointList, EndpointLists, NoRoom } from "../../kernel/bpf/socket-balancer/endpoint-lists.ts";
 import {
   type BalancerCapacity,
@@ -42,6 +43,10 @@ export interface SocketMapsOptions {
   readonly family: IpFamily;
   /** The maps are others now, with the same content and more room: programs must be made again. The old ones are closed next. */
   readonly onMoved: (maps: OpenMaps) => void;
+  /** @default planSocket */
+  readonly plan?: typeof planSocket;
+  /** How many clients, sockets and peers programs remember of each kind. @default as many as programs of sockets need */
+  readonly remembered?: number;
   /** Monotonic. */
   readonly nowMs: () => number;
   /** The least room. @default for a small cluster */
@@ -73,8 +78,8 @@ export class SocketMaps {
    */
   constructor(options: SocketMapsOptions, expected: ExpectedSize, found: FoundMaps = {}) {
     this.#options = options;
-    const { bpf, family, nowMs } = options;
-    this.#memory = found.memory ?? createMaps(bpf, memoryMaps(family));
+    const { bpf, family, nowMs, remembered } = options;
+    this.#memory = found.memory ?? createMaps(bpf, memoryMaps(family, remembered));
     try {
       this.#set = found.leading ?? createMaps(bpf, leadingMaps(family, capacityFor(expected, options.least)));
     } catch (error) {
@@ -169,7 +174,8 @@ export class SocketMaps {
 
   /** Brings the maps to what a service port and its endpoints ask for. */
   set(key: string, port: ServicePort, endpoints: readonly Endpoint[], facts: SocketPlanFacts): void {
-    const plan = planSocket(port, endpoints, facts);
+    const { plan: planOf = planSocket } = this.#options;
+    const plan = planOf(port, endpoints, facts);
     this.release(key, port);
     if (!this.#installed.has(key)) {
       if (!hasFrontends(plan)) return;
@@ -352,6 +358,8 @@ const LISTS: Readonly<Record<Treatment, WantedFrontend["to"]>> = {
   cluster: "cluster",
   "cluster-for-host": "cluster",
   local: "local",
+  "masqueraded-cluster": "cluster",
+  "masqueraded-local": "local",
 };
 
 function listFor(treatment: Treatment, installed: Installed): EndpointList | undefined {
@@ -367,9 +375,16 @@ function isSameValue(before: Installed, after: Installed, kind: FrontendKind): b
   return one?.base === two?.base && one?.count === two?.count && one?.id === two?.id;
 }
 
+const FLAGS: Partial<Record<Treatment, number>> = {
+  refuse: NO_ENDPOINTS,
+  "cluster-for-host": HOST_ONLY,
+  "masqueraded-cluster": MASQUERADED,
+  "masqueraded-local": MASQUERADED,
+};
+
 function frontendValue(treatment: Treatment, installed: Installed): Uint8Array {
   const { base = 0, count = 0, id = 0 } = listFor(treatment, installed) ?? {};
-  const flags = treatment === "refuse" ? NO_ENDPOINTS : treatment === "cluster-for-host" ? HOST_ONLY : 0;
+  const flags = FLAGS[treatment] ?? 0;
   const { sessionAffinity, stickyMaxAgeSeconds } = installed.port;
   const affinitySeconds = sessionAffinity === "ClientIP" ? stickyMaxAgeSeconds : 0;
   return frontendValueBytes({ base, count, id, flags, affinitySeconds });

@@ -10,8 +10,11 @@ import { routeServicePort } from "../../model/service-port-routing.ts";
 /**
  * What a connection to a frontend meets at the socket. `pass`: nothing, the packet path decides. `refuse`: there are no endpoints.
  * `cluster` and `local`: an endpoint of that policy. `cluster-for-host`: the same for clients on the host's network, and `pass` for pods.
+ * Of packets, endpoints may see the node's address: `masqueraded-…`.
  */
-export type Treatment = "pass" | "refuse" | "cluster" | "cluster-for-host" | "local";
+export type Treatment =
+  | ("pass" | "refuse" | "cluster" | "cluster-for-host" | "local")
+  | ("masqueraded-cluster" | "masqueraded-local");
 
 /** All frontends of one kind of a service port are treated alike. */
 export interface SocketPlan {
@@ -30,7 +33,8 @@ export interface SocketPlanFacts {
   readonly detectsPods: boolean;
 }
 
-const PASS_ALL: SocketPlan = {
+/** For what programs do not decide. */
+export const PASS_ALL: SocketPlan = {
   treatments: { "cluster-ip": "pass", "external-ip": "pass", "load-balancer": "pass", "node-port": "pass" },
   cluster: [],
   local: [],
@@ -39,7 +43,7 @@ const PASS_ALL: SocketPlan = {
 const treatmentsByText = new Map<string, SocketPlan["treatments"]>();
 
 /** One object for all service ports that are treated alike: there are few ways, and many service ports. */
-function shared(treatments: SocketPlan["treatments"]): SocketPlan["treatments"] {
+export function shared(treatments: SocketPlan["treatments"]): SocketPlan["treatments"] {
   const text = Object.values(treatments).join();
   const known = treatmentsByText.get(text);
   if (known !== undefined) return known;

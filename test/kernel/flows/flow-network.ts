@@ -36,6 +36,8 @@ export interface FlowExtras extends Pick<DaemonOptions, "config"> {
   readonly pinFolder?: string;
   /** Changes the network before the daemon starts. */
   prepare?(topology: Topology): Promise<void>;
+  /** More of the section `ebpf`. */
+  readonly ebpf?: Readonly<Record<string, unknown>>;
 }
 
 function clientCgroup(t: Pick<TestContext, "after">): string {
@@ -49,7 +51,7 @@ export async function flowNetwork(
   t: Pick<TestContext, "after">,
   mode: Mode,
   services: readonly ServiceSpec[],
-  { prepare, config, pinFolder = "none" }: FlowExtras = {},
+  { prepare, config, pinFolder = "none", ebpf }: FlowExtras = {},
 ): Promise<FlowNetwork> {
   const cgroupRoot = traitsOf[mode].runsInCgroup === true ? clientCgroup(t) : undefined;
   const topology = await topologyFor(t);
@@ -62,7 +64,7 @@ export async function flowNetwork(
       config: {
         mode,
         clusterCIDR: defaultClusterCidr,
-        ...(cgroupRoot !== undefined && { ebpf: { cgroupRoot, pinFolder } }),
+        ...(cgroupRoot !== undefined && { ebpf: { cgroupRoot, pinFolder, ...traitsOf[mode].ebpf, ...ebpf } }),
         ...traitsOf[mode].config,
         ...config,
       },

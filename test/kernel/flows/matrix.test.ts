@@ -6,37 +6,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { differenceFrom } from "./asking.ts";
-import { FAMILIES, type ServiceSpec, type ServingPod } from "./cluster-objects.ts";
-import { DESTINATIONS, expected, POSITIONS, type Policy, type ServiceFacts } from "./expected.ts";
+import { FAMILIES } from "./cluster-objects.ts";
+import { DESTINATIONS, expected, POSITIONS } from "./expected.ts";
 import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
+import { type Row, rows } from "./matrix-rows.ts";
 import { ALL_MODES, type Mode, protocolsOf } from "./modes.ts";
-
-const POLICIES: readonly Policy[] = ["Cluster", "Local"];
-
-const placements: Readonly<Record<string, readonly ServingPod[]>> = {
-  "pods on both nodes": ["local-1", "local-2", "remote-1"],
-  "a pod on the other node only": ["remote-1"],
-  "no pods": [],
-};
-
-interface Row extends ServiceSpec, ServiceFacts {
-  readonly title: string;
-}
-
-const rows: readonly Row[] = POLICIES.flatMap((external) =>
-  POLICIES.flatMap((internal) =>
-    Object.entries(placements).map(([place, pods]) => ({ external, internal, place, pods })),
-  ),
-).map(({ external, internal, place, pods }, index) => ({
-  title: `external policy ${external}, internal policy ${internal}, ${place}`,
-  name: `row-${index}`,
-  number: index + 1,
-  external,
-  internal,
-  pods,
-  endpoints: pods,
-  spec: { externalTrafficPolicy: external, internalTrafficPolicy: internal },
-}));
 
 /** @returns a line for every cell of the row that is not as the table says. */
 async function wrongCells(mode: Mode, row: Row, { probers }: FlowNetwork): Promise<string[]> {

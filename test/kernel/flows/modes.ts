@@ -23,6 +23,8 @@ interface Observed {
   readonly remembersByAddress?: boolean;
   /** More of the KubeProxyConfiguration. */
   readonly config?: Readonly<Record<string, unknown>>;
+  /** More of its section `ebpf`. */
+  readonly ebpf?: Readonly<Record<string, unknown>>;
   /** Everything that the mode has in the kernel, in a form that is equal for equal rules. */
   rules(daemon: ProxyDaemon): Promise<string>;
 }
@@ -49,6 +51,14 @@ const OBSERVED = {
   },
   // The programs see the sockets of the test's own cgroup: flow-network.ts.
   ebpf: { runsInCgroup: true, remembersByAddress: true, rules: nftRules },
+  // The same with programs at the node's interfaces, which packets of other machines meet: packet-programs.test.ts.
+  "ebpf-tcx": {
+    config: { mode: "ebpf" },
+    ebpf: { packetPath: "Tcx" },
+    runsInCgroup: true,
+    remembersByAddress: true,
+    rules: nftRules,
+  },
   userspace: {
     // A flow that is silent for longer than the default 250 ms is another one.
     config: { udpIdleTimeout: "30s" },
@@ -70,12 +80,13 @@ export const traitsOf: Readonly<Record<Mode, ObservedMode>> = {
   nftables: observed("nftables"),
   "nftables-flat": observed("nftables-flat"),
   ebpf: observed("ebpf"),
+  "ebpf-tcx": observed("ebpf-tcx"),
   userspace: observed("userspace"),
   ipvs: observed("ipvs"),
 };
 
 function observed(mode: Mode): ObservedMode {
-  const { traits } = modeNamed(mode === "nftables-flat" ? "nftables" : mode);
+  const { traits } = modeNamed(mode === "nftables-flat" ? "nftables" : mode === "ebpf-tcx" ? "ebpf" : mode);
   return { ...traits, ...OBSERVED[mode] };
 }
 
@@ -95,7 +106,7 @@ export const ALL_MODES: readonly Mode[] =
   process.env.KPTS_MODES === undefined ? [...MODES_AND_LAYOUTS, "ebpf"] : MODES_AND_LAYOUTS;
 
 /** The same, each mode once: for what has nothing to do with the layout. */
-export const MODES: readonly Mode[] = MODES_AND_LAYOUTS.filter((mode) => mode !== "nftables-flat");
+export const MODES: readonly Mode[] = MODES_AND_LAYOUTS.filter((mode) => !["nftables-flat", "ebpf-tcx"].includes(mode));
 
 async function ipvsState(daemon: ProxyDaemon): Promise<string> {
   const { namespace } = daemon;
