@@ -30,3 +30,10 @@ test("the programs, each with its hook", async () => {
   ]);
   assert.match(stdout, /^\d+: \(18\) r1 = map\[frontends4\]$/m);
 });
+
+test("with programs at interfaces, the program of packets, too", async () => {
+  const { stdout } = await runKubeProxy([...EXAMPLES, "-o", "programs", "--ebpf-packet-path", "Tcx"]);
+  const hooks = stdout.split("\n").filter((line) => /^[a-z]/.test(line));
+  assert.equal(hooks.at(-1), "tcx/ingress kpts_packet4");
+  assert.match(stdout, /^\d+: \(85\) call bpf_ct_insert_entry#kernel$/m);
+});

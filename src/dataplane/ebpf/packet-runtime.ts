@@ -18,7 +18,7 @@ export interface PacketStages {
 
 /** Of all families of a node. */
 export function packetStages(
-  { config, nodeName }: NodeContext,
+  { config, nodeName, addressWatch }: NodeContext,
   metricsOf: (family: IpFamily) => PacketMetrics,
 ): PacketStages {
   const links = openLinks();
@@ -28,6 +28,7 @@ export function packetStages(
         rules,
         bpf: kernelBpf(),
         links,
+        addressWatch,
         interfaces: { names: config.ebpf.packetInterfaces, nodeIP, detector },
         nodeName,
         masqueradesAll: config.masqueradeAll,

@@ -5,6 +5,7 @@
  */
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
+import type { AddressWatch } from "../../kernel/route/address-watch.ts";
 import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
@@ -20,7 +21,9 @@ export interface PacketStageOptions {
   /** The rules, which lead all that no program decides. */
   readonly rules: Backend;
   readonly bpf: Bpf;
-  readonly links: Pick<Links, "addresses" | "link" | "watch">;
+  readonly links: Pick<Links, "addresses" | "link">;
+  /** An interface that comes or goes brings or takes its addresses. */
+  readonly addressWatch: Pick<AddressWatch, "watch">;
   readonly interfaces: InterfaceChoice;
   readonly nodeName: string;
   readonly masqueradesAll: boolean;
@@ -55,7 +58,7 @@ export class PacketStage implements Backend {
   #chosen: ReadonlyMap<number, string> = new Map();
   /** What was logged last. */
   #complaint = "";
-  #attached = "";
+  #attached: string | undefined;
 
   constructor(options: PacketStageOptions) {
     this.#options = options;
@@ -87,7 +90,7 @@ export class PacketStage implements Backend {
   }
 
   async monitor(onLost: OnLostRules, signal: AbortSignal, requestSync: () => void): Promise<void> {
-    const { rules, links } = this.#options;
+    const { rules, addressWatch } = this.#options;
     const stop = new AbortController();
     const ended = AbortSignal.any([signal, stop.signal]);
     const onChange = (): void => {
@@ -97,7 +100,7 @@ export class PacketStage implements Backend {
       requestSync();
     };
     try {
-      await Promise.all([links.watch(onChange, ended), rules.monitor?.(onLost, ended, requestSync)]);
+      await Promise.all([addressWatch.watch(onChange, ended), rules.monitor?.(onLost, ended, requestSync)]);
     } finally {
       // When one of them fails, both are started again.
       stop.abort();
@@ -128,6 +131,8 @@ export class PacketStage implements Backend {
     if (isNew && !input.isFullSync) return;
     const packets = this.#packets ?? this.#open(input);
     this.#packets = packets;
+    // A name that changes is not announced.
+    if (input.isFullSync) this.#areInterfacesKnown = false;
     await this.#readInterfaces(packets, signal);
     const { maps } = packets;
     const { services, endpoints, zone } = input;
@@ -207,6 +212,6 @@ export class PacketStage implements Backend {
     this.#packets?.maps.close();
     this.#packets = undefined;
     this.#areInterfacesKnown = false;
-    this.#attached = "";
+    this.#attached = undefined;
   }
 }

@@ -2,11 +2,15 @@
 
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import { disassemble } from "../../kernel/bpf/asm/disassemble.ts";
+import type { Program } from "../../kernel/bpf/asm/program.ts";
+import { packetProgram } from "../../kernel/bpf/packet-balancer/lead-packet.ts";
+import { ownAddressesMap, packetClientsMap } from "../../kernel/bpf/packet-balancer/maps.ts";
 import { leadingMaps, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { ownedFrontends } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { joinHostPort } from "../../net/ip.ts";
 import type { ModeRenderer, RenderRequest } from "../rendering.ts";
+import { packetPathOf } from "./config.ts";
 import { packetPath, packetPathConfig } from "./packet-path.ts";
 import { planSocket, type SocketPlan, type Treatment } from "./socket-plan.ts";
 import { socketPrograms } from "./socket-programs.ts";
@@ -51,11 +55,17 @@ function outcomeText(treatment: Treatment, { cluster, local }: SocketPlan, { pro
 }
 
 /** The programs as the kernel's verifier prints them. The host's network namespace and the sizes of maps are those of a small node. */
-function programText({ family }: OfflineNode, { config, service }: RenderRequest): string {
+function programText({ family, detector }: OfflineNode, { config, service }: RenderRequest): string {
   if (service !== undefined) throw new Error("--output programs is the same for every Service: leave --service out");
   const maps = { ...leadingMaps(family, { frontends: 1024, slots: 4096, backends: 4096 }), ...memoryMaps(family) };
   const options = { hostCookie: 1n, isForHostOnly: config.ebpf.hostNamespaceOnly, connectedUdp: "all" as const };
-  return socketPrograms(family, maps, options)
+  const programs: (readonly [string, Program])[] = [...socketPrograms(family, maps, options)];
+  if (packetPathOf(config.ebpf) === "Tcx") {
+    const own = { ownAddresses: ownAddressesMap(family), packetClients: packetClientsMap(family) };
+    const podRange = detector.kind === "cidr" ? detector.cidr : undefined;
+    programs.push(["tcx/ingress", packetProgram(family, { ...maps, ...own }, { podRange })]);
+  }
+  return programs
     .map(([hook, program]) => `${hook} ${program.name}\n${disassemble(program.instructions).join("\n")}\n`)
     .join("\n");
 }
