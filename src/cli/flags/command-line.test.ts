@@ -213,7 +213,8 @@ describe("flags", () => {
   it("are upstream's, --manifests, --inspect-bind-address, --inspect-socket, --nftables-layout, and those of userspace and ebpf mode and of Windows", () => {
     const names = `bind-address bind-address-hard-fail boot-id-file cleanup cluster-cidr config config-sync-period
       conntrack-max-per-core conntrack-min conntrack-tcp-be-liberal conntrack-tcp-timeout-close-wait
-      conntrack-tcp-timeout-established conntrack-udp-timeout conntrack-udp-timeout-stream detect-local-mode ebpf-cgroup-root ebpf-host-namespace-only ebpf-pin-folder enable-dsr
+      conntrack-tcp-timeout-established conntrack-udp-timeout conntrack-udp-timeout-stream detect-local-mode ebpf-cgroup-root ebpf-host-namespace-only ebpf-packet-interfaces
+      ebpf-packet-path ebpf-pin-folder enable-dsr
       feature-gates forward-healthcheck-vip healthz-bind-address healthz-port help hostname-override init-only inspect-bind-address inspect-socket iptables-localhost-nodeports iptables-masquerade-bit
       iptables-min-sync-period iptables-sync-period ipvs-exclude-cidrs ipvs-min-sync-period ipvs-scheduler ipvs-strict-arp
       ipvs-sync-period ipvs-tcp-timeout ipvs-tcpfin-timeout ipvs-udp-timeout kube-api-burst kube-api-content-type

@@ -86,6 +86,15 @@ function saysSomething({ mode, ebpf }: DraftConfig): boolean {
   return mode === "ebpf" || hostNamespaceOnly || ebpf.masqueradeBit !== DEFAULT_MASQUERADE_BIT;
 }
 
+export const PACKET_PATH_FLAG = flag({
+  name: "ebpf-packet-path",
+  type: stringType,
+  initial: PACKET_PATHS[0],
+  isExtension: true,
+  help: "What leads packets of other machines in ebpf mode: Nftables (the rules), or Tcx (programs at the node's interfaces choose the endpoint and the kernel's conntrack translates; the rules lead what is left. Linux 6.7).",
+  overlay: (config, packetPath) => ({ ...config, ebpf: { ...config.ebpf, packetPath } }),
+});
+
 export const ebpfConfig: ModeConfig<typeof FIELDS, EbpfConfig> = {
   goType: `v1alpha1.${GO_TYPE}`,
   fields: FIELDS,
@@ -143,14 +152,7 @@ export const ebpfConfig: ModeConfig<typeof FIELDS, EbpfConfig> = {
       help: "In ebpf mode, decide at the socket for processes on the host's network only; pods take the nftables rules. For service meshes and sandboxed pods that want to see service addresses.",
       overlay: (config, hostNamespaceOnly) => ({ ...config, ebpf: { ...config.ebpf, hostNamespaceOnly } }),
     }),
-    flag({
-      name: "ebpf-packet-path",
-      type: stringType,
-      initial: PACKET_PATHS[0],
-      isExtension: true,
-      help: "What leads packets of other machines in ebpf mode: Nftables (the rules), or Tcx (programs at the node's interfaces choose the endpoint and the kernel's conntrack translates; the rules lead what is left. Linux 6.7).",
-      overlay: (config, packetPath) => ({ ...config, ebpf: { ...config.ebpf, packetPath } }),
-    }),
+    PACKET_PATH_FLAG,
     flag({
       name: "ebpf-packet-interfaces",
       type: stringListType,

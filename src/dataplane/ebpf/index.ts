@@ -4,12 +4,13 @@
  */
 import type { ModeDescriptor } from "../dataplane.ts";
 import { TRANSLATES_IN_KERNEL } from "../traits.ts";
-import { ebpfConfig } from "./config.ts";
+import { ebpfConfig, PACKET_PATH_FLAG } from "./config.ts";
 
 export const ebpf: ModeDescriptor<"ebpf", typeof ebpfConfig> = {
   name: "ebpf",
   isUpstream: false,
   config: ebpfConfig,
+  renderFlags: [PACKET_PATH_FLAG],
   startMessage: "Using eBPF Proxier",
   unavailableText: "nftables, which ebpf mode stands on, is not available on this host ",
   traits: { ...TRANSLATES_IN_KERNEL, checksSourcesFirst: true, decidesAtSocket: ["TCP", "UDP"] },
