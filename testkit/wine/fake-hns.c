@@ -590,7 +590,10 @@ EXPORT HRESULT WINAPI HcnRegisterServiceCallback(Notification call, void *contex
   ReleaseSRWLockExclusive(&watchers_lock);
   FILE *file = is_first ? open_named(L"FAKE_HNS_NOTICES", L"rb") : NULL;
   if (file != NULL) {
+    HMODULE pinned;
     fseek(file, 0, SEEK_END);
+    /* The thread outlives the last user of the library. */
+    GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_PIN | GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, (PCWSTR)(void *)tell_all, &pinned);
     CloseHandle(CreateThread(NULL, 0, tell_all, (void *)(size_t)ftell(file), 0, NULL));
     fclose(file);
   }
