@@ -44,6 +44,11 @@ export interface KernelspaceBackendOptions {
   readonly yielder?: Yielder;
 }
 
+/** Nearly all blocks of 64 of the 16,384 dynamic ports that Windows comes with. */
+const MANY_INDIRECT = 200;
+const PORTS_TEXT =
+  "Every load balancer without direct server return takes a block of 64 dynamic ports, and Windows comes with 256 blocks: set winkernel.enableDSR, or widen the range (netsh int ipv4 set dynamicport tcp start=33000 num=32536)";
+
 export class KernelspaceBackend implements Backend {
   readonly mode = "kernelspace";
   readonly family;
@@ -115,7 +120,15 @@ export class KernelspaceBackend implements Backend {
     const known = input.isFullSync ? undefined : this.#host;
     if (known === undefined || !(await this.#partialSync(known, input, signal))) await this.#fullSync(input, signal);
     this.#refused.replace(this.#writer.failures);
+    this.#warnOfPorts();
     return { failures: this.#refused.failures, noLocalEndpoints: this.#wanted.lacking };
+  }
+
+  /** Where they are used up, name resolution and new pods fail, and nothing points here (reference windows-practice.md §8). */
+  #warnOfPorts(): void {
+    const { indirectCount } = this.#wanted;
+    if (indirectCount < MANY_INDIRECT) return;
+    this.#remarks.tellOnce("dynamic ports", PORTS_TEXT, { loadBalancers: indirectCount });
   }
 
   /** Reads everything, and writes what differs. */

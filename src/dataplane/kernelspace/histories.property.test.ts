@@ -5,6 +5,7 @@ import { port as makePort, TestCluster } from "../../../testkit/dataplane/test-c
 import { type HcnVerb, HR, type MemoryHcn } from "../../../testkit/fakes/hcn/memory-hcn.ts";
 import fc, { historyRuns } from "../../../testkit/support/fast-check.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
+import type { Endpoint } from "../../model/endpoint.ts";
 import { ip, makeEndpoint } from "../../model/testing/records.ts";
 import { hostState, KernelspaceRig, LOOK_MS, newHost, type RigOptions } from "./testing/kernelspace-rig.ts";
 
@@ -36,6 +37,8 @@ const endpoint = fc.record({
 const fault = fc.record({
   first: fc.nat(12),
   count: fc.integer({ min: 1, max: 4 }),
+  /** Only these, where it is given. */
+  verb: fc.constantFrom(undefined, "Delete" as const, "Create" as const),
   hresult: fc.constantFrom(
     HR.outOfMemory,
     HR.managerStopped,
@@ -73,6 +76,15 @@ const step = fc.oneof(
     }),
   },
   { weight: 3, arbitrary: fc.record({ kind: fc.constant("refuse" as const), fault }) },
+  // It goes, which HNS carries out in part, and is wanted again.
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant("bring-back" as const),
+      name: fc.constantFrom(...NAMES),
+      deletions: fc.nat(3),
+    }),
+  },
   { weight: 1, arbitrary: fc.constant({ kind: "restart" as const }) },
   { weight: 1, arbitrary: fc.constant({ kind: "full" as const }) },
   { weight: 1, arbitrary: fc.constant({ kind: "verify" as const }) },
@@ -114,6 +126,14 @@ for (const [name, options] of SUBJECTS) {
         const pods = new Map<string, Guid>();
         const rig = new KernelspaceRig(cluster.driver, { ...options, host });
         const keys = new Map<string, ReturnType<typeof makePort>>();
+        const removed = new Map<string, readonly [port: ReturnType<typeof makePort>, endpoints: readonly Endpoint[]]>();
+        const remove = (name: string): void => {
+          const before = keys.get(name);
+          if (before === undefined) return;
+          removed.set(name, [before, cluster.endpoints.get(before.name.key) ?? []]);
+          cluster.delete(before);
+          keys.delete(name);
+        };
         rig.watch();
         for (const one of steps) {
           let heal = (): void => {};
@@ -130,9 +150,7 @@ for (const [name, options] of SUBJECTS) {
             );
             cluster.set(made, [...endpoints.values()]);
           } else if (one.kind === "remove") {
-            const before = keys.get(one.name);
-            if (before !== undefined) cluster.delete(before);
-            keys.delete(one.name);
+            remove(one.name);
           } else if (one.kind === "pod") {
             const id = pods.get(one.address);
             if (one.isThere && id === undefined) pods.set(one.address, host.addEndpoint({ addresses: [one.address] }));
@@ -152,7 +170,20 @@ for (const [name, options] of SUBJECTS) {
             let [skip, left] = [one.fault.first, one.fault.count];
             // No program can tell that from the truth: an object that HNS has is not there.
             const isLie = (verb: HcnVerb) => hresult === HR.elementNotFound && (verb === "Open" || verb === "Query");
-            heal = host.refuse(({ verb }) => (skip-- > 0 || left-- <= 0 || isLie(verb) ? undefined : hresult));
+            const isMeant = (verb: HcnVerb) => one.fault.verb === undefined || one.fault.verb === verb;
+            heal = host.refuse(({ verb }) =>
+              !isMeant(verb) || skip-- > 0 || left-- <= 0 || isLie(verb) ? undefined : hresult,
+            );
+          } else if (one.kind === "bring-back") {
+            remove(one.name);
+            let left = one.deletions;
+            const end = host.refuse(({ verb }) => (verb === "Delete" && left-- <= 0 ? HR.hasReferences : undefined));
+            await rig.sync().catch(() => {});
+            end();
+            const [before, endpoints] = removed.get(one.name) ?? [];
+            if (before === undefined || keys.has(one.name)) continue;
+            keys.set(one.name, before);
+            cluster.set(before, endpoints);
           } else if (one.kind === "restart") {
             await rig.restart();
             rig.watch();

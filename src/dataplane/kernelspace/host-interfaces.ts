@@ -1,6 +1,6 @@
 /** Addresses and MAC addresses of the host's interfaces, as an overlay needs them. Reference windows.md §1.3. */
 import { networkInterfaces } from "node:os";
-import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
+import { type IpAddress, isUnspecified, parseIpAddress } from "../../net/ip.ts";
 
 export interface HostInterfaces {
   /** In lower case with colons. */
@@ -21,6 +21,14 @@ export function hostInterfaces(read: typeof networkInterfaces = networkInterface
     }
   }
   return { macs, macOf: (address) => byAddress.get(address) };
+}
+
+/** The MAC address of the interface with the node's address, which an overlay needs. @throws Error that says what to set. */
+export function hostMacOf(nodeIP: IpAddress, interfaces: HostInterfaces): string {
+  const mac = interfaces.macOf(nodeIP);
+  if (mac !== undefined) return mac;
+  const why = isUnspecified(nodeIP) ? "the node's address is not known" : "no interface has the node's address";
+  throw new Error(`could not find host mac address for ${nodeIP}: ${why}; set --bind-address to one that is here`);
 }
 
 /** Of the loopback interface. */

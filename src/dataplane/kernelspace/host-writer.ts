@@ -87,6 +87,8 @@ export class HostWriter {
       await this.#createEndpoints(host, owed.addresses, signal);
       const gone = await this.#putLoadBalancers(host, owed.keys, signal);
       for (const id of new Set([...owed.leftovers, ...gone])) {
+        // It could not be deleted before, and is wanted again.
+        if (this.#isWanted(host, id)) continue;
         signal.throwIfAborted();
         const key = `load balancer ${id}`;
         await this.#attempt(
@@ -101,6 +103,11 @@ export class HostWriter {
       this.#owed.addAll(owed);
       throw error;
     }
+  }
+
+  #isWanted(host: HostState, id: Guid): boolean {
+    const keys = host.loadBalancers.keysOf(id);
+    return keys.some((key) => this.#wanted.loadBalancers.effective(key) !== undefined);
   }
 
   async #createEndpoints(host: HostState, addresses: ReadonlySet<IpAddress>, signal: AbortSignal): Promise<void> {

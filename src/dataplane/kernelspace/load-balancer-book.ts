@@ -34,6 +34,12 @@ export class LoadBalancerBook {
     return id === undefined ? undefined : this.#byId.get(id);
   }
 
+  /** The frontends at which this one answers. */
+  keysOf(id: Guid): readonly string[] {
+    const known = this.#byId.get(id);
+    return known === undefined ? [] : keysOf(known, this.#family).filter((key) => this.#byKey.get(key) === id);
+  }
+
   isNamed(endpoint: Guid): boolean {
     return this.#named.has(endpoint);
   }

@@ -5,12 +5,12 @@ import type { HcnNetwork } from "../../kernel/hcn/documents.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import type { HnsFeatures } from "../../kernel/hcn/hns-version.ts";
 import type { Logger } from "../../logging/logger.ts";
-import { isUnspecified, parseIpAddress } from "../../net/ip.ts";
+import { parseIpAddress } from "../../net/ip.ts";
 import type { FamilyContext, ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { KernelspaceBackend } from "./backend.ts";
 import { cleanUpHost } from "./cleanup.ts";
 import { healthPortOf, networkNameOf, rootEndpointNameOf } from "./host-config.ts";
-import { type HostInterfaces, hostInterfaces } from "./host-interfaces.ts";
+import { hostInterfaces, hostMacOf } from "./host-interfaces.ts";
 import { isOverlay, missingNetworkText } from "./host-state.ts";
 import { awaitHost, findSourceVip, hcnWith, probe } from "./start.ts";
 
@@ -73,7 +73,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
         canModify: features.modifyLoadBalancer,
         networkName: networkNameOf(config),
         rootName: config.winkernel.forwardHealthCheckVip ? rootEndpointNameOf(config) : undefined,
-        hostMac: isOverlay(network) ? hostMacOf(context, interfaces) : "",
+        hostMac: isOverlay(network) ? hostMacOf(context.nodeIP, interfaces) : "",
         hostMacs: interfaces.macs,
         syncPeriodMs: config.syncPeriodMs,
         clock: node.clock,
@@ -97,15 +97,6 @@ function planConfig(node: NodeContext, { family, nodeIP }: FamilyContext, featur
     hasAffinity: features.sessionAffinity,
     healthPort: forwardHealthCheckVip ? healthPortOf(config) : undefined,
   };
-}
-
-function hostMacOf({ nodeIP }: FamilyContext, interfaces: HostInterfaces): string {
-  const advice = isUnspecified(nodeIP) ? "the node's address is not known" : "no interface has the node's address";
-  const mac = interfaces.macOf(nodeIP);
-  if (mac === undefined) {
-    throw new Error(`could not find host mac address for ${nodeIP}: ${advice}; set --bind-address to one that is here`);
-  }
-  return mac;
 }
 
 async function cleanUp(log: Logger, config?: KubeProxyConfig): Promise<boolean> {

@@ -1,4 +1,5 @@
 /** What all service ports together want of HNS, kept up to date port by port, with what one sync has changed in it. No I/O. */
+import { LB_DSR } from "../../kernel/hcn/documents.ts";
 import { comparePrecedence } from "../../model/frontend-ownership.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { KeyOwners, type Touched } from "../shared/key-owners.ts";
@@ -32,6 +33,7 @@ export class WantedState {
   readonly #vips = new Map<IpAddress, Set<string>>();
   readonly #plans = new Map<string, ServicePortPlan>();
   readonly #lacking = { internal: 0, external: 0 };
+  #indirect = 0;
 
   /** Service ports with a Local policy, endpoints somewhere and none here. */
   get lacking(): { readonly internal: number; readonly external: number } {
@@ -41,6 +43,11 @@ export class WantedState {
   /** Frontends that lead health checks to the node itself. */
   healthCheckKeys(): readonly string[] {
     return [...this.loadBalancers.keys()].filter((key) => this.loadBalancers.get(key)?.kind === "health-check");
+  }
+
+  /** Load balancers whose endpoints do not answer clients directly: HNS takes a block of dynamic ports for each. */
+  get indirectCount(): number {
+    return this.#indirect;
   }
 
   /** Every address that is to have an endpoint. */
@@ -81,6 +88,7 @@ export class WantedState {
     else this.#plans.set(owner, plan);
     const keyed = ({ loadBalancers }: ServicePortPlan) => loadBalancers.map((one) => [one.key, one] as const);
     this.loadBalancers.replace(owner, keyed(before), keyed(after), changes?.loadBalancers);
+    this.#indirect += indirectIn(after) - indirectIn(before);
     this.#putAddresses(owner, before, after, changes?.addresses);
     for (const policy of ["internal", "external"] as const) {
       this.#lacking[policy] += Number(after.lacksLocal[policy]) - Number(before.lacksLocal[policy]);
@@ -110,6 +118,10 @@ export class WantedState {
       touched?.add(vip);
     }
   }
+}
+
+function indirectIn({ loadBalancers }: ServicePortPlan): number {
+  return loadBalancers.filter(({ flags }) => (flags & LB_DSR) === 0).length;
 }
 
 function compareKinds(a: LoadBalancerKind, b: LoadBalancerKind): number {
