@@ -38,11 +38,14 @@ export function cgroup2Mounts(mountinfo: string): readonly string[] {
 
 function checkConfigured(path: string): CgroupRoot {
   try {
-    if (statfsSync(path).type === CGROUP2_MAGIC && statSync(path).isDirectory()) return { ok: true, path };
+    if (statfsSync(path).type !== CGROUP2_MAGIC) {
+      return { ok: false, reason: `ebpf.cgroupRoot: ${path} is not in a cgroup2 file system` };
+    }
+    if (statSync(path).isDirectory()) return { ok: true, path };
   } catch (error) {
     return { ok: false, reason: `ebpf.cgroupRoot: ${error instanceof Error ? error.message : String(error)}` };
   }
-  return { ok: false, reason: `ebpf.cgroupRoot: ${path} is not in a cgroup2 file system` };
+  return { ok: false, reason: `ebpf.cgroupRoot: ${path} is no folder` };
 }
 
 function inodeOf(path: string): bigint | undefined {

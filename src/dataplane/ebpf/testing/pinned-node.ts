@@ -6,6 +6,7 @@ import { testYielder } from "../../../async/testing/test-yielder.ts";
 import { Assembler } from "../../../kernel/bpf/asm/assembler.ts";
 import type { Program } from "../../../kernel/bpf/asm/program.ts";
 import type { Bpf, BpfLink, BpfMap } from "../../../kernel/bpf/bpf.ts";
+import { BpfError } from "../../../kernel/bpf/bpf-error.ts";
 import { type Hook, socketContext } from "../../../kernel/bpf/contexts.ts";
 import { BACKEND_VALUE, type BalancerMaps, frontendWords } from "../../../kernel/bpf/socket-balancer/maps.ts";
 import { nodePortAddresses } from "../../../model/node-port-addresses.ts";
@@ -42,6 +43,8 @@ export interface ProcessOptions {
   /** Programs differ by it. @default 1 */
   readonly build?: bigint;
   readonly cgroup?: string;
+  /** What the kernel does not let it do. */
+  readonly refused?: "createMap" | "loadProgram" | "attach";
   /** @default true */
   readonly isPinned?: boolean;
 }
@@ -82,7 +85,13 @@ export class PinnedNode {
     });
   }
 
-  start({ steps: limit = Infinity, build = 1n, cgroup = CGROUP, isPinned = true }: ProcessOptions = {}): ProxyProcess {
+  start({
+    steps: limit = Infinity,
+    build = 1n,
+    cgroup = CGROUP,
+    isPinned = true,
+    refused,
+  }: ProcessOptions = {}): ProxyProcess {
     const memory = memoryBpf(this.machine);
     const steps: string[] = [];
     const log: LogLine[] = [];
@@ -90,6 +99,7 @@ export class PinnedNode {
     const onStep = (what: string): void => {
       if (steps.length >= limit) isDead = true;
       if (isDead) throw new Killed(`before ${what}`);
+      if (what === refused) throw new BpfError("EPERM", `bpf: ${what}: EPERM`);
       steps.push(what);
     };
     this.#onStep = onStep;

@@ -1,0 +1,202 @@
+/** What may be in the way of what is kept, and what else may go wrong around it: each leaves clients served, and says why. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
+import { memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
+import { Assembler } from "../../kernel/bpf/asm/assembler.ts";
+import { type Hook, socketContext } from "../../kernel/bpf/contexts.ts";
+import { NOT_KEPT } from "./backend.ts";
+import {
+  CGROUP,
+  NODE_HOOKS,
+  PIN_FOLDER,
+  PinnedNode,
+  type ProcessOptions,
+  type ProxyProcess,
+} from "./testing/pinned-node.ts";
+
+const NO_SOCKETS = "Nothing is decided at the socket; the nftables rules lead all packets";
+const OWN = `${PIN_FOLDER}/IPv4`;
+const FOREIGN_MAP = { name: "theirs", type: "hash", keySize: 4, valueSize: 4, maxEntries: 1 } as const;
+const LEADS = { "10.96.0.1:80": ["10.180.1.1:8080", "10.180.1.2:8080"] };
+
+function scene(t: ConstructorParameters<typeof PinnedNode>[0]) {
+  const node = new PinnedNode(t);
+  const cluster = new TestCluster();
+  cluster.set(port("web", "10.96.0.1"), [remote("10.180.1.1"), remote("10.180.1.2")]);
+  const serve = async (options?: ProcessOptions): Promise<ProxyProcess> => {
+    const process = node.start(options);
+    cluster.driver.forget();
+    await cluster.driver.sync(process.backend);
+    return process;
+  };
+  const fullSync = (process: ProxyProcess) => cluster.driver.sync(process.backend, { full: true });
+  return { node, serve, fullSync, other: memoryBpf(node.machine) };
+}
+
+const leads = (node: PinnedNode) => Object.fromEntries(node.leads());
+const attached = (node: PinnedNode, cgroup = CGROUP) => NODE_HOOKS.map((hook) => node.machine.attached(hook, cgroup));
+const errors = (process: ProxyProcess) =>
+  process.log.filter(({ level }) => level === "error").map(({ message }) => message);
+
+function passing(hook: Hook) {
+  const a = new Assembler("passing", socketContext(hook));
+  a.mov("r0", 1);
+  a.exit();
+  return a.finish();
+}
+
+test("what another version has left goes, and what others have put there stays", async (t) => {
+  const { node, serve, other } = scene(t);
+  const { pins } = other;
+  const program = other.loadProgram(passing("connect4"), "connect4");
+  for (const folder of ["links", "v1", "v2", "v0", "extra"]) pins.makeFolder(`${OWN}/${folder}`);
+  for (const path of ["v2/frontends4", "v2/kpts_more", "v0/frontends4"]) {
+    pins.pin(other.createMap(FOREIGN_MAP), `${OWN}/${path}`);
+  }
+  pins.pin(other.attach(program, "connect4", CGROUP), `${OWN}/links/kpts_other_version`);
+  const theirs = ["extra/m", "links/theirs", "v1/theirs", "theirs"].map((path) => `${OWN}/${path}`);
+  for (const path of theirs) pins.pin(other.createMap(FOREIGN_MAP), path);
+  other.end();
+  const process = await serve();
+  assert.deepEqual(errors(process), []);
+  const paths = node.machine.names.paths.filter((path) => /theirs|extra|other|v0|v2|more/.test(path));
+  assert.deepEqual(paths, [...theirs, `${OWN}/extra/`].sort());
+  assert.deepEqual(
+    attached(node).map(({ length }) => length),
+    [1, 1, 1],
+    "that of the other version has ended",
+  );
+  assert.deepEqual(leads(node), LEADS);
+});
+
+test("maps that are not as this version makes them are replaced, and all that is theirs with them", async (t) => {
+  const { node, serve, other } = scene(t);
+  (await serve()).kill();
+  const { pins } = other;
+  pins.remove(`${OWN}/v1/slots4`);
+  pins.pin(other.createMap({ ...FOREIGN_MAP, name: "slots4" }), `${OWN}/v1/slots4`);
+  const process = await serve();
+  assert.deepEqual([errors(process), leads(node)], [[], LEADS]);
+  process.kill();
+  assert.deepEqual(
+    (await serve()).steps.filter((step) => step !== "loadProgram"),
+    [],
+  );
+});
+
+test("where the names cannot be kept, it says so once and works without", async (t) => {
+  const { node, serve, fullSync, other } = scene(t);
+  other.pins.makeFolder(`${OWN}/v1/backends4/theirs`);
+  const process = await serve();
+  await fullSync(process);
+  assert.deepEqual(errors(process), [NOT_KEPT]);
+  assert.deepEqual([leads(node), attached(node).map(({ length }) => length)], [LEADS, [1, 1, 1]]);
+  other.pins.remove(`${OWN}/v1/backends4/theirs`);
+  other.pins.remove(`${OWN}/v1/backends4`);
+  await fullSync(process);
+  process.kill();
+  assert.deepEqual(leads(node), LEADS, "kept since it could be");
+});
+
+test("names that are taken away while it runs are given again with the next full sync", async (t) => {
+  const { node, serve, fullSync, other } = scene(t);
+  const process = await serve();
+  const before = node.machine.names.paths;
+  for (const path of ["links/kpts_connect4", "v1/slots4", "v1/kpts_connect4"]) other.pins.remove(`${OWN}/${path}`);
+  await fullSync(process);
+  assert.deepEqual(node.machine.names.paths, before);
+  process.kill();
+  assert.deepEqual(
+    (await serve()).steps.filter((step) => step !== "loadProgram"),
+    [],
+  );
+});
+
+test("a cgroup that goes is told, and programs are at its successor with the next full sync", async (t) => {
+  const { node, serve, fullSync } = scene(t);
+  const process = await serve();
+  node.machine.cgroups.delete(CGROUP);
+  for (let round = 0; round < 3; round++) await fullSync(process);
+  assert.deepEqual(errors(process), ["The cgroup is gone, and with it what decided at the socket", NO_SOCKETS]);
+  assert.deepEqual(
+    node.machine.names.paths.filter((path) => !path.endsWith("/")),
+    [],
+    "nothing is left of it",
+  );
+  node.machine.cgroups.set(CGROUP, 6n);
+  await fullSync(process);
+  assert.deepEqual(leads(node), LEADS);
+  process.kill();
+  assert.deepEqual(
+    attached(node).map(({ length }) => length),
+    [1, 1, 1],
+  );
+});
+
+test("a cgroup that came in place of another while no process was there, and another one in the configuration", async (t) => {
+  const { node, serve } = scene(t);
+  (await serve()).kill();
+  node.machine.cgroups.set(CGROUP, 6n);
+  (await serve()).kill();
+  assert.deepEqual(
+    attached(node).map(({ length }) => length),
+    [1, 1, 1],
+  );
+  node.machine.cgroups.set("/other", 7n);
+  const process = await serve({ cgroup: "/other" });
+  assert.deepEqual(errors(process), []);
+  assert.deepEqual(
+    attached(node).map(({ length }) => length),
+    [0, 0, 0],
+  );
+  assert.deepEqual(
+    attached(node, "/other").map(({ length }) => length),
+    [1, 1, 1],
+  );
+});
+
+test("a program of others that is detached, and ours, when another program detaches it", async (t) => {
+  const { node, serve, fullSync, other } = scene(t);
+  const foreign = (hook: Hook) => other.attach(other.loadProgram(passing(hook), hook), hook, CGROUP).programId;
+  const before = NODE_HOOKS.map(foreign);
+  const process = await serve();
+  const after = NODE_HOOKS.map(foreign);
+  const ours = attached(node).map(([, id]) => id);
+  assert.deepEqual(
+    attached(node),
+    NODE_HOOKS.map((_, at) => [before[at], ours[at], after[at]]),
+  );
+  other.pins.link(`${OWN}/links/kpts_connect4`)?.close();
+  await fullSync(process);
+  assert.deepEqual(
+    attached(node).map((ids) => [ids[0], ids.at(-1) === ids[0]]),
+    before.map((id) => [id, false]),
+  );
+  assert.deepEqual(
+    attached(node).map(({ length }) => length),
+    [3, 3, 3],
+  );
+  process.kill();
+  const next = await serve({ build: 2n });
+  assert.ok(attached(node).every((ids, at) => ids[0] === before[at] && ids[1] === after[at]));
+  await next.backend.close();
+});
+
+for (const what of ["createMap", "loadProgram", "attach"] as const) {
+  test(`nothing that is old decides when ${what} fails in the next start`, async (t) => {
+    const { node, serve, fullSync, other } = scene(t);
+    (await serve()).kill();
+    if (what === "createMap") other.pins.remove(`${OWN}/v1/slots4`);
+    if (what === "attach") other.pins.remove(`${OWN}/links/kpts_connect4`);
+    const process = await serve({ refused: what });
+    assert.deepEqual(errors(process), [NO_SOCKETS]);
+    assert.deepEqual(attached(node), [[], [], []]);
+    assert.deepEqual(
+      node.machine.names.paths.filter((path) => !path.endsWith("/")),
+      [],
+    );
+    await fullSync(process);
+    assert.deepEqual(errors(process), [NO_SOCKETS], "said once");
+  });
+}

@@ -1,0 +1,61 @@
+/** Which cgroup and which folder are taken, and what is said of those that are not. */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { cgroup2Mounts, findCgroupRoot } from "./cgroup-root.ts";
+import { findPinFolder } from "./pin-folder.ts";
+import { testBpffs } from "./testing/test-bpffs.ts";
+import { reasonToSkip, testCgroup } from "./testing/test-cgroup.ts";
+
+const mount = (path: string, root = "/") => `29 23 0:26 ${root} ${path} rw,nosuid shared:9 - cgroup2 cgroup2 rw`;
+const OTHERS = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n24 22 0:25 / /sys/fs/cgroup rw - tmpfs tmpfs rw";
+
+test("mounts are read with the names that they have", () => {
+  const text = [OTHERS, mount("/sys/fs/cgroup/unified"), mount("/mnt/a\\040b")].join("\n");
+  assert.deepEqual(cgroup2Mounts(text), ["/sys/fs/cgroup/unified", "/mnt/a b"]);
+});
+
+test("where only a part of the node can be seen, it is not taken for the whole", (t) => {
+  const part = mkdtempSync(join(tmpdir(), "kpts-part-"));
+  t.after(() => rmSync(part, { recursive: true }));
+  const found = findCgroupRoot("", () => [OTHERS, mount(part, "/../..")].join("\n"));
+  assert.ok(!found.ok);
+  assert.match(found.reason, new RegExp(`^${part} shows a part of the node: mount the host's /sys/fs/cgroup`));
+  const none = findCgroupRoot("", () => OTHERS);
+  assert.match(none.ok ? "" : none.reason, /^no cgroup2 file system is mounted: .* ebpf\.cgroupRoot/);
+});
+
+test("the root is found among several mounts", { skip: reasonToSkip() }, (t) => {
+  const inner = testCgroup(t);
+  const root = join(inner, "..");
+  const found = findCgroupRoot("", () => [mount(inner, "/pod"), mount("/gone"), mount(root)].join("\n"));
+  // A machine that is a container itself has no root to see.
+  const isRoot = statSync(root).ino === 1;
+  assert.deepEqual(found, isRoot ? { ok: true, path: root } : { ok: false, reason: found.ok ? "" : found.reason });
+});
+
+test("a folder that is named is taken when it is a cgroup", { skip: reasonToSkip() }, (t) => {
+  const cgroup = testCgroup(t);
+  assert.deepEqual(findCgroupRoot(cgroup), { ok: true, path: cgroup });
+  for (const [path, reason] of [
+    ["/tmp", /^ebpf\.cgroupRoot: \/tmp is not in a cgroup2 file system/],
+    [`${cgroup}/none`, /^ebpf\.cgroupRoot: .*ENOENT/],
+    [`${cgroup}/cgroup.procs`, /cgroup.procs is no folder$/],
+  ] as const) {
+    const found = findCgroupRoot(path);
+    assert.match(found.ok ? "" : found.reason, reason);
+  }
+});
+
+test("a folder for names is on a bpf file system, also one that is not made yet", {
+  skip: reasonToSkip(),
+}, async (t) => {
+  const { path } = await testBpffs(t);
+  assert.deepEqual(findPinFolder(`${path}/a/b`), { ok: true, path: `${path}/a/b` });
+  assert.deepEqual(findPinFolder("/tmp/none/b"), {
+    ok: false,
+    reason: "ebpf.pinFolder: /tmp/none/b is not in a bpf file system",
+  });
+});
