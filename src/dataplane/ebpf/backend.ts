@@ -2,6 +2,7 @@
  * The eBPF mode for one family: the backend of the packet path, and in front of it programs that decide at the socket. The packet
  * path is whole by itself, so what goes wrong here costs speed and no service.
  */
+import { setTimeout as sleep } from "node:timers/promises";
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import type { BalancerCapacity } from "../../kernel/bpf/socket-balancer/maps.ts";
@@ -43,11 +44,15 @@ export interface EbpfBackendOptions {
   readonly assemble?: typeof socketPrograms;
   /** The least room that maps get. @default for a small cluster */
   readonly leastRoom?: BalancerCapacity;
+  /** How often it is looked for what nothing tells of. @default 10,000 */
+  readonly lookEveryMs?: number;
   /** Monotonic. @default performance.now */
   readonly nowMs?: () => number;
   /** @default every 10 ms */
   readonly yielder?: Yielder;
 }
+
+const LOOK_EVERY_MS = 10_000;
 
 /** Logged once for each reason. */
 export const NOT_KEPT = "Nothing is decided at the socket while this process is away";
@@ -72,6 +77,8 @@ export class EbpfBackend implements Backend {
   /** Undefined before the first sync, and where the kernel does not let us. */
   #sockets: Sockets | undefined;
   #areAddressesKnown = false;
+  /** That is why nothing is decided at the socket. */
+  #isCgroupMissing = false;
   /** What was logged last of why nothing is decided at the socket, and of why nothing is kept. */
   #complaint: string | undefined;
   #pinComplaint: string | undefined;
@@ -135,7 +142,11 @@ export class EbpfBackend implements Backend {
       requestSync();
     };
     try {
-      await Promise.all([addressWatch.watch(onAddress, ended), packetPath.monitor?.(onLost, ended, requestSync)]);
+      await Promise.all([
+        addressWatch.watch(onAddress, ended),
+        packetPath.monitor?.(onLost, ended, requestSync),
+        this.#watchSockets(onLost, ended, requestSync),
+      ]);
     } finally {
       // When one of them fails, both are started again.
       stop.abort();
@@ -147,6 +158,24 @@ export class EbpfBackend implements Backend {
     if (this.#sockets?.programs.release() === true) this.#forget();
     else await this.#end();
     await this.#options.packetPath.close?.();
+  }
+
+  /** Nothing tells when a cgroup goes or comes, or when a name is taken away: both are looked at now and then. */
+  async #watchSockets(onLost: () => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
+    const { cgroup, bpf, lookEveryMs = LOOK_EVERY_MS } = this.#options;
+    while (cgroup !== undefined && !signal.aborted) {
+      await sleep(lookEveryMs, undefined, { signal, ref: false }).catch(() => {});
+      if (signal.aborted) return;
+      const { programs } = this.#sockets ?? {};
+      if (programs?.isOrphaned === true) requestSync();
+      else if (programs?.isAttached === true) this.#keep(programs);
+      else if (this.#isCgroupMissing && isThere(bpf, cgroup)) onLost();
+    }
+  }
+
+  #keep(programs: SocketPrograms): void {
+    programs.keep();
+    this.#tellPinProblem();
   }
 
   async #syncSockets(input: SyncInput, signal: AbortSignal): Promise<void> {
@@ -252,6 +281,8 @@ export class EbpfBackend implements Backend {
   /** The packet path leads everything until it works again. What was kept for the next start would lead to what is old. */
   async #giveUp(error: unknown): Promise<void> {
     await this.#end();
+    const { bpf, cgroup } = this.#options;
+    this.#isCgroupMissing = cgroup !== undefined && !isThere(bpf, cgroup);
     const reason = messageOf(error);
     if (reason === this.#complaint) return;
     this.#complaint = reason;
@@ -301,6 +332,15 @@ export class EbpfBackend implements Backend {
     } catch (error) {
       log.error(STUCK, error);
     }
+  }
+}
+
+function isThere(bpf: Bpf, cgroup: string): boolean {
+  try {
+    bpf.cgroupId(cgroup);
+    return true;
+  } catch {
+    return false;
   }
 }
 

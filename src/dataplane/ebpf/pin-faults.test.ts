@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
 import { memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
+import { until } from "../../../testkit/support/patience.ts";
 import { Assembler } from "../../kernel/bpf/asm/assembler.ts";
 import { type Hook, socketContext } from "../../kernel/bpf/contexts.ts";
 import { NOT_KEPT } from "./backend.ts";
@@ -132,6 +133,28 @@ test("a cgroup that goes is told, and programs are at its successor with the nex
     attached(node).map(({ length }) => length),
     [1, 1, 1],
   );
+});
+
+test("what is gone is noticed without a change of the cluster", async (t) => {
+  const { node, serve, fullSync, other } = scene(t);
+  const process = await serve();
+  const stop = new AbortController();
+  const asked = { syncs: 0, fullSyncs: 0 };
+  const count = (what: keyof typeof asked) => () => void asked[what]++;
+  const watching = process.backend.monitor(count("fullSyncs"), stop.signal, count("syncs"));
+  other.pins.remove(`${OWN}/v1/slots4`);
+  await until("the name", () => node.machine.names.paths.includes(`${OWN}/v1/slots4`));
+  assert.deepEqual(asked, { syncs: 0, fullSyncs: 0 });
+  node.machine.cgroups.delete(CGROUP);
+  await until("a sync", () => asked.syncs > 0);
+  await fullSync(process);
+  assert.equal(asked.fullSyncs, 0, "there is nothing to be done");
+  node.machine.cgroups.set(CGROUP, 6n);
+  await until("a full sync", () => asked.fullSyncs > 0);
+  await fullSync(process);
+  assert.deepEqual(leads(node), LEADS);
+  stop.abort();
+  await watching;
 });
 
 test("a cgroup that came in place of another while no process was there, and another one in the configuration", async (t) => {

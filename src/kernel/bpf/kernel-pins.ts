@@ -116,7 +116,7 @@ export function ofFiles<T>(what: string, work: () => T): T {
     return work();
   } catch (error) {
     if (!(error instanceof Error && "code" in error)) throw error;
-    throw new BpfError(error.code as `E${string}`, `bpf: ${what}: ${String(error.code)}`, { cause: error }); // an errno
+    throw new BpfError(error.code as `E${string}`, `bpf: ${what}: ${String(error.code)}`); // an errno
   }
 }
 
