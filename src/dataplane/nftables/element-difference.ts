@@ -38,7 +38,8 @@ export async function changeElements(
     }
   }
   if (found.size === 0) return;
-  for (const { set: name, owner, key, element: after } of state.wantedElements(found)) {
+  for (const { set: name, owner, element: after } of state.wantedElements(found)) {
+    const key = elementKey(after.key);
     const { set, left, others } = found.get(name) ?? unexpected(name);
     const isAsWanted = others?.has(key) === false;
     const before = others === undefined ? left.get(key) : isAsWanted ? after : others.get(key);

@@ -54,6 +54,11 @@ export class ElementOwners {
     return this.#sets.get(set)?.effective(key)?.owner;
   }
 
+  /** Whether it is remembered who wants what of a set; otherwise no two owners want the same key. */
+  remembers(set: string): boolean {
+    return this.#sets.has(set);
+  }
+
   /** Whether the element that an owner wants at a key is the one that belongs there. */
   isEffective(owner: string, set: string, key: string): boolean {
     const first = this.ownerAt(set, key);
@@ -87,7 +92,7 @@ export class ElementOwners {
       const now = after[index];
       if (old !== undefined && now !== undefined && hasSameKey(old, now)) {
         if (sameElement(old.element, now.element)) continue;
-        if (!this.#isTracked(now.set) && !this.#sets.has(now.set)) {
+        if (!this.#isTracked(now.set) && !this.remembers(now.set)) {
           replaced.push({ set: now.set, before: old.element, after: now.element });
           continue;
         }

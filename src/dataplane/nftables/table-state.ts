@@ -22,8 +22,6 @@ const NO_NAMES: ReadonlySet<string> = new Set();
 export interface OwnedElement {
   readonly owner: string;
   readonly set: string;
-  /** {@link elementKey} of the element. */
-  readonly key: string;
   readonly element: NftElement;
 }
 
@@ -131,8 +129,10 @@ export class TableState {
   ): Iterable<OwnedElement> {
     for (const { set, element } of elements) {
       if (!sets.has(set)) continue;
-      const key = elementKey(element.key);
-      if (this.#owners.isEffective(owner, set, key)) yield { owner, set, key, element };
+      // Of most sets no two service ports want the same: that needs no key.
+      if (!this.#owners.remembers(set) || this.#owners.isEffective(owner, set, elementKey(element.key))) {
+        yield { owner, set, element };
+      }
     }
   }
 
