@@ -37,6 +37,7 @@ async function measure(task: StatusTask, folder: string): Promise<StatusFigures>
     families: [{ family: "IPv4" as const, state: subject.state, status: SYNCED }],
     verdict: () => ({ nowMs: 0, isHealthy: true, isNodeEligible: true, families: [], failures: [] }),
     journal: new SyncJournal(),
+    limits: () => [],
   };
   const closed = serveInspectSocket(path, daemon, { log: silentLogger, signal: stop.signal });
   const poller = spawn(process.execPath, [POLLER, path], { stdio: ["pipe", "pipe", "inherit"] });

@@ -37,7 +37,8 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
       else log.info(message, facts);
     }
     requireLogging(options);
-    const problems = options.actions.inspectBindAddress === "" ? undefined : new ProblemMemory();
+    const { inspectBindAddress, inspectSocket } = options.actions;
+    const problems = inspectBindAddress === "" && inspectSocket === "" ? undefined : new ProblemMemory();
     log = configuredLogger(options, problems);
     if (options.notices.length === 0) introduce(log);
     for (const [name, value] of options.flagSnapshot) log.v(1, `FLAG: --${name}=${JSON.stringify(value)}`);

@@ -10,7 +10,8 @@ import { parseOptions } from "./subcommand-options.ts";
 
 export const STATUS_USAGE = `Usage: kube-proxy status --socket FILE [options]
 
-State of a running daemon at a glance: mode, health, syncs, what was refused. Needs the daemon's user.
+State of a running daemon at a glance: mode, health, syncs, what was refused, and what this node cannot do and why. Needs the
+daemon's user.
 
       --socket FILE    what the daemon was started with: --inspect-socket FILE
   -o, --output FORM    text, json (default text)
@@ -64,8 +65,8 @@ function readOptions(argv: readonly string[]): StatusOptions | "help" {
 
 function isReport(report: unknown): report is Partial<StatusReport> {
   if (typeof report !== "object" || report === null || !("mode" in report)) return false;
-  const { failures = [], families = [] } = report as Partial<StatusReport>;
-  return Array.isArray(failures) && Array.isArray(families);
+  const { failures = [], families = [], limits = [] } = report as Partial<StatusReport>;
+  return [failures, families, limits].every((list) => Array.isArray(list));
 }
 
 /** What another version does not say. */
@@ -73,7 +74,8 @@ function known(value: unknown): string {
   return value === undefined || value === null ? "?" : String(value);
 }
 
-function statusText({ program, mode, node, isHealthy, failures = [], families = [] }: Partial<StatusReport>): string {
+function statusText(report: Partial<StatusReport>): string {
+  const { program, mode, node, isHealthy, failures = [], families = [], limits = [] } = report;
   const lines = [`${program ?? "a daemon"}, ${mode ?? "not known"} mode, on ${node ?? "not known"}`];
   lines.push(isHealthy === true ? "healthy" : "NOT healthy: it does not keep up");
   for (const one of families) {
@@ -87,5 +89,6 @@ function statusText({ program, mode, node, isHealthy, failures = [], families = 
     );
   }
   for (const { subject, reason } of failures) lines.push(`refused: ${subject}: ${reason}`);
+  for (const { what, why } of limits) lines.push(`cannot: ${what}: ${why}`);
   return lines.map((line) => `${line}\n`).join("");
 }

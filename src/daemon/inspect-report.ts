@@ -1,4 +1,6 @@
 /** What a running daemon says of itself over its inspect socket: its state at a glance, and its service table. Pure. */
+
+import type { NodeLimit } from "../logging/problem-memory.ts";
 import { frontendsOf } from "../model/frontend.ts";
 import type { ProxyState } from "../model/proxy-state.ts";
 import { routeServicePort } from "../model/service-port-routing.ts";
@@ -21,6 +23,8 @@ export interface StatusReport {
   readonly node: string;
   readonly isHealthy: boolean;
   readonly failures: readonly { readonly subject: string; readonly reason: string }[];
+  /** What the node cannot do, and why. */
+  readonly limits: readonly NodeLimit[];
   readonly families: readonly (Omit<ProxierStatus, "failures"> & {
     readonly family: string;
     readonly servicePorts: number;
@@ -52,9 +56,11 @@ export interface InspectedDaemon {
   readonly families: readonly InspectedFamily[];
   readonly verdict: () => HealthVerdict;
   readonly journal: SyncJournal;
+  /** Found out at the start, or since. */
+  readonly limits: () => readonly NodeLimit[];
 }
 
-export function statusReport({ program, mode, node, families, verdict }: InspectedDaemon): StatusReport {
+export function statusReport({ program, mode, node, families, verdict, limits }: InspectedDaemon): StatusReport {
   const { isHealthy, failures, families: health, nowMs } = verdict();
   return {
     program,
@@ -62,6 +68,7 @@ export function statusReport({ program, mode, node, families, verdict }: Inspect
     node,
     isHealthy,
     failures: failures.map(({ subject, reason }) => ({ subject, reason })),
+    limits: limits(),
     families: families.map(({ family, state, status: { failures: _failures, ...status } }) => {
       const known = health.find((one) => one.family === family);
       return {

@@ -72,7 +72,7 @@ function liveDaemon(context: InspectionContext, journal: SyncJournal): LiveDaemo
     journal,
     config,
     podCIDRs: setup.podCIDRs,
-    limits: setup.unsupported,
+    limits: () => [...setup.unsupported, ...(problems?.limits ?? [])],
     problems: () => problems?.problems ?? [],
   };
 }

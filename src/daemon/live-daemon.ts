@@ -18,18 +18,10 @@ export interface LiveFamily extends InspectedFamily {
   readonly serviceCIDRs: () => readonly string[];
 }
 
-/** Something that the node cannot do. */
-export interface NodeLimit {
-  readonly what: string;
-  readonly why: string;
-}
-
 export interface LiveDaemon extends InspectedDaemon {
   readonly families: readonly LiveFamily[];
   readonly config: KubeProxyConfig;
   readonly podCIDRs: readonly string[];
-  /** Found out at the start. */
-  readonly limits: readonly NodeLimit[];
   /** Warnings and errors of the log, the newest first. */
   readonly problems: () => readonly LoggedProblem[];
 }

@@ -48,7 +48,9 @@ export async function setUpNode(
   const facts = { primaryFamily, podCIDRs: node.podCIDRs };
   const expanded = { ...config, nodePortAddresses };
   const incomplete = softCheck(expanded, facts);
-  if (incomplete !== undefined) log.error(INCOMPLETE_CONFIG_MESSAGE, new Error(incomplete));
+  if (incomplete !== undefined) {
+    log.error(INCOMPLETE_CONFIG_MESSAGE, new Error(incomplete), { cannot: "all that the configuration asks for" });
+  }
 
   const { families: supported, unsupported } = await supportedFamilies(mode, config, log);
   const reason = supported.length === 2 ? await mode.singleFamilyReason?.(config, log) : undefined;
@@ -66,7 +68,9 @@ export async function setUpNode(
 
   const mismatch = familyCheck(expanded, facts, isDualStack);
   if (mismatch?.fatal === true) throw new Error(fatalFamilyText(mismatch));
-  if (mismatch !== undefined) log.error(INCOMPLETE_CONFIG_MESSAGE, new Error(mismatch.message));
+  if (mismatch !== undefined) {
+    log.error(INCOMPLETE_CONFIG_MESSAGE, new Error(mismatch.message), { cannot: "both families" });
+  }
   return { addresses, podCIDRs: node.podCIDRs, nodePortAddresses, families, unsupported };
 }
 

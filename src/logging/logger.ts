@@ -1,6 +1,7 @@
 /**
  * The logger that every layer is given. Messages are upstream's constant sentences; everything variable is a fact.
- * Facts print as `key="value"` in the text format and as members in JSON (reference start.md §2.9).
+ * Facts print as `key="value"` in the text format and as members in JSON (reference start.md §2.9). What the node cannot do is said
+ * with the fact `cannot`, and taken back with `can`: status and page list it (`problem-memory.ts`).
  */
 
 /** Named values that go with a message. */

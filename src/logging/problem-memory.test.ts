@@ -50,3 +50,26 @@ test("it stays small, however many and however long the texts are", () => {
   );
   assert.ok(problems.every(({ details }) => details.length === 500));
 });
+
+test("what the node cannot do is known by the fact cannot, until can takes it back", () => {
+  const { memory, log } = logged();
+  log.error("No programs", new Error("no cgroup"), { cannot: "sockets" });
+  log.info("No nfacct", { cannot: "counters", why: "not in the kernel" });
+  log.with({ ipFamily: "IPv6" }).warn("The kernel lacks a part", { cannot: "the flat layout" });
+  log.error("No programs", new Error("not permitted"), { cannot: "sockets" });
+  assert.deepEqual(memory.limits, [
+    { what: "sockets", why: "not permitted" },
+    { what: "counters", why: "not in the kernel" },
+    { what: "the flat layout (IPv6)", why: "The kernel lacks a part" },
+  ]);
+  assert.deepEqual(
+    memory.problems.map(({ details }) => details),
+    ["err=not permitted", "ipFamily=IPv6", "err=no cgroup"],
+  );
+  log.with({ ipFamily: "IPv6" }).info("Back", { can: "the flat layout" });
+  log.info("Decided at the socket", { can: "sockets" });
+  assert.deepEqual(
+    memory.limits.map(({ what }) => what),
+    ["counters"],
+  );
+});

@@ -1,4 +1,7 @@
-/** The warnings and errors that the log has had, for people who look at a running process: each text once, the newest first. */
+/**
+ * The warnings and errors that the log has had, for people who look at a running process: each text once, the newest first. And what
+ * the node cannot do: a line says so with the fact `cannot`, of whatever severity, and a later one with the fact `can` takes it back.
+ */
 import type { LogRecord } from "./log-format.ts";
 
 /** Texts beyond these push out the oldest. */
@@ -17,16 +20,35 @@ export interface LoggedProblem {
   readonly lastMs: number;
 }
 
+/** Something that the node cannot do. */
+export interface NodeLimit {
+  readonly what: string;
+  readonly why: string;
+}
+
+/** More would be a fault of ours. */
+const KEPT_LIMITS = 50;
+
 export class ProblemMemory {
   /** By severity and text; the one that was seen last is the last. */
   readonly #problems = new Map<string, LoggedProblem>();
+
+  readonly #limits = new Map<string, NodeLimit>();
+
+  /** What the node cannot do now, in the order in which that was found out. */
+  get limits(): readonly NodeLimit[] {
+    return [...this.#limits.values()];
+  }
 
   /** The newest first. */
   get problems(): readonly LoggedProblem[] {
     return [...this.#problems.values()].reverse();
   }
 
-  note({ severity, message, facts, error, timestampMs }: LogRecord): void {
+  note(record: LogRecord): void {
+    const { severity, message, error, timestampMs } = record;
+    const { cannot, can, ...facts } = record.facts;
+    this.#noteLimit(record, cannot, can);
     if (severity === "info") return;
     const details = detailsOf(facts, error);
     const key = `${severity} ${message} ${details}`;
@@ -46,6 +68,15 @@ export class ProblemMemory {
       break;
     }
   }
+
+  #noteLimit({ message, facts: { ipFamily, why }, error }: LogRecord, cannot: unknown, can: unknown): void {
+    const named = (what: unknown): string => `${what}${typeof ipFamily === "string" ? ` (${ipFamily})` : ""}`;
+    if (can !== undefined) this.#limits.delete(named(can));
+    if (cannot === undefined) return;
+    const what = named(cannot);
+    const reason = typeof why === "string" ? why : error === undefined ? message : errorText(error);
+    if (this.#limits.size < KEPT_LIMITS || this.#limits.has(what)) this.#limits.set(what, { what, why: cut(reason) });
+  }
 }
 
 function detailsOf(facts: LogRecord["facts"], error: unknown): string {
@@ -53,6 +84,10 @@ function detailsOf(facts: LogRecord["facts"], error: unknown): string {
   const text = all
     .map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`)
     .join(", ");
+  return cut(text);
+}
+
+function cut(text: string): string {
   return text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT - 1)}…` : text;
 }
 

@@ -1,7 +1,6 @@
 /** The answers of the page's server, as both sides know them. */
 
 import type { StatusReport } from "../daemon/inspect-report.ts";
-import type { NodeLimit } from "../daemon/live-daemon.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
 import type { Picture } from "../explain/picture.ts";
 import type { LoggedProblem } from "../logging/problem-memory.ts";
@@ -18,7 +17,6 @@ export interface StateAnswer {
   readonly status: StatusReport;
   readonly zone: string | null;
   readonly isNodeEligible: boolean;
-  readonly limits: readonly NodeLimit[];
   readonly problems: readonly LoggedProblem[];
   /** Syncs since the number that was asked for, the oldest first. */
   readonly syncs: readonly SyncRecord[];

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Mutex } from "../async/mutex.ts";
 import type { LiveDaemon, LiveFamily, PageContext } from "../daemon/live-daemon.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
-import { startHttpEndpoint } from "../server/http/http-endpoint.ts";
+import { answeringAt, startHttpEndpoint } from "../server/http/http-endpoint.ts";
 import { JSON_TYPE, reply, replyNotFound } from "../server/http/http-reply.ts";
 import { type HttpHandler, queryOf } from "../server/http/routes.ts";
 import type { ErrorAnswer } from "./answers.ts";
@@ -32,7 +32,8 @@ export async function servePage(
     clock,
     signal,
     isBindHardFail: false,
-    onListenFailure: (error) => log.error("Cannot serve the page; it will be tried again", error, { address }),
+    onListenFailure: (error) =>
+      log.error("Cannot serve the page; it will be tried again", error, { address, cannot: answeringAt(address) }),
     onHardFail() {},
   });
   const bound = await endpoint.listening;

@@ -15,7 +15,6 @@ export function stateAnswer(daemon: LiveDaemon, after: number): StateAnswer {
     status: statusReport(daemon),
     zone: daemon.zone() ?? null,
     isNodeEligible: daemon.verdict().isNodeEligible,
-    limits: daemon.limits,
     problems: daemon.problems(),
     syncs: records,
     missedSyncs: missed,
@@ -29,5 +28,5 @@ export function stateTag(daemon: LiveDaemon, after: number): string {
   const problems = daemon.problems();
   const busy = daemon.families.map(({ status: { isFailing, isInitialised } }) => [isFailing, isInitialised]);
   const parts = [after, daemon.journal.last, isHealthy, isNodeEligible, failures.length, problems.length];
-  return `"${[...parts, problems[0]?.lastMs ?? 0, ...busy.flat()].join("-")}"`;
+  return `"${[...parts, problems[0]?.lastMs ?? 0, ...busy.flat(), daemon.limits().length].join("-")}"`;
 }

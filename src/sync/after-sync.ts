@@ -21,8 +21,12 @@ export interface AfterSyncOptions {
   readonly state: ProxyState;
 }
 
+/** As status and page name it where it cannot be done. */
+const ENDING_FLOWS = "ending UDP flows to endpoints that are gone";
+
 export class AfterSync {
   readonly #options: AfterSyncOptions;
+  #isFlowEndingRefused = false;
 
   constructor(options: AfterSyncOptions) {
     this.#options = options;
@@ -64,11 +68,17 @@ export class AfterSync {
       const elapsedMs = clock.monotonicMs() - startMs;
       metrics.observeConntrackCleanup(elapsedMs / 1000, deleted);
       if (errors.length > 0) {
-        log.error("Some stale UDP flows could not be deleted", errors[0], { failed: errors.length, deleted });
+        const cannot = ENDING_FLOWS;
+        log.error("Some stale UDP flows could not be deleted", errors[0], { failed: errors.length, deleted, cannot });
+        this.#isFlowEndingRefused = true;
+      } else if (this.#isFlowEndingRefused) {
+        log.info("Stale UDP flows are deleted again", { can: ENDING_FLOWS });
+        this.#isFlowEndingRefused = false;
       }
       log.v(4, "Finished reconciling conntrack entries", { deleted, took: formatMs(elapsedMs) });
     } catch (error) {
-      log.error("Stale UDP flows were not looked for: conntrack could not be read", error);
+      log.error("Stale UDP flows were not looked for: conntrack could not be read", error, { cannot: ENDING_FLOWS });
+      this.#isFlowEndingRefused = true;
     }
   }
 }

@@ -4,13 +4,19 @@ import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
 import { serveInspectSocket } from "../../src/daemon/inspect-socket.ts";
 import { offlineState } from "../../src/inspect/offline-state.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
+import type { NodeLimit } from "../../src/logging/problem-memory.ts";
 import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
 import { examplesAsJson } from "./run-command.ts";
 
 const SYNCED = { isInitialised: true, isSyncing: false, needsFullSync: false, isFailing: false, failures: [] };
 
 /** It answers at this path until the test ends, or until `end` is called. */
-export function daemonAt(t: TestContext, path: string, failures: { subject: string; reason: string }[] = []) {
+export function daemonAt(
+  t: TestContext,
+  path: string,
+  failures: { subject: string; reason: string }[] = [],
+  limits: readonly NodeLimit[] = [],
+) {
   const objects = projectObjects([JSON.parse(examplesAsJson())]);
   const options = { family: "IPv4", nodeName: "node-a", allowExternalIPs: true, log: silentLogger } as const;
   const { state } = offlineState(objects, options);
@@ -29,6 +35,7 @@ export function daemonAt(t: TestContext, path: string, failures: { subject: stri
       failures,
     }),
     journal: new SyncJournal(),
+    limits: () => limits,
   };
   const closed = serveInspectSocket(path, daemon, { log: silentLogger, signal: stop.signal });
   const end = async () => {

@@ -39,7 +39,16 @@ function daemonWith(t: TestContext, journal: SyncJournal) {
   const path = join(folder, "kube-proxy.sock");
   const stop = new AbortController();
   const verdict = () => ({ nowMs: 0, isHealthy: true, isNodeEligible: true, families: [], failures: [] });
-  const daemon = { program: "", mode: "", node: "", zone: () => undefined, families: [], verdict, journal };
+  const daemon = {
+    program: "",
+    mode: "",
+    node: "",
+    zone: () => undefined,
+    families: [],
+    verdict,
+    journal,
+    limits: () => [],
+  };
   const closed = serveInspectSocket(path, daemon, { log: silentLogger, signal: stop.signal });
   const end = async () => {
     stop.abort();

@@ -86,6 +86,16 @@ test("what was refused makes the status 1, and is safe to print", async (t) => {
   assert.match(out, /refused: shop\/web:http: no \\x1b\[31mspace\n$/);
 });
 
+test("what the node cannot do is said, and leaves the status 0", async (t) => {
+  const path = join(folder(t), "kube-proxy.sock");
+  daemonAt(t, path, [], [{ what: "IPv6 services", why: "the kernel has no \u001b[31msupport" }]);
+  const { status: code, out } = await runCommand(status, ["--socket", path]);
+  assert.equal(code, 0);
+  assert.match(out, /^cannot: IPv6 services: the kernel has no \\x1b\[31msupport$/m);
+  const { out: json } = await runCommand(status, ["--socket", path, "-o", "json"]);
+  assert.equal(JSON.parse(json).limits.length, 1);
+});
+
 test("a socket that was left behind is replaced, a file is not; the daemon goes on without", async (t) => {
   const at = folder(t);
   const left = join(at, "left.sock");
@@ -102,7 +112,16 @@ test("a socket that was left behind is replaced, a file is not; the daemon goes 
   const families = [] as const;
   const verdict = () => ({ nowMs: 0, isHealthy: true, isNodeEligible: true, families: [], failures: [] });
   const journal = new SyncJournal();
-  const daemon = { program: "", mode: "", node: "", zone: () => undefined, families, verdict, journal };
+  const daemon = {
+    program: "",
+    mode: "",
+    node: "",
+    zone: () => undefined,
+    families,
+    verdict,
+    journal,
+    limits: () => [],
+  };
   await serveInspectSocket(file, daemon, { log, signal: new AbortController().signal });
   assert.ok(existsSync(file));
   assert.match(JSON.stringify(log.lines), /Cannot open the inspect socket/);

@@ -20,7 +20,7 @@ export interface PageOptions {
   /** Objects as the API writes them. */
   readonly items: readonly unknown[];
   readonly mode?: string;
-  readonly limits?: LiveDaemon["limits"];
+  readonly limits?: ReturnType<LiveDaemon["limits"]>;
   readonly problems?: readonly LoggedProblem[];
   readonly failures?: { subject: string; reason: string }[];
 }
@@ -73,7 +73,7 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
     journal,
     config,
     podCIDRs: own?.podCIDRs ?? [],
-    limits,
+    limits: () => limits,
     problems: () => problems,
   };
   const addTraffic: AddTraffic = async (_inspection, explanations) =>

@@ -4,6 +4,7 @@ import { describe, test } from "node:test";
 import { local, port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { ip } from "../../model/testing/records.ts";
+import { AT_SOCKET } from "./backend.ts";
 import { type BpfFaults, CGROUP, EbpfRig } from "./testing/ebpf-rig.ts";
 
 const NO_SOCKETS = "Nothing is decided at the socket; the nftables rules lead all packets";
@@ -174,7 +175,7 @@ describe("without the kernel's eBPF, packets are led all the same", () => {
     const lines = subject.log.filter(({ message }) => message === "Service ports that are not decided at the socket");
     assert.deepEqual(
       lines.map(({ facts }) => facts),
-      [{ names: "ns/bad:p/TCP" }],
+      [{ names: "ns/bad:p/TCP", cannot: `${AT_SOCKET} for some service ports` }],
     );
     assert.equal(subject.metrics.passedPorts, 1);
     subject.faults.update = undefined;

@@ -67,6 +67,9 @@ interface Sockets {
   readonly stale: StaleConnections;
 }
 
+/** What this mode does beside the packet path, as status and page name it where it cannot be done. */
+export const AT_SOCKET = "connections decided at the socket";
+
 export class EbpfBackend implements Backend {
   readonly mode = "ebpf";
   readonly family: IpFamily;
@@ -238,7 +241,10 @@ export class EbpfBackend implements Backend {
     if (reach.of === "all" || reach.why === this.#udpComplaint) return reach.of;
     this.#udpComplaint = reach.why;
     const whose = reach.of === "host" ? "of pods " : "";
-    this.#options.log.warn(`Connected UDP ${whose}takes the rules: ${reach.why}`);
+    this.#options.log.warn(`Connected UDP ${whose}takes the rules: ${reach.why}`, {
+      cannot: `${AT_SOCKET} for connected UDP ${whose}`.trimEnd(),
+      why: reach.why,
+    });
     return reach.of;
   }
 
@@ -259,7 +265,7 @@ export class EbpfBackend implements Backend {
     programs.load(maps.open);
     programs.attach(cgroup);
     this.#complaint = undefined;
-    log.info("Connections to services are decided at the socket", { cgroup });
+    log.info("Connections to services are decided at the socket", { can: AT_SOCKET, cgroup });
   }
 
   async #readAddresses(maps: SocketMaps, signal: AbortSignal): Promise<readonly string[]> {
@@ -286,16 +292,25 @@ export class EbpfBackend implements Backend {
     const reason = messageOf(error);
     if (reason === this.#complaint) return;
     this.#complaint = reason;
-    this.#options.log.error("Nothing is decided at the socket; the nftables rules lead all packets", error);
+    this.#options.log.error("Nothing is decided at the socket; the nftables rules lead all packets", error, {
+      cannot: AT_SOCKET,
+    });
   }
 
   #tellRefusals(refused: ReadonlyMap<string, string>): void {
     const names = [...refused.keys()].sort().join(", ");
     if (names === this.#refusals) return;
     this.#refusals = names;
-    if (names === "") return;
+    const what = `${AT_SOCKET} for some service ports`;
+    if (names === "") {
+      this.#options.log.info("All service ports are decided at the socket again", { can: what });
+      return;
+    }
     const [reason = ""] = refused.values();
-    this.#options.log.error("Service ports that are not decided at the socket", new Error(reason), { names });
+    this.#options.log.error("Service ports that are not decided at the socket", new Error(reason), {
+      names,
+      cannot: what,
+    });
   }
 
   #tellPinProblem(): void {

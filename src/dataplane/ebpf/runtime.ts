@@ -9,7 +9,7 @@ import { localAddresses } from "../../kernel/route/addresses.ts";
 import { udpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
-import { EbpfBackend, NOT_KEPT, STUCK } from "./backend.ts";
+import { AT_SOCKET, EbpfBackend, NOT_KEPT, STUCK } from "./backend.ts";
 import { packetPathOf } from "./config.ts";
 import { defineEbpfMetrics } from "./metrics.ts";
 import { endPins, IP_FAMILIES, pinFolderOf } from "./node-pins.ts";
@@ -24,7 +24,9 @@ async function open(node: NodeContext): Promise<OpenMode> {
   const under = await (await packetPath().loadRuntime()).open({ ...node, config: packetPathConfig(config) });
   const cgroup = cgroupFor(node);
   if (!cgroup.ok) {
-    log.error("Nothing is decided at the socket; the nftables rules lead all packets", new Error(cgroup.reason));
+    log.error("Nothing is decided at the socket; the nftables rules lead all packets", new Error(cgroup.reason), {
+      cannot: AT_SOCKET,
+    });
   }
   const bpf = kernelBpf();
   const folder = pinFolderFor(node);

@@ -23,7 +23,10 @@ export async function chooseLayout(
     return wanted;
   } catch (error) {
     if (!(error instanceof NftError)) throw error;
-    log.error("The kernel lacks a part of the flat layout; using the compatible one", error, { family });
+    log.error("The kernel lacks a part of the flat layout; using the compatible one", error, {
+      family,
+      cannot: `the flat layout of table ${family}`,
+    });
     return "Compatible";
   }
 }

@@ -44,6 +44,7 @@ function reachable(destinations: NodePortIPs | undefined, log: Logger): NodePort
     log.error(
       "--nodeport-addresses includes localhost but localhost NodePorts are not supported",
       new Error("127.0.0.0/8 and ::1 are left out"),
+      { cannot: "node ports at localhost" },
     );
   }
   return others;

@@ -187,7 +187,10 @@ export class UserspaceBackend implements Backend {
     if (before?.port === port && before.access === access) return false;
     if (before !== undefined && before.access === access && haveSamePortals(before.port, port)) return false;
     if (routing === undefined) {
-      this.#options.log.error("A service port is left out", new Error(SCTP_REFUSED), { service: port.name.text });
+      this.#options.log.error("A service port is left out", new Error(SCTP_REFUSED), {
+        service: port.name.text,
+        cannot: "SCTP service ports",
+      });
       return false;
     }
     return true;

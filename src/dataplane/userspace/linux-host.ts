@@ -52,7 +52,11 @@ async function redirectListeners(context: FamilyContext, parts: RuleParts): Prom
   const hasBridgePorts = await knowsBridgePorts(iptables);
   const rules = new PortalRules({ iptables, metrics, log });
   await rules.start();
-  if (!hasBridgePorts) log.info("The kernel has no xt_physdev: external IPs are served to pods as to everybody");
+  if (!hasBridgePorts)
+    log.info("The kernel has no xt_physdev: external IPs are served to pods as to everybody", {
+      cannot: "telling pods behind a bridge at external IPs",
+      why: "the kernel has no xt_physdev",
+    });
   return new RedirectListeners({
     family,
     plan: {
@@ -101,7 +105,10 @@ export const linuxHost: UserspaceHost = {
     userspace.rules === "none" ? undefined : await missingIptables(family),
   openFiles(log) {
     const { limit, problem } = raiseFileLimit();
-    if (problem !== undefined) log.error("The number of connections is limited", new Error(problem));
+    if (problem !== undefined)
+      log.error("The number of connections is limited", new Error(problem), {
+        cannot: "as many connections as were asked for",
+      });
     log.v(2, "Raised the limit of open files", { limit });
     return limit;
   },

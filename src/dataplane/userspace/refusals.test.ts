@@ -6,6 +6,12 @@ import { BackendRig, proxyPortOf } from "./testing/backend-rig.ts";
 
 const NOTHING = { failures: [], noLocalEndpoints: { internal: 0, external: 0 } };
 
+/** Without what was written, which the contract of all modes is about. */
+async function outcomeOf(rig: BackendRig, ...options: Parameters<BackendRig["sync"]>): Promise<object> {
+  const { written: _written, ...outcome } = await rig.sync(...options);
+  return outcome;
+}
+
 test("a port that another process has gets no rules, is named, and is taken once it is free", async () => {
   const rig = new BackendRig();
   const other = rig.relays.takePort("TCP", ip("0.0.0.0"), 30080);
@@ -58,8 +64,8 @@ test("SCTP is refused in upstream's words, once, and is no failure of the others
   const rig = new BackendRig();
   rig.set("sctp", { protocol: "SCTP" });
   rig.set("web");
-  assert.deepEqual(await rig.sync(), NOTHING);
-  assert.deepEqual(await rig.sync({ full: true }), NOTHING);
+  assert.deepEqual(await outcomeOf(rig), NOTHING);
+  assert.deepEqual(await outcomeOf(rig, { full: true }), NOTHING);
   assert.deepEqual(rig.errors, ["A service port is left out: SCTP is not supported for user space proxy"]);
   assert.equal(rig.openSockets.length, 1);
 });

@@ -16,7 +16,10 @@ export async function availableCounters(
 ): Promise<AvailableCounters | undefined> {
   const probe = await counters.probe();
   if (!probe.available) {
-    log.v(2, "Kernel has no nfacct counters, rules are written without them", { reason: probe.reason });
+    log.info("Kernel has no nfacct counters, rules are written without them", {
+      cannot: "counters of dropped and localhost packets (nfacct)",
+      why: probe.reason,
+    });
     return undefined;
   }
   return {

@@ -21,7 +21,7 @@ export const nodeView: View = (main, _query, state) => {
   return state.onChange(show);
 };
 
-function parts({ status, zone, isNodeEligible, limits, problems, lastSync }: StateAnswer): HTMLElement[] {
+function parts({ status, zone, isNodeEligible, problems, lastSync }: StateAnswer): HTMLElement[] {
   const facts: readonly (readonly [string, string])[] = [
     ["Program", status.program],
     ["Node", status.node],
@@ -33,7 +33,7 @@ function parts({ status, zone, isNodeEligible, limits, problems, lastSync }: Sta
     ],
     ["Syncs", `${lastSync}`],
   ];
-  const cannot = [...limits.map(({ what, why }) => ({ subject: what, reason: why })), ...status.failures];
+  const cannot = [...status.limits.map(({ what, why }) => ({ subject: what, reason: why })), ...status.failures];
   return [
     el("dl", { class: "node" }, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, plain(value))])),
     el(

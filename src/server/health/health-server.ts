@@ -3,7 +3,7 @@
 import type { Clock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { ConnectionLimits } from "../http/connection-gate.ts";
-import { type HttpEndpoint, startHttpEndpoint } from "../http/http-endpoint.ts";
+import { answeringAt, type HttpEndpoint, startHttpEndpoint } from "../http/http-endpoint.ts";
 import { JSON_TYPE, reply } from "../http/http-reply.ts";
 import { type HttpHandler, routePaths } from "../http/routes.ts";
 import type { HealthVerdict, ProxyHealth } from "./proxy-health.ts";
@@ -85,6 +85,7 @@ export function startHealthServer(options: HealthServerOptions): HttpEndpoint | 
       log.error(
         "Healthz server failed",
         new Error(`failed to start proxy healthz on ${address}: ${error.message}`, { cause: error }),
+        { cannot: answeringAt(address) },
       );
     },
     onHardFail: (reason) =>

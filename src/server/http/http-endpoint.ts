@@ -90,6 +90,11 @@ function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
 }
 
+/** What a server does, as status and page name it where it cannot be done. Pure. */
+export function answeringAt(address: string): string {
+  return `answering at ${address}`;
+}
+
 /** Starts the server. Returns at once; throws only when `address` is not `IP:port`. */
 export function startHttpEndpoint(options: HttpEndpointOptions): HttpEndpoint {
   const { address, handler, log, clock, signal } = options;
@@ -113,6 +118,7 @@ export function startHttpEndpoint(options: HttpEndpointOptions): HttpEndpoint {
   const server = createServer({ allowHalfOpen: true }, (socket) => http.accept(socket, guardedHandler));
   const tried = Promise.withResolvers<void>();
 
+  let hasFailed = false;
   async function listenUntilItWorks(): Promise<AddressInfo | undefined> {
     while (!signal.aborted) {
       try {
@@ -120,9 +126,11 @@ export function startHttpEndpoint(options: HttpEndpointOptions): HttpEndpoint {
         // From here on an error event is about one connection that could not be accepted, for example too many files.
         server.on("error", (error) => log.error("HTTP server could not accept a connection", error, { address }));
         tried.resolve();
+        if (hasFailed) log.info("HTTP server listens now", { address, can: answeringAt(address) });
         return bound;
       } catch (error) {
         const failure = error instanceof Error ? error : new Error(String(error));
+        hasFailed = true;
         options.onListenFailure(failure);
         tried.resolve();
         if (options.isBindHardFail) {

@@ -6,7 +6,7 @@ import { profilingPages } from "../debug/profiling-pages.ts";
 import { flagsIndex, verbosityPage } from "../debug/verbosity-page.ts";
 import { flagzPage, statuszPage, zPage } from "../debug/z-pages.ts";
 import type { ConnectionLimits } from "../http/connection-gate.ts";
-import { type HttpEndpoint, startHttpEndpoint } from "../http/http-endpoint.ts";
+import { answeringAt, type HttpEndpoint, startHttpEndpoint } from "../http/http-endpoint.ts";
 import { JSON_TYPE, reply, TEXT } from "../http/http-reply.ts";
 import { type HttpHandler, queryOf, routePaths } from "../http/routes.ts";
 import { sharedPage, toPage } from "../http/shared-page.ts";
@@ -121,7 +121,8 @@ export function startMetricsServer(options: MetricsServerOptions): HttpEndpoint 
     clock: options.clock,
     signal: options.signal,
     isBindHardFail: options.isBindHardFail,
-    onListenFailure: (error) => options.log.error("starting metrics server failed", error),
+    onListenFailure: (error) =>
+      options.log.error("starting metrics server failed", error, { cannot: answeringAt(options.address) }),
     onHardFail: (reason) => options.onHardFail(`starting metrics server failed: ${reason}`),
   });
 }
