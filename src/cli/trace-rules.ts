@@ -6,6 +6,7 @@ import type { KubeProxyConfig } from "../config/config.ts";
 import { modeNamed } from "../dataplane/registry.ts";
 import { clientPlace, OUTSIDE, podInterface } from "../inspect/client-place.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
+import { partForPacket } from "../inspect/packet-part.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../net/ip.ts";
 import { dumpsOf } from "../trace/dump/of-rendered.ts";
 import { type Dump, DumpError, recogniseDump } from "../trace/dump/recognise.ts";
@@ -32,19 +33,28 @@ export interface TracedRules {
   podInterface?(podNode: string, podAddress: IpAddress): string | undefined;
 }
 
-/** The rules that a mode plans for the objects of a cluster. @throws UsageError */
+/** Where the packet goes that the rules are planned for. */
+export interface PlannedTarget {
+  readonly family: IpFamily;
+  readonly address: IpAddress;
+  readonly port: number | undefined;
+}
+
+/** The rules that a mode plans for the objects of a cluster, as far as a packet can meet them. @throws UsageError */
 export async function plannedRules(
   cluster: ClusterRecords,
   config: KubeProxyConfig,
-  family: IpFamily,
+  { family, address, port }: PlannedTarget,
   warn: (message: string) => void,
 ): Promise<TracedRules> {
   const node = offlineNode(cluster, config, family, warn);
-  const { traceForms = [], loadRenderer } = modeNamed(config.mode);
+  const { traceForms = [], isTracedInPart = false, loadRenderer } = modeNamed(config.mode);
   if (traceForms.length === 0) throw new UsageError(`mode ${config.mode} has no rules that could be walked`);
   const renderer = await loadRenderer();
+  const isInPart = isTracedInPart && port !== undefined;
+  const part = isInPart ? partForPacket(node, { destination: address, port }) : node;
   const dumps = await dumpsOf(traceForms, (form) =>
-    renderer(node, { config, form, service: undefined, missing: new Set() }).catch(refuse),
+    renderer(part, { config, form, service: undefined, missing: new Set() }).catch(refuse),
   );
   const addresses = [...node.hostAddresses];
   return {

@@ -6,7 +6,7 @@
 import type { ClusterRecords } from "../cluster/manifests/index.ts";
 import { MODES } from "../dataplane/registry.ts";
 import { escapeJson } from "../logging/escape.ts";
-import { type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
+import { type IpAddress, parseIpAddress } from "../net/ip.ts";
 import { deviceAddresses } from "../trace/dump/device-addresses.ts";
 import { programOfDumps } from "../trace/dump/program.ts";
 import { nodeFacts } from "../trace/facts.ts";
@@ -23,7 +23,7 @@ import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
 import { parseOptions } from "./subcommand-options.ts";
 import type { LiveOptions } from "./trace-live.ts";
-import { packetQuestion, parseTarget } from "./trace-packet.ts";
+import { type ParsedTarget, packetQuestion, parseTarget } from "./trace-packet.ts";
 import { mentionedPods, type PacketEnds, podMention, type ResolvedEnds, resolvePods } from "./trace-pods.ts";
 import { dumpedRules, plannedRules, type TracedRules } from "./trace-rules.ts";
 
@@ -175,7 +175,7 @@ async function traced(
 ): Promise<TraceReport> {
   const { from, to, fromNode, notes } = ends ?? { ...options.ends, fromNode: undefined, notes: [] };
   const target = parseTarget(to);
-  const rules = await rulesFor(options, { objects, family: target.family }, input, warn);
+  const rules = await rulesFor(options, { objects, target }, input, warn);
   const addresses = [...rules.addresses, ...options.local, ...deviceAddresses(rules.dumps)];
   const isComplete = rules.knowsAddresses || options.local.length > 0;
   const facts = nodeFacts({ addresses, isComplete, routes: rules.routes ?? [] });
@@ -209,13 +209,14 @@ async function traced(
 
 async function rulesFor(
   { isPlan, dumps, local, config, mode, node }: TraceOptions,
-  { objects, family }: { readonly objects: ClusterRecords | undefined; readonly family: IpFamily },
+  { objects, target }: { readonly objects: ClusterRecords | undefined; readonly target: ParsedTarget },
   input: NodeJS.ReadableStream,
   warn: (message: string) => void,
 ): Promise<TracedRules> {
   if (isPlan && objects !== undefined) {
-    return await plannedRules(objects, await readSettings(config, mode, node), family, warn);
+    return await plannedRules(objects, await readSettings(config, mode, node), target, warn);
   }
+  const { family } = target;
   if (dumps === undefined) return await (await import("./trace-kernel.ts")).kernelRules(family, local);
   const files = await dumpFiles(dumps, (name) => name === "nft.txt");
   return await dumpedRules(

@@ -201,6 +201,11 @@ export interface ModeDescriptor<Name extends string, Config extends ModeConfig<S
   readonly renderForms: readonly string[];
   /** Forms that together hold everything a packet meets, for `trace`; `render` need not have them. @default the mode cannot be traced */
   readonly traceForms?: readonly string[];
+  /**
+   * Whether a packet meets the same rules where only the service ports that it can meet are planned, and one of each kind. Rules
+   * that are numbered among those of other services are not. @default false
+   */
+  readonly isTracedInPart?: boolean;
   loadRenderer(): Promise<ModeRenderer>;
   /** For `explain` and `diff`. */
   loadInspection(): Promise<ModeInspection>;

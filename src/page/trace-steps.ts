@@ -1,5 +1,5 @@
 /** A walked way as the page shows it: steps, and branches where it forks. Pure. */
-import type { Branch, TraceEvent, TraceNode } from "../trace/netfilter/tree.ts";
+import { type Branch, ruleName, type TraceEvent, type TraceNode } from "../trace/netfilter/tree.ts";
 import { fateText, oddsText } from "../trace/report/fate-text.ts";
 import { flatBranches } from "../trace/report/flat-fork.ts";
 import type { TraceStep, TraceSteps } from "./answers.ts";
@@ -53,12 +53,12 @@ function stepOf(event: TraceEvent): TraceStep {
         said: null,
       };
     case "no-match": {
-      const { chain, index, rule, condition, observed } = event;
+      const { rule, condition, observed } = event;
       const said = `no: ${condition}${observed === undefined ? "" : `, and ${observed}`}`;
-      return { kind: "no-match", text: `${chain} ${index + 1}: ${rule.text}`, said };
+      return { kind: "no-match", text: `${ruleName(event)}: ${rule.text}`, said };
     }
     case "match":
-      return { kind: "match", text: `${event.chain} ${event.index + 1}: ${event.rule.text}`, said: event.said };
+      return { kind: "match", text: `${ruleName(event)}: ${event.rule.text}`, said: event.said };
     case "policy":
       return { kind: "note", text: `the policy of ${event.chain.chain.name} is ${event.chain.policy}`, said: null };
     case "routed":

@@ -18,11 +18,13 @@ import {
   jumpTargets,
   savedTables,
   savedText,
+  type TableContent,
   type TableContents,
+  type TablePart,
 } from "../shared/iptables-rules/saved-form.ts";
 import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
 import { LARGE_CLUSTER_ENDPOINTS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
-import { planServicePort } from "./plan-service-port.ts";
+import { planServicePort, planSharedRules } from "./plan-service-port.ts";
 import { planStatic } from "./plan-static.ts";
 
 /** A planned cluster: what belongs to no service port, and each service port's part, sorted by key. */
@@ -75,12 +77,45 @@ export function savedInput(plan: IptablesPlan, family: IpFamily): string {
   return savedText(tableContents(plan), family, plan.extent);
 }
 
-/** The tables of a whole plan, whose rules are spelled when they are looked at. */
-export function plannedTables(plan: IptablesPlan, family: IpFamily): ReadonlyMap<string, SavedTable> {
-  return savedTables(tableContents(plan), family);
+/** The tables of a whole cluster. Rules are spelled, and chains of service ports planned, when they are looked at. */
+export function plannedTables(
+  state: ServedState,
+  config: PlanConfig,
+  facts: Omit<PlanFacts, "isLargeCluster">,
+  family: IpFamily,
+): ReadonlyMap<string, SavedTable> {
+  const all: PlanFacts = { ...facts, isLargeCluster: state.endpointCount > LARGE_CLUSTER_ENDPOINTS };
+  const endpointsOf = (port: ServicePort) => state.endpoints.get(port.name.key) ?? [];
+  const ports = [...state.services.keys()].sort().flatMap((key) => state.services.get(key) ?? []);
+  const ownerOf = new Map<string, ServicePort>();
+  const planned = ports.map((port) => {
+    const shared = planSharedRules(port, endpointsOf(port), config, all);
+    for (const { rule } of shared) if (rule.target.kind === "jump") ownerOf.set(rule.target.chain, port);
+    return { port, plan: { ...NOTHING_OWN, shared } };
+  });
+  const contents = tableContents({
+    extent: "whole",
+    jumps: JUMP_RULES,
+    fixed: planStatic(config, all),
+    ports: planned,
+  });
+  // A packet comes to the chains of a service port by its rules in the shared ones.
+  const partWith = (chain: string): TablePart | undefined => {
+    const port = ownerOf.get(chain);
+    if (port === undefined) return undefined;
+    const { ownChains, ownRules } = planServicePort(port, endpointsOf(port), config, all);
+    return { chains: ownChains, rules: ownRules };
+  };
+  return savedTables({ ...contents, nat: { ...contents.nat, partWith } }, family);
 }
 
-function tableContents({ extent, jumps, fixed, ports }: IptablesPlan): TableContents {
+const NOTHING_OWN: Omit<ServicePortPlan, "shared"> = {
+  ownChains: [],
+  ownRules: [],
+  lacksLocal: { internal: false, external: false },
+};
+
+function tableContents({ extent, jumps, fixed, ports }: IptablesPlan): TableContents & { readonly nat: TableContent } {
   const canary = extent === "whole" ? [CHAINS.canary] : [];
   const shared = (table: "filter" | "nat") =>
     ports.flatMap(({ plan: port }) => port.shared.filter((one) => one.table === table).map(({ rule }) => rule));

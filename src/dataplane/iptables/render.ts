@@ -7,13 +7,14 @@ import { offlineOptions } from "./offline-options.ts";
 export const renderIptables: ModeRenderer = async (node, request) => {
   const { config, form, missing, service } = request;
   const options = offlineOptions(node, config, missing);
+  if (form === "tables") {
+    return { kind: "tables", tables: plannedTables(node.state, options.config, options.facts, node.family) };
+  }
   const whole = planIptables(node.state, options.config, options.facts);
   const plan = service === undefined ? whole : planOfService(whole, service);
   switch (form) {
     case "json":
       return planAsData(node, request, planData(plan));
-    case "tables":
-      return { kind: "tables", tables: plannedTables(plan, node.family) };
     case "iptables-save":
       return { kind: "text", text: savedInput(plan, node.family), tool: toolName(node, "save") };
     default:

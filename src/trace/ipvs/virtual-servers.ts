@@ -78,6 +78,7 @@ function virtualServerChain(servers: readonly VirtualServer[], facts: NodeFacts,
   return {
     name: "virtual servers",
     length: servers.length,
+    isNumbered: false,
     ruleAt(index) {
       const server = servers[index];
       return server === undefined ? undefined : serverRule(server, facts, knowsClients);

@@ -63,6 +63,8 @@ export interface Rule {
 export interface Chain {
   readonly name: string;
   readonly length: number;
+  /** Whether rules have places that people know them by; entries of a table have none. @default true */
+  readonly isNumbered?: boolean;
   /** The rule at an index, compiled when it is asked for. */
   ruleAt(index: number): Rule | undefined;
   /** The first index, from this one on, whose rule can match the packet; the length when there is none. @default index */

@@ -24,6 +24,7 @@ export type TraceEvent =
   | {
       readonly kind: "no-match";
       readonly chain: string;
+      /** -1 where rules have no places. */
       readonly index: number;
       readonly rule: Rule;
       readonly condition: string;
@@ -32,6 +33,7 @@ export type TraceEvent =
   | {
       readonly kind: "match";
       readonly chain: string;
+      /** -1 where rules have no places. */
       readonly index: number;
       readonly rule: Rule;
       readonly said: string;
@@ -87,4 +89,9 @@ export function* outcomesOf(root: TraceNode): Generator<Outcome> {
       open.push({ node, odds: way.odds * (odds ?? 1), assumptions });
     }
   }
+}
+
+/** `KUBE-SERVICES 7`; the chain alone where rules have no places. */
+export function ruleName({ chain, index }: { readonly chain: string; readonly index: number }): string {
+  return index < 0 ? chain : `${chain} ${index + 1}`;
 }

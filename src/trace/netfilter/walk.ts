@@ -135,7 +135,8 @@ class Machine {
 
   #candidate(walk: Walk, { chain, index }: Frame): number {
     const next = chain.firstCandidate?.(index, walk.packet) ?? index;
-    if (next > index) this.#note(walk, { kind: "skipped", chain: chain.name, count: next - index });
+    if (next > index && chain.isNumbered !== false)
+      this.#note(walk, { kind: "skipped", chain: chain.name, count: next - index });
     return next;
   }
 
@@ -199,7 +200,7 @@ class Machine {
   #noteMatch(walk: Walk, rule: Rule, said: string): void {
     if (this.#record === "ends" || walk.frame === undefined) return;
     const { chain, index } = walk.frame;
-    this.#note(walk, { kind: "match", chain: chain.name, index, rule, said });
+    this.#note(walk, { kind: "match", chain: chain.name, index: placeIn(chain, index), rule, said });
   }
 
   #noteMiss(walk: Walk, rule: Rule, at: number): void {
@@ -207,7 +208,8 @@ class Machine {
     const { chain, index } = walk.frame;
     const step = rule.steps[at];
     const observed = step?.observed?.(walk.packet);
-    this.#note(walk, { kind: "no-match", chain: chain.name, index, rule, condition: step?.text ?? "", observed });
+    const place = { chain: chain.name, index: placeIn(chain, index) };
+    this.#note(walk, { kind: "no-match", ...place, rule, condition: step?.text ?? "", observed });
   }
 
   #nextRule(walk: Walk): void {
@@ -253,7 +255,8 @@ class Machine {
   }
 
   #place(walk: Walk, { chain, index }: Frame, rule: Rule): string {
-    return `${this.#baseOf(walk)?.table ?? ""} ${chain.name} rule ${index + 1}: ${rule.text}`;
+    const place = chain.isNumbered === false ? "" : ` rule ${index + 1}`;
+    return `${this.#baseOf(walk)?.table ?? ""} ${chain.name}${place}: ${rule.text}`;
   }
 
   /** A chain has ended: control returns to its caller, or to the policy. */
@@ -355,4 +358,9 @@ class Machine {
     walk.node.end = { kind: "end", fate, packet: walk.packet, entries: walk.entries };
     return true;
   }
+}
+
+/** -1 where places mean nothing. */
+function placeIn({ isNumbered = true }: Chain, index: number): number {
+  return isNumbered ? index : -1;
 }

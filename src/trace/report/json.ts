@@ -47,11 +47,11 @@ export function eventData(event: TraceEvent): object {
       return { kind: event.kind, table: event.chain.table, chain: event.chain.chain.name, because: event.because };
     case "no-match": {
       const { kind, chain, index, rule, condition, observed } = event;
-      return { kind, chain, rule: index + 1, text: rule.text, condition, observed };
+      return { kind, chain, rule: index < 0 ? undefined : index + 1, text: rule.text, condition, observed };
     }
     case "match": {
       const { kind, chain, index, rule, said } = event;
-      return { kind, chain, rule: index + 1, text: rule.text, comment: rule.comment, said };
+      return { kind, chain, rule: index < 0 ? undefined : index + 1, text: rule.text, comment: rule.comment, said };
     }
     case "skipped":
     case "routed":

@@ -1,6 +1,6 @@
 /** A trace for people: the way step by step, indented where it forks, and what comes of it. Pure. */
 import { escapeLine } from "../../logging/escape.ts";
-import { type Branch, outcomesOf, type TraceEvent, type TraceNode } from "../netfilter/tree.ts";
+import { type Branch, outcomesOf, ruleName, type TraceEvent, type TraceNode } from "../netfilter/tree.ts";
 import type { Packet } from "../packet.ts";
 import { fateShares, fateText, oddsText, packetText } from "./fate-text.ts";
 import { flatBranches } from "./flat-fork.ts";
@@ -109,14 +109,11 @@ export function eventLines(event: TraceEvent, indent: string, remark: string): s
       return [`${indent}    · ${event.chain}: ${event.count} rules are for other addresses and ports`];
     case "no-match":
       return [
-        `${indent}    · ${event.chain} ${event.index + 1}: ${event.rule.text}`,
+        `${indent}    · ${ruleName(event)}: ${event.rule.text}`,
         `${indent}        no: ${event.condition}${event.observed === undefined ? "" : `, and ${event.observed}`}`,
       ];
     case "match":
-      return [
-        `${indent}    ✓ ${event.chain} ${event.index + 1}: ${event.rule.text}`,
-        `${indent}        → ${event.said}`,
-      ];
+      return [`${indent}    ✓ ${ruleName(event)}: ${event.rule.text}`, `${indent}        → ${event.said}`];
     case "policy":
       return [`${indent}    the policy of ${event.chain.chain.name} is ${event.chain.policy}`];
     case "routed":

@@ -19,6 +19,8 @@ export interface TableContent {
   readonly rules: readonly Rule[];
   /** Chains that only rules of the same part are in. @default none */
   readonly parts?: readonly TablePart[];
+  /** The part that has a chain, planned when a packet comes to it: for {@link savedTables} alone. @default none */
+  readonly partWith?: (chain: string) => TablePart | undefined;
 }
 
 /** Chains with all of their rules. */
@@ -61,29 +63,59 @@ export function savedTables(tables: TableContents, family: IpFamily): ReadonlyMa
     const content = tables[table];
     if (content === undefined) continue;
     const byChain = Map.groupBy(content.rules, ({ chain }) => chain);
-    const chains = new Map<string, SavedChain>();
+    const ofPart = ({ chains: names, rules }: TablePart) =>
+      names.map((name) => new PlannedChain(name, undefined, rules, family));
+    const chains = new ChainsOnDemand((name) => {
+      const part = content.partWith?.(name);
+      return part === undefined ? [] : ofPart(part);
+    });
     const put = (name: string, policy: string | undefined) =>
       chains.set(name, new PlannedChain(name, policy, byChain.get(name) ?? [], family));
     for (const name of BUILT_IN_CHAINS[table]) put(name, "ACCEPT");
     for (const name of content.chains) put(name, undefined);
     for (const part of content.parts ?? []) {
-      for (const name of part.chains) chains.set(name, new PlannedChain(name, undefined, part.rules, family));
+      for (const chain of ofPart(part)) chains.set(chain.name, chain);
     }
     found.set(table, chains);
   }
   return found;
 }
 
+/** Chains of a table that are planned when they are asked for. Listing them shows those that have been. */
+class ChainsOnDemand extends Map<string, SavedChain> {
+  readonly #plan: (name: string) => readonly PlannedChain[];
+
+  constructor(plan: (name: string) => readonly PlannedChain[]) {
+    super();
+    this.#plan = plan;
+  }
+
+  override get(name: string): SavedChain | undefined {
+    this.#load(name);
+    return super.get(name);
+  }
+
+  override has(name: string): boolean {
+    this.#load(name);
+    return super.has(name);
+  }
+
+  #load(name: string): void {
+    if (super.has(name)) return;
+    for (const chain of this.#plan(name)) super.set(chain.name, chain);
+  }
+}
+
 class PlannedChain implements SavedChain, UnspelledRules {
   readonly policy: string | undefined;
-  readonly #name: string;
+  readonly name: string;
   readonly #around: readonly Rule[];
   readonly #family: IpFamily;
   #own: readonly Rule[] | undefined;
 
   /** @param around has the chain's rules, perhaps among others. */
   constructor(name: string, policy: string | undefined, around: readonly Rule[], family: IpFamily) {
-    this.#name = name;
+    this.name = name;
     this.policy = policy;
     this.#around = around;
     this.#family = family;
@@ -115,7 +147,7 @@ class PlannedChain implements SavedChain, UnspelledRules {
   }
 
   get #rules(): readonly Rule[] {
-    this.#own ??= this.#around.filter(({ chain }) => chain === this.#name);
+    this.#own ??= this.#around.filter(({ chain }) => chain === this.name);
     return this.#own;
   }
 }
