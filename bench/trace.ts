@@ -3,6 +3,7 @@
  * read. Processor time of the main thread, so that a busy machine counts little. Needs no root.
  */
 import { parseArgs } from "node:util";
+import { plannedRules } from "../src/cli/trace-rules.ts";
 import { modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
 import { offlineNode } from "../src/inspect/offline-node.ts";
 import { checkedSettings } from "../src/lib/plan-settings.ts";
@@ -61,6 +62,8 @@ interface Figures {
   /** Of the first packet: rules are read and sets indexed as it meets them. */
   readonly firstMs: number;
   readonly nextMs: number;
+  /** What `kube-proxy trace -f` takes beyond loading, all in all; undefined for dumps. */
+  readonly commandMs: number | undefined;
 }
 
 /** Runs the bench. @returns the exit status. */
@@ -84,9 +87,10 @@ export async function benchTrace(argv: readonly string[]): Promise<number> {
   }
   console.log(
     table(
-      ["", "text", "read, ms", "first packet, ms", "each after it, ms"],
-      results.map(({ name, services, bytes, readMs, firstMs, nextMs }) => {
-        return [`${name}, ${services} services`, size(bytes), ms(readMs), ms(firstMs), ms(nextMs)];
+      ["", "trace -f, ms", "text", "read, ms", "first packet, ms", "each after it, ms"],
+      results.map(({ name, services, bytes, readMs, firstMs, nextMs, commandMs }) => {
+        const command = commandMs === undefined ? "-" : ms(commandMs);
+        return [`${name}, ${services} services`, command, size(bytes), ms(readMs), ms(firstMs), ms(nextMs)];
       }),
     ),
   );
@@ -97,6 +101,8 @@ export async function benchTrace(argv: readonly string[]): Promise<number> {
 
 async function measure(subject: Subject, services: number, endpoints: number): Promise<Figures> {
   const { name } = subject;
+  // First: the code is as cold as in a command.
+  const commandMs = subject.forms === undefined ? await command(subject, services, endpoints) : undefined;
   const dumps = await plannedDumps(subject, services, endpoints);
   const facts = nodeFacts({ addresses: [NODE, ...deviceAddresses(dumps)] });
   const reading = timed(() =>
@@ -116,7 +122,26 @@ async function measure(subject: Subject, services: number, endpoints: number): P
   });
   if (!first.result.includes("→")) throw new Error(`${name}: no rule matched`);
   const bytes = dumps.reduce((sum, dump) => sum + textLength(dump), 0);
-  return { name, services, bytes, readMs: reading.cpuMs, firstMs: first.cpuMs, nextMs: next.cpuMs / LATER };
+  return { name, services, bytes, readMs: reading.cpuMs, firstMs: first.cpuMs, nextMs: next.cpuMs / LATER, commandMs };
+}
+
+/** From objects to the text of one packet's way, as the command does it. */
+async function command({ mode }: Subject, services: number, endpoints: number): Promise<number> {
+  const objects = benchObjects(services, endpoints);
+  const { config } = await checkedSettings({ config: { mode, clusterCIDR: "10.128.0.0/9" }, node: "node-a" });
+  await modeNamed(mode).loadRenderer();
+  const destination = benchService(services - 1).clusterIP as IpAddress; // a canonical address
+  const before = ownCpuMs();
+  const target = { family: "IPv4", address: destination, port: 80 } as const;
+  const rules = await plannedRules({ ...objects, problems: [] }, config, target, () => {});
+  const facts = nodeFacts({ addresses: [...rules.addresses, ...deviceAddresses(rules.dumps)] });
+  const choices = { family: "IPv4", facts, knowsClients: false, knowsDynamicSets: false } as const;
+  const { program } = programOfDumps(rules.dumps, choices);
+  const ends = { source: CLIENT, sourcePort: 40_000, destination, destinationPort: 80 };
+  const packet = newPacket({ family: "IPv4", protocol: "tcp", inInterface: "eth0", ...ends });
+  const text = traceText({ packet, rules: rules.name, notes: rules.notes, root: walk(program, packet, facts) });
+  if (!text.includes("sent to")) throw new Error(`${mode}: the packet is not sent on`);
+  return ownCpuMs() - before;
 }
 
 /** Nothing is text where rules are spelled when a packet meets them. */
@@ -146,11 +171,13 @@ function judge({
   bytes,
   readMs,
   firstMs,
+  commandMs,
 }: Figures): { readonly passed: boolean; readonly text: string }[] {
   const verdicts = [];
   if (services <= 10_000) {
-    const text = `${name}, ${services} services: a packet in ${ms(firstMs)} ms, ${TRACE_MS} ms wanted`;
-    verdicts.push({ passed: firstMs <= TRACE_MS, text });
+    const allMs = commandMs ?? firstMs;
+    const text = `${name}, ${services} services: a packet in ${ms(allMs)} ms, ${TRACE_MS} ms wanted`;
+    verdicts.push({ passed: allMs <= TRACE_MS, text });
   }
   if (name === "iptables-save" && bytes > 1_000_000) {
     const perTarget = (readMs / bytes) * READ_BYTES;

@@ -1,6 +1,6 @@
 /**
  * The warnings and errors that the log has had, for people who look at a running process: each text once, the newest first. And what
- * the node cannot do: a line says so with the fact `cannot`, of whatever severity, and a later one with the fact `can` takes it back.
+ * the node cannot do: a line says so with the fact `cannot`, information or error, and a later one with the fact `can` takes it back.
  */
 import type { LogRecord } from "./log-format.ts";
 
