@@ -4,6 +4,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { hostState } from "../../src/dataplane/kernelspace/testing/kernelspace-rig.ts";
+import { SERVICE_DISCONNECT } from "../../src/kernel/hcn/notices.ts";
 import { HnsFile, WineProcess, windowsPath } from "../../testkit/wine/wine-host.ts";
 import { twinOf } from "./twin.ts";
 import { get, until } from "./wine-support.ts";
@@ -15,6 +16,8 @@ const HOST = [
   `E 20000000-0000-4000-8000-000000000002 {"Name":"pod-1","HostComputeNetwork":"${NETWORK}","IpConfigurations":[{"IpAddress":"10.180.0.10"},{"IpAddress":"fd00:10:180::10"}],"MacAddress":"00-15-5D-00-00-01"}`,
   `E 20000000-0000-4000-8000-000000000003 {"Name":"pod-2","HostComputeNetwork":"${NETWORK}","IpConfigurations":[{"IpAddress":"10.180.0.11"},{"IpAddress":"fd00:10:180::11"}],"MacAddress":"00-15-5D-00-00-02"}`,
 ];
+/** As HNS numbers what it tells. */
+const ENDPOINT_ATTACHED = 9;
 const [HEALTHZ, METRICS] = ["127.0.0.1:21256", "127.0.0.1:21249"];
 
 const NODE = {
@@ -73,7 +76,6 @@ export async function kernelspaceFollowsManifests(t: TestContext, target: string
   ];
   write(objects);
   const hns = new HnsFile(join(folder, "hns.state"));
-  hns.write(HOST);
   const start = () => {
     const run = new WineProcess({
       script: join(target, "main.js"),
@@ -97,6 +99,12 @@ export async function kernelspaceFollowsManifests(t: TestContext, target: string
     );
   };
 
+  await until(
+    "health to say what is waited for",
+    async () => assert.match(await get(`http://${HEALTHZ}/healthz`), /"start","reason":"HNS has no network/),
+    () => run.log,
+  );
+  hns.write(HOST);
   await untilTwin("HNS to have what the twin in memory has", objects);
   assert.ok(hns.documents("LoadBalancer").size >= 10);
   await until(
@@ -106,6 +114,17 @@ export async function kernelspaceFollowsManifests(t: TestContext, target: string
   );
   assert.equal(await get(`http://${METRICS}/proxyMode`), "kernelspace");
   assert.match(await get(`http://${METRICS}/metrics`), /^kubeproxy_sync_proxy_rules_duration_seconds_count/m);
+
+  const [lost] = hns.documents("LoadBalancer").keys();
+  hns.lose("LoadBalancer", lost ?? "");
+  hns.notify(ENDPOINT_ATTACHED);
+  await untilTwin("what another program has deleted to be there again", objects);
+  hns.notify(SERVICE_DISCONNECT);
+  await until(
+    "HNS to be back, as both families see it",
+    async () => assert.equal(run.log.match(/HNS is back/g)?.length, 2),
+    () => run.log,
+  );
 
   const changed = [
     ...objects.slice(0, 1),
