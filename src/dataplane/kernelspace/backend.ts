@@ -17,6 +17,7 @@ import { HostState, isOverlay } from "./host-state.ts";
 import { HostWatch } from "./host-watch.ts";
 import { HostWriter } from "./host-writer.ts";
 import { LoadBalancerWriter } from "./load-balancer-writer.ts";
+import type { Owed } from "./owed.ts";
 import { isForeign, isLeftover } from "./ownership.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
@@ -66,6 +67,8 @@ export class KernelspaceBackend implements Backend {
   #wanted = new WantedState();
   /** Undefined when HNS is not known to match memory. */
   #host: HostState | undefined;
+  /** On an overlay, nodes have come or gone since the last sync that looked. */
+  #isNetworkChanged = false;
 
   constructor(options: KernelspaceBackendOptions) {
     const { config, hcn, log, canModify } = options;
@@ -150,6 +153,7 @@ export class KernelspaceBackend implements Backend {
       if (!this.#endpoints.isOurs(host, endpoint)) continue;
       for (const address of endpoint.addresses) owed.addresses.add(address);
     }
+    this.#findAstray(host, owed);
     for (const id of this.#leftovers(host, input.serviceCIDRs)) owed.leftovers.add(id);
     await this.#writer.carryOut(host, signal);
     this.#host = host;
@@ -159,19 +163,32 @@ export class KernelspaceBackend implements Backend {
   async #partialSync(host: HostState, input: SyncInput, signal: AbortSignal): Promise<boolean> {
     const { hcn } = this.#options;
     const { owed } = this.#writer;
-    if (input.changedPorts.size === 0 && owed.isNothing) return true;
+    if (input.changedPorts.size === 0 && owed.isNothing && !this.#isNetworkChanged) return true;
+    let ports: Iterable<string> = input.changedPorts;
     if (isOverlay(host.network)) {
       const network = await hcn.network(host.network.id);
-      if (network === undefined || JSON.stringify(network) !== JSON.stringify(host.network)) return false;
+      if (network === undefined) return false;
+      if (JSON.stringify(network) !== JSON.stringify(host.network)) {
+        // Nodes have come or gone. What there is of HNS is known; where it leads to must be looked at.
+        host.network = network;
+        this.#findAstray(host, owed);
+        ports = new Set([...input.services.keys(), ...input.changedPorts]);
+      }
+      this.#isNetworkChanged = false;
     }
     for (const address of await host.refreshEndpoints(hcn)) owed.addAddress(address, this.#wanted);
     const changes = noChanges();
     const facts = factsOf(host, input);
-    for (const key of input.changedPorts) this.#put(this.#wanted, key, input, facts, changes);
+    for (const key of ports) this.#put(this.#wanted, key, input, facts, changes);
     for (const key of changes.loadBalancers.keys()) owed.keys.add(key);
     for (const address of changes.addresses) owed.addresses.add(address);
     await this.#writer.carryOut(host, signal);
     return true;
+  }
+
+  #findAstray(host: HostState, owed: Owed): void {
+    const astray = this.#endpoints.findAstray(host, (address) => this.#wanted.reasonFor(address));
+    for (const address of astray) owed.addAddress(address, this.#wanted);
   }
 
   #put(wanted: WantedState, key: string, input: SyncInput, facts: PlanFacts, changes?: ReturnType<typeof noChanges>) {
@@ -222,6 +239,7 @@ export class KernelspaceBackend implements Backend {
     }
     const { owed } = this.#writer;
     const hadNothing = owed.isNothing;
+    if (found.hasChangedNetwork) this.#isNetworkChanged = true;
     for (const key of found.keys) owed.keys.add(key);
     for (const address of found.addresses) owed.addAddress(address, this.#wanted);
     if (found.hasNewRoot) for (const key of this.#wanted.healthCheckKeys()) owed.keys.add(key);
@@ -229,7 +247,7 @@ export class KernelspaceBackend implements Backend {
     if (lost.size > 0) {
       log.warn("Load balancers were deleted by another program; making them again", { servicePorts: lost.size });
       onLost({ ports: lost });
-    } else if (found.addresses.size > 0 || (hadNothing && !owed.isNothing)) requestSync();
+    } else if (found.addresses.size > 0 || (hadNothing && !owed.isNothing) || found.hasChangedNetwork) requestSync();
   }
 }
 

@@ -8,6 +8,8 @@ export class EndpointBook {
   /** Almost every address has one endpoint. Several are in the order in which they were noted. */
   readonly #byAddress = new Map<IpAddress, readonly HcnEndpoint[]>();
 
+  readonly #astray = new Set<Guid>();
+
   constructor(endpoints: Iterable<HcnEndpoint> = []) {
     for (const endpoint of endpoints) this.note(endpoint);
   }
@@ -28,10 +30,21 @@ export class EndpointBook {
     return this.#byId.get(id);
   }
 
-  /** The one that load balancers are to name: a local endpoint before remote ones, then the first. */
+  /** The one that load balancers are to name: a local endpoint before remote ones, a right one before one that leads astray. */
   at(address: IpAddress): HcnEndpoint | undefined {
     const all = this.#byAddress.get(address);
-    return all?.find(({ isRemote }) => !isRemote) ?? all?.[0];
+    return all?.find(({ isRemote }) => !isRemote) ?? all?.find(({ id }) => !this.#astray.has(id)) ?? all?.[0];
+  }
+
+  /** Whether an address has an endpoint, one that leads astray not counted. */
+  isServed(address: IpAddress): boolean {
+    return this.allAt(address).some(({ id }) => !this.#astray.has(id));
+  }
+
+  /** Leads to another node than the one that has the address now: another endpoint must be made before this one goes. */
+  noteAstray(id: Guid, isAstray: boolean): void {
+    if (isAstray) this.#astray.add(id);
+    else this.#astray.delete(id);
   }
 
   /** Every endpoint of an address. */
@@ -50,6 +63,7 @@ export class EndpointBook {
     const endpoint = this.#byId.get(id);
     if (endpoint === undefined) return undefined;
     this.#byId.delete(id);
+    this.#astray.delete(id);
     for (const address of endpoint.addresses) {
       const rest = this.allAt(address).filter((other) => other.id !== id);
       if (rest.length === 0) this.#byAddress.delete(address);

@@ -29,6 +29,9 @@ export interface EndpointMaker {
 export class EndpointWriter {
   readonly #options: EndpointWriterOptions;
 
+  /** HNS says of an endpoint what it was sent, so that what it says of others can be believed. */
+  #tellsProviders = true;
+
   constructor(options: EndpointWriterOptions) {
     this.#options = options;
   }
@@ -38,8 +41,11 @@ export class EndpointWriter {
     const { hcn, nodeIP, hostMac } = this.#options;
     const { network } = host;
     return await hcn.makeEndpoints(network.id, async (create) => {
-      const make = async (settings: Omit<EndpointSettings, "network">): Promise<void> =>
-        host.endpoints.note(await create({ network: network.id, ...settings }));
+      const make = async (settings: Omit<EndpointSettings, "network">): Promise<void> => {
+        const made = await create({ network: network.id, ...settings });
+        if (made.providerAddress !== settings.providerAddress) this.#tellsProviders = false;
+        host.endpoints.note(made);
+      };
       return await run({
         remote(address) {
           const carrier = isOverlay(network) ? { providerAddress: providerOf(address, network) ?? nodeIP } : {};
@@ -54,6 +60,25 @@ export class EndpointWriter {
   /** Those at an address that are ours to delete. */
   ownAt(host: HostState, address: IpAddress): readonly HcnEndpoint[] {
     return host.endpoints.allAt(address).filter((endpoint) => this.isOurs(host, endpoint));
+  }
+
+  /**
+   * Finds those of ours on an overlay that lead to another node than the one which has the address: they were made before the CNI
+   * plugin said which one that is. @returns their addresses.
+   */
+  findAstray(host: HostState, reasonFor: (address: IpAddress) => "local" | "remote" | "vip" | undefined): IpAddress[] {
+    const { nodeIP } = this.#options;
+    const found: IpAddress[] = [];
+    if (!isOverlay(host.network) || !this.#tellsProviders) return found;
+    for (const endpoint of host.endpoints.all()) {
+      const [address] = endpoint.addresses;
+      if (address === undefined || endpoint.providerAddress === undefined || !this.isOurs(host, endpoint)) continue;
+      const wanted = reasonFor(address) === "vip" ? nodeIP : (providerOf(address, host.network) ?? nodeIP);
+      const isAstray = endpoint.providerAddress !== wanted;
+      host.endpoints.noteAstray(endpoint.id, isAstray);
+      if (isAstray) found.push(address);
+    }
+    return found;
   }
 
   isOurs(host: HostState, endpoint: HcnEndpoint): boolean {

@@ -5,6 +5,7 @@ import { port as makePort, TestCluster } from "../../../testkit/dataplane/test-c
 import { type HcnVerb, HR, type MemoryHcn } from "../../../testkit/fakes/hcn/memory-hcn.ts";
 import fc, { historyRuns } from "../../../testkit/support/fast-check.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
+import { listOf, objectOf } from "../../kernel/hcn/json-fields.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import { ip, makeEndpoint } from "../../model/testing/records.ts";
 import { hostState, KernelspaceRig, LOOK_MS, newHost, type RigOptions } from "./testing/kernelspace-rig.ts";
@@ -90,6 +91,7 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.constant({ kind: "verify" as const }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("hns-restart" as const), after: fc.nat(12) }) },
   { weight: 1, arbitrary: fc.constant({ kind: "network" as const }) },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant("node" as const), isThere: fc.boolean() }) },
 );
 
 const SUBJECTS: readonly (readonly [name: string, options: RigOptions])[] = [
@@ -115,6 +117,17 @@ function addForeign(host: MemoryHcn): readonly Guid[] {
   ];
 }
 
+/** Which node of the overlay has the first two pods, as the CNI plugin tells HNS; where none has them, they are outside. */
+function setNode(host: MemoryHcn, isThere: boolean): void {
+  const [id, document] = [...host.documents("Network")].find(([, { Name }]) => Name === "cbr0") ?? [];
+  if (id === undefined) return;
+  const Settings = { DestinationPrefix: "10.180.1.0/24", ProviderAddress: "10.0.0.7" };
+  const others = listOf(document?.Policies).filter(
+    (policy) => objectOf(objectOf(policy).Settings).ProviderAddress !== "10.0.0.7",
+  );
+  host.setNetwork(id, { Policies: isThere ? [...others, { Type: "RemoteSubnetRoute", Settings }] : others });
+}
+
 for (const [name, options] of SUBJECTS) {
   test(`${name}: any history ends where a full sync on a fresh host ends`, async () => {
     await fc.assert(
@@ -134,6 +147,7 @@ for (const [name, options] of SUBJECTS) {
           cluster.delete(before);
           keys.delete(name);
         };
+        let hasNode = false;
         rig.watch();
         for (const one of steps) {
           let heal = (): void => {};
@@ -209,6 +223,9 @@ for (const [name, options] of SUBJECTS) {
             pods.clear();
             await rig.sync().catch(() => {});
             host.addNetworkAgain(document);
+          } else if (one.kind === "node") {
+            hasNode = one.isThere;
+            setNode(host, hasNode);
           } else if (one.kind === "verify") await rig.clock.advance(LOOK_MS);
           await rig.sync({ full: one.kind === "full" }).catch(() => {});
           heal();
@@ -222,6 +239,7 @@ for (const [name, options] of SUBJECTS) {
 
         const fresh = newHost(options.type, options.hcn);
         addForeign(fresh);
+        setNode(fresh, hasNode);
         for (const address of OWN_PODS) fresh.addEndpoint({ addresses: [address] });
         const other = new TestCluster();
         for (const [key, value] of cluster.declared) other.set(value, cluster.endpoints.get(key) ?? []);

@@ -115,7 +115,7 @@ export class HostWriter {
       await this.#createSourceVip(host, make);
       for (const address of addresses) {
         const reason = this.#wanted.reasonFor(address);
-        if (reason === undefined || host.endpoints.at(address) !== undefined) continue;
+        if (reason === undefined || host.endpoints.isServed(address)) continue;
         signal.throwIfAborted();
         const owe = (): void => this.#owed.addAddress(address, this.#wanted);
         const [owner = address] = this.#wanted.ownersOf(address);

@@ -2,10 +2,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
+import type { MemoryHcnOptions } from "../../../testkit/fakes/hcn/memory-hcn.ts";
 import { HR } from "../../../testkit/fakes/hcn/memory-hcn.ts";
 import { listOf, objectOf } from "../../kernel/hcn/json-fields.ts";
 import { ip, makeEndpoint } from "../../model/testing/records.ts";
-import { newModel, type TestModel } from "./testing/kernelspace-rig.ts";
+import { LOOK_MS, newModel, type TestModel } from "./testing/kernelspace-rig.ts";
 
 const WEB = port("web", "10.96.0.1", { nodePort: 30080 });
 const PODS = [remote("10.180.1.1"), remote("10.180.1.2")];
@@ -171,6 +172,81 @@ describe("upstream's faults", () => {
     assert.deepEqual((await model.rig.sync()).failures, []);
     assert.deepEqual([...model.rig.host.documents("LoadBalancer").keys()], before);
     assert.equal(model.rig.host.documents("Endpoint").size, 2);
+  });
+});
+
+describe("nodes that join an overlay", () => {
+  const LATE = remote("192.168.3.3");
+  const POLICY = {
+    Type: "RemoteSubnetRoute",
+    Settings: { DestinationPrefix: "192.168.3.0/24", ProviderAddress: "10.0.0.4" },
+  };
+
+  async function joined(options: MemoryHcnOptions = {}): Promise<TestModel> {
+    const model = newModel({ type: "Overlay", hcn: options });
+    const { rig } = model;
+    model.set(WEB, [LATE, remote("192.168.2.3")]);
+    await rig.sync();
+    rig.watch();
+    await rig.clock.settle();
+    const [id, document] = [...rig.host.documents("Network")][0] ?? [];
+    assert.ok(id !== undefined && document !== undefined);
+    rig.host.setNetwork(id, { Policies: [...listOf(document.Policies), POLICY] });
+    await rig.clock.advance(LOOK_MS);
+    rig.host.takeCalls();
+    return model;
+  }
+
+  test("are seen within five seconds, and endpoints that led astray are made again before they go", async () => {
+    const model = await joined();
+    const { rig } = model;
+    assert.deepEqual(rig.asked, ["sync"]);
+    assert.deepEqual((await rig.sync()).failures, []);
+    const writes = rig.host.takeWrites();
+    assert.deepEqual(
+      writes.map(({ verb, kind }) => `${verb} ${kind}`),
+      ["Create Endpoint", "Modify LoadBalancer", "Modify LoadBalancer", "Delete Endpoint"],
+    );
+    assert.match(writes[0]?.about ?? "", /"ProviderAddress":"10\.0\.0\.4".*"192\.168\.3\.3"/);
+    const fresh = newModel({ type: "Overlay", host: rig.host });
+    fresh.set(WEB, [LATE, remote("192.168.2.3")]);
+    await fresh.rig.sync();
+    assert.deepEqual(rig.host.takeWrites(), [], "another start finds all as it should be");
+    rig.asked.splice(0);
+    await rig.clock.advance(3 * LOOK_MS);
+    assert.deepEqual(rig.asked, []);
+    await rig.close();
+  });
+
+  test("a restart finds endpoints that lead astray", async () => {
+    const model = await joined();
+    await model.rig.restart();
+    await model.rig.sync();
+    const providers = [...model.rig.host.documents("Endpoint").values()].flatMap(({ Policies }) =>
+      listOf(Policies).map((policy) => objectOf(objectOf(policy).Settings).ProviderAddress),
+    );
+    assert.deepEqual(providers.sort(), ["10.0.0.1", "10.0.0.3", "10.0.0.4"]);
+  });
+
+  test("where HNS takes no second endpoint of the address, the old one serves, and the failure says so", async () => {
+    const model = await joined();
+    const heal = model.rig.host.refuse(({ verb, kind }) =>
+      verb === "Create" && kind === "Endpoint" ? HR.portAlreadyExists : undefined,
+    );
+    const before = named(model);
+    const { failures } = await model.rig.sync();
+    assert.match(failures[0]?.reason ?? "", /endpoint for 192\.168\.3\.3/);
+    assert.deepEqual(named(model), before);
+    heal();
+    assert.deepEqual((await model.rig.sync()).failures, []);
+    await model.rig.close();
+  });
+
+  test("where HNS tells other nodes than it was sent, nothing is made again", async () => {
+    const model = await joined({ toldProvider: "10.9.9.9" });
+    await model.rig.sync();
+    assert.ok(model.rig.host.takeWrites().every(({ kind }) => kind !== "Endpoint"));
+    await model.rig.close();
   });
 });
 

@@ -1,8 +1,9 @@
 /** Whether others have changed what HNS has, in three calls where they have not. Reference windows-practice.md §8. */
+import type { HcnNetwork } from "../../kernel/hcn/documents.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { keysOf } from "./frontend-keys.ts";
-import type { HostState } from "./host-state.ts";
+import { type HostState, isOverlay } from "./host-state.ts";
 
 export type Verification =
   | { readonly kind: "other-network" }
@@ -14,6 +15,8 @@ export type Verification =
       readonly addresses: ReadonlySet<IpAddress>;
       /** The endpoint that health checks are led to is there now, or is another one. */
       readonly hasNewRoot: boolean;
+      /** On an overlay, nodes have come or gone. */
+      readonly hasChangedNetwork: boolean;
     };
 
 /** Compares the IDs of the host with those that are known, and brings `host` up to date. */
@@ -27,5 +30,10 @@ export async function verifyHost(
   const lost = await host.refreshLoadBalancers(hcn);
   const hasNewRoot = await host.refreshRoot(hcn, rootName);
   const keys = new Set(lost.flatMap((one) => keysOf(one, host.family)));
-  return { kind: "same-network", keys, addresses, hasNewRoot };
+  const hasChangedNetwork = isOverlay(host.network) && (await isChanged(hcn, host.network));
+  return { kind: "same-network", keys, addresses, hasNewRoot, hasChangedNetwork };
+}
+
+async function isChanged(hcn: Hcn, known: HcnNetwork): Promise<boolean> {
+  return JSON.stringify(await hcn.network(known.id)) !== JSON.stringify(known);
 }

@@ -60,6 +60,8 @@ export interface HcnEndpoint {
   /** In lower case with colons; empty where HNS does not say. */
   readonly mac: string;
   readonly isRemote: boolean;
+  /** Of the node that has the address, on an overlay; undefined where HNS does not say. */
+  readonly providerAddress: IpAddress | undefined;
 }
 
 export interface PortMapping {
@@ -190,7 +192,15 @@ export function readEndpoint(text: string): HcnEndpoint | UnreadDocument {
     ),
     mac: plainMac(textOf(document.MacAddress)),
     isRemote: (numberOf(document.Flags, EP_WORDS) & EP_REMOTE) !== 0,
+    providerAddress: providerAddressIn(listOf(document.Policies)),
   }));
+}
+
+function providerAddressIn(policies: readonly unknown[]): IpAddress | undefined {
+  for (const { Type, Settings } of policies.map(objectOf)) {
+    if (Type === "ProviderAddress") return parseIpAddress(textOf(objectOf(Settings).ProviderAddress));
+  }
+  return undefined;
 }
 
 /** Reads the properties of a load balancer; one without port mappings is possible (kubernetes #141488). Pure. */

@@ -34,6 +34,8 @@ export interface MemoryHcnOptions {
   readonly takesAnyAddress?: boolean;
   /** An endpoint that load balancers name cannot be deleted. */
   readonly keepsReferenced?: boolean;
+  /** What it says of the node behind every endpoint that is made. */
+  readonly toldProvider?: string;
   /** What an L2Bridge writes into an empty `SourceVIP`. */
   readonly filledSourceVip?: string;
 }
@@ -226,7 +228,10 @@ export class MemoryHcn implements HcnCalls {
       const networkId = this.#opened("Create", "Network", network);
       const document = objectOf(parseJson(settings));
       this.#checkEndpoint(networkId, document);
-      return this.#handle("Endpoint", this.#add("Endpoint", { Name: "Ethernet", ...document }));
+      const { toldProvider } = this.#options;
+      const Policies = [{ Type: "ProviderAddress", Settings: { ProviderAddress: toldProvider } }];
+      const told = toldProvider !== undefined && "Policies" in document ? { ...document, Policies } : document;
+      return this.#handle("Endpoint", this.#add("Endpoint", { Name: "Ethernet", ...told }));
     });
   }
 

@@ -216,7 +216,8 @@ export function runHcnContract({ name, open }: HcnSubject): void {
     test("policies of an endpoint change, and it stays what it was", async () => {
       const { calls, hcn, pod } = await host();
       const policy = { Type: "ProviderAddress", Settings: { ProviderAddress: "10.0.0.3" } };
-      assert.deepEqual(await hcn.changePolicies("Endpoint", pod.id, "Add", [policy]), pod);
+      const changed = await hcn.changePolicies("Endpoint", pod.id, "Add", [policy]);
+      assert.deepEqual(changed, { ...pod, providerAddress: "10.0.0.3" });
       const handle = await calls.open("Endpoint", pod.id);
       const { Policies } = objectOf(JSON.parse(await calls.query("Endpoint", handle, "{}")));
       await calls.close("Endpoint", handle);
