@@ -7,6 +7,7 @@ import { Mutex } from "../../async/mutex.ts";
 import { SliceYielder, type Yielder } from "../../async/yielder.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
+import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { type Cidr, parseCidr } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
@@ -24,6 +25,7 @@ import { planServicePort } from "./plan-service-port.ts";
 import { PortRemarks } from "./port-remarks.ts";
 import { verifyHost } from "./verification.ts";
 import { noChanges, WantedState } from "./wanted-state.ts";
+import { WriteCounts } from "./write-counts.ts";
 
 export interface KernelspaceBackendOptions {
   readonly config: PlanConfig;
@@ -45,6 +47,12 @@ export interface KernelspaceBackendOptions {
   readonly yielder?: Yielder;
 }
 
+/** What asks HNS, and does nothing else for long. */
+const CALLS = [
+  ...(["network", "networkNamed", "networkIds", "endpoint", "endpointNamed", "endpointIds", "endpoints"] as const),
+  ...(["loadBalancer", "loadBalancerIds", "loadBalancers", "makeEndpoints"] as const),
+  ...(["createLoadBalancer", "modifyLoadBalancer", "delete"] as const),
+];
 /** Nearly all blocks of 64 of the 16,384 dynamic ports that Windows comes with. */
 const MANY_INDIRECT = 200;
 const PORTS_TEXT =
@@ -60,6 +68,8 @@ export class KernelspaceBackend implements Backend {
   readonly #yielder: Yielder;
   readonly #watch: HostWatch;
   readonly #writer: HostWriter;
+  readonly #waits = new KernelWaits();
+  readonly #counts = new WriteCounts();
   readonly #loadBalancers: LoadBalancerWriter;
   readonly #endpoints: EndpointWriter;
   readonly #refused: RefusedPorts;
@@ -71,14 +81,16 @@ export class KernelspaceBackend implements Backend {
   #isNetworkChanged = false;
 
   constructor(options: KernelspaceBackendOptions) {
-    const { config, hcn, log, canModify } = options;
-    this.#options = options;
+    const { config, log, canModify } = options;
+    const hcn = this.#waits.timed(options.hcn, CALLS);
+    const counts = this.#counts;
+    this.#options = { ...options, hcn };
     this.family = config.family;
     this.#yielder = options.yielder ?? new SliceYielder();
-    this.#endpoints = new EndpointWriter({ ...options, nodeIP: config.nodeIP });
+    this.#endpoints = new EndpointWriter({ ...this.#options, nodeIP: config.nodeIP, counts });
     this.#remarks = new PortRemarks(log);
     this.#watch = new HostWatch({ ...options, turns: this.#turns });
-    this.#loadBalancers = new LoadBalancerWriter({ hcn, canModify, log });
+    this.#loadBalancers = new LoadBalancerWriter({ hcn, canModify, counts, log });
     const parts = {
       endpoints: this.#endpoints,
       loadBalancers: this.#loadBalancers,
@@ -120,11 +132,14 @@ export class KernelspaceBackend implements Backend {
 
   async #sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     this.#writer.begin();
+    this.#counts.begin();
+    this.#waits.begin();
     const known = input.isFullSync ? undefined : this.#host;
     if (known === undefined || !(await this.#partialSync(known, input, signal))) await this.#fullSync(input, signal);
     this.#refused.replace(this.#writer.failures);
     this.#warnOfPorts();
-    return { failures: this.#refused.failures, noLocalEndpoints: this.#wanted.lacking };
+    const written = { counts: this.#counts.counts, kernelMs: this.#waits.ms };
+    return { failures: this.#refused.failures, noLocalEndpoints: this.#wanted.lacking, written };
   }
 
   /** Where they are used up, name resolution and new pods fail, and nothing points here (reference windows-practice.md §8). */

@@ -14,7 +14,6 @@ const SUBJECTS: readonly (readonly [name: string, options: RigOptions])[] = [
 for (const [name, options] of SUBJECTS) {
   runDataplaneContract({
     name: `kernelspace ${name}`,
-    saysWritten: false,
     async open() {
       const { backend, host } = new KernelspaceRig(NO_MODEL, options);
       return {

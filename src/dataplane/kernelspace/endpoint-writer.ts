@@ -6,6 +6,7 @@ import { type HostState, isOverlay } from "./host-state.ts";
 import { isOurRemoteEndpoint } from "./ownership.ts";
 import { providerOf } from "./plan-service-port.ts";
 import { remoteMac } from "./remote-mac.ts";
+import type { WriteCounts } from "./write-counts.ts";
 
 export interface EndpointWriterOptions {
   readonly hcn: Hcn;
@@ -14,6 +15,7 @@ export interface EndpointWriterOptions {
   readonly hostMac: string;
   /** In the form of {@link HcnEndpoint.mac}: every interface's. */
   readonly hostMacs: ReadonlySet<string>;
+  readonly counts: WriteCounts;
 }
 
 /** Each makes one endpoint, and notes it. */
@@ -44,6 +46,7 @@ export class EndpointWriter {
       const make = async (settings: Omit<EndpointSettings, "network">): Promise<void> => {
         const made = await create({ network: network.id, ...settings });
         if (made.providerAddress !== settings.providerAddress) this.#tellsProviders = false;
+        this.#options.counts.add("endpoints made");
         host.endpoints.note(made);
       };
       return await run({
@@ -87,6 +90,7 @@ export class EndpointWriter {
 
   async remove(host: HostState, { id }: HcnEndpoint): Promise<void> {
     await this.#options.hcn.delete("Endpoint", id);
+    this.#options.counts.add("endpoints deleted");
     host.endpoints.forget(id);
   }
 }

@@ -10,6 +10,7 @@ import type { Logger } from "../../logging/logger.ts";
 import type { HostState } from "./host-state.ts";
 import { isForeign } from "./ownership.ts";
 import { isAsWanted } from "./settings-difference.ts";
+import type { WriteCounts } from "./write-counts.ts";
 
 /** The frontend cannot be had. The message is for people. */
 export class FrontendHeldError extends Error {
@@ -20,20 +21,23 @@ export interface LoadBalancerWriterOptions {
   readonly hcn: Hcn;
   /** HNS changes load balancers in place. */
   readonly canModify: boolean;
+  readonly counts: WriteCounts;
   readonly log: Logger;
 }
 
 export class LoadBalancerWriter {
   readonly #hcn: Hcn;
+  readonly #counts: WriteCounts;
   readonly #log: Logger;
   #canModify: boolean;
   readonly #own = new Set<Guid>();
   /** What was sent, where HNS has something else than that to say of it: it is not sent again for this reason. */
   readonly #reworded = new Map<Guid, { readonly sent: string; readonly readBack: string }>();
 
-  constructor({ hcn, canModify, log }: LoadBalancerWriterOptions) {
+  constructor({ hcn, canModify, counts, log }: LoadBalancerWriterOptions) {
     this.#hcn = hcn;
     this.#canModify = canModify;
+    this.#counts = counts;
     this.#log = log;
   }
 
@@ -75,6 +79,7 @@ export class LoadBalancerWriter {
 
   async remove(host: HostState, id: Guid): Promise<void> {
     await this.#hcn.delete("LoadBalancer", id);
+    this.#counts.add("load balancers deleted");
     host.loadBalancers.forget(id);
     this.#reworded.delete(id);
     this.#own.delete(id);
@@ -96,6 +101,7 @@ export class LoadBalancerWriter {
       return false;
     }
     host.loadBalancers.note(changed);
+    this.#counts.add("load balancers changed");
     this.#own.add(changed.id);
     if (isAsWanted(changed, wanted)) return true;
     if (JSON.stringify(changed) === JSON.stringify(found)) {
@@ -139,6 +145,7 @@ export class LoadBalancerWriter {
 
   #noteCreated(host: HostState, created: HcnLoadBalancer, wanted: LoadBalancerSettings): void {
     host.loadBalancers.note(created);
+    this.#counts.add("load balancers made");
     this.#own.add(created.id);
     if (!isAsWanted(created, wanted)) this.#noteReworded(created, wanted);
   }
