@@ -66,6 +66,7 @@ const FUNCTIONS: Readonly<Record<string, (args: readonly unknown[], scope: Scope
   sha256sum: ([text]) => createHash("sha256").update(print(text)).digest("hex"),
   or: (args) => args.find(isTrue) ?? args.at(-1),
   not: ([value]) => !isTrue(value),
+  eq: ([one, other]) => one === other,
 };
 
 function refuse(message: unknown): never {

@@ -263,11 +263,25 @@ test("probes ask the health port, where they are wanted", () => {
   );
 });
 
+test("ebpf mode has the node's bpf file system, cgroups and network namespaces: in the chart as in the patch", () => {
+  const podOf = (values: object) =>
+    Object(chartManifests({ ...PLAIN, ...values }).get("DaemonSet kube-proxy")?.spec).template.spec;
+  const [plain, inMode] = [podOf({}), podOf({ config: { mode: "ebpf" } })];
+  const [patch] = parseAllDocuments(readFileSync(join(DEPLOY, "ebpf-mounts.yaml"), "utf8"));
+  const added = patch?.toJS().spec.template.spec;
+  assert.deepEqual(inMode.volumes, [...plain.volumes, ...added.volumes]);
+  const mountsOf = (pod: typeof added) => pod.containers[0].volumeMounts;
+  assert.deepEqual(mountsOf(inMode), [...mountsOf(plain), ...mountsOf(added)]);
+  assert.equal(added.containers[0].name, plain.containers[0].name);
+  const names = (list: readonly { readonly name: string }[]) => list.map(({ name }) => name);
+  assert.deepEqual(names(mountsOf(added)), names(added.volumes));
+});
+
 test("values that mean nothing are refused by name", () => {
   const refused: readonly (readonly [object, RegExp])[] = [
     [{ serviceMonitors: {} }, /values\.serviceMonitors: is not a value of this chart/],
     [{ probes: { readiness: "yes" } }, /values\.probes\.readiness: must be boolean/],
-    [{ config: { mode: "ebpf" } }, /values\.config\.mode: must be one of/],
+    [{ config: { mode: "kernelspace" } }, /values\.config\.mode: must be one of/],
     [{ controlPlaneEndpoint: "10.0.0.1:6443" }, /values\.controlPlaneEndpoint: must match/],
     [{ image: { pullPolicy: "Sometimes" } }, /values\.image\.pullPolicy/],
   ];
