@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { KERNEL_FUNCTION_NAMES } from "./asm/kernel-functions.ts";
-import { functionIds, kernelFunctionIds } from "./btf.ts";
+import { absenceOf, functionIds, kernelFunctionIds } from "./btf.ts";
 
 interface TypeRecord {
   readonly kind: number;
@@ -82,4 +84,12 @@ test("this kernel tells where its functions are", { skip: !existsSync("/sys/kern
   for (const id of ids.values()) assert.ok(id > 0);
   assert.equal(new Set(ids.values()).size, ids.size);
   assert.ok(ids.size <= KERNEL_FUNCTION_NAMES.length);
+});
+
+test("a function that is not there is told with the module that has it", (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-btf-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  assert.match(absenceOf("bpf_ct_release", folder), /this kernel has no bpf_ct_release/);
+  writeFileSync(join(folder, "nf_conntrack"), "");
+  assert.match(absenceOf("bpf_ct_release", folder), /bpf_ct_release is in the module nf_conntrack: .* built into/);
 });

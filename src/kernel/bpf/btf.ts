@@ -2,7 +2,7 @@
  * The types of the running kernel (BTF), as far as needed: the numbers of its functions (reference ebpf-programs.md §4.7). Five
  * megabytes are read once, in one pass without an object for each of 130,000 types, and given back.
  */
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { KERNEL_FUNCTION_NAMES, type KernelFunctionName } from "./asm/kernel-functions.ts";
 import { BpfError } from "./bpf-error.ts";
 
@@ -23,6 +23,16 @@ export function kernelFunctionIds(): ReadonlyMap<KernelFunctionName, number> {
   known ??= functionIds(readTypes(), KERNEL_FUNCTION_NAMES);
   return known;
 }
+
+/** Why a function is not among {@link kernelFunctionIds}, in words. */
+export function absenceOf(name: KernelFunctionName, moduleTypes = "/sys/kernel/btf"): string {
+  const module = MODULES.find((one) => existsSync(`${moduleTypes}/${one}`));
+  if (module === undefined) return `this kernel has no ${name} (${KERNEL_TYPES})`;
+  return `${name} is in the module ${module}: programs call it only where it is built into the kernel`;
+}
+
+/** Of conntrack, where they are not built in. */
+const MODULES = ["nf_conntrack", "nf_nat"];
 
 function readTypes(): Buffer {
   try {

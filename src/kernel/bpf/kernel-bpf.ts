@@ -8,7 +8,7 @@ import type { Program } from "./asm/program.ts";
 import * as attributes from "./attributes.ts";
 import type { Bpf, BpfLink, BpfMap, BpfProgram, InterfaceLink, ProgramPlace } from "./bpf.ts";
 import { BpfError } from "./bpf-error.ts";
-import { kernelFunctionIds } from "./btf.ts";
+import { absenceOf, kernelFunctionIds } from "./btf.ts";
 import { HOOKS, type Hook, INGRESS } from "./contexts.ts";
 import { KernelMap } from "./kernel-map.ts";
 import { kernelPins, ofFiles } from "./kernel-pins.ts";
@@ -99,7 +99,7 @@ function calledFunctions({ name, instructions }: Program): ReadonlyMap<KernelFun
   const known = kernelFunctionIds();
   const absent = names.find((one) => !known.has(one));
   if (absent === undefined) return known;
-  throw new BpfError("unsupported", `bpf: program ${name}: this kernel has no ${absent} (/sys/kernel/btf/vmlinux)`);
+  throw new BpfError("unsupported", `bpf: program ${name}: ${absenceOf(absent)}`);
 }
 
 function mapDescriptor(program: Program, maps: readonly BpfMap[], name: string): number {
