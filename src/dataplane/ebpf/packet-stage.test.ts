@@ -90,12 +90,12 @@ class StageRig {
 
   setInterface(name: string, index: number, ...addresses: readonly string[]): void {
     this.interfaces.set(name, [index, addresses]);
-    this.machine.interfaces.indices.add(index);
+    this.machine.interfaces.add(index);
   }
 
   removeInterface(name: string): void {
     const found = this.interfaces.get(name);
-    if (found !== undefined) this.machine.interfaces.indices.delete(found[0]);
+    if (found !== undefined) this.machine.interfaces.remove(found[0]);
     this.interfaces.delete(name);
   }
 
@@ -261,6 +261,11 @@ describe("interfaces where packets meet programs", () => {
     assert.deepEqual([rig.attached, rig.reported], [{ eth0: 1 }, 1]);
     rig.removeInterface("eth0");
     rig.setInterface("eth0", 9, "10.200.0.2");
+    await rig.sync(true);
+    assert.deepEqual([rig.attached, rig.reported], [{ eth0: 1 }, 1]);
+    rig.removeInterface("eth0");
+    rig.setInterface("eth0", 9, "10.200.0.2");
+    assert.deepEqual(rig.attached, {});
     await rig.sync(true);
     assert.deepEqual([rig.attached, rig.reported], [{ eth0: 1 }, 1]);
   });

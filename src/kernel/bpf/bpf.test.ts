@@ -27,8 +27,11 @@ bpfContract({
       cgroupId: 5n,
       folder: "/bpf/here",
       inNetwork: (work) => work(),
-      addInterface: () => machine.interfaces.indices.add(7) && 7,
-      removeInterface: (index) => void machine.interfaces.indices.delete(index),
+      addInterface() {
+        machine.interfaces.add(7);
+        return 7;
+      },
+      removeInterface: (index) => machine.interfaces.remove(index),
     };
   },
 });

@@ -3,13 +3,23 @@ import type { BpfProgram, InterfaceLink } from "../../../src/kernel/bpf/bpf.ts";
 import { BpfError } from "../../../src/kernel/bpf/bpf-error.ts";
 
 export class MemoryInterfaces {
-  /** Of those that are there; may be changed: one that is taken away is gone for its links. */
-  readonly indices = new Set<number>();
+  /** Of those that are there. */
+  readonly #indices = new Set<number>();
   readonly #links = new Set<MemoryInterfaceLink>();
 
+  add(index: number): void {
+    this.#indices.add(index);
+  }
+
+  /** It is gone for its links, also when another gets its number. */
+  remove(index: number): void {
+    this.#indices.delete(index);
+    for (const link of this.#links) if (link.interfaceIndex === index) link.interfaceIndex = 0;
+  }
+
   attach(program: BpfProgram, index: number): InterfaceLink {
-    if (!this.indices.has(index)) throw new BpfError("ENODEV", `bpf: LINK_CREATE of interface ${index}: ENODEV`);
-    const link = new MemoryInterfaceLink(program, index, this.indices, (gone) => this.#links.delete(gone));
+    if (!this.#indices.has(index)) throw new BpfError("ENODEV", `bpf: LINK_CREATE of interface ${index}: ENODEV`);
+    const link = new MemoryInterfaceLink(program, index, (gone) => this.#links.delete(gone));
     this.#links.add(link);
     return link;
   }
@@ -20,25 +30,14 @@ export class MemoryInterfaces {
 }
 
 class MemoryInterfaceLink implements InterfaceLink {
-  readonly #index: number;
-  readonly #indices: ReadonlySet<number>;
+  interfaceIndex: number;
   readonly #onClose: (link: MemoryInterfaceLink) => void;
   #program: BpfProgram;
 
-  constructor(
-    program: BpfProgram,
-    index: number,
-    indices: ReadonlySet<number>,
-    onClose: (link: MemoryInterfaceLink) => void,
-  ) {
+  constructor(program: BpfProgram, index: number, onClose: (link: MemoryInterfaceLink) => void) {
     this.#program = program;
-    this.#index = index;
-    this.#indices = indices;
+    this.interfaceIndex = index;
     this.#onClose = onClose;
-  }
-
-  get interfaceIndex(): number {
-    return this.#indices.has(this.#index) ? this.#index : 0;
   }
 
   get programId(): number {

@@ -117,7 +117,10 @@ export function sceneOf(family: IpFamily): fc.Arbitrary<Scene> {
         })),
         to: fc.record({ address: service, port }),
         protocol: fc.constantFrom(...PROTOCOLS, ...PROTOCOLS, ...PROTOCOLS, PROTOCOL_NUMBERS.SCTP),
-        flags: fc.oneof({ weight: 5, arbitrary: fc.constantFrom(0x02, 0xc2) }, fc.nat({ max: 255 })),
+        flags: fc.oneof(
+          { weight: 5, arbitrary: fc.constantFrom(0x02, 0x02, 0xc2, 0x12, 0x10, 0x03, 0x06) },
+          fc.nat({ max: 255 }),
+        ),
         isFragment: often.map((one) => !one),
       }),
       { maxLength: 30 },
