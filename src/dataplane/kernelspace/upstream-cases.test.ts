@@ -9,7 +9,10 @@ import { HR } from "../../../testkit/fakes/hcn/memory-hcn.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import { type JsonObject, listOf, numberOf, objectOf, textOf } from "../../kernel/hcn/json-fields.ts";
 import type { ServicePort } from "../../model/service-port.ts";
+import { servicePortName } from "../../model/service-port-name.ts";
 import { ip, makeEndpoint } from "../../model/testing/records.ts";
+import type { Cidr } from "../../net/ip.ts";
+import { providerOf } from "./plan-service-port.ts";
 import { newModel, type RigOptions, type TestModel } from "./testing/kernelspace-rig.ts";
 
 const OVERLAY: RigOptions = { type: "Overlay" };
@@ -81,6 +84,24 @@ describe("upstream's cases: endpoints", () => {
     assert.equal(document?.Policies, undefined);
   });
 
+  test("DsrEndpointsAreCreatedCorrectly: with direct answers, too, the pod elsewhere has an endpoint", async () => {
+    const model = newModel(OVERLAY_DSR);
+    model.set(SVC1({ nodePort: 0 }), [remote(REMOTE)]);
+    await model.rig.sync();
+    assert.deepEqual(endpoints(model), { "10.20.30.41": "remote", "192.168.1.2": "local", [REMOTE]: "remote" });
+    assert.deepEqual(loadBalancers(model).get("10.20.30.41:80")?.endpoints, [REMOTE]);
+  });
+
+  test("FindRemoteSubnetProviderAddress: the node itself, what it carries, and what no node has", () => {
+    const subnet = { prefix: "192.168.2.0/24" as Cidr, providerAddress: ip("10.0.0.3") }; // canonical
+    const remoteSubnets = [subnet];
+    assert.equal(providerOf(ip("10.0.0.3"), { remoteSubnets }), "10.0.0.3");
+    assert.equal(providerOf(ip(REMOTE), { remoteSubnets }), "10.0.0.3");
+    assert.equal(providerOf(ip("11.0.0.1"), { remoteSubnets }), undefined);
+    const later = { ...subnet, providerAddress: ip("10.0.0.4") };
+    assert.equal(providerOf(ip(REMOTE), { remoteSubnets: [subnet, later] }), "10.0.0.4", "the last one counts");
+  });
+
   test("SharedRemoteEndpointDelete: an endpoint stays while one service names it", async () => {
     const model = newModel(DSR);
     const svc2 = port("svc2", "10.20.30.42", { nodePort: 3002 });
@@ -104,6 +125,9 @@ describe("upstream's cases: endpoints", () => {
     await model.rig.sync();
     const [before] = model.rig.host.documents("Endpoint").keys();
     model.set(SVC1({ nodePort: 3003 }));
+    // The slice gets a second port.
+    const second = { ...SVC1({ port: 443, nodePort: 0 }), name: servicePortName("ns", "svc1", "p443", "TCP") };
+    model.set(second, [makeEndpoint(REMOTE, 8443)]);
     await model.rig.sync();
     assert.deepEqual([...model.rig.host.documents("Endpoint").keys()], [before]);
     assert.ok(loadBalancers(model).has("*:3003") && !loadBalancers(model).has("*:3001"));
@@ -201,6 +225,28 @@ describe("upstream's cases: load balancers", () => {
     assert.deepEqual(flags, { "10.20.30.41:80": 1, "11.21.31.41:80": 0, "*:3001": 0 });
   });
 
+  test("WinDSRWithOverlayEnabled: the Local policy answers directly, also where it is written for a ClusterIP", async () => {
+    const model = newModel({ type: "Overlay" });
+    model.rig.host.addEndpoint({ addresses: [REMOTE] });
+    model.set(SVC1({ externalIPs: [ip("50.60.70.81")], nodePort: 0, externalPolicyLocal: true }), [local(REMOTE)]);
+    await model.rig.sync();
+    const flags = [...loadBalancers(model)].map(([key, { document }]) => [key, numberOf(document.Flags)]);
+    assert.deepEqual(Object.fromEntries(flags), { "10.20.30.41:80": 0, "50.60.70.81:80": 1 });
+  });
+
+  test("the order of endpoints is of no matter (§6.2): what has them in another one is left as it is", async () => {
+    const model = newModel(DSR);
+    model.set(SVC1(), [remote(REMOTE), remote("192.168.2.4")]);
+    await model.rig.sync();
+    for (const [id, document] of [...model.rig.host.documents("LoadBalancer")]) {
+      const HostComputeEndpoints = listOf(document.HostComputeEndpoints).toReversed();
+      model.rig.host.setLoadBalancer(id, { HostComputeEndpoints });
+    }
+    model.rig.host.takeCalls();
+    await model.rig.sync({ full: true });
+    assert.deepEqual(model.rig.host.takeWrites(), []);
+  });
+
   test("ClusterIPSvcWithITPLocal: the load balancer follows this node's pods, others are not attached", async () => {
     const model = newModel(DSR);
     const { host } = model.rig;
@@ -272,6 +318,14 @@ describe("upstream's cases: load balancers", () => {
     assert.deepEqual(loadBalancers(model).get("10.20.30.41:80")?.document.PortMappings, [
       { Protocol: 6, InternalPort: 8080, ExternalPort: 80 },
     ]);
+  });
+
+  test("EndpointSlice: the port of the slice counts, not the Service's target port", async () => {
+    const model = newModel(OVERLAY);
+    model.set(SVC1({ nodePort: 0 }), [makeEndpoint(REMOTE, 80)]);
+    await model.rig.sync();
+    const { document } = loadBalancers(model).get("10.20.30.41:80") ?? {};
+    assert.deepEqual(document?.PortMappings, [{ Protocol: 6, InternalPort: 80, ExternalPort: 80 }]);
   });
 
   test("NoopEndpointSlice: nothing is asked for and nothing is made", async () => {

@@ -174,6 +174,11 @@ export class MemoryHcn implements HcnCalls {
     return this.#add("LoadBalancer", settings);
   }
 
+  /** Another program changes it. */
+  setLoadBalancer(id: Guid, change: JsonObject): void {
+    this.#stores.LoadBalancer.set(id, { ...this.#stores.LoadBalancer.get(id), ...change });
+  }
+
   /** It is gone without notice. */
   loseLoadBalancer(id: Guid): void {
     this.#stores.LoadBalancer.delete(id);
