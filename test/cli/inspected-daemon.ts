@@ -12,7 +12,7 @@ const SYNCED = { isInitialised: true, isSyncing: false, needsFullSync: false, is
 
 /** It answers at this path until the test ends, or until `end` is called. */
 export function daemonAt(
-  t: TestContext,
+  t: Pick<TestContext, "after">,
   path: string,
   failures: { subject: string; reason: string }[] = [],
   limits: readonly NodeLimit[] = [],

@@ -1,7 +1,7 @@
 /**
  * docs/debugging.md: its commands run in this process, and what they print. In the page, `…` alone in a line stands for lines that
  * are left out. The cluster is `examples/`; `changed/` is the same with the pods of node-b not ready; a pipe gets node-a's iptables
- * rules without one.
+ * rules without one; `DUMP/objects` is what a sysdump has of the examples, and a daemon of theirs answers at the socket.
  */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,7 +9,12 @@ import { join } from "node:path";
 import { diff } from "../../src/cli/diff.ts";
 import { explain } from "../../src/cli/explain.ts";
 import { render } from "../../src/cli/render.ts";
+import { services } from "../../src/cli/services.ts";
+import { objectsList } from "../../src/cli/sysdump/objects-list.ts";
 import { trace } from "../../src/cli/trace.ts";
+import { projectObjects } from "../../src/cluster/manifests/index.ts";
+import { ip } from "../../src/model/testing/records.ts";
+import { daemonAt } from "../cli/inspected-daemon.ts";
 import { examplesAsJson, runCommand } from "../cli/run-command.ts";
 import { CHECKOUT } from "./markdown.ts";
 
@@ -29,20 +34,52 @@ export function shownCommands(): ShownCommand[] {
 }
 
 const EXAMPLES = examplesAsJson();
+const DUMP = "DUMP/objects";
+/** What a sysdump has of the objects. */
+const DUMPED = JSON.stringify(objectsList(projectObjects([JSON.parse(EXAMPLES)], "examples", { keepsPods: true })));
+const SOCKET = "/run/kube-proxy.sock";
 const RUNNERS: Readonly<Record<string, typeof explain>> = { diff, explain, trace };
 
 /** What a command of the page prints, both outputs. */
 export async function printedBy(command: string): Promise<string> {
   const [, piped = "", name = "", rest = ""] = /^(.*\| )?kube-proxy (\S+) (.*)$/.exec(command) ?? [];
+  if (name === "services") return await printedByServices(rest.split(" "));
   const runner = RUNNERS[name];
   if (runner === undefined) throw new Error(`no command ${name}`);
   const words = rest.split(" ");
   // Standard input is read at once; files are read by a thread that must be started first.
   const usesFiles = name === "diff";
   using files = usesFiles ? new ExampleFiles() : undefined;
-  const argv = words.map((word) => (word === "examples" && !usesFiles ? "-" : (files?.paths[word] ?? word)));
-  const { out, err } = await runCommand(runner, argv, piped === "" ? EXAMPLES : await brokenRules());
+  const isInput = (word: string) => !usesFiles && (word === "examples" || word === DUMP);
+  const argv = words.map((word) => (isInput(word) ? "-" : (files?.paths[word] ?? word)));
+  const input = words.includes(DUMP) ? DUMPED : piped === "" ? EXAMPLES : await brokenRules();
+  const { out, err } = await runCommand(runner, argv, input);
   return out + err;
+}
+
+/** Asks a daemon in this process, on a node on which four clients are connected to shop/web. */
+async function printedByServices(words: readonly string[]): Promise<string> {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-debugging-"));
+  const path = join(folder, "kube-proxy.sock");
+  const { end } = daemonAt({ after() {} }, path);
+  const answering = ["10.180.0.11", "10.180.0.11", "10.180.0.12", "10.180.1.11"].map(ip);
+  const service = { protocol: "TCP", address: ip("10.96.0.10"), port: 80, endpointPort: 8080 } as const;
+  let printed = "";
+  const print = (text: string): void => {
+    printed += text;
+  };
+  try {
+    const argv = words.map((word) => (word === SOCKET ? path : word));
+    await services(argv, { out: print, err: print }, undefined, async (_families, begin) => {
+      const visit = begin("IPv4");
+      for (const endpointIP of answering) visit({ ...service, endpointIP });
+      return true;
+    });
+    return printed;
+  } finally {
+    await end();
+    rmSync(folder, { recursive: true });
+  }
 }
 
 /** Files that stand for the folders of the page. */
