@@ -35,7 +35,7 @@ Exit status: 0; 2 when the daemon does not answer, or has no such Service.
 /** One line with its traffic; -o json. */
 type CountedLine = Omit<ServiceLine, "frontends" | "endpoints"> & {
   readonly frontends: readonly (ServiceLine["frontends"][number] & Counted)[];
-  readonly endpoints: readonly (ServiceLine["endpoints"][number] & Counted)[];
+  readonly endpoints: readonly (Omit<ServiceLine["endpoints"][number], "open"> & Counted)[];
 };
 
 /** Null is not known; without both, nothing was read. */
@@ -133,10 +133,18 @@ async function withTraffic(
     return {
       ...line,
       frontends: line.frontends.map((one, at) => ({ ...one, ...port?.frontends[at]?.count })),
-      endpoints: line.endpoints.map((one, at) => ({ ...one, ...port?.endpoints[at]?.count })),
+      endpoints: line.endpoints.map((one, at) => withCount(one, port?.endpoints[at]?.count)),
     };
   });
   return { counted, notes };
+}
+
+/** What the daemon carries itself, it knows better than the kernel. */
+function withCount(
+  one: ServiceLine["endpoints"][number],
+  count: Counted | undefined,
+): CountedLine["endpoints"][number] {
+  return { ...one, ...count, ...(one.open !== undefined && { open: one.open }) };
 }
 
 function whyNot(mode: string, daemons: string | undefined): string | undefined {
@@ -178,7 +186,7 @@ function rowsOf({ servicePort, protocol, frontends, endpoints }: CountedLine, ha
   });
 }
 
-function sharesText({ cluster, local }: ServiceLine["endpoints"][number]): string {
+function sharesText({ cluster, local }: CountedLine["endpoints"][number]): string {
   return [
     ...(cluster === null ? [] : [shareText(cluster)]),
     ...(local === null ? [] : [`${shareText(local)} Local`]),

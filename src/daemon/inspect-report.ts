@@ -14,6 +14,8 @@ export interface InspectedFamily {
   readonly family: string;
   readonly state: ProxyState;
   readonly status: ProxierStatus;
+  /** Connections to each endpoint of a service port, where the daemon carries them itself. @default it does not */
+  readonly openConnections?: ((key: string) => ReadonlyMap<string, number>) | undefined;
 }
 
 /** The answer to `/status`. */
@@ -45,6 +47,8 @@ export interface ServiceLine {
     readonly address: string;
     readonly cluster: number | null;
     readonly local: number | null;
+    /** Connections that the daemon carries there now; only where it does. */
+    readonly open?: number;
   }[];
 }
 
@@ -91,7 +95,7 @@ export function* serviceLines(
   { node, zone, families }: InspectedDaemon,
   service: string | undefined,
 ): Generator<ServiceLine, void> {
-  for (const { family, state } of families) {
+  for (const { family, state, openConnections } of families) {
     for (const key of [...state.services.keys()].sort()) {
       const port = state.services.get(key);
       if (port === undefined || (service !== undefined && port.name.service !== service)) continue;
@@ -99,6 +103,7 @@ export function* serviceLines(
       const routing = routeServicePort(port, all, { nodeName: node, zone: zone() });
       const { cluster, local } = routing.categories;
       const used = { cluster: cluster && new Set(cluster), local: local && new Set(local) };
+      const open = openConnections?.(key);
       const shareIn = (set: ReadonlySet<(typeof all)[number]> | undefined, endpoint: (typeof all)[number]) =>
         set === undefined ? null : set.has(endpoint) ? 1 / set.size : 0;
       yield {
@@ -114,6 +119,7 @@ export function* serviceLines(
           address: endpoint.text,
           cluster: shareIn(used.cluster, endpoint),
           local: shareIn(used.local, endpoint),
+          ...(open !== undefined && { open: open.get(endpoint.text) ?? 0 }),
         })),
       };
     }

@@ -6,6 +6,7 @@ import type { ProblemMemory } from "../logging/problem-memory.ts";
 import { identityLine, programIdentity } from "../program/program-identity.ts";
 import type { ProxyHealth } from "../server/health/proxy-health.ts";
 import type { ServerLimits } from "../server/http/connection-limits.ts";
+import type { Backend } from "../sync/backend.ts";
 import type { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { Proxier } from "../sync/proxier.ts";
 import type { LiveDaemon, LiveFamily, ServePage } from "./live-daemon.ts";
@@ -23,7 +24,11 @@ export interface InspectionContext {
   readonly config: KubeProxyConfig;
   readonly nodeName: string;
   readonly setup: NodeSetup;
-  readonly proxiers: readonly { readonly proxier: Proxier; readonly facts: FamilyFacts }[];
+  readonly proxiers: readonly {
+    readonly proxier: Proxier;
+    readonly backend: Backend;
+    readonly facts: FamilyFacts;
+  }[];
   readonly health: ProxyHealth;
   readonly journal: SyncJournal | undefined;
   readonly limits: ServerLimits;
@@ -59,13 +64,14 @@ function liveDaemon(context: InspectionContext, journal: SyncJournal): LiveDaemo
     mode: config.mode,
     node: nodeName,
     zone: () => proxiers[0]?.proxier.zone,
-    families: proxiers.map(({ proxier, facts }) => ({
+    families: proxiers.map(({ proxier, backend, facts }) => ({
       family: proxier.family,
       state: proxier.state,
       get status() {
         return proxier.status;
       },
       serviceCIDRs: () => proxier.serviceCIDRs,
+      openConnections: backend.openConnections?.bind(backend),
       ...facts,
     })),
     verdict: () => health.verdict(),

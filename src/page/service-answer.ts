@@ -46,8 +46,18 @@ export async function serviceAnswer(
   }
   if (explanations.length === 0) return undefined;
   const counted = addTraffic === undefined ? explanations : await addTraffic(inspection, explanations);
-  const families = counted.map((explanation) => ({ explanation, picture: pictureOf(explanation, explanation.family) }));
+  const families = counted
+    .map((one) => (addTraffic === undefined ? one : withCarried(one, daemon, key)))
+    .map((explanation) => ({ explanation, picture: pictureOf(explanation, explanation.family) }));
   return { key, families };
+}
+
+/** What the daemon carries itself, it knows better than the kernel. */
+function withCarried(explanation: PortExplanation, { families }: LiveDaemon, key: string): PortExplanation {
+  const open = families.find(({ family }) => family === explanation.family)?.openConnections?.(key);
+  if (open === undefined) return explanation;
+  const endpoints = explanation.endpoints.map((one) => ({ ...one, open: open.get(one.address) ?? 0 }));
+  return { ...explanation, endpoints };
 }
 
 /** What the Service must be at least; the daemon does not keep what it says it is. */

@@ -24,9 +24,9 @@ export type PickDestination = (client: Destination, attempt: number) => Destinat
 /** What goes on in a relay. Called from the data path: must be quick and must not throw. */
 export interface RelayObserver {
   /** A connection or session reached its destination. */
-  opened(): void;
+  opened(destination: Destination): void;
   /** One that was opened has ended. */
-  closed(): void;
+  closed(destination: Destination): void;
   /** Bytes were handed on: `in` from the client to the destination, `out` back. */
   bytes(direction: "in" | "out", count: number): void;
   /** One attempt failed; the next one may follow. */

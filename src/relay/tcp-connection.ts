@@ -39,7 +39,8 @@ export class TcpConnection {
   /** Whether it is looked at as a possible part of a loop. */
   #isWatched = false;
   #hasDescriptors = false;
-  #isOpen = false;
+  /** Where it leads, once it does. */
+  #destination: Destination | undefined;
   #isEnded = false;
 
   /**
@@ -76,7 +77,7 @@ export class TcpConnection {
     resetSocket(this.#clientSocket);
     this.#dialling?.cancel();
     if (this.#endpointSocket !== undefined) resetSocket(this.#endpointSocket);
-    if (!this.#isOpen) this.#end();
+    if (this.#destination === undefined) this.#end();
   }
 
   #begin(): void {
@@ -102,7 +103,7 @@ export class TcpConnection {
     const startedMs = performance.now();
     this.#dialling = new TcpDial(destination, timeoutMs, flow, {
       from: this.#isWatched ? (local) => this.#remember(local) : undefined,
-      connected: (socket) => this.#open(socket, flow),
+      connected: (socket) => this.#open(socket, flow, destination),
       failed: (reason) => {
         observer.dialFailed(destination, reason);
         const waitMs = LOCAL_CAUSES.has(reason) ? timeoutMs - (performance.now() - startedMs) : 0;
@@ -117,7 +118,7 @@ export class TcpConnection {
     this.#forgetDial = this.#shared.ownDials.add(local, this.#client);
   }
 
-  #open(endpoint: Socket, outward: ByteFlow): void {
+  #open(endpoint: Socket, outward: ByteFlow, destination: Destination): void {
     const { observer } = this.#options;
     const inward = new ByteFlow(this.#shared, (count) => observer.bytes("in", count));
     const client = readThrough(inward, this.#clientSocket);
@@ -126,8 +127,8 @@ export class TcpConnection {
     this.#flows = [inward, outward];
     inward.connect(client, endpoint);
     outward.connect(endpoint, client);
-    this.#isOpen = true;
-    observer.opened();
+    this.#destination = destination;
+    observer.opened(destination);
     for (const [one, other] of [
       [client, endpoint],
       [endpoint, client],
@@ -148,7 +149,7 @@ export class TcpConnection {
     this.#forgetDial?.();
     this.#shared.ownDials.end();
     for (const flow of this.#flows) flow.release();
-    if (this.#isOpen) this.#options.observer.closed();
+    if (this.#destination !== undefined) this.#options.observer.closed(this.#destination);
     this.#onEnd();
     if (this.#hasDescriptors) this.#shared.budget.giveBack(DESCRIPTORS);
   }

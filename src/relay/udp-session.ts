@@ -29,7 +29,8 @@ export class UdpSession {
   #socket: Socket | undefined;
   /** While it is being connected: what to send then. */
   #pending: Buffer[] | undefined;
-  #isOpen = false;
+  /** What the observer knows as open. */
+  #opened: Destination | undefined;
   #isEnded = false;
 
   constructor(client: Destination, options: RelayOptions, events: UdpSessionEvents) {
@@ -100,8 +101,8 @@ export class UdpSession {
 
   #open(socket: Socket): void {
     if (this.#socket !== socket) return;
-    this.#isOpen = true;
-    this.#options.observer.opened();
+    this.#opened = this.#destination;
+    if (this.#opened !== undefined) this.#options.observer.opened(this.#opened);
     const pending = this.#pending ?? [];
     this.#pending = undefined;
     for (const datagram of pending) this.#send(socket, datagram);
@@ -137,8 +138,9 @@ export class UdpSession {
     this.#pending = undefined;
     this.#destination = undefined;
     socket?.close();
-    if (!this.#isOpen) return;
-    this.#isOpen = false;
-    this.#options.observer.closed();
+    const opened = this.#opened;
+    if (opened === undefined) return;
+    this.#opened = undefined;
+    this.#options.observer.closed(opened);
   }
 }

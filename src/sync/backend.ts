@@ -96,6 +96,11 @@ export interface Backend {
   readonly restMs?: number;
   /** Overrides whether the periodic full sync may be skipped (iptables large-cluster mode). */
   readonly skipsPeriodicFullSync?: boolean;
+  /**
+   * For modes that carry the connections themselves: how many are open to each endpoint (its `ip:port`) of the service port with
+   * this key. @default only the kernel knows
+   */
+  openConnections?(key: string): ReadonlyMap<string, number>;
   /** Whether the rules depend on {@link SyncInput.serviceCIDRs}, so that a change of them calls for a full sync. */
   readonly usesServiceCIDRs?: boolean;
 }

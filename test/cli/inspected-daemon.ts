@@ -16,6 +16,7 @@ export function daemonAt(
   path: string,
   failures: { subject: string; reason: string }[] = [],
   limits: readonly NodeLimit[] = [],
+  openConnections?: (key: string) => ReadonlyMap<string, number>,
 ) {
   const objects = projectObjects([JSON.parse(examplesAsJson())]);
   const options = { family: "IPv4", nodeName: "node-a", allowExternalIPs: true, log: silentLogger } as const;
@@ -26,7 +27,7 @@ export function daemonAt(
     mode: "nftables",
     node: "node-a",
     zone: () => "zone-1",
-    families: [{ family: "IPv4", state, status: SYNCED }],
+    families: [{ family: "IPv4", state, status: SYNCED, openConnections }],
     verdict: () => ({
       nowMs: 5_000,
       isHealthy: true,

@@ -86,6 +86,21 @@ test("what was refused makes the status 1, and is safe to print", async (t) => {
   assert.match(out, /refused: shop\/web:http: no \\x1b\[31mspace\n$/);
 });
 
+test("connections that the daemon carries itself are those of its endpoints", async (t) => {
+  const path = join(folder(t), "kube-proxy.sock");
+  daemonAt(t, path, [], [], () => new Map([["10.180.0.11:8080", 3]]));
+  const { out } = await runCommand(services, ["shop/web", "--no-traffic", "--socket", path, "-o", "json"]);
+  const [line]: { endpoints: { address: string; open: number }[] }[] = JSON.parse(out);
+  assert.deepEqual(
+    line?.endpoints.map(({ address, open }) => [address, open]),
+    [
+      ["10.180.0.11:8080", 3],
+      ["10.180.0.12:8080", 0],
+      ["10.180.1.11:8080", 0],
+    ],
+  );
+});
+
 test("what the node cannot do is said, and leaves the status 0", async (t) => {
   const path = join(folder(t), "kube-proxy.sock");
   daemonAt(t, path, [], [{ what: "IPv6 services", why: "the kernel has no \u001b[31msupport" }]);

@@ -262,3 +262,17 @@ test("a stop leaves no socket and no rule that leads to one", async () => {
   await rig.backend.close();
   assert.deepEqual([rig.openSockets, rig.portalRules, rig.sockets.connections], [[], [], 0]);
 });
+
+test("the connections that it carries are told by endpoint, for as long as they last", async () => {
+  const rig = new BackendRig();
+  const key = rig.set("web");
+  await rig.sync();
+  for (let client = 0; client < 3; client += 1) rig.connect("TCP", "0.0.0.0", 32768);
+  const carried = rig.backend.openConnections(key);
+  assert.equal(
+    [...carried.values()].reduce((sum, count) => sum + count, 0),
+    3,
+  );
+  assert.ok([...carried.keys()].every((text) => text.startsWith("10.0.0.")));
+  assert.equal(rig.backend.openConnections("shop/other").size, 0);
+});

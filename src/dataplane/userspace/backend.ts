@@ -17,6 +17,7 @@ import type { Destination } from "../../relay/relay.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import type { Affinity, Balancer } from "./balancer.ts";
+import type { EndpointConnections } from "./endpoint-connections.ts";
 import { LANES, laneKey } from "./lanes.ts";
 import type { Listeners, PortFailures, WantedPort } from "./listeners.ts";
 import { portalsOf } from "./portals.ts";
@@ -31,6 +32,7 @@ export interface UserspaceBackendOptions {
   readonly nodeName: string;
   readonly balancer: Balancer;
   readonly sockets: ServiceRelays;
+  readonly connections: EndpointConnections;
   readonly listeners: Listeners;
   readonly nodePortAddresses: NodePortAddresses;
   /** The addresses of this host, of this family. Asked on every sync. */
@@ -113,6 +115,11 @@ export class UserspaceBackend implements Backend {
     } finally {
       stop.abort();
     }
+  }
+
+  /** What the proxy carries now. */
+  openConnections(key: string): ReadonlyMap<string, number> {
+    return this.#options.connections.of(key);
   }
 
   /** It is worth trying again before the next sync is due. */

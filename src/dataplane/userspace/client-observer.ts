@@ -4,6 +4,7 @@ import type { Logger } from "../../logging/logger.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import { joinHostPort } from "../../net/ip.ts";
 import type { RelayObserver } from "../../relay/relay.ts";
+import type { EndpointConnections } from "./endpoint-connections.ts";
 
 /** The measurements of this mode, one family. */
 export interface UserspaceMetrics {
@@ -17,6 +18,7 @@ export interface UserspaceMetrics {
 
 export interface ClientObserverOptions {
   readonly metrics: UserspaceMetrics;
+  readonly connections: EndpointConnections;
   readonly monotonicMs: () => number;
   readonly log: Logger;
 }
@@ -25,13 +27,19 @@ export interface ClientObserverOptions {
 const LOG_INTERVAL_MS = 10_000;
 
 export function observeClients(name: ServicePortName, options: ClientObserverOptions): RelayObserver {
-  const { metrics, monotonicMs, log } = options;
+  const { metrics, connections, monotonicMs, log } = options;
   const { protocol } = name;
   let quietUntilMs = Number.NEGATIVE_INFINITY;
   let unsaid = 0;
   return {
-    opened: () => metrics.opened(protocol),
-    closed: () => metrics.closed(protocol),
+    opened(destination) {
+      metrics.opened(protocol);
+      connections.opened(name.key, destination);
+    },
+    closed(destination) {
+      metrics.closed(protocol);
+      connections.closed(name.key, destination);
+    },
     bytes: (direction, count) => metrics.bytes(protocol, direction, count),
     dialFailed({ address, port }, reason) {
       metrics.dialFailed(protocol);

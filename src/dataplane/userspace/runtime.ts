@@ -9,6 +9,7 @@ import { defineRestoreMetrics, defineRuleCountMetrics } from "../shared/iptables
 import { UserspaceBackend } from "./backend.ts";
 import { Balancer } from "./balancer.ts";
 import { observeClients } from "./client-observer.ts";
+import { EndpointConnections } from "./endpoint-connections.ts";
 import { userspaceHost } from "./host.ts";
 import { defineUserspaceMetrics } from "./metrics.ts";
 import { ServiceRelays } from "./service-relays.ts";
@@ -25,7 +26,8 @@ async function open(node: NodeContext): Promise<OpenMode> {
     async backendFor(context) {
       const { family, nodePortAddresses, log } = context;
       const balancer = new Balancer({ random: Math.random, nowMs: () => clock.monotonicMs() });
-      const clients = { metrics: clientMetricsOf(family), monotonicMs: () => clock.monotonicMs(), log };
+      const connections = new EndpointConnections();
+      const clients = { metrics: clientMetricsOf(family), connections, monotonicMs: () => clock.monotonicMs(), log };
       const sockets = new ServiceRelays({
         relays,
         balancer,
@@ -39,6 +41,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
         nodeName: node.nodeName,
         balancer,
         sockets,
+        connections,
         ...(await frontFor(context, { sockets, relays, retry })),
         nodePortAddresses,
         checkIntervalMs: config.syncPeriodMs,

@@ -44,7 +44,7 @@ class MemoryRelay implements Relay {
       return undefined;
     }
     this.#open.push(destination);
-    observer.opened();
+    observer.opened(destination);
     return destination;
   }
 
@@ -66,9 +66,9 @@ class MemoryRelay implements Relay {
   /** Ends those connections to which the question is answered with yes. */
   endConnections(isMeant: (destination: Destination) => boolean): void {
     const kept = this.#open.filter((destination) => !isMeant(destination));
-    const ended = this.#open.length - kept.length;
+    const ended = this.#open.filter(isMeant);
     this.#open = kept;
-    for (let index = 0; index < ended; index++) this.#options.observer.closed();
+    for (const destination of ended) this.#options.observer.closed(destination);
   }
 }
 

@@ -19,6 +19,7 @@ import type { AddressAssigner } from "../address-assigner.ts";
 import { UserspaceBackend } from "../backend.ts";
 import { Balancer } from "../balancer.ts";
 import { observeClients } from "../client-observer.ts";
+import { EndpointConnections } from "../endpoint-connections.ts";
 import { HostListeners } from "../host-listeners.ts";
 import type { Listeners } from "../listeners.ts";
 import { PortAllocator } from "../port-allocator.ts";
@@ -76,12 +77,13 @@ export class BackendRig {
       dialFailed: count("dialFailed"),
       refused: count("refused"),
     };
+    const connections = new EndpointConnections();
     const monotonicMs = () => this.clock.monotonicMs();
     this.sockets = new ServiceRelays({
       relays,
       balancer,
       udpIdleTimeoutMs: 250,
-      observe: (name) => observeClients(name, { metrics, monotonicMs, log }),
+      observe: (name) => observeClients(name, { metrics, connections, monotonicMs, log }),
     });
     this.rules = new PortalRules({
       iptables: this.iptables,
@@ -99,6 +101,7 @@ export class BackendRig {
       nodeName: "node-a",
       balancer,
       sockets: this.sockets,
+      connections,
       listeners: this.listeners,
       nodePortAddresses: nodePortAddresses("IPv4", options.nodePortAddresses ?? []),
       hostAddresses: async () => this.hostAddresses.map(ip),
