@@ -72,11 +72,10 @@ function packetsTo(cluster: ClusterRecords, family: IpFamily): PacketQuestion[] 
     { source: outside, inInterface: "eth0" },
     { source: node, inInterface: "" },
   ];
-  // Where a cluster IP is also another Service's external IP, modes differ in who is masqueraded.
-  const external = new Set(cluster.services.flatMap(({ externalIPs }) => externalIPs));
-  return cluster.services.flatMap(({ clusterIP, ports }) => {
+  // Where a Service has its cluster IP among its external IPs, modes differ in who is masqueraded (docs/differences.md).
+  return cluster.services.flatMap(({ clusterIP, externalIPs, ports }) => {
     const destination = parseIpAddress(clusterIP);
-    if (destination === undefined || external.has(clusterIP)) return [];
+    if (destination === undefined || externalIPs.includes(clusterIP)) return [];
     return ports.flatMap(({ port, protocol }) =>
       clients.map((client): PacketQuestion => {
         const ends = { sourcePort: 40_000, destination, destinationPort: port };
