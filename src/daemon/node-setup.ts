@@ -48,9 +48,7 @@ export async function setUpNode(
   const facts = { primaryFamily, podCIDRs: node.podCIDRs };
   const expanded = { ...config, nodePortAddresses };
   const incomplete = softCheck(expanded, facts);
-  if (incomplete !== undefined) {
-    log.error(INCOMPLETE_CONFIG_MESSAGE, new Error(incomplete), { cannot: "all that the configuration asks for" });
-  }
+  if (incomplete !== undefined) log.error(INCOMPLETE_CONFIG_MESSAGE, new Error(incomplete));
 
   const { families: supported, unsupported } = await supportedFamilies(mode, config, log);
   const reason = supported.length === 2 ? await mode.singleFamilyReason?.(config, log) : undefined;
