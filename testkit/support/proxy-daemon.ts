@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { signalChild } from "../../src/kernel/child-process.ts";
-import { type Prober, startProber } from "../net/namespace-prober.ts";
+import { type FetchAnswer, fetchInside } from "../net/fetch-inside.ts";
 import type { NetworkNamespace } from "../net/network-namespace.ts";
 import { PATIENCE, until } from "./patience.ts";
 
@@ -39,14 +39,12 @@ export class ProxyDaemon {
   readonly namespace: NetworkNamespace;
   /** Everything it has logged. */
   log = "";
-  readonly #prober: Prober;
   readonly #options: DaemonOptions;
   #child: ChildProcess | undefined;
 
   private constructor(namespace: NetworkNamespace, options: DaemonOptions) {
     this.namespace = namespace;
     this.#options = options;
-    this.#prober = startProber(namespace);
     this.folder = mkdtempSync(join(tmpdir(), "kpts-daemon-"));
     this.writeObjects(options.objects);
     const config = {
@@ -116,8 +114,8 @@ export class ProxyDaemon {
   }
 
   /** Fetches from inside the namespace; status 0 without an answer. */
-  async fetch(url: string): Promise<{ readonly status: number; readonly body: string }> {
-    return await this.#prober.fetch(url, 5_000);
+  fetch(url: string): Promise<FetchAnswer> {
+    return fetchInside(this.namespace, url, 5_000);
   }
 
   /** One sample of /metrics; undefined when it is not there. `series` is the name with its labels. */
@@ -178,7 +176,6 @@ export class ProxyDaemon {
   /** Ends everything and removes the folder; the namespace is the caller's. */
   async dispose(): Promise<void> {
     await this.stop("SIGKILL");
-    this.#prober.close();
     rmSync(this.folder, { recursive: true, force: true });
   }
 }
