@@ -1,11 +1,13 @@
 /** What may be in the way of what is kept, and what else may go wrong around it: each leaves clients served, and says why. */
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { describe, type TestContext, test } from "node:test";
 import { port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
 import { memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
 import { until } from "../../../testkit/support/patience.ts";
 import { Assembler } from "../../kernel/bpf/asm/assembler.ts";
 import { type Hook, socketContext } from "../../kernel/bpf/contexts.ts";
+import { encode } from "../../kernel/bpf/layout.ts";
+import { CONNECTED_KEY, CONNECTED_VALUE, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { NOT_KEPT } from "./backend.ts";
 import {
   CGROUP,
@@ -223,3 +225,44 @@ for (const what of ["createMap", "loadProgram", "attach"] as const) {
     assert.deepEqual(errors(process), [NO_SOCKETS], "said once");
   });
 }
+
+describe("connected UDP sockets that an earlier process has led", () => {
+  /** As a program notes it. */
+  const led = async (t: TestContext) => {
+    const { node, serve, other } = scene(t);
+    (await serve()).kill();
+    const { connected } = memoryMaps("IPv4");
+    const identity = 1n | (1n << 32n);
+    const [key, value] = [
+      encode(CONNECTED_KEY, { cookie: 77 }),
+      encode(CONNECTED_VALUE.IPv4, {
+        netns: 1,
+        identity,
+        address: Uint8Array.of(10, 180, 1, 1),
+        port: 8080,
+        backend: 0,
+      }),
+    ];
+    other.pins.map(`${OWN}/v1/${connected.name}`, () => connected)?.update(key, value);
+    return { node, serve, other };
+  };
+
+  test("stay while their endpoint serves", async (t) => {
+    const { node, serve } = await led(t);
+    await serve();
+    assert.deepEqual(node.told, []);
+  });
+
+  test("are told when the maps are made again, where nothing else would tell them later", async (t) => {
+    const { node, serve, other } = await led(t);
+    other.pins.remove(`${OWN}/v1/slots4`);
+    await serve();
+    assert.deepEqual(node.told, [77n]);
+  });
+
+  test("are told when nothing is decided at the socket any more", async (t) => {
+    const { node, serve } = await led(t);
+    await serve({ refused: "loadProgram" });
+    assert.deepEqual(node.told, [77n]);
+  });
+});

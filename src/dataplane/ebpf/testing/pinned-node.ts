@@ -73,6 +73,8 @@ const STEPS = {
 
 export class PinnedNode {
   readonly machine = new BpfMachine(new Map([[CGROUP, 5n]]));
+  /** Cookies of connected UDP sockets that were disconnected. */
+  readonly told: bigint[] = [];
   /** Of the process that runs now. */
   #onStep: (what: string) => void = () => {};
 
@@ -117,7 +119,13 @@ export class PinnedNode {
       addressWatch: { watch: (_, signal) => new Promise((end) => signal.addEventListener("abort", () => end())) },
       lookEveryMs: 5,
       metrics: { attached: { set() {} }, passedPorts: { set() {} }, disconnected: { inc() {} } },
-      disconnector: { reach: async () => ({ of: "all" }), disconnect: async () => [] },
+      disconnector: {
+        reach: async () => ({ of: "all" }),
+        disconnect: async (sockets) => {
+          this.told.push(...sockets.map(({ cookie }) => cookie));
+          return sockets.map(() => "disconnected");
+        },
+      },
       log: recordingLogger(log),
       assemble: (_, maps) => NODE_HOOKS.map((hook) => [hook, shortProgram(hook, maps, build)]),
       leastRoom: { frontends: 8, slots: 16, backends: 16 },
