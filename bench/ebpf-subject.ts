@@ -24,7 +24,7 @@ const NOTHING: EbpfMetrics = {
 const log: Logger = {
   ...silentLogger,
   error: (message, error) => {
-    throw new Error(message, { cause: error });
+    throw new Error(`${message}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
   },
 };
 

@@ -21,7 +21,14 @@ const POLLER = fileURLToPath(new URL("./status-poller.ts", import.meta.url));
 const PROGRAM = fileURLToPath(new URL("../dist/bundle/main.js", import.meta.url));
 const ENDPOINTS_EACH = 5;
 const COMMANDS = 20;
-const SYNCED = { isInitialised: true, isSyncing: false, needsFullSync: false, isFailing: false, failures: [] };
+const SYNCED = {
+  isInitialised: true,
+  isSyncing: false,
+  needsFullSync: false,
+  isFailing: false,
+  failures: [],
+  remarks: [],
+};
 
 async function measure(task: StatusTask, folder: string): Promise<StatusFigures> {
   const subject = new NftSubject(ENDPOINTS_EACH, "Flat");

@@ -87,6 +87,7 @@ function statusText(report: Partial<StatusReport>): string {
     lines.push(
       `${one.family}: ${known(one.servicePorts)} service ports, ${known(one.endpoints)} endpoints, ${age}${doing}`,
     );
+    for (const remark of one.remarks ?? []) lines.push(`  ${remark}`);
   }
   for (const { subject, reason } of failures) lines.push(`refused: ${subject}: ${reason}`);
   for (const { what, why } of limits) lines.push(`cannot: ${what}: ${why}`);

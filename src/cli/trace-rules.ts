@@ -7,10 +7,11 @@ import { modeNamed } from "../dataplane/registry.ts";
 import { clientPlace, OUTSIDE, podInterface } from "../inspect/client-place.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import { partForPacket } from "../inspect/packet-part.ts";
-import { familyOf, type IpAddress, type IpFamily } from "../net/ip.ts";
+import { cidrContains, familyOf, type IpAddress, type IpFamily, joinHostPort, parseCidr } from "../net/ip.ts";
 import { dumpsOf } from "../trace/dump/of-rendered.ts";
 import { type Dump, DumpError, recogniseDump } from "../trace/dump/recognise.ts";
 import type { KnownRoute } from "../trace/facts.ts";
+import type { PacketQuestion } from "../trace/packet.ts";
 import { UsageError } from "./exit.ts";
 import type { ClientPlace, Position } from "./trace-packet.ts";
 
@@ -29,6 +30,8 @@ export interface TracedRules {
   /** The longest prefix first. @default not known */
   readonly routes?: readonly KnownRoute[];
   placeOf(position: Position): ClientPlace;
+  /** What becomes of a socket of this node before there is a packet, in words; undefined: nothing. @default nothing */
+  atSocket?(question: PacketQuestion): string | undefined;
   /** Where packets of a pod of this node come in. @default not known */
   podInterface?(podNode: string, podAddress: IpAddress): string | undefined;
 }
@@ -57,6 +60,10 @@ export async function plannedRules(
     renderer(part, { config, form, service: undefined, missing: new Set() }).catch(refuse),
   );
   const addresses = [...node.hostAddresses];
+  const podCIDRs = podCIDRsOf(cluster.nodes, node);
+  const sockets = modeNamed(config.mode).renderForms.some((form) => form === SOCKETS)
+    ? await renderer(part, { config, form: SOCKETS, service: undefined, missing: new Set() }).catch(refuse)
+    : undefined;
   return {
     name: `the plan of mode ${config.mode} for ${node.name}`,
     notes: [`addresses of the node are taken to be ${addresses.join(", ") || "none but loopback"}`],
@@ -64,10 +71,49 @@ export async function plannedRules(
     addresses,
     knowsAddresses: true,
     knowsClients: false,
-    placeOf: (position) => placeInManifests(position, node, podCIDRsOf(cluster.nodes, node)),
+    placeOf: (position) => placeInManifests(position, node, podCIDRs),
+    atSocket: (question) =>
+      sockets?.kind === "text" && isOnNode(question, node, podCIDRs)
+        ? socketStep(sockets.text, question, addresses)
+        : undefined,
     podInterface: (podNode, address) =>
       podNode === node.name && !addresses.includes(address) ? podInterface(node) : undefined,
   };
+}
+
+/** The form of modes that lead sockets: a line for each frontend. */
+const SOCKETS = "sockets";
+
+/** Whether a process or pod of this node asks. */
+function isOnNode(
+  { inInterface, source }: PacketQuestion,
+  { detector }: OfflineNode,
+  podCIDRs: readonly string[],
+): boolean {
+  const own = podCIDRs.flatMap((text) => parseCidr(text) ?? []);
+  // Where the Node does not say which are its own, those of the cluster.
+  const cidrs = own.length > 0 ? own : detector.kind === "cidr" ? [detector.cidr] : [];
+  return inInterface === "" || cidrs.some((cidr) => cidrContains(cidr, source));
+}
+
+/** @param lines `TCP 10.96.0.1:80 leads to … # NAME`; a node port's address is `*`. */
+function socketStep(lines: string, question: PacketQuestion, own: readonly IpAddress[]): string | undefined {
+  const { protocol, destination, destinationPort = 0, state = "new" } = question;
+  if (state !== "new") return undefined;
+  const word = protocol.toUpperCase();
+  const places = [
+    joinHostPort(destination, destinationPort),
+    ...(own.includes(destination) ? [`*:${destinationPort}`] : []),
+  ];
+  for (const place of places) {
+    const start = `${word} ${place} `;
+    const line = lines.split("\n").find((one) => one.startsWith(start));
+    if (line === undefined) continue;
+    const [outcome = "", name = ""] = line.slice(start.length).split(" # ");
+    if (outcome === "takes the rules") return `at connect() nothing is decided for ${name}: its packets take the rules`;
+    return `decided at connect(): for a socket of this node, ${name} ${outcome}; the rules below are for what has no socket here`;
+  }
+  return undefined;
 }
 
 function refuse(error: unknown): never {

@@ -194,13 +194,19 @@ async function traced(
     knowsDynamicSets: knowsClients,
   });
   const packet = newPacket(question);
+  const step = rules.atSocket?.(question);
   const { seed, isVerbose } = options;
   try {
     const root = walk(program, packet, facts, {
       record: isVerbose ? "all" : "matches",
       ...(seed === undefined ? {} : { random: seededRandom(seed) }),
     });
-    return { packet, rules: rules.name, notes: [...notes, ...rules.notes], root };
+    return {
+      packet,
+      rules: rules.name,
+      notes: [...notes, ...rules.notes, ...(step === undefined ? [] : [step])],
+      root,
+    };
   } catch (error) {
     if (error instanceof TooManyWaysError) throw new UsageError(error.message);
     throw error;

@@ -101,6 +101,8 @@ export interface Backend {
    * this key. @default only the kernel knows
    */
   openConnections?(key: string): ReadonlyMap<string, number>;
+  /** What people should know of how the mode is working, beside failures: whole sentences without a full stop. @default none */
+  readonly remarks?: readonly string[];
   /** Whether the rules depend on {@link SyncInput.serviceCIDRs}, so that a change of them calls for a full sync. */
   readonly usesServiceCIDRs?: boolean;
 }

@@ -52,4 +52,6 @@ export interface ProxierStatus {
   readonly isFailing: boolean;
   /** Refused by the kernel in the last sync; a single entry for all rules when it could not program anything. */
   readonly failures: readonly SyncFailure[];
+  /** {@link Backend.remarks} */
+  readonly remarks: readonly string[];
 }

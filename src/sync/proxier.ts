@@ -93,6 +93,7 @@ export class Proxier {
       needsFullSync: this.#pending.isFull,
       isFailing: this.#isFailing,
       failures: this.#failures,
+      remarks: this.#options.backend.remarks ?? [],
     };
   }
 

@@ -8,7 +8,14 @@ import type { NodeLimit } from "../../src/logging/problem-memory.ts";
 import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
 import { examplesAsJson } from "./run-command.ts";
 
-const SYNCED = { isInitialised: true, isSyncing: false, needsFullSync: false, isFailing: false, failures: [] };
+const SYNCED = {
+  isInitialised: true,
+  isSyncing: false,
+  needsFullSync: false,
+  isFailing: false,
+  failures: [],
+  remarks: ["the mode says this of itself"],
+};
 
 /** It answers at this path until the test ends, or until `end` is called. */
 export function daemonAt(

@@ -57,6 +57,32 @@ describe("over the plan", () => {
     });
   }
 
+  describe("what is decided before there is a packet, in ebpf mode", () => {
+    const cases: readonly (readonly [string, string, string, RegExp | undefined])[] = [
+      [
+        ...(["a pod at a cluster IP", "pod", "10.96.0.31:80"] as const),
+        /^Note: {3}decided at connect\(\): for a socket of this node, shop\/admin:http leads to 10\.180\.0\.12:8080 10\.180\.1\.11:8080;/m,
+      ],
+      [
+        ...(["the node at a node port", "node", "10.200.0.2:30082"] as const),
+        /^Note: {3}decided at connect\(\): for a socket of this node, shop\/admin:http leads to /m,
+      ],
+      [
+        ...(["a pod where the client's address decides", "pod", "203.0.113.31:80"] as const),
+        /^Note: {3}at connect\(\) nothing is decided for shop\/admin:http: its packets take the rules$/m,
+      ],
+      ["a client outside", "outside", "10.200.0.2:30082", undefined],
+      ["another port", "pod", "10.96.0.31:81", undefined],
+    ];
+    for (const [what, from, to, expected] of cases) {
+      test(what, async () => {
+        const { out, err } = await inExamples("ebpf", "--from", from, "--to", to);
+        if (expected === undefined) assert.doesNotMatch(out, /connect\(\)/);
+        else assert.match(out, expected, err);
+      });
+    }
+  });
+
   test("what is refused names the rule", async () => {
     const { out } = await inExamples("nftables", "--from", "node", "--to", "10.96.0.10:81");
     assert.match(

@@ -58,7 +58,14 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
       node: { ...node, state },
       live: {
         ...{ family, state, nodeIP, detector, nodePortAddresses, serviceCIDRs: () => serviceCIDRs },
-        status: { isInitialised: true, isSyncing: false, needsFullSync: false, isFailing: false, failures: [] },
+        status: {
+          isInitialised: true,
+          isSyncing: false,
+          needsFullSync: false,
+          isFailing: false,
+          failures: [],
+          remarks: [],
+        },
       },
     };
   });

@@ -250,3 +250,23 @@ describe("connected UDP", () => {
     });
   }
 });
+
+describe("what status says", () => {
+  test("where connections are decided, and how many", async (t) => {
+    const { cluster, rig: subject, sync } = rig(t);
+    assert.deepEqual(subject.backend.remarks, ["nothing is decided at the socket: not synced yet"]);
+    cluster.set(port("dns", "10.96.0.1", { protocol: "UDP", port: 53 }), [remote("10.180.1.1")]);
+    await sync();
+    subject.connectUdp(7n, "10.96.0.1", 53);
+    const said = "decided at the socket in /cgroup; 1 service ports, 1 connected UDP sockets";
+    assert.equal(subject.backend.remarks[0], said);
+    await subject.backend.close();
+  });
+
+  test("why nothing is decided there", async (t) => {
+    const { rig: subject, sync } = rig(t);
+    subject.faults.attach = () => "EPERM";
+    await sync(true);
+    assert.match(subject.backend.remarks.join(), /^nothing is decided at the socket: bpf: .*EPERM$/);
+  });
+});

@@ -116,6 +116,26 @@ export class EbpfBackend implements Backend {
     return this.#sockets?.maps.state() ?? [];
   }
 
+  /** Where connections are decided, or why not there, for `status`. */
+  get remarks(): readonly string[] {
+    const { cgroup, pins } = this.#options;
+    const sockets = this.#sockets;
+    if (sockets === undefined || !sockets.programs.isAttached) {
+      const why = this.#complaint ?? (cgroup === undefined ? "there is no cgroup to attach to" : "not synced yet");
+      return [`nothing is decided at the socket: ${why}`];
+    }
+    const { maps } = sockets;
+    const { size } = maps.refused;
+    return [
+      `decided at the socket in ${cgroup}; ${maps.size} service ports, ${maps.connections.count} connected UDP sockets`,
+      ...(this.#udpComplaint === "" ? [] : [`connected UDP takes the rules: ${this.#udpComplaint}`]),
+      ...(size === 0 ? [] : [`${size} service ports take the rules: the maps did not take them`]),
+      ...(pins?.problem === undefined
+        ? []
+        : [`nothing is decided while this process is away: ${messageOf(pins.problem)}`]),
+    ];
+  }
+
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     this.#waits.begin();
     // The maps first: they take microseconds, the packet path milliseconds. Each path is right by itself.

@@ -38,6 +38,10 @@ export class InstalledPorts {
   /** See {@link Installed.isUncertain}: few, if any. */
   readonly #uncertain = new Set<string>();
 
+  get size(): number {
+    return this.#ports.size;
+  }
+
   has(key: string): boolean {
     return this.#ports.has(key);
   }

@@ -118,6 +118,11 @@ export class SocketMaps {
     return { definitions, maps: Object.values(opened) };
   }
 
+  /** Number of service ports that have something here. */
+  get size(): number {
+    return this.#installed.size;
+  }
+
   /** Keys of service ports that have something here. */
   get keys(): readonly string[] {
     return [...this.#installed.keys()];
