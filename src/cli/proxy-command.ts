@@ -5,16 +5,18 @@
 import { readFile, writeFile } from "node:fs/promises";
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { ServePage } from "../daemon/live-daemon.ts";
+import type { WindowsService, WindowsServiceOptions } from "../daemon/windows-service.ts";
 import { modeNamed, modesInCleanUpOrder } from "../dataplane/registry.ts";
 import { KEEPS_RULES, type StopPolicy } from "../dataplane/stop-policy.ts";
-import { createLogger, type RootLogger } from "../logging/create-logger.ts";
+import { createLogger, type LoggerOptions, type RootLogger } from "../logging/create-logger.ts";
 import { ProblemMemory } from "../logging/problem-memory.ts";
 import { isLoopback } from "../net/ip.ts";
 import { programIdentity } from "../program/program-identity.ts";
 import { parseListenAddress } from "../server/http/listen-address.ts";
-import { CommandError, EXIT_FAILURE, EXIT_SUCCESS } from "./exit.ts";
+import { CommandError, EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { parseCommandLine } from "./flags/command-line.ts";
 import { type CompletedOptions, completeOptions, requireConfig, requireLogging } from "./flags/complete.ts";
+import { LOG_FILE, WINDOWS_SERVICE } from "./flags/process.ts";
 import type { Output } from "./output.ts";
 
 /** Runs the command. @returns the exit status. @throws UsageError for a command line that cannot be read. */
@@ -25,10 +27,23 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
     output.out(command.text);
     return EXIT_SUCCESS;
   }
-  let log = createLogger();
+  const write = await writerOf(command.flags.get(LOG_FILE));
+  let log = createLogger(write);
   let policy = KEEPS_RULES;
-  const stop = stopSignal(() => ({ log, policy }));
+  let service: WindowsService | undefined;
+  const { signal: stop, request } = stopSignal(() => ({ log, policy, service }));
+  const runAsService = async (): Promise<void> => {
+    service ??= await startService({ log: () => log, stopLimitMs: () => policy.limitMs, onStop: request });
+  };
+  const end = async (status: number): Promise<number> => {
+    await service?.ended(status);
+    // The thread that waits for the service control manager does not let the process end in any other way; its status is 1 then.
+    if (service !== undefined && status !== EXIT_SUCCESS) process.kill(process.pid, "SIGKILL");
+    return status;
+  };
   try {
+    // Before anything that may fail: the manager waits for it.
+    if (command.flags.get(WINDOWS_SERVICE)) await runAsService();
     const options = await completeOptions(command.flags, { readFile: (path) => readFile(path) });
     // Notices about the configuration come before there is a configured logger; the program's name comes before all.
     if (options.notices.length > 0) introduce(log);
@@ -39,15 +54,35 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
     requireLogging(options);
     const { inspectBindAddress, inspectSocket } = options.actions;
     const problems = inspectBindAddress === "" && inspectSocket === "" ? undefined : new ProblemMemory();
-    log = configuredLogger(options, problems);
+    log = configuredLogger(options, problems, write);
     if (options.notices.length === 0) introduce(log);
     for (const [name, value] of options.flagSnapshot) log.v(1, `FLAG: --${name}=${JSON.stringify(value)}`);
     const config = requireConfig(options);
     policy = modeNamed(config.mode).stopPolicy?.(config) ?? KEEPS_RULES;
-    return await act(config, options, { version: command.gitVersion, log, problems, stop });
+    if (config.windowsRunAsService && process.platform === "win32" && isDaemon(options)) await runAsService();
+    return await end(await act(config, options, { version: command.gitVersion, log, problems, stop }));
   } catch (error) {
     log.error("command failed", error instanceof CommandError ? new Error(error.message) : error);
-    return EXIT_FAILURE;
+    return await end(EXIT_FAILURE);
+  }
+}
+
+function isDaemon({ actions }: CompletedOptions): boolean {
+  return actions.writeConfigTo === "" && !actions.cleanup && !actions.initOnly;
+}
+
+/** @throws CommandError where there is no service control manager, or none that started this process. */
+async function startService(options: Omit<WindowsServiceOptions, "calls">): Promise<WindowsService> {
+  try {
+    if (process.platform !== "win32")
+      throw new Error("--windows-service is for Windows: here there are no such services");
+    const [{ WindowsService, SERVICE_NAME }, { openServiceCalls }] = await Promise.all([
+      import("../daemon/windows-service.ts"),
+      import("../kernel/windows/service-calls.ts"),
+    ]);
+    return await WindowsService.start({ ...options, calls: openServiceCalls(SERVICE_NAME) });
+  } catch (error) {
+    throw new CommandError(`failed os init: ${error instanceof Error ? error.message : String(error)}`);
   }
 }
 
@@ -56,13 +91,30 @@ function introduce(log: RootLogger): void {
   log.info(`Starting ${name}`, { version, commit, node });
 }
 
-function configuredLogger({ config: { logging } }: CompletedOptions, problems: ProblemMemory | undefined): RootLogger {
+/** Where log lines go: to a file, or to the standard streams. @throws UsageError for a file that cannot be opened. */
+async function writerOf(path: string): Promise<Pick<LoggerOptions, "write">> {
+  if (path === "") return {};
+  try {
+    const { logFile } = await import("../logging/log-file.ts");
+    return { write: logFile(path) };
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new UsageError(`--log-file cannot be opened: ${reason}`);
+  }
+}
+
+function configuredLogger(
+  { config: { logging } }: CompletedOptions,
+  problems: ProblemMemory | undefined,
+  write: Pick<LoggerOptions, "write">,
+): RootLogger {
   const format = logging.format === "json" ? "json" : "text";
   return createLogger({
     format,
     verbosity: logging.verbosity,
     vmodule: logging.vmodule,
     splitStream: logging.options[format].splitStream,
+    ...write,
     ...(problems === undefined ? {} : { onRecord: (record) => problems.note(record) }),
   });
 }
@@ -137,22 +189,36 @@ async function cleanUp(log: RootLogger, config: KubeProxyConfig): Promise<number
   throw new CommandError("encountered an error while tearing down rules");
 }
 
+interface StopState {
+  readonly log: RootLogger;
+  readonly policy: StopPolicy;
+  readonly service: WindowsService | undefined;
+}
+
 /**
  * Aborts on SIGTERM and SIGINT, from the first moment on, so that the process ends cleanly also as PID 1, which has no
  * default actions. A second signal, or a stop that takes too long, ends it at once.
  */
-function stopSignal(current: () => { readonly log: RootLogger; readonly policy: StopPolicy }): AbortSignal {
+function stopSignal(current: () => StopState): {
+  readonly signal: AbortSignal;
+  /** Asks for the same end for another reason. */
+  readonly request: (reason: string) => void;
+} {
   const stop = new AbortController();
-  const onSignal = (name: NodeJS.Signals): void => {
+  const onSignal = (name: string): void => {
     if (stop.signal.aborted) process.exit(EXIT_FAILURE);
     const { log, policy } = current();
     log.info(policy.message, { signal: name });
     stop.abort();
-    setTimeout(() => process.exit(EXIT_SUCCESS), policy.limitMs).unref();
+    const exit = (): void => {
+      current().service?.stopped();
+      process.exit(EXIT_SUCCESS);
+    };
+    setTimeout(exit, policy.limitMs).unref();
   };
   process.on("SIGTERM", onSignal);
   process.on("SIGINT", onSignal);
   // Ctrl-Break, and the end of the console or of the container.
   if (process.platform === "win32") for (const name of ["SIGBREAK", "SIGHUP"] as const) process.on(name, onSignal);
-  return stop.signal;
+  return { signal: stop.signal, request: onSignal };
 }

@@ -26,14 +26,14 @@ async function ip(...words: readonly string[]): Promise<void> {
 }
 
 /** Tells each client its own address and ends. */
-function listen(t: TestContext, address: string): Promise<Server> {
+export function listen(t: TestContext, address: string): Promise<Server> {
   const server = createServer((socket) => socket.end(address));
   t.after(() => server.close());
   return new Promise((resolve) => server.listen(8080, address, () => resolve(server)));
 }
 
 /** What a client at the address gets. Rejects when it is not served. */
-function answerAt(address: string, port: number): Promise<string> {
+export function answerAt(address: string, port: number): Promise<string> {
   return new Promise((resolve, reject) => {
     let text = "";
     const socket = connect(port, address);
@@ -58,7 +58,7 @@ async function echoAt(address: string, port: number): Promise<string> {
 }
 
 /** What the interface has been given. */
-function given(): readonly string[] {
+export function given(): readonly string[] {
   const own = networkInterfaces()[SERVICE_INTERFACE] ?? [];
   return own
     .map(({ address }) => address)

@@ -15,6 +15,7 @@ import {
   wineSkip,
 } from "../../testkit/wine/wine-host.ts";
 import { kernelspaceFollowsManifests } from "./wine-kernelspace.ts";
+import { serviceFailsAlone, serviceStartsAndStops } from "./wine-service.ts";
 import { SERVICE_INTERFACE, userspaceFollowsApiServer } from "./wine-userspace.ts";
 
 /** Has service addresses for a moment. */
@@ -64,10 +65,19 @@ inNetns(import.meta.url, { name: "wine", timeoutMs: 240_000, skip: wineSkip(), p
       assert.match(run.log, /^# fail 0$/m, run.log);
     });
 
-    test("kernelspace mode programs HNS from a folder of manifests, follows changes, and stops on Ctrl-C", (t) =>
-      kernelspaceFollowsManifests(t, program, folder));
-
-    test("userspace mode serves the services of an API server at addresses that netsh has added", (t) =>
-      userspaceFollowsApiServer(t, program, folder));
+    // One after the other: each looks for what another mode has left on the host.
+    test("the program", async (t) => {
+      const failing = serviceFailsAlone(program, folder);
+      await t.test("kernelspace mode programs HNS from a folder of manifests, and stops on Ctrl-C", (inner) =>
+        kernelspaceFollowsManifests(inner, program, folder),
+      );
+      await t.test("userspace mode serves the services of an API server at addresses that netsh has added", (inner) =>
+        userspaceFollowsApiServer(inner, program, folder),
+      );
+      await t.test("as a Windows service fails in words where no manager has started it", () => failing);
+      await t.test("runs as a Windows service, and stops with it", (inner) =>
+        serviceStartsAndStops(inner, program, folder),
+      );
+    });
   });
 });

@@ -36,8 +36,8 @@ const environment = {
   WINEPREFIX: join(folder, "prefix"),
   WINEARCH: "win64",
   WINEDEBUG: "-all",
-  // Wine's own netsh does nothing.
-  WINEDLLOVERRIDES: "mscoree,mshtml=;netsh.exe=n",
+  // A debugger would keep a process that has crashed, and the test would wait for it.
+  WINEDLLOVERRIDES: "mscoree,mshtml,winedbg.exe=",
   DISPLAY: "",
 };
 
@@ -69,15 +69,31 @@ async function installNode(): Promise<void> {
 }
 
 async function makePrefix(): Promise<void> {
-  const marker = join(folder, "prefix-is-made");
+  const marker = join(folder, "prefix-2-is-made");
   if (existsSync(marker)) return;
   await must("wineboot", ["-i"]);
   // Node.js refuses older ones.
-  await must("wine", ["reg", "add", "HKCU\\Software\\Wine", "/v", "Version", "/d", "win10", "/f"]);
+  await setRegistry("HKCU\\Software\\Wine", "Version", "win10");
+  // Wine's own does nothing. In the registry, since services get no environment of ours.
+  await setRegistry("HKCU\\Software\\Wine\\DllOverrides", "netsh.exe", "native");
   // What waits for more programs to come would not let it end.
   await must("wineserver", ["-k"]);
   writeFileSync(marker, "");
 }
+
+/** Sets a text in the registry of Windows. */
+export const setRegistry = (key: string, name: string, text: string): Promise<void> =>
+  must("wine", ["reg", "add", key, "/v", name, "/d", text, "/f"]);
+
+/** Says something to the service control manager. @returns what it answers. */
+export async function serviceControl(...words: readonly string[]): Promise<string> {
+  const { output } = await runToEnd("wine", ["sc", ...words]);
+  return output;
+}
+
+/** What starts Node.js for Windows with a script: a command line of Windows. */
+export const nodeCommand = (script: string, args: readonly string[]): string =>
+  [windowsPath(nodeBinary()), windowsPath(script), ...args].map((word) => `"${word}"`).join(" ");
 
 /** What is made for Windows, and from what. */
 const BINARIES = {
@@ -129,9 +145,9 @@ async function must(file: string, words: readonly string[]): Promise<void> {
 
 /** Rejects when it cannot be started. */
 function runToEnd(file: string, words: readonly string[]): Promise<{ status: number; output: string }> {
-  const child = spawn(file, words, { env: environment, stdio: ["ignore", "ignore", "pipe"] });
+  const child = spawn(file, words, { env: environment, stdio: ["ignore", "pipe", "pipe"] });
   let output = "";
-  child.stderr.on("data", (text: Buffer) => (output += String(text)));
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (text: Buffer) => (output += String(text)));
   return new Promise((resolve, reject) => {
     child.once("error", reject);
     // Its pipe may be in the hands of what it has left behind.

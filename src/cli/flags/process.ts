@@ -112,6 +112,22 @@ export const WRITE_CONFIG_TO = flag({
   help: "Write the resolved configuration to this file and end.",
 });
 
+export const LOG_FILE = flag({
+  name: "log-file",
+  type: stringType,
+  initial: "",
+  help: "Append log lines to this file, and write none to standard error; at 100 MB it becomes FILE.1. For Windows services, which have no standard error. May be used together with --config.",
+  isExtension: true,
+});
+
+export const WINDOWS_SERVICE = flag({
+  name: "windows-service",
+  type: boolType,
+  initial: false,
+  help: "On Windows, run as the service kube-proxy, which the service control manager starts. May be used together with --config.",
+  isExtension: true,
+});
+
 export const MASTER = flag({
   name: "master",
   type: stringType,
@@ -188,6 +204,7 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
   }),
   INSPECT_BIND_ADDRESS,
   INSPECT_SOCKET,
+  LOG_FILE,
   MANIFESTS,
   MASTER,
   flag({
@@ -205,5 +222,6 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
     overlay: (config, showHiddenMetricsForVersion) => ({ ...config, showHiddenMetricsForVersion }),
   }),
   VERSION,
+  WINDOWS_SERVICE,
   WRITE_CONFIG_TO,
 ];

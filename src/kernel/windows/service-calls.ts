@@ -1,0 +1,81 @@
+/**
+ * The boundary to the service control manager of Windows (advapi32): the process tells it how it is, and is told what to do. Run under
+ * Wine, not on Windows. Reference windows-hcn.md §5.3.
+ */
+import { createRequire } from "node:module";
+
+type Koffi = typeof import("koffi");
+
+/** What a service says of itself (winsvc.h). */
+export const SERVICE_STATES = { stopped: 1, startPending: 2, stopPending: 3, running: 4 } as const;
+export type ServiceState = keyof typeof SERVICE_STATES;
+
+/** What a service is told (winsvc.h). */
+export const SERVICE_CONTROLS = { stop: 1, interrogate: 4, shutdown: 5, paramChange: 6 } as const;
+
+/** Which of these it wants to be told: stop, shutdown, changed parameters. */
+const ACCEPTS_WHILE_RUNNING = 0x1 | 0x4 | 0x8;
+const OWN_PROCESS = 0x10;
+
+/** The service control manager, as a service sees it. */
+export interface ServiceCalls {
+  /**
+   * Connects the process, which the manager must have started.
+   *
+   * @returns when the service has stopped: true; false when there is no manager that waits for this process.
+   */
+  dispatch(service: { main(): void; control(code: number): void }): Promise<boolean>;
+  /** Says how the service is; from the call of `main` on. @param waitHintMs how long a pending state may take. */
+  report(state: ServiceState, waitHintMs?: number): void;
+}
+
+/** Opens the library. @param name of the service. @throws Error on other systems. */
+export function openServiceCalls(name: string): ServiceCalls {
+  // `require` and not `import`: see netlink/libc.ts.
+  const koffi: Koffi = createRequire(import.meta.url)("koffi");
+  const library = koffi.load(`${process.env.SystemRoot ?? "C:\\Windows"}\\System32\\advapi32.dll`);
+  koffi.proto("void __stdcall ServiceMain(uint32_t count, void *words)");
+  koffi.proto("uint32_t __stdcall HandlerEx(uint32_t control, uint32_t type, void *data, void *context)");
+  koffi.struct("SERVICE_TABLE_ENTRYW", { name: "str16", main: "ServiceMain *" });
+  const dispatcher = library.func("int32_t __stdcall StartServiceCtrlDispatcherW(SERVICE_TABLE_ENTRYW *entries)");
+  const register = library.func(
+    "void * __stdcall RegisterServiceCtrlHandlerExW(const char16_t *name, HandlerEx *handler, void *context)",
+  );
+  const setStatus = library.func("int32_t __stdcall SetServiceStatus(void *service, const uint8_t *status)");
+  let handle: unknown = null;
+  return {
+    // The call lasts as long as the service, on a thread of its own; its callbacks come to this one.
+    dispatch: ({ main, control }) =>
+      new Promise((resolve, reject) => {
+        const handler = koffi.register((code: number) => {
+          control(code);
+          return NO_ERROR;
+        }, "HandlerEx *");
+        const entry = koffi.register(() => {
+          handle = register(name, handler, null);
+          main();
+        }, "ServiceMain *");
+        const entries = [
+          { name, main: entry },
+          { name: null, main: null },
+        ];
+        dispatcher.async(entries, (error: Error | null, result: number) => {
+          if (error === null) resolve(result !== 0);
+          else reject(error);
+        });
+      }),
+    report(state, waitHintMs = 0) {
+      if (handle !== null) setStatus(handle, statusBytes(state, waitHintMs));
+    },
+  };
+}
+
+const NO_ERROR = 0;
+
+/** SERVICE_STATUS: seven numbers of 32 bits. */
+function statusBytes(state: ServiceState, waitHintMs: number): Buffer {
+  const isPending = state === "startPending" || state === "stopPending";
+  const accepts = state === "running" ? ACCEPTS_WHILE_RUNNING : 0;
+  const numbers = [OWN_PROCESS, SERVICE_STATES[state], accepts, NO_ERROR, 0, isPending ? 1 : 0, waitHintMs];
+  return Buffer.from(new Uint32Array(numbers).buffer);
+}
