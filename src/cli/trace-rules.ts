@@ -4,9 +4,9 @@ import { text as textOfStream } from "node:stream/consumers";
 import type { ClusterRecords } from "../cluster/manifests/index.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { modeNamed } from "../dataplane/registry.ts";
+import { partForPacket } from "../explain/packet-part.ts";
 import { clientPlace, OUTSIDE, podInterface } from "../inspect/client-place.ts";
-import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
-import { partForPacket } from "../inspect/packet-part.ts";
+import { nodeNameIn, type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import { cidrContains, familyOf, type IpAddress, type IpFamily, joinHostPort, parseCidr } from "../net/ip.ts";
 import { dumpsOf } from "../trace/dump/of-rendered.ts";
 import { type Dump, DumpError, recogniseDump } from "../trace/dump/recognise.ts";
@@ -50,19 +50,20 @@ export async function plannedRules(
   { family, address, port }: PlannedTarget,
   warn: (message: string) => void,
 ): Promise<TracedRules> {
-  const node = offlineNode(cluster, config, family, warn);
   const { traceForms = [], isTracedInPart = false, loadRenderer } = modeNamed(config.mode);
   if (traceForms.length === 0) throw new UsageError(`mode ${config.mode} has no rules that could be walked`);
   const renderer = await loadRenderer();
+  const nodeName = nodeNameIn(cluster.nodes, config);
   const isInPart = isTracedInPart && port !== undefined;
-  const part = isInPart ? partForPacket(node, { destination: address, port }) : node;
+  const objects = isInPart ? partForPacket(cluster, nodeName, { destination: address, port }) : cluster;
+  const node = offlineNode(objects, config, family, warn);
   const dumps = await dumpsOf(traceForms, (form) =>
-    renderer(part, { config, form, service: undefined, missing: new Set() }).catch(refuse),
+    renderer(node, { config, form, service: undefined, missing: new Set() }).catch(refuse),
   );
   const addresses = [...node.hostAddresses];
   const podCIDRs = podCIDRsOf(cluster.nodes, node);
   const sockets = modeNamed(config.mode).renderForms.some((form) => form === SOCKETS)
-    ? await renderer(part, { config, form: SOCKETS, service: undefined, missing: new Set() }).catch(refuse)
+    ? await renderer(node, { config, form: SOCKETS, service: undefined, missing: new Set() }).catch(refuse)
     : undefined;
   return {
     name: `the plan of mode ${config.mode} for ${node.name}`,

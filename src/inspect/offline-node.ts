@@ -80,6 +80,11 @@ export function offlineNode(
   };
 }
 
+/** The name of the node that is planned for: the configuration's, else the only Node's, else this host's. */
+export function nodeNameIn(nodes: readonly NodeRecord[], { hostnameOverride }: KubeProxyConfig): string {
+  return nodeOf(nodes, hostnameOverride).name;
+}
+
 function nodeOf(nodes: readonly NodeRecord[], override: string): { name: string; node: NodeRecord | undefined } {
   const [only] = nodes;
   const name =

@@ -6,8 +6,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ClusterRecords, projectObjects } from "../../src/cluster/manifests/index.ts";
 import { MODES, type ProxyMode } from "../../src/dataplane/registry.ts";
-import { offlineNode } from "../../src/inspect/offline-node.ts";
-import { partForPacket } from "../../src/inspect/packet-part.ts";
+import { partForPacket } from "../../src/explain/packet-part.ts";
+import { type OfflineNode, offlineNode } from "../../src/inspect/offline-node.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
 import { ip } from "../../src/model/testing/records.ts";
 import { type IpAddress, type IpFamily, parseIpAddress } from "../../src/net/ip.ts";
@@ -38,15 +38,15 @@ interface Question {
 /** The text of a trace, over the plan of a part or of everything, by forms in which nothing is planned on demand. */
 async function tracers(mode: ProxyMode, settings: object, cluster: ClusterRecords, family: IpFamily) {
   const { config } = await checkedSettings({ config: { mode, ...settings }, node: NODE_NAME });
-  const node = offlineNode(cluster, config, family, () => {});
+  const whole = offlineNode(cluster, config, family, () => {});
   const { traceForms = [], isTracedInPart = false, loadRenderer } = MODES.find(({ name }) => name === mode) ?? MODES[0];
   const renderer = await loadRenderer();
   const wholeForms = traceForms.map((form) => (form === "tables" ? "iptables-save" : form));
-  const traced = async (view: typeof node, forms: readonly string[], question: Question): Promise<string> => {
+  const traced = async (view: OfflineNode, forms: readonly string[], question: Question): Promise<string> => {
     const dumps = await dumpsOf(forms, (form) =>
       renderer(view, { config, form, service: undefined, missing: new Set() }),
     );
-    const facts = nodeFacts({ addresses: [...node.hostAddresses, ...deviceAddresses(dumps)] });
+    const facts = nodeFacts({ addresses: [...view.hostAddresses, ...deviceAddresses(dumps)] });
     const { program } = programOfDumps(dumps, { family, facts, knowsClients: false, knowsDynamicSets: false });
     const { protocol, source, destination, port } = question;
     const ends = { sourcePort: 40_000, destination, destinationPort: port };
@@ -60,10 +60,14 @@ async function tracers(mode: ProxyMode, settings: object, cluster: ClusterRecord
   };
   return {
     inPart: (question: Question) => {
-      const { destination, port } = question;
-      return traced(isTracedInPart ? partForPacket(node, { destination, port }) : node, traceForms, question);
+      const part = isTracedInPart ? partForPacket(cluster, NODE_NAME, question) : cluster;
+      return traced(
+        offlineNode(part, config, family, () => {}),
+        traceForms,
+        question,
+      );
     },
-    whole: (question: Question) => traced(node, wholeForms, question),
+    whole: (question: Question) => traced(whole, wholeForms, question),
   };
 }
 
