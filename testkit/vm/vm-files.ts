@@ -44,7 +44,7 @@ const SECONDS: Readonly<Record<string, number>> = {
   "test/kernel/flows/features.test.ts": 58,
   "test/kernel/flows/matrix.test.ts": 48,
   "test/kernel/ipvs/faults.vm.test.ts": 56,
-  "test/kernel/ipvs/foreign-hands.vm.test.ts": 173,
+  "test/kernel/ipvs/foreign-hands.vm.test.ts": 115,
   "test/kernel/ipvs/graceful-termination.vm.test.ts": 119,
   "test/kernel/ipvs/schedulers.vm.test.ts": 110,
   "test/property/ipvs-histories-kernel.vm.test.ts": 73,
