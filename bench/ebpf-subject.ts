@@ -41,7 +41,7 @@ export class EbpfSubject {
   readonly #backend: EbpfBackend;
   readonly #generations = new Map<number, number>();
   /** What replaces each link's program in turns. */
-  readonly #twins: (readonly [BpfLink, readonly [BpfProgram, BpfProgram]])[] = [];
+  readonly #twins = new Map<Pick<BpfLink, "replace">, readonly [BpfProgram, BpfProgram]>();
   #updates = 0;
   /** When the last sync came to its packet path: the maps have everything by then. */
   mapsDoneMs = 0;
@@ -105,7 +105,12 @@ export class EbpfSubject {
 
   /** Replaces the program of each hook by one with the same instructions: LINK_UPDATE. @returns how many have been so far. */
   updateLinks(): number {
-    for (const [link, programs] of this.#twins) link.replace(programs[this.#updates++ % 2 === 0 ? 1 : 0]);
+    for (const [link, [program, twin]] of this.#twins) {
+      link.replace(twin);
+      // The backend finds its own again.
+      link.replace(program);
+      this.#updates += 2;
+    }
     return this.#updates;
   }
 
@@ -125,8 +130,18 @@ export class EbpfSubject {
       },
       attach: (program: BpfProgram, hook: Hook, cgroup: string) => {
         const link = bpf.attach(program, hook, cgroup);
-        const twin = twins.get(program);
-        if (twin !== undefined) this.#twins.push([link, [program, twin]]);
+        const replace = link.replace.bind(link);
+        const known = { replace };
+        const note = (of: BpfProgram): void => {
+          const twin = twins.get(of);
+          if (twin !== undefined) this.#twins.set(known, [of, twin]);
+        };
+        note(program);
+        // Programs over longer maps have other twins.
+        link.replace = (other, ...rest) => {
+          replace(other, ...rest);
+          note(other);
+        };
         return link;
       },
     };
