@@ -20,7 +20,7 @@ ${OBJECTS_FLAGS_HELP}
       --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft list ruleset, ipset save or ipvsadm -S -n have
                                printed on the node (repeatable), or the folder that a sysdump was unpacked to; only
                                what the dumps tell about is compared
-      --kernel                 ask these tools on this host; needs root
+      --kernel                 ask these tools on this host, and in ebpf mode read the pinned maps; needs root
 ${INSPECT_FLAGS_HELP}
                                (between manifests without --node: every Node that both have)
       --without LIST           what the node's kernel or tools lack: ${KERNEL_FEATURES.join(", ")}

@@ -13,6 +13,7 @@ import {
   PLAN_WORDS,
 } from "../explain/diff-dumps.ts";
 import { diffObjects, objectsDiffText } from "../explain/diff-objects.ts";
+import { diffSockets } from "../explain/diff-sockets.ts";
 import { type ExplainedCluster, explainedCluster, type Objects } from "../explain/explained-cluster.ts";
 import { kernelDumps } from "../explain/kernel-dumps.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
@@ -84,7 +85,8 @@ async function againstKernel(
   signal: AbortSignal | undefined,
 ): Promise<number> {
   const { choices, missing, watchSeconds } = options;
-  const cluster = await explainedCluster(objects, choices.config, choices.families, warner(output));
+  const warn = warner(output);
+  const cluster = await explainedCluster(objects, choices.config, choices.families, warn);
   const comparison = cluster.families[0]?.inspection.comparison;
   if (comparison === undefined) {
     throw new UsageError(
@@ -93,12 +95,18 @@ async function againstKernel(
   }
   const wanted = await wantedInventories(cluster, missing);
   const kinds = comparison.dumps.map(({ kind }) => kind);
+  const ofSockets = async () => {
+    const { differences, unread } = await diffSockets(cluster);
+    for (const line of unread) warn(line);
+    return differences;
+  };
   const look = async () => {
     const found =
       options.mode === "kernel"
         ? await inventoriesOfKernel(kinds, cluster, comparison.nftTable ?? "")
         : await inventoriesOfDumps(options, kinds, comparison.nftTable ?? "", input);
-    return diffInventories(wanted, found, cluster);
+    const ofRules = diffInventories(wanted, found, cluster);
+    return options.mode === "kernel" ? [...ofRules, ...(await ofSockets())] : ofRules;
   };
   const first = await look();
   output.out(kernelText(first, options.form, output));

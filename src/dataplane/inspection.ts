@@ -9,7 +9,7 @@ import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import type { ServicePortName } from "../model/service-port-name.ts";
-import type { IpFamily } from "../net/ip.ts";
+import type { IpAddress, IpFamily } from "../net/ip.ts";
 import type { ModeCounters } from "./traffic.ts";
 
 /** One thing in the kernel that is there for a service port. */
@@ -62,6 +62,8 @@ export interface ModeInspection {
   sharedPurpose(name: string, family: IpFamily): string | undefined;
   /** What the mode's part of the kernel counts. */
   loadCounters(): Promise<ModeCounters>;
+  /** Where sockets of this node are led; undefined in modes that lead none. */
+  loadSockets?(): Promise<SocketInspection>;
   /** How the mode's part of the kernel is compared; undefined where it cannot be. */
   readonly comparison?: ModeComparison;
 }
@@ -74,4 +76,40 @@ export interface ModeComparison {
   readonly nftTable?: string;
   /** @param families that are compared: things of others are not extra. */
   ownership(families: readonly IpFamily[]): Ownership;
+}
+
+/** What a socket of this node meets at an address, where it does not take the rules. */
+export interface LedSocket {
+  /** Whose sockets: those of others take the rules. */
+  readonly clients: "all" | "host" | "none";
+  /** There are no endpoints. */
+  readonly isRefused: boolean;
+  /** `10.180.0.12:8080`, sorted. */
+  readonly endpoints: readonly string[];
+  /** How long a client's endpoint is remembered; 0: it is not. */
+  readonly affinitySeconds: number;
+}
+
+export interface WantedSocket extends LedSocket {
+  /** `namespace/name:port`. */
+  readonly servicePort: string;
+}
+
+/** By address: `TCP 10.96.0.31:80`, and `TCP *:30082` for a node port. */
+export type LiveSockets =
+  | {
+      readonly ok: true;
+      readonly sockets: ReadonlyMap<string, LedSocket>;
+      /** The host's addresses: at these, sockets take the rules. */
+      readonly own: ReadonlySet<IpAddress>;
+    }
+  /** In words. */
+  | { readonly ok: false; readonly reason: string };
+
+/** Where sockets of this node are led, and where they should be. */
+export interface SocketInspection {
+  /** As the kernel has it now. Never throws. */
+  live(family: IpFamily, config: KubeProxyConfig): Promise<LiveSockets>;
+  /** @param own the host's addresses. */
+  wanted(node: OfflineNode, config: KubeProxyConfig, own: ReadonlySet<IpAddress>): ReadonlyMap<string, WantedSocket>;
 }

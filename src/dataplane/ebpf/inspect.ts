@@ -8,5 +8,6 @@ export async function inspectEbpf(): Promise<ModeInspection> {
     ...under,
     choice: (config) => under.choice(packetPathConfig(config)),
     partsOf: (node, config, key) => under.partsOf(node, packetPathConfig(config), key),
+    loadSockets: async () => (await import("./live-sockets.ts")).ebpfSockets,
   };
 }

@@ -1,10 +1,10 @@
 /** What differs between two inventories: what is wanted, and what is found. Pure. */
 import type { Holder, Inventory } from "./inventory.ts";
 
-/** One chain, set or virtual server that is not as it is wanted. */
+/** One chain, set, virtual server or frontend of sockets that is not as it is wanted. */
 export interface Difference {
   readonly state: "missing" | "extra" | "changed" | "moved";
-  readonly kind: Holder["kind"];
+  readonly kind: Holder["kind"] | "frontend";
   readonly place: string;
   readonly name: string;
   /** Lines that are wanted and not there. */

@@ -1,0 +1,102 @@
+/** What people who look at the kernel are told of the pinned maps: where they lead, and how that differs from what is wanted. */
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
+import { memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
+import { compareSockets } from "../../explain/diff-sockets.ts";
+import { frontendWords, leadingMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { ip } from "../../model/testing/records.ts";
+import { pinnedSockets, wantedSockets } from "./live-sockets.ts";
+import { PIN_FOLDER, PinnedNode } from "./testing/pinned-node.ts";
+
+const endpointsOf = (...numbers: readonly number[]) => numbers.map((number) => remote(`10.180.1.${number}`));
+
+async function scene(t: TestContext) {
+  const node = new PinnedNode(t);
+  const cluster = new TestCluster();
+  const sticky = { sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 60 } as const;
+  cluster.set(port("web", "10.96.0.1", { externalIPs: [ip("192.0.2.4")] }), endpointsOf(1, 2, 3));
+  cluster.set(port("dns", "10.96.0.2", { nodePort: 30_053, protocol: "UDP", ...sticky }), endpointsOf(4));
+  cluster.set(port("empty", "10.96.0.3"), []);
+  // An address of the host takes the rules: PinnedNode's.
+  cluster.set(port("host", "10.96.0.4", { externalIPs: [ip("192.168.0.2")] }), endpointsOf(5));
+  const process = node.start();
+  await cluster.driver.sync(process.backend);
+  const read = () => pinnedSockets(memoryBpf(node.machine).pins, PIN_FOLDER, "IPv4");
+  const wanted = () =>
+    wantedSockets(
+      { state: cluster, name: "node-a", zone: undefined, detector: { kind: "cidr" } },
+      { masqueradeAll: false },
+      new Set([ip("192.168.0.2")]),
+    );
+  const differences = () => {
+    const owners = { family: "IPv4", ownerOf: () => "ns/owner:p" };
+    return compareSockets(wanted(), read() ?? new Map(), owners).map(
+      ({ state, name, servicePorts, missing, extra }) =>
+        `${state} ${name} (${servicePorts}) -${missing.join(", ")} +${extra.join(", ")}`,
+    );
+  };
+  return { node, cluster, process, read, wanted, differences };
+}
+
+test("the pinned maps are read as they are wanted, beside the process and after its death, and nothing changes", async (t) => {
+  const { node, process, read, wanted, differences } = await scene(t);
+  const steps = process.steps.length;
+  assert.deepEqual(differences(), []);
+  const sockets = read();
+  assert.deepEqual([...(sockets?.keys() ?? [])].sort(), [...wanted().keys()].sort());
+  assert.deepEqual(sockets?.get("UDP *:30053"), {
+    clients: "all",
+    isRefused: false,
+    endpoints: ["10.180.1.4:8080"],
+    affinitySeconds: 60,
+  });
+  assert.equal(sockets?.get("TCP 10.96.0.3:80")?.isRefused, true);
+  assert.equal(sockets?.has("TCP 192.168.0.2:80"), false);
+  assert.equal(process.steps.length, steps);
+  const leads = node.leads();
+  process.kill();
+  assert.deepEqual(differences(), []);
+  assert.deepEqual(node.leads(), leads);
+});
+
+test("what the maps have not got, have too much, or have otherwise is told with its Service", async (t) => {
+  const { cluster, differences } = await scene(t);
+  cluster.set(port("web", "10.96.0.1"), endpointsOf(1, 2, 9));
+  cluster.set(port("new", "10.96.0.5"), endpointsOf(6));
+  cluster.setEndpoints(port("empty", "10.96.0.3"), endpointsOf(7));
+  cluster.set(port("dns", "10.96.0.2", { nodePort: 30_053, protocol: "UDP" }));
+  assert.deepEqual(differences(), [
+    "changed TCP 10.96.0.1:80 (ns/web:p) -leads to 10.180.1.9:8080 +leads to 10.180.1.3:8080",
+    "changed TCP 10.96.0.3:80 (ns/empty:p) -leads to 10.180.1.7:8080 +has no endpoints",
+    "missing TCP 10.96.0.5:80 (ns/new:p) -leads to 10.180.1.6:8080 +",
+    "extra TCP 192.0.2.4:80 (ns/owner:p) - +leads to 10.180.1.1:8080, leads to 10.180.1.2:8080, leads to 10.180.1.3:8080",
+    "changed UDP *:30053 (ns/dns:p) - +remembers clients for 60 s",
+    "changed UDP 10.96.0.2:80 (ns/dns:p) - +remembers clients for 60 s",
+  ]);
+});
+
+test("an endpoint that belongs to another service port is not counted, and a flag of another version takes the rules", async (t) => {
+  const { node, differences } = await scene(t);
+  const { name } = leadingMaps("IPv4", { frontends: 1, slots: 1, backends: 1 }).frontends;
+  const [frontends] = node.mapsAt("connect4").flatMap((maps) => maps.get(name) ?? []);
+  const elements = [...(frontends?.entries() ?? [])].filter(([, value]) => frontendWords(value).count === 3);
+  for (const [at, [key, value]] of elements.entries()) {
+    const words = new Uint32Array(Uint8Array.from(value).buffer);
+    if (at === 0) words[2] = 999;
+    else words[3] = 1 << 20;
+    frontends?.update(key, new Uint8Array(words.buffer));
+  }
+  assert.equal(elements.length, 2);
+  const extras = differences().map((line) => line.replace(/^.*\+/, ""));
+  assert.deepEqual(extras.sort(), ["leads nowhere", "takes the rules"]);
+});
+
+test("without pins, or with maps that are not whole, nothing is read", async (t) => {
+  const { node, read, process } = await scene(t);
+  assert.equal(pinnedSockets(memoryBpf(node.machine).pins, "/bpf/kube-proxy-ts/2", "IPv4"), undefined);
+  assert.equal(pinnedSockets(memoryBpf(node.machine).pins, PIN_FOLDER, "IPv6"), undefined);
+  process.kill();
+  memoryBpf(node.machine).pins.remove(`${PIN_FOLDER}/IPv4/v1/slots4`);
+  assert.equal(read(), undefined);
+});

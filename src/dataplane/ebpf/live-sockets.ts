@@ -1,0 +1,118 @@
+/**
+ * Where sockets of this node are led: as the pinned maps have it, and as it is wanted. Reading changes nothing, and works beside the
+ * process that writes them, as programs read them.
+ */
+import type { KubeProxyConfig } from "../../config/config.ts";
+import type { OfflineNode } from "../../inspect/offline-node.ts";
+import type { BpfPins } from "../../kernel/bpf/bpf.ts";
+import { kernelBpf } from "../../kernel/bpf/kernel-bpf.ts";
+import { EndpointLists } from "../../kernel/bpf/socket-balancer/endpoint-lists.ts";
+import { FRONTEND_KEY, frontendWords, HOST_ONLY, NO_ENDPOINTS } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { ownNetnsCookie } from "../../kernel/netns-cookie.ts";
+import { localAddresses } from "../../kernel/route/addresses.ts";
+import { ownedFrontends } from "../../model/frontend.ts";
+import { type IpAddress, type IpFamily, ipFromBytes, joinHostPort, unspecifiedAddress } from "../../net/ip.ts";
+import { protocolOfNumber } from "../../net/protocol.ts";
+import type { LedSocket, LiveSockets, SocketInspection, WantedSocket } from "../inspection.ts";
+import { pinFolderOf } from "./node-pins.ts";
+import { closeAll, memoryOf } from "./open-maps.ts";
+import { SocketPins } from "./socket-pins.ts";
+import { planSocket, type Treatment } from "./socket-plan.ts";
+
+/** What a wanted frontend is read of. */
+type SocketNode = Pick<OfflineNode, "name" | "zone"> & {
+  readonly state: Pick<OfflineNode["state"], "services" | "endpoints">;
+  readonly detector: { readonly kind: string };
+};
+
+/** Where the pinned maps of a family lead. @param root folder of the network namespace. @returns undefined when they are not whole. */
+export function pinnedSockets(
+  pins: BpfPins,
+  root: string,
+  family: IpFamily,
+): ReadonlyMap<string, LedSocket> | undefined {
+  const { leading, memory } = new SocketPins(pins, root, family).findMaps();
+  try {
+    if (leading === undefined) return undefined;
+    const lists = new EndpointLists(family, memoryOf(leading), () => 0);
+    const found = new Map<string, LedSocket>();
+    for (const [key, value] of leading.frontends.entries()) {
+      const { flags, affinitySeconds, ...list } = frontendWords(value);
+      const known = flags & (NO_ENDPOINTS | HOST_ONLY);
+      const endpoints = lists.read(list).map(({ ip, port }) => joinHostPort(ip, port));
+      found.set(placeOfKey(key, family), {
+        clients: known !== flags ? "none" : (known & HOST_ONLY) === 0 ? "all" : "host",
+        isRefused: (known & NO_ENDPOINTS) !== 0,
+        endpoints: endpoints.sort(),
+        affinitySeconds,
+      });
+    }
+    return found;
+  } finally {
+    for (const maps of [leading, memory]) closeAll(maps ?? {});
+  }
+}
+
+/**
+ * Where sockets should be led; what takes the rules is not in it.
+ * @param own the host's addresses: a Service that has one of them takes the rules there. Pure.
+ */
+export function wantedSockets(
+  { state, name, zone, detector }: SocketNode,
+  { masqueradeAll }: Pick<KubeProxyConfig, "masqueradeAll">,
+  own: ReadonlySet<IpAddress>,
+): ReadonlyMap<string, WantedSocket> {
+  const wanted = new Map<string, WantedSocket>();
+  if (masqueradeAll) return wanted;
+  const facts = { nodeName: name, zone, detectsPods: detector.kind !== "none" };
+  for (const [key, port] of state.services) {
+    const plan = planSocket(port, state.endpoints.get(key) ?? [], facts);
+    for (const { kind, address, port: number } of ownedFrontends(port)) {
+      const treatment = plan.treatments[kind];
+      if (treatment === "pass" || (address !== undefined && own.has(address))) continue;
+      const isRefused = treatment === "refuse";
+      wanted.set(`${port.protocol} ${placeText(address, number)}`, {
+        servicePort: port.name.text,
+        clients: treatment === "cluster-for-host" ? "host" : "all",
+        isRefused,
+        endpoints: isRefused ? [] : listOf(treatment, plan).toSorted(),
+        affinitySeconds: port.sessionAffinity === "ClientIP" ? port.stickyMaxAgeSeconds : 0,
+      });
+    }
+  }
+  return wanted;
+}
+
+const listOf = (treatment: Treatment, plan: ReturnType<typeof planSocket>): readonly string[] =>
+  (treatment === "local" ? plan.local : plan.cluster).map(({ ip, port }) => joinHostPort(ip, port));
+
+const placeText = (address: IpAddress | undefined, port: number): string =>
+  address === undefined ? `*:${port}` : joinHostPort(address, port);
+
+/** A node port is in the map without an address. */
+function placeOfKey(key: Uint8Array, family: IpFamily): string {
+  const { address: place, port, protocol } = FRONTEND_KEY[family].fields;
+  const address = ipFromBytes(Uint8Array.from(key.subarray(place.at, place.at + place.bytes)));
+  const number = protocolOfNumber(key[protocol.at]) ?? `protocol ${key[protocol.at]}`;
+  const at = Buffer.from(key).readUInt16BE(port.at);
+  return `${number} ${placeText(address === unspecifiedAddress(family) ? undefined : address, at)}`;
+}
+
+async function live(family: IpFamily, config: KubeProxyConfig): Promise<LiveSockets> {
+  try {
+    const folder = pinFolderOf(config, ownNetnsCookie);
+    if (folder === undefined) return { ok: false, reason: "ebpf.pinFolder is none, so no map has a name" };
+    if (!folder.ok) return folder;
+    const { pins } = kernelBpf();
+    if (pins.list(`${folder.path}/${family}`) === undefined) {
+      return { ok: false, reason: `nothing is pinned in ${folder.path}/${family}` };
+    }
+    const sockets = pinnedSockets(pins, folder.path, family);
+    if (sockets !== undefined) return { ok: true, sockets, own: new Set(await localAddresses(family)) };
+    return { ok: false, reason: `the maps in ${folder.path}/${family} are not whole, or of another version` };
+  } catch (error) {
+    return { ok: false, reason: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+export const ebpfSockets: SocketInspection = { live, wanted: wantedSockets };

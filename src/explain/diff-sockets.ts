@@ -1,0 +1,58 @@
+/** Where sockets of a node are led against where they should be: differences, each with its service port. */
+import type { LedSocket, WantedSocket } from "../dataplane/inspection.ts";
+import type { OwnedDifference } from "./diff-dumps.ts";
+import type { ExplainedCluster } from "./explained-cluster.ts";
+import { socketLines } from "./socket-words.ts";
+
+/** A comparison, and what could not be read, in sentences. */
+export interface SocketDifferences {
+  readonly differences: readonly OwnedDifference[];
+  readonly unread: readonly string[];
+}
+
+/** Compares with this node's kernel; empty in modes that lead no sockets. */
+export async function diffSockets({ families, config }: ExplainedCluster): Promise<SocketDifferences> {
+  const sockets = await families[0]?.inspection.loadSockets?.();
+  const differences: OwnedDifference[] = [];
+  const unread: string[] = [];
+  // With masqueradeAll everything takes the rules, and nothing is pinned.
+  if (sockets === undefined || config.masqueradeAll) return { differences, unread };
+  for (const { node, ownerOf } of families) {
+    const { family } = node;
+    const live = await sockets.live(family, config);
+    if (!live.ok) {
+      unread.push(`where sockets are led could not be read (${family}): ${live.reason}; the rules alone are compared`);
+      continue;
+    }
+    const wanted = sockets.wanted(node, config, live.own);
+    differences.push(...compareSockets(wanted, live.sockets, { family, ownerOf }));
+  }
+  return { differences, unread };
+}
+
+/** @param ownerOf the service port that has a frontend, if any. Pure. */
+export function compareSockets(
+  wanted: ReadonlyMap<string, WantedSocket>,
+  found: ReadonlyMap<string, LedSocket>,
+  { family, ownerOf }: { readonly family: string; ownerOf(frontend: string): string | undefined },
+): OwnedDifference[] {
+  const differences: OwnedDifference[] = [];
+  const add = (state: OwnedDifference["state"], name: string, missing: readonly string[], extra: readonly string[]) => {
+    const owner = wanted.get(name)?.servicePort ?? ownerOf(frontendOf(name));
+    const servicePorts = owner === undefined ? [] : [owner];
+    differences.push({ state, kind: "frontend", place: `the maps of ${family}`, name, missing, extra, servicePorts });
+  };
+  for (const [name, socket] of wanted) {
+    const other = found.get(name);
+    const [lines, otherLines] = [socketLines(socket), other === undefined ? [] : socketLines(other)];
+    const missing = lines.filter((line) => !otherLines.includes(line));
+    const extra = otherLines.filter((line) => !lines.includes(line));
+    if (other === undefined) add("missing", name, lines, []);
+    else if (missing.length + extra.length > 0) add("changed", name, missing, extra);
+  }
+  for (const [name, socket] of found) if (!wanted.has(name)) add("extra", name, [], socketLines(socket));
+  return differences.sort((one, other) => (one.name < other.name ? -1 : one.name > other.name ? 1 : 0));
+}
+
+/** As `frontendKey` writes it. */
+const frontendOf = (place: string): string => place.replace(/^\S+/, (protocol) => protocol.toLowerCase());
