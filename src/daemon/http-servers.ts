@@ -15,8 +15,8 @@ import type { ProxyMetrics } from "../server/metrics/metrics.ts";
 import { startMetricsServer } from "../server/metrics/metrics-server.ts";
 import { nodeEvent } from "./node-events.ts";
 
-/** How long the end of the program waits for the event that says why. */
-const LAST_EVENT_LIMIT_MS = 2_000;
+/** How long the end of the program waits for the event that says why: on a busy node two seconds were not enough. */
+const LAST_EVENT_LIMIT_MS = 5_000;
 
 export interface HttpServersContext {
   readonly config: KubeProxyConfig;
