@@ -4,14 +4,13 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { execProcess } from "../../src/kernel/process.ts";
-import { nodeCommand, serviceControl, setRegistry, WineProcess, windowsPath } from "../../testkit/wine/wine-host.ts";
+import { nodeCommand, serviceControl, WineProcess, windowsPath } from "../../testkit/wine/wine-host.ts";
 import { get, until } from "./wine-support.ts";
-import { answerAt, given, listen, SERVICE_INTERFACE } from "./wine-userspace.ts";
+import { answerAt, given, listen } from "./wine-userspace.ts";
 
 const NAME = "kube-proxy";
 const HEALTHZ = "127.0.0.1:22356";
 const POD = "10.180.0.21";
-const ENVIRONMENT = "HKLM\\System\\CurrentControlSet\\Control\\Session Manager\\Environment";
 
 const OBJECTS = [
   {
@@ -57,7 +56,6 @@ export async function serviceStartsAndStops(t: TestContext, target: string, fold
     `--manifests=${windowsPath(manifests)}`,
     `--log-file=${windowsPath(logPath)}`,
   ];
-  await setRegistry(ENVIRONMENT, "INTERFACE_TO_ADD_SERVICE_IP", SERVICE_INTERFACE);
   const hasState = (state: string) => async () =>
     assert.match(await serviceControl("query", NAME), new RegExp(`STATE +: \\d +${state}`));
 

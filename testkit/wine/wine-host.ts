@@ -82,7 +82,7 @@ async function makePrefix(): Promise<void> {
 }
 
 /** Sets a text in the registry of Windows. */
-export const setRegistry = (key: string, name: string, text: string): Promise<void> =>
+const setRegistry = (key: string, name: string, text: string): Promise<void> =>
   must("wine", ["reg", "add", key, "/v", name, "/d", text, "/f"]);
 
 /** Says something to the service control manager. @returns what it answers. */
@@ -113,17 +113,24 @@ function install(binary: keyof typeof BINARIES, name: string): void {
   copyFileSync(join(folder, binary), join(environment.WINEPREFIX, "drive_c/windows/system32", name));
 }
 
+const ENVIRONMENT = "HKLM\\System\\CurrentControlSet\\Control\\Session Manager\\Environment";
+
 /** A folder that Windows programs see as `C:\\ProgramData`. */
 export const programData = join(folder, "prefix/drive_c/ProgramData");
 
 /**
  * Begins to run Windows in the network of this process: what makes its sockets runs on until the returned function is called, so that
  * no program has to wait for it.
+ *
+ * @param serviceEnvironment what services find in their environment.
  */
-export async function startWindows(): Promise<() => Promise<void>> {
+export async function startWindows(serviceEnvironment: Readonly<Record<string, string>>): Promise<() => Promise<void>> {
   const end = async (): Promise<void> => {
     await runToEnd("wineserver", ["-k"]);
   };
+  await end();
+  for (const [name, text] of Object.entries(serviceEnvironment)) await setRegistry(ENVIRONMENT, name, text);
+  // What starts services has read its environment when it began.
   await end();
   await must("wineserver", ["-p"]);
   return end;
