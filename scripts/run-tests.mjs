@@ -3,8 +3,8 @@
  * the pinned Node.js. Without paths it runs tiers:
  *
  * - `host` (the default): type check, lint, and the tests of this machine's own kernel.
- * - `vm` (`npm run test:vm`): what needs another kernel, in user-mode Linux (testkit/vm).
- * - `all` (`npm run test:all`): both, and the second kernel in qemu, the image, Windows programs under Wine, long histories, the next Node.js.
+ * - `vm` (`npm run test:vm`): what needs another kernel, in user-mode Linux (testkit/vm), and Windows programs under Wine.
+ * - `all` (`npm run test:all`): both, and the second kernel in qemu, the image, long histories, the next Node.js.
  *
  * A test that needs the kernel and was skipped although the kernel can run it counts as failed.
  */
@@ -29,7 +29,7 @@ const QEMU_TEST = join(root, "testkit/vm/qemu.test.ts");
 const VM_TIMEOUT_MS = 7_200_000;
 /** Building the image takes longer than everything else on the host. */
 const IMAGE_TEST = join(root, "test/deploy/image.test.ts");
-/** Wine and what it needs are 1 GB. */
+/** Wine and what it needs are 1 GB, which it installs itself while other tests run. */
 const WINE_TEST = join(root, "test/windows/wine.test.ts");
 /** How many times as many histories the property tests run in tier `all`. */
 const LONG_HISTORIES = "10";
@@ -58,6 +58,7 @@ function check(title, args, node = process.execPath) {
 const CONCURRENCY = 5;
 /** Those that wait longest, up to a minute: begun first, they are done when the others are. */
 const LONG = [
+  "test/windows/wine.test.ts",
   "test/apiserver/",
   "test/attack/",
   "src/cluster/manifests/",
@@ -107,8 +108,8 @@ const runsHost = isAll || tiers.has("host");
 /** Everything that was asked for by path, or what the tiers have. */
 const isWanted = (file) => {
   if (paths.length > 0) return true;
-  if (file === QEMU_TEST || file === IMAGE_TEST || file === WINE_TEST) return isAll;
-  if (file === UML_TEST) return isAll || tiers.has("vm");
+  if (file === QEMU_TEST || file === IMAGE_TEST) return isAll;
+  if (file === UML_TEST || file === WINE_TEST) return isAll || tiers.has("vm");
   return runsHost && !file.endsWith(".vm.test.ts");
 };
 

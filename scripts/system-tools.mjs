@@ -2,6 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { accessSync, constants, existsSync, readFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
+import { fileURLToPath } from "node:url";
 
 /** Tool → Debian package. */
 const packageOf = {
@@ -55,8 +56,9 @@ const toolsOf = {
     "chromium",
     ...imageTools,
     ...machineTools,
-    ...wineTools,
   ],
+  /** Its test asks for them, so that others run meanwhile. */
+  wine: wineTools,
   soak: [...demoTools, "nft"],
   attack: [...demoTools, "nft"],
   bench: [...demoTools, "nft", "ipset", "ipvsadm", ...machineTools],
@@ -106,3 +108,6 @@ export function ensureSystemTools(command) {
   if (left.length === 0) return;
   console.error(`missing tools: ${left.join(" ")}; install as root: apt-get install ${packages().join(" ")}`);
 }
+
+// As a program: the tools of one command.
+if (process.argv[1] === fileURLToPath(import.meta.url)) ensureSystemTools(process.argv[2]);

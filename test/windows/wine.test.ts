@@ -6,14 +6,7 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { execProcess } from "../../src/kernel/process.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
-import {
-  bundleForWindows,
-  HnsFile,
-  prepareWine,
-  startWindows,
-  WineProcess,
-  wineSkip,
-} from "../../testkit/wine/wine-host.ts";
+import { bundleForWindows, HnsFile, prepareWine, startWindows, WineProcess } from "../../testkit/wine/wine-host.ts";
 import { kernelspaceFollowsManifests } from "./wine-kernelspace.ts";
 import { serviceFailsAlone, serviceStartsAndStops } from "./wine-service.ts";
 import { SERVICE_INTERFACE, userspaceFollowsApiServer } from "./wine-userspace.ts";
@@ -32,7 +25,7 @@ async function addInterface(name: string, address: string): Promise<void> {
   for (const words of commands) assert.equal((await execProcess("ip", words)).status, 0, words.join(" "));
 }
 
-inNetns(import.meta.url, { name: "wine", timeoutMs: 240_000, skip: wineSkip(), prepare: prepareWine }, () => {
+inNetns(import.meta.url, { name: "wine", timeoutMs: 240_000, prepare: prepareWine }, () => {
   describe("under Wine", { concurrency: true }, () => {
     // With blanks, as Windows has them.
     const folder = join(mkdtempSync(join(tmpdir(), "kpts-wine-")), "Program Files");

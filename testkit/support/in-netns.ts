@@ -19,10 +19,8 @@ export interface NetnsOptions {
   readonly name: string;
   /** Limit for the child. @default 60 s */
   readonly timeoutMs?: number;
-  /** Why there can be no such tests here. @default false */
-  readonly skip?: string | false;
-  /** What needs the machine's own network; done first. */
-  readonly prepare?: () => Promise<void>;
+  /** What needs the machine's own network; done first. @returns why there can be no such tests here, or `false`. */
+  readonly prepare?: () => Promise<string | false>;
 }
 
 const MARK = "KPTS_NETNS";
@@ -33,8 +31,12 @@ export function inNetns(moduleUrl: string, options: NetnsOptions, body: () => vo
     body();
     return;
   }
-  test(`in a network namespace: ${options.name}`, { skip: options.skip || reasonToSkip() }, async () => {
-    await options.prepare?.();
+  test(`in a network namespace: ${options.name}`, { skip: reasonToSkip() }, async (t) => {
+    const reason = await options.prepare?.();
+    if (typeof reason === "string") {
+      t.skip(reason);
+      return;
+    }
     const namespace = `kpts-${options.name}-${process.pid}`;
     execFileSync("ip", ["netns", "add", namespace]);
     try {

@@ -42,7 +42,7 @@ const environment = {
 };
 
 /** Why there is no Wine here, or `false`. */
-export function wineSkip(): string | false {
+function wineSkip(): string | false {
   if (process.arch !== "x64") return "not on this machine: an x86-64 processor";
   const missing = TOOLS.filter((tool) => !isOnPath(tool));
   if (missing.length === 0) return false;
@@ -52,13 +52,21 @@ export function wineSkip(): string | false {
 /** A path of this machine as Windows programs see it. Pure. */
 export const windowsPath = (path: string): string => `Z:${path.replaceAll("/", "\\")}`;
 
-/** Makes what is missing: Node.js, the prefix, the libraries and programs of this folder. Rejects when it cannot be had. */
-export async function prepareWine(): Promise<void> {
+/**
+ * Installs and makes what is missing: Wine, Node.js, the prefix, the libraries and programs of this folder. Rejects when it cannot be made.
+ *
+ * @returns why there can be no Wine here, or `false`.
+ */
+export async function prepareWine(): Promise<string | false> {
+  if (wineSkip() !== false) await runToEnd(process.execPath, [join(root, "scripts/system-tools.mjs"), "wine"]);
+  const reason = wineSkip();
+  if (reason !== false) return reason;
   mkdirSync(folder, { recursive: true });
   // One waits for the network, the others for processors.
   await Promise.all([installNode(), makePrefix(), compile("computenetwork.dll"), compile("netsh.exe")]);
   for (const name of ["computenetwork.dll", "vmcompute.dll"]) install("computenetwork.dll", name);
   install("netsh.exe", "netsh.exe");
+  return false;
 }
 
 async function installNode(): Promise<void> {
