@@ -14,6 +14,7 @@ import { jsonText, safe } from "../explain/safe-text.ts";
 import { parseTarget, type Target } from "../explain/target.ts";
 import { withTraffic } from "../explain/traffic.ts";
 import { WHAT_IF_FIELDS, WhatIfError, withChange } from "../explain/what-if.ts";
+import { withSockets } from "../explain/with-sockets.ts";
 import { addressOfPod, type KnownPod, knownPods } from "../inspect/known-pods.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import {
@@ -50,7 +51,7 @@ ${OBJECTS_FLAGS_HELP}
 ${INSPECT_FLAGS_HELP}
       --all-nodes              on every Node: where they differ
       --kernel                 also what this host's kernel has counted: connections that are open now, and those
-                               since the rules were made. Needs root
+                               since the rules were made; and where the pinned maps of ebpf mode lead. Needs root
       --what-if FIELD=VALUE    what would be different for clients. FIELD is one of the Service's
                                ${WHAT_IF_FIELDS.slice(0, 4).join(", ")},
                                ${WHAT_IF_FIELDS.slice(4).join(", ")}, or mode
@@ -122,7 +123,9 @@ export async function explain(
     }
     const { wish } = options;
     const planned = explainPorts(cluster, search.keys);
-    const servicePorts = options.asksKernel ? await withTraffic(inspection, planned) : planned;
+    const servicePorts = options.asksKernel
+      ? await withTraffic(inspection, await withSockets(cluster, planned, warn))
+      : planned;
     if (wish === undefined) {
       const text = await answerText(
         form,

@@ -30,8 +30,11 @@ export interface TracedRules {
   /** The longest prefix first. @default not known */
   readonly routes?: readonly KnownRoute[];
   placeOf(position: Position): ClientPlace;
-  /** What becomes of a socket of this node before there is a packet, in words; undefined: nothing. @default nothing */
-  atSocket?(question: PacketQuestion): string | undefined;
+  /**
+   * What becomes of a socket of this node before there is a packet, in words; undefined: nothing.
+   * @param fromNode where the client is a pod whose node is known. @default nothing
+   */
+  atSocket?(question: PacketQuestion, fromNode: string | undefined): string | undefined;
   /** Where packets of a pod of this node come in. @default not known */
   podInterface?(podNode: string, podAddress: IpAddress): string | undefined;
 }

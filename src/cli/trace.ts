@@ -59,7 +59,8 @@ Rules, of one of these; without any, those in this node's kernel are walked, whi
       --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft list ruleset (or nft -j), ipset save or ipvsadm -S -n print
                                on a node (repeatable), or the folder that a sysdump was unpacked to; of other
                                programs' rules what is not understood is shown as such
-      --kernel                 this node's kernel, also where --kubeconfig is given
+      --kernel                 this node's kernel, also where --kubeconfig is given; the pinned maps of ebpf mode are
+                               read, too (--config where pinFolder is set)
       --local ADDRESS          an address of the node; with --dump all of them should be given (repeatable)
                                Names of pods are looked up in -f, or in the cluster: that of --kubeconfig, else that of kubectl
 
@@ -194,7 +195,7 @@ async function traced(
     knowsDynamicSets: knowsClients,
   });
   const packet = newPacket(question);
-  const step = rules.atSocket?.(question);
+  const step = rules.atSocket?.(question, fromNode);
   const { seed, isVerbose } = options;
   try {
     const root = walk(program, packet, facts, {
@@ -223,7 +224,11 @@ async function rulesFor(
     return await plannedRules(objects, await readSettings(config, mode, node), target, warn);
   }
   const { family } = target;
-  if (dumps === undefined) return await (await import("./trace-kernel.ts")).kernelRules(family, local);
+  if (dumps === undefined) {
+    const settings = await readSettings(config, mode, node);
+    const rules = await (await import("./trace-kernel.ts")).kernelRules(family, local);
+    return await (await import("./trace-sockets.ts")).withLiveSockets(rules, family, settings);
+  }
   const files = await dumpFiles(dumps, (name) => name === "nft.txt");
   return await dumpedRules(
     files.map(({ path }) => path),

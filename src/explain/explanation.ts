@@ -58,6 +58,8 @@ export interface ExplainedFrontend extends Traffic {
   readonly owner: string | null;
   /** Where a node port answers: addresses, or "every address of the node". Null for others. */
   readonly answersAt: string | null;
+  /** What sockets of this node meet here by the kernel's maps, a line for each fact; missing where they were not read. */
+  readonly sockets?: readonly string[];
   /** Empty when the frontend is another's. */
   readonly clients: readonly Encounter[];
 }

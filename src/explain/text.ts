@@ -1,6 +1,7 @@
 /** An explanation for people: sentences and small tables, safe for a terminal. Pure. */
 import type { ExplainedFrontend, ExplainedUse, PortExplanation } from "./explanation.ts";
 import { safe } from "./safe-text.ts";
+import { factsText } from "./socket-words.ts";
 import { tableText } from "./table.ts";
 import { encounterWords, KIND_WORDS, POSITION_WORDS } from "./words.ts";
 
@@ -43,11 +44,13 @@ function frontendText(frontend: ExplainedFrontend, width: number | undefined): s
     group.push(POSITION_WORDS[encounter.position]);
     groups.set(words, group);
   }
-  return `${title}${tableText(
+  const table = tableText(
     Array.from(groups, ([words, positions]) => [`${positions.join(", ")}:`, words]),
     "    ",
     width,
-  )}`;
+  );
+  const { sockets } = frontend;
+  return `${title}${table}${sockets === undefined ? "" : `    the kernel now, at connect(): ${factsText(sockets)}\n`}`;
 }
 
 function trafficText({ open, counted }: ExplainedFrontend): string {

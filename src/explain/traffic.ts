@@ -6,6 +6,7 @@ import type { ServiceFlow } from "../kernel/conntrack/ctnetlink.ts";
 import { readTranslatedFlows } from "../kernel/conntrack/translated-flows.ts";
 import { countedPort } from "./counted-ports.ts";
 import type { PortExplanation } from "./explanation.ts";
+import { hostPort } from "./host-port.ts";
 
 /** The same explanations with what this host's kernel has counted. */
 export async function withTraffic(
@@ -31,10 +32,6 @@ export async function withTraffic(
     endpoints: own.endpoints.map((one, at) => ({ ...one, ...ports[index]?.endpoints[at]?.count })),
     trafficNotes,
   }));
-}
-
-function hostPort(address: string, port: number): string {
-  return address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
 }
 
 /** Reads one dump of the connection tracking table. */

@@ -1,0 +1,64 @@
+/** What `explain --kernel` says of sockets. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../config/defaults.ts";
+import { checkConfig } from "../config/validate.ts";
+import type { LedSocket, LiveSockets } from "../dataplane/inspection.ts";
+import { makeService } from "../model/testing/records.ts";
+import { explainedCluster, explainPorts } from "./explained-cluster.ts";
+import { explanationText } from "./text.ts";
+import { withSockets } from "./with-sockets.ts";
+
+const LED: LedSocket = {
+  clients: "all",
+  isRefused: false,
+  endpoints: ["10.1.0.1:80", "10.1.0.2:80"],
+  affinitySeconds: 0,
+};
+
+async function explained(live: LiveSockets) {
+  const service = makeService({
+    name: "web",
+    clusterIP: "10.96.0.1",
+    clusterIPs: ["10.96.0.1"],
+    externalIPs: ["192.0.2.4"],
+  });
+  const objects = { services: [service], endpointSlices: [], nodes: [], serviceCIDRs: [] };
+  const checked = checkConfig(applyPlatformDefaults(resolveDocument({ ...EMPTY_DOCUMENT, mode: "ebpf" })));
+  assert.ok(checked.ok);
+  const cluster = await explainedCluster(objects, checked.config, ["IPv4"], () => {});
+  const families = cluster.families.map((family) => ({
+    ...family,
+    inspection: {
+      ...family.inspection,
+      loadSockets: async () => ({ live: async () => live, wanted: () => new Map() }),
+    },
+  }));
+  const keys = [...(families[0]?.node.state.services.keys() ?? [])];
+  const warnings: string[] = [];
+  const ports = await withSockets({ ...cluster, families }, explainPorts(cluster, keys), (line) => warnings.push(line));
+  return { ports, warnings };
+}
+
+test("each address says where the kernel leads sockets", async () => {
+  const port = makeService({}).ports[0]?.port;
+  const sockets = new Map([[`TCP 10.96.0.1:${port}`, LED]]);
+  const { ports, warnings } = await explained({ ok: true, sockets, own: new Set() });
+  assert.deepEqual(warnings, []);
+  assert.deepEqual(
+    ports.flatMap(({ frontends }) => frontends.map((one) => one.sockets)),
+    [["leads to 10.1.0.1:80", "leads to 10.1.0.2:80"], ["takes the rules"]],
+  );
+  const [text] = ports.map((one) => explanationText(one));
+  assert.match(text ?? "", /^ {4}the kernel now, at connect\(\): leads to 10\.1\.0\.1:80, 10\.1\.0\.2:80$/m);
+  assert.match(text ?? "", /^ {4}the kernel now, at connect\(\): takes the rules$/m);
+});
+
+test("what cannot be read is told, and nothing is said of it", async () => {
+  const { ports, warnings } = await explained({ ok: false, reason: "nothing is pinned" });
+  assert.deepEqual(warnings, ["where sockets are led could not be read (IPv4): nothing is pinned"]);
+  assert.deepEqual(
+    ports.flatMap(({ frontends }) => frontends.map((one) => one.sockets)),
+    [undefined, undefined],
+  );
+});
