@@ -209,7 +209,10 @@ async function liveUdpFlows(cluster: LiveCluster): Promise<void> {
   await cluster.follows("pod", 5, "cluster IP", ["local-1", "local-2"]);
   cluster.set(service(5, ["local-1", "local-2", "remote-1"]));
   await cluster.follows("pod", 5, "cluster IP", ["local-1", "local-2", "remote-1"]);
-  assert.deepEqual(await answering(), ["local-1"]);
+  const now = await answering();
+  // Each request is a new socket: where sockets are decided about, it draws an endpoint of its own (docs/ebpf.md, Connected UDP).
+  if (traitsOf[cluster.mode].runsInCgroup === true) assert.notDeepEqual(now, ["local-1"]);
+  else assert.deepEqual(now, ["local-1"]);
 }
 
 async function flowBeforeService(cluster: LiveCluster): Promise<void> {
