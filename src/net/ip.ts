@@ -113,6 +113,13 @@ export function cidrContains(cidr: Cidr, address: IpAddress): boolean {
   return formatCidr(ipBytes(address), length) === cidr;
 }
 
+/** What lies in both: the smaller one, or undefined when they have nothing in common. Of one family. */
+export function narrowerCidr(one: Cidr, other: Cidr): Cidr | undefined {
+  const [first, second] = [splitCidr(one), splitCidr(other)];
+  const [wide, narrow] = first.length <= second.length ? [one, other] : [other, one];
+  return cidrContains(wide, splitCidr(narrow).address) ? narrow : undefined;
+}
+
 const DOT = 0x2e;
 const ZERO = 0x30;
 

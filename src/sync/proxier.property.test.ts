@@ -160,6 +160,7 @@ it("loses no change, with any events, sync durations and failures together", asy
         needsFullSync: false,
         isFailing: false,
         failures: [],
+        remarks: [],
       });
       const updates = health.calls.filter((call) => call === "updated IPv4").length;
       assert.equal(updates, 1 + syncs.filter(({ isGood }) => isGood).length, "one when the loop starts, one a success");

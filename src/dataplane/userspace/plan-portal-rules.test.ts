@@ -179,3 +179,20 @@ test("an external Local policy binds clients outside; the node and its pods reac
     ].toSorted(),
   );
 });
+
+test("pods inside a source range are in the smaller of both: a rule of iptables takes one source", () => {
+  const sources = (range: string) =>
+    rulesOf(
+      makeServicePort({
+        externalPolicyLocal: true,
+        loadBalancerVIPs: [ip("198.51.100.5")],
+        loadBalancerSourceRanges: [range as Cidr],
+        isExternallyAccessible: true,
+      }),
+    )
+      .filter((rule) => rule.includes("PORTALS-CONTAINER") && rule.includes("198.51.100.5"))
+      .map((rule) => `${/ -s (.+) -j/.exec(rule)?.[1]} ${rule.slice(-5)}`);
+  assert.deepEqual(sources("10.0.0.0/8"), ["10.1.0.0/16 40001", "10.0.0.0/8 40002"]);
+  assert.deepEqual(sources("10.1.7.0/24"), ["10.1.7.0/24 40001", "10.1.7.0/24 40002"]);
+  assert.deepEqual(sources("192.0.2.0/24"), ["192.0.2.0/24 40002"]);
+});

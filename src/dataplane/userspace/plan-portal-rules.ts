@@ -6,7 +6,15 @@
 import type { ChainName, Rule, RuleMatch, RuleTarget } from "../../kernel/iptables/rule.ts";
 import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import { type Cidr, cidrContains, hostCidr, type IpAddress, isUnspecified, joinHostPort } from "../../net/ip.ts";
+import {
+  type Cidr,
+  cidrContains,
+  hostCidr,
+  type IpAddress,
+  isUnspecified,
+  joinHostPort,
+  narrowerCidr,
+} from "../../net/ip.ts";
 import { protocolName } from "../../net/protocol.ts";
 import type { RulesPlanner } from "../shared/iptables-rules/planned-rules.ts";
 import type { JumpRule, ServicePortPlan, SharedRule, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
@@ -123,6 +131,8 @@ interface LaneTarget {
 
 /** Who comes through the container chain: the cluster's pods, or everyone that no rule before has taken. */
 interface Arrival {
+  /** Undefined: from everywhere. A rule of iptables takes one source. */
+  readonly source: Cidr | undefined;
   readonly matches: readonly RuleMatch[];
   readonly target: LaneTarget;
 }
@@ -144,13 +154,18 @@ class PortPlanner {
     const arrivals = this.#arrivals(portal);
     const host = this.#target(portal, laneOf(portal, true));
     if (portal.kind === "node-port") return this.#nodePortRules(portal, arrivals, host);
-    const sources: readonly RuleMatch[][] =
-      portal.sources.length === 0 ? [[]] : this.#sourcesOf(portal).map((address) => [{ kind: "source", address }]);
-    return sources.flatMap((source) => {
-      const matches = [...this.#matches(portal.address, portal.port), ...source];
-      const rules = portal.kind === "external-ip" ? this.#externalRules : this.#plainRules;
-      return rules.call(this, matches, arrivals, host);
-    });
+    const matches = this.#matches(portal.address, portal.port);
+    const rules = portal.kind === "external-ip" ? this.#externalRules : this.#plainRules;
+    if (portal.sources.length === 0) return rules.call(this, matches, arrivals, matches, host);
+    return this.#sourcesOf(portal).flatMap((range) =>
+      rules.call(
+        this,
+        matches,
+        arrivalsWithin(range, arrivals),
+        [...matches, { kind: "source", address: range }],
+        host,
+      ),
+    );
   }
 
   /** Packets that no rule of nat has taken: they still have the service's address. */
@@ -180,12 +195,12 @@ class PortPlanner {
     const [inside, outside] = [laneOf(portal, true), laneOf(portal, false)];
     const arrivals: Arrival[] = [];
     const insideTarget = this.#target(portal, inside);
-    const isPod = podMatch(this.#config.detector);
-    if (inside !== outside && insideTarget !== undefined && isPod !== undefined) {
-      arrivals.push({ matches: [isPod], target: insideTarget });
+    const pods = podsOf(this.#config.detector);
+    if (inside !== outside && insideTarget !== undefined && pods !== undefined) {
+      arrivals.push({ ...pods, target: insideTarget });
     }
     const target = this.#target(portal, outside);
-    if (target !== undefined) arrivals.push({ matches: [], target });
+    if (target !== undefined) arrivals.push({ source: undefined, matches: [], target });
     return arrivals;
   }
 
@@ -196,11 +211,16 @@ class PortPlanner {
     return letsNodeIn && address !== undefined ? [...sources, hostCidr(address)] : sources;
   }
 
-  #plainRules(matches: readonly RuleMatch[], arrivals: readonly Arrival[], host: LaneTarget | undefined): SharedRule[] {
-    const rules = arrivals.map(({ matches: more, target }) =>
-      nat(PORTAL_CHAINS.container, [...matches, ...more], target.fromContainers),
+  #plainRules(
+    matches: readonly RuleMatch[],
+    arrivals: readonly Arrival[],
+    hostMatches: readonly RuleMatch[],
+    host: LaneTarget | undefined,
+  ): SharedRule[] {
+    const rules = arrivals.map((arrival) =>
+      nat(PORTAL_CHAINS.container, [...matches, ...matchesOf(arrival)], arrival.target.fromContainers),
     );
-    if (host !== undefined) rules.push(nat(PORTAL_CHAINS.host, matches, host.fromHost));
+    if (host !== undefined) rules.push(nat(PORTAL_CHAINS.host, hostMatches, host.fromHost));
     return rules;
   }
 
@@ -208,20 +228,25 @@ class PortPlanner {
   #externalRules(
     matches: readonly RuleMatch[],
     arrivals: readonly Arrival[],
+    hostMatches: readonly RuleMatch[],
     host: LaneTarget | undefined,
   ): SharedRule[] {
-    const rules = arrivals.flatMap(({ matches: more, target: { fromContainers } }) => [
-      nat(PORTAL_CHAINS.container, [...matches, ...more, ...this.#bridgeMatches], fromContainers),
-      nat(PORTAL_CHAINS.container, [...matches, ...more, LOCAL], fromContainers),
-    ]);
-    if (host !== undefined) rules.push(nat(PORTAL_CHAINS.host, [...matches, LOCAL], host.fromHost));
+    const rules = arrivals.flatMap((arrival) => {
+      const { fromContainers } = arrival.target;
+      const arriving = [...matches, ...matchesOf(arrival)];
+      return [
+        nat(PORTAL_CHAINS.container, [...arriving, ...this.#bridgeMatches], fromContainers),
+        nat(PORTAL_CHAINS.container, [...arriving, LOCAL], fromContainers),
+      ];
+    });
+    if (host !== undefined) rules.push(nat(PORTAL_CHAINS.host, [...hostMatches, LOCAL], host.fromHost));
     return rules;
   }
 
   #nodePortRules({ address, port }: Portal, arrivals: readonly Arrival[], host: LaneTarget | undefined): SharedRule[] {
     const matches = this.#matches(address, port);
-    const rules = arrivals.map(({ matches: more, target }) =>
-      nat(PORTAL_CHAINS.nodePortContainer, [...matches, ...more], target.fromContainers),
+    const rules = arrivals.map((arrival) =>
+      nat(PORTAL_CHAINS.nodePortContainer, [...matches, ...matchesOf(arrival)], arrival.target.fromContainers),
     );
     if (host !== undefined) rules.push(nat(PORTAL_CHAINS.nodePortHost, matches, host.fromHost));
     const proxyPorts = new Set(arrivals.map(({ target }) => target.proxyPort));
@@ -252,20 +277,32 @@ class PortPlanner {
   }
 }
 
+/** Those that come from the range: of pods, what lies in both. */
+function arrivalsWithin(range: Cidr, arrivals: readonly Arrival[]): Arrival[] {
+  return arrivals.flatMap((arrival) => {
+    const source = arrival.source === undefined ? range : narrowerCidr(arrival.source, range);
+    return source === undefined ? [] : [{ ...arrival, source }];
+  });
+}
+
+function matchesOf({ source, matches }: Arrival): readonly RuleMatch[] {
+  return source === undefined ? matches : [{ kind: "source", address: source }, ...matches];
+}
+
 function nat(chain: ChainName, matches: readonly RuleMatch[], target: RuleTarget): SharedRule {
   return { table: "nat", rule: { chain, matches, target } };
 }
 
-/** Where pods of the cluster come from. */
-function podMatch(detector: LocalTrafficDetector): RuleMatch | undefined {
+/** How pods of the cluster come in; undefined where the node cannot tell. */
+function podsOf(detector: LocalTrafficDetector): Pick<Arrival, "source" | "matches"> | undefined {
   switch (detector.kind) {
     case "none":
       return undefined;
     case "cidr":
-      return { kind: "source", address: detector.cidr };
+      return { source: detector.cidr, matches: [] };
     case "interface":
-      return { kind: "in-interface", name: detector.name };
+      return { source: undefined, matches: [{ kind: "in-interface", name: detector.name }] };
     case "interface-prefix":
-      return { kind: "in-interface", name: `${detector.prefix}+` };
+      return { source: undefined, matches: [{ kind: "in-interface", name: `${detector.prefix}+` }] };
   }
 }
