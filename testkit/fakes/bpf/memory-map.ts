@@ -20,18 +20,12 @@ export class MemoryMap {
 
   constructor(definition: MapDefinition) {
     this.definition = definition;
-    const isArray = definition.type === "array";
-    this.memory = new ArrayBuffer(isArray ? arrayBytes(definition) : 0);
-    if (!isArray) return;
-    const stride = this.memory.byteLength / definition.maxEntries;
-    for (let index = 0; index < definition.maxEntries; index++) {
-      const value = new Uint8Array(this.memory, index * stride, definition.valueSize);
-      this.#put(new Uint8Array(Uint32Array.of(index).buffer), value);
-    }
+    this.memory = new ArrayBuffer(definition.type === "array" ? arrayBytes(definition) : 0);
   }
 
   /** The value itself: what is written to it is in the map. */
   lookup(key: Uint8Array): MemoryRegion | undefined {
+    if (this.definition.type === "array") return this.#arrayElement(key);
     const id = hex(key);
     const found = this.#elements.get(id);
     if (found !== undefined && this.definition.type === "lru-hash") {
@@ -42,14 +36,15 @@ export class MemoryMap {
   }
 
   update(key: Uint8Array, value: Uint8Array, flags: UpdateFlags = 0): MapWriteResult {
-    const exists = this.#elements.has(hex(key));
     if (this.definition.type === "array") {
-      if (!exists) return E2BIG;
+      const element = this.#arrayElement(key);
+      if (element === undefined) return E2BIG;
       if (flags === 1) return EEXIST;
       // An array's elements stay where they are, and are written in place.
-      this.#elements.get(hex(key))?.value.bytes.set(value);
+      element.bytes.set(value);
       return 0;
     }
+    const exists = this.#elements.has(hex(key));
     if (exists && flags === 1) return EEXIST;
     if (!exists && flags === 2) return ENOENT;
     if (!exists && this.#elements.size >= this.definition.maxEntries) {
@@ -68,14 +63,32 @@ export class MemoryMap {
 
   /** Copies of all elements. */
   entries(): readonly (readonly [Uint8Array, Uint8Array])[] {
+    const { type, maxEntries, valueSize } = this.definition;
+    if (type === "array") {
+      const stride = this.memory.byteLength / maxEntries;
+      return Array.from({ length: maxEntries }, (_, index) => [
+        new Uint8Array(Uint32Array.of(index).buffer),
+        new Uint8Array(this.memory, index * stride, valueSize).slice(),
+      ]);
+    }
     return [...this.#elements.values()].map(({ key, value }) => [key.slice(), value.bytes.slice()]);
   }
 
-  #put(key: Uint8Array, value: Uint8Array): void {
-    this.#elements.set(hex(key), {
-      key: key.slice(),
-      value: MemoryRegion.of(`a value of ${this.definition.name}`, value),
-    });
+  /** Made when it is asked for: arrays are large, and tests make many. */
+  #arrayElement(key: Uint8Array): MemoryRegion | undefined {
+    const { maxEntries, valueSize } = this.definition;
+    const index = Buffer.from(key).readUInt32LE();
+    if (index >= maxEntries) return undefined;
+    const known = this.#elements.get(hex(key));
+    if (known !== undefined) return known.value;
+    const stride = this.memory.byteLength / maxEntries;
+    return this.#put(key, new Uint8Array(this.memory, index * stride, valueSize));
+  }
+
+  #put(key: Uint8Array, bytes: Uint8Array): MemoryRegion {
+    const value = MemoryRegion.of(`a value of ${this.definition.name}`, bytes);
+    this.#elements.set(hex(key), { key: key.slice(), value });
+    return value;
   }
 }
 
