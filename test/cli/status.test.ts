@@ -70,6 +70,8 @@ test("the command loads no HTTP client, child processes or whole node:util, whic
 test("an answer that is cut is told from one of another program", async (t) => {
   const path = join(folder(t), "kube-proxy.sock");
   const server = createServer((socket) => {
+    // The request is read, so that the end of the connection is noticed.
+    socket.resume();
     socket.end('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"mode":');
   }).listen(path);
   t.after(() => server.close());
