@@ -16,7 +16,7 @@ import { ms, table } from "./table.ts";
 
 /** Wanted, beyond loading. */
 const EXPLAIN_MS = 300;
-const MODES: readonly ProxyMode[] = ["nftables", "iptables", "ipvs"];
+const MODES: readonly ProxyMode[] = ["nftables", "iptables", "ipvs", "userspace"];
 
 const USAGE = `Usage: npm run bench -- explain [options]
 

@@ -42,6 +42,7 @@ const SUBJECTS: readonly Subject[] = [
   { name: "iptables", mode: "iptables" },
   { name: "iptables-save", mode: "iptables", forms: ["iptables-save"] },
   { name: "ipvs", mode: "ipvs" },
+  { name: "userspace", mode: "userspace" },
 ];
 
 const USAGE = `Usage: npm run bench -- trace [options]
@@ -140,7 +141,7 @@ async function command({ mode }: Subject, services: number, endpoints: number): 
   const ends = { source: CLIENT, sourcePort: 40_000, destination, destinationPort: 80 };
   const packet = newPacket({ family: "IPv4", protocol: "tcp", inInterface: "eth0", ...ends });
   const text = traceText({ packet, rules: rules.name, notes: rules.notes, root: walk(program, packet, facts) });
-  if (!text.includes("sent to")) throw new Error(`${mode}: the packet is not sent on`);
+  if (!/sent to|delivered/.test(text)) throw new Error(`${mode}: the packet is not sent on`);
   return ownCpuMs() - before;
 }
 

@@ -7,6 +7,7 @@ import { modeNamed } from "../dataplane/registry.ts";
 import { partForPacket } from "../explain/packet-part.ts";
 import { clientPlace, OUTSIDE, podInterface } from "../inspect/client-place.ts";
 import { nodeNameIn, type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
+import { amongOthers } from "../inspect/other-ports.ts";
 import { cidrContains, familyOf, type IpAddress, type IpFamily, joinHostPort, parseCidr } from "../net/ip.ts";
 import { dumpsOf } from "../trace/dump/of-rendered.ts";
 import { type Dump, DumpError, recogniseDump } from "../trace/dump/recognise.ts";
@@ -53,13 +54,13 @@ export async function plannedRules(
   { family, address, port }: PlannedTarget,
   warn: (message: string) => void,
 ): Promise<TracedRules> {
-  const { traceForms = [], isTracedInPart = false, loadRenderer } = modeNamed(config.mode);
+  const { traceForms = [], loadRenderer } = modeNamed(config.mode);
   if (traceForms.length === 0) throw new UsageError(`mode ${config.mode} has no rules that could be walked`);
   const renderer = await loadRenderer();
   const nodeName = nodeNameIn(cluster.nodes, config);
-  const isInPart = isTracedInPart && port !== undefined;
-  const objects = isInPart ? partForPacket(cluster, nodeName, { destination: address, port }) : cluster;
-  const node = offlineNode(objects, config, family, warn);
+  const isInPart = port !== undefined && cluster.services.length > FEW_SERVICES;
+  const part = isInPart ? partForPacket(cluster, nodeName, { destination: address, port }) : undefined;
+  const node = amongOthers(offlineNode(part?.objects ?? cluster, config, family, warn), part?.others ?? new Map());
   const dumps = await dumpsOf(traceForms, (form) =>
     renderer(node, { config, form, service: undefined, missing: new Set() }).catch(refuse),
   );
@@ -85,6 +86,8 @@ export async function plannedRules(
   };
 }
 
+/** Up to here everything is planned: -v shows short chains rule by rule. */
+const FEW_SERVICES = 50;
 /** The form of modes that lead sockets: a line for each frontend. */
 const SOCKETS = "sockets";
 

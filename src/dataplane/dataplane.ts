@@ -199,13 +199,11 @@ export interface ModeDescriptor<Name extends string, Config extends ModeConfig<S
   readonly renderFlags?: readonly AnyFlag[];
   /** Forms of `render --output`, the default first. */
   readonly renderForms: readonly string[];
-  /** Forms that together hold everything a packet meets, for `trace`; `render` need not have them. @default the mode cannot be traced */
-  readonly traceForms?: readonly string[];
   /**
-   * Whether a packet meets the same rules where only the service ports that it can meet are planned, and one of each kind. Rules
-   * that are numbered among those of other services are not. @default false
+   * Forms that together hold everything a packet meets, for `trace`; `render` need not have them. Of `OfflineNode.others` they count
+   * the rules, where places of rules are said. @default the mode cannot be traced
    */
-  readonly isTracedInPart?: boolean;
+  readonly traceForms?: readonly string[];
   loadRenderer(): Promise<ModeRenderer>;
   /** For `explain` and `diff`. */
   loadInspection(): Promise<ModeInspection>;

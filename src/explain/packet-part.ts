@@ -5,7 +5,8 @@
 import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import { type IpAddress, parseIpAddress } from "../net/ip.ts";
 import type { Objects } from "./explained-cluster.ts";
-import { partOf, slicesByService, withNeighbours } from "./part-of-cluster.ts";
+import { slicesByService } from "./part-of-cluster.ts";
+import { kindOfService } from "./service-kind.ts";
 
 /** Where a packet goes, as it reaches the node. */
 export interface PacketEnd {
@@ -13,79 +14,145 @@ export interface PacketEnd {
   readonly port: number;
 }
 
+/** What one packet can meet, and how much stands around it. */
+export interface PacketPart {
+  readonly objects: Objects;
+  /** The other Services, as `namespace/name`: each has as many rules as one of `objects`, whose name this gives. */
+  readonly others: ReadonlyMap<string, string>;
+}
+
+/** A Service with what it has. */
+interface Entry {
+  readonly service: ServiceRecord;
+  /** `namespace/name` */
+  readonly name: string;
+  readonly slices: readonly EndpointSliceRecord[];
+  /** All that it declares; one that it declares twice is here twice. */
+  readonly addresses: readonly string[];
+}
+
 /**
- * The objects of these Services alone: those that have the destination as an address, an endpoint or a node port; those that have an
- * address or an endpoint in common with what these lead to; one of each kind; and all that share an address with any of them.
+ * The objects of these Services alone: those that have the destination as an address, an endpoint or a node port; those that have
+ * an endpoint of these as their address, where packets are looked at once more on their way there; those that compete for a
+ * frontend; one of each kind; and all that share an address or a node port with any of them.
  *
  * @param nodeName decides which endpoints are local.
  */
-export function partForPacket(objects: Objects, nodeName: string, { destination, port }: PacketEnd): Objects {
-  const slices = slicesByService(objects.endpointSlices);
-  const reached = new Set<string>([destination]);
-  for (const service of servicesAt(objects, slices, reached, port)) {
-    for (const { endpoints } of slices.get(service) ?? []) for (const { address } of endpoints) reached.add(address);
+export function partForPacket(objects: Objects, nodeName: string, end: PacketEnd): PacketPart {
+  const entries = entriesOf(objects);
+  const competing = competitors(entries);
+  const chosen = new Set(competing);
+  const next = new Set<string>();
+  for (const entry of entries) {
+    const isFrontend = answersAt(entry, end);
+    if (isFrontend) for (const address of endpointsOf(entry)) next.add(address);
+    if (isFrontend || hasEndpoint(entry, end.destination)) chosen.add(entry);
   }
-  const chosen = servicesAt(objects, slices, reached, port);
-  const kinds = new Map<string, string>();
-  for (const service of objects.services) {
-    const name = objectKeyText(service);
-    const kind = kindOf(service, slices.get(name) ?? [], nodeName);
+  const kinds = new Map<string, Entry>();
+  const kindOf = new Map<Entry, string>();
+  for (const entry of entries) {
+    if (entry.addresses.some((address) => next.has(address))) chosen.add(entry);
+    // What has lost a frontend stands for no other.
+    if (competing.has(entry)) continue;
+    const kind = kindOfService(entry.service, entry.slices, nodeName);
+    kindOf.set(entry, kind);
     const known = kinds.get(kind);
-    if (known === undefined || name < known) kinds.set(kind, name);
+    if (known === undefined || entry.name < known.name) kinds.set(kind, entry);
   }
-  return partOf(objects, withNeighbours(objects.services, new Set([...chosen, ...kinds.values()])));
+  for (const entry of kinds.values()) chosen.add(entry);
+  const isNear = neighboursOf(chosen);
+  const part: Entry[] = [];
+  const others = new Map<string, string>();
+  for (const entry of entries) {
+    const like = kinds.get(kindOf.get(entry) ?? "");
+    if (chosen.has(entry) || isNear(entry) || like === undefined) part.push(entry);
+    else others.set(entry.name, like.name);
+  }
+  const services = part.map(({ service }) => service);
+  return { objects: { ...objects, services, endpointSlices: part.flatMap(({ slices }) => slices) }, others };
 }
 
-type SlicesByService = ReadonlyMap<string, readonly EndpointSliceRecord[]>;
+const NO_SLICES: readonly EndpointSliceRecord[] = [];
 
-function servicesAt(
-  { services }: Objects,
-  slices: SlicesByService,
-  addresses: ReadonlySet<string>,
-  port: number,
-): ReadonlySet<string> {
-  const isOne = (text: string): boolean => addresses.has(text) || addresses.has(parseIpAddress(text) ?? "");
-  const found = new Set<string>();
-  for (const service of services) {
-    const { clusterIP, clusterIPs, externalIPs, loadBalancerIngress, ports, healthCheckNodePort } = service;
+function entriesOf({ services, endpointSlices }: Objects): Entry[] {
+  const slices = slicesByService(endpointSlices);
+  return services.map((service) => {
     const name = objectKeyText(service);
-    const isThere =
-      healthCheckNodePort === port ||
-      ports.some(({ nodePort }) => nodePort === port) ||
-      isOne(clusterIP) ||
-      clusterIPs.some(isOne) ||
-      externalIPs.some(isOne) ||
-      loadBalancerIngress.some(({ ip }) => isOne(ip)) ||
-      slices.get(name)?.some(({ endpoints }) => endpoints.some(({ address }) => addresses.has(address))) === true;
-    if (isThere) found.add(name);
-  }
+    return { service, name, slices: slices.get(name) ?? NO_SLICES, addresses: addressesOf(service) };
+  });
+}
+
+function addressesOf({ clusterIP, clusterIPs, externalIPs, loadBalancerIngress }: ServiceRecord): string[] {
+  const found: string[] = [];
+  const add = (text: string) => {
+    const address = parseIpAddress(text);
+    if (address !== undefined) found.push(address);
+  };
+  for (const text of clusterIPs) add(text);
+  if (!clusterIPs.includes(clusterIP)) add(clusterIP);
+  for (const text of externalIPs) add(text);
+  for (const { ip } of loadBalancerIngress) add(ip);
   return found;
 }
 
-/** Everything that can decide which sets and rules there are, and no address, name or port. */
-function kindOf(service: ServiceRecord, slices: readonly EndpointSliceRecord[], nodeName: string): string {
-  const { type, clusterIP, clusterIPs, ipFamilies, externalIPs, loadBalancerIngress, ports } = service;
-  const familyOf = (text: string): string => (text.includes(":") ? "6" : text.includes(".") ? "4" : text);
-  return JSON.stringify([
-    type,
-    [clusterIP, ...clusterIPs, "", ...externalIPs].map(familyOf),
-    ipFamilies,
-    loadBalancerIngress.map(({ ip, ipMode }) => [familyOf(ip), ipMode]),
-    service.loadBalancerSourceRanges,
-    ports.map(({ name, protocol, nodePort }) => [name, protocol, nodePort !== 0]),
-    service.sessionAffinity,
-    service.sessionAffinityTimeoutSeconds,
-    service.internalTrafficPolicy,
-    service.externalTrafficPolicy,
-    service.healthCheckNodePort !== 0,
-    slices.map(({ addressType, ports: own, endpoints }) => [
-      addressType,
-      own.map(({ name, protocol, port }) => [name, protocol, port === null]),
-      endpoints.map((one) => {
-        const { ready, serving, terminating, zoneHints, nodeHints } = one;
-        const state = `${one.nodeName === nodeName ? "L" : ""}${ready ? "r" : ""}${serving ? "s" : ""}${terminating ? "t" : ""}`;
-        return zoneHints === undefined && nodeHints === undefined ? state : [state, zoneHints, nodeHints];
-      }),
-    ]),
-  ]);
+function answersAt({ service, addresses }: Entry, { destination, port }: PacketEnd): boolean {
+  const { healthCheckNodePort, ports } = service;
+  return (
+    healthCheckNodePort === port || ports.some(({ nodePort }) => nodePort === port) || addresses.includes(destination)
+  );
+}
+
+function* endpointsOf({ slices }: Entry): Generator<string, void> {
+  for (const { endpoints } of slices) for (const { address } of endpoints) yield address;
+}
+
+function hasEndpoint({ slices }: Entry, destination: string): boolean {
+  return slices.some(({ endpoints }) => endpoints.some(({ address }) => address === destination));
+}
+
+type Port = ServiceRecord["ports"][number];
+
+const nodePortKey = ({ protocol, nodePort }: Port): string => `${protocol} ${nodePort}`;
+
+/** Those that declare a frontend that another declares as well, or that have one twice: who gets it is not a matter of kind. */
+function competitors(entries: readonly Entry[]): Set<Entry> {
+  const competing = new Set<Entry>();
+  const sharing = new Set<Entry>();
+  const byAddress = new Map<string, Entry>();
+  const byNodePort = new Map<string, Entry>();
+  const put = (owners: Map<string, Entry>, key: string, entry: Entry, found: Set<Entry>) => {
+    const other = owners.get(key);
+    if (other === undefined) owners.set(key, entry);
+    else found.add(entry).add(other);
+  };
+  for (const entry of entries) {
+    const { ports } = entry.service;
+    for (const address of entry.addresses) put(byAddress, address, entry, sharing);
+    for (const port of ports) if (port.nodePort !== 0) put(byNodePort, nodePortKey(port), entry, competing);
+    if (ports.length > 1 && hasPortTwice(ports)) competing.add(entry);
+  }
+  const byFrontend = new Map<string, Entry>();
+  for (const entry of sharing) {
+    for (const { protocol, port } of entry.service.ports) {
+      for (const address of entry.addresses) put(byFrontend, `${protocol} ${address} ${port}`, entry, competing);
+    }
+  }
+  return competing;
+}
+
+function hasPortTwice(ports: readonly Port[]): boolean {
+  return new Set(ports.map(({ protocol, port }) => `${protocol} ${port}`)).size < ports.length;
+}
+
+/** Whether a Service declares an address or a node port of one of these: one of them owns it. */
+function neighboursOf(chosen: ReadonlySet<Entry>): (entry: Entry) => boolean {
+  const addresses = new Set<string>();
+  const nodePorts = new Set<string>();
+  for (const entry of chosen) {
+    for (const address of entry.addresses) addresses.add(address);
+    for (const port of entry.service.ports) if (port.nodePort !== 0) nodePorts.add(nodePortKey(port));
+  }
+  return (entry) =>
+    entry.addresses.some((address) => addresses.has(address)) ||
+    entry.service.ports.some((port) => port.nodePort !== 0 && nodePorts.has(nodePortKey(port)));
 }

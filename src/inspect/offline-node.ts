@@ -19,6 +19,7 @@ import type { ServedState } from "../model/proxy-state.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
 import { logConflicts } from "../sync/frontend-conflicts.ts";
 import { offlineState } from "./offline-state.ts";
+import type { OtherPort } from "./other-ports.ts";
 import { warningLogger } from "./warning-logger.ts";
 
 /** One family of a node. */
@@ -35,6 +36,8 @@ export interface OfflineNode {
   /** As text, of both families. */
   readonly serviceCIDRs: readonly string[];
   readonly state: ServedState;
+  /** What it has beside the state, where that is a part. @default none */
+  readonly others?: readonly OtherPort[];
 }
 
 /** @param warn told what the manifests lack, and what the model complains about. */

@@ -8,8 +8,9 @@ import { type ClusterRecords, projectObjects } from "../../src/cluster/manifests
 import { MODES, type ProxyMode } from "../../src/dataplane/registry.ts";
 import { partForPacket } from "../../src/explain/packet-part.ts";
 import { type OfflineNode, offlineNode } from "../../src/inspect/offline-node.ts";
+import { amongOthers } from "../../src/inspect/other-ports.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
-import { ip } from "../../src/model/testing/records.ts";
+import { ip, makeEndpointRecord, makeService, makeSlice } from "../../src/model/testing/records.ts";
 import { type IpAddress, type IpFamily, parseIpAddress } from "../../src/net/ip.ts";
 import { deviceAddresses } from "../../src/trace/dump/device-addresses.ts";
 import { dumpsOf } from "../../src/trace/dump/of-rendered.ts";
@@ -36,10 +37,16 @@ interface Question {
 }
 
 /** The text of a trace, over the plan of a part or of everything, by forms in which nothing is planned on demand. */
-async function tracers(mode: ProxyMode, settings: object, cluster: ClusterRecords, family: IpFamily) {
+async function tracers(
+  mode: ProxyMode,
+  settings: object,
+  cluster: ClusterRecords,
+  family: IpFamily,
+  record: "matches" | "all" = "matches",
+) {
   const { config } = await checkedSettings({ config: { mode, ...settings }, node: NODE_NAME });
   const whole = offlineNode(cluster, config, family, () => {});
-  const { traceForms = [], isTracedInPart = false, loadRenderer } = MODES.find(({ name }) => name === mode) ?? MODES[0];
+  const { traceForms = [], loadRenderer } = MODES.find(({ name }) => name === mode) ?? MODES[0];
   const renderer = await loadRenderer();
   const wholeForms = traceForms.map((form) => (form === "tables" ? "iptables-save" : form));
   const traced = async (view: OfflineNode, forms: readonly string[], question: Question): Promise<string> => {
@@ -52,7 +59,7 @@ async function tracers(mode: ProxyMode, settings: object, cluster: ClusterRecord
     const ends = { sourcePort: 40_000, destination, destinationPort: port };
     const packet = newPacket({ family, protocol, source, inInterface: source === NODE[family] ? "" : "cni0", ...ends });
     try {
-      return traceText({ packet, rules: "", notes: [], root: walk(program, packet, facts, { record: "matches" }) });
+      return traceText({ packet, rules: "", notes: [], root: walk(program, packet, facts, { record }) });
     } catch (error) {
       if (error instanceof TooManyWaysError) return "too many ways";
       throw error;
@@ -60,12 +67,9 @@ async function tracers(mode: ProxyMode, settings: object, cluster: ClusterRecord
   };
   return {
     inPart: (question: Question) => {
-      const part = isTracedInPart ? partForPacket(cluster, NODE_NAME, question) : cluster;
-      return traced(
-        offlineNode(part, config, family, () => {}),
-        traceForms,
-        question,
-      );
+      const { objects, others } = partForPacket(cluster, NODE_NAME, question);
+      const view = offlineNode(objects, config, family, () => {});
+      return traced(amongOthers(view, others), traceForms, question);
     },
     whole: (question: Question) => traced(whole, wholeForms, question),
   };
@@ -105,6 +109,48 @@ function withExamples(cluster: ClusterRecords): ClusterRecords {
   };
 }
 
+const TWINS = 3;
+/** One question in so many is asked in each run. */
+const ASKED = 12;
+
+/** With services that differ from some of these in names, addresses and node ports alone: a part leaves most of them out. */
+function withTwins(cluster: ClusterRecords, family: IpFamily): ClusterRecords {
+  let count = 0;
+  const fresh = (text: string): string => {
+    if (parseIpAddress(text)?.includes(":") !== (family === "IPv6")) return text;
+    count += 1;
+    return family === "IPv4" ? `10.97.${count >> 8}.${count & 255}` : `fd00:97::${count.toString(16)}`;
+  };
+  const freshPort = (port: number): number => {
+    if (port !== 0) count += 1;
+    return port === 0 ? 0 : 31_000 + (count % 1_500);
+  };
+  const services = [...cluster.services];
+  const endpointSlices = [...cluster.endpointSlices];
+  for (let twin = 1; twin <= TWINS; twin += 1) {
+    for (const service of cluster.services.slice(0, 8)) {
+      const name = `${service.name}-${twin}`;
+      const addresses = new Map(service.clusterIPs.map((text) => [text, fresh(text)]));
+      services.push({
+        ...service,
+        name,
+        clusterIP: addresses.get(service.clusterIP) ?? fresh(service.clusterIP),
+        clusterIPs: [...addresses.values()],
+        externalIPs: service.externalIPs.map(fresh),
+        loadBalancerIngress: service.loadBalancerIngress.map((one) => ({ ...one, ip: fresh(one.ip) })),
+        ports: service.ports.map((port) => ({ ...port, nodePort: freshPort(port.nodePort) })),
+        healthCheckNodePort: freshPort(service.healthCheckNodePort),
+      });
+      for (const slice of cluster.endpointSlices) {
+        if (slice.namespace !== service.namespace || slice.serviceName !== service.name) continue;
+        const endpoints = slice.endpoints.map((one) => ({ ...one, address: ip(fresh(one.address)) }));
+        endpointSlices.push({ ...slice, name: `${slice.name}-${twin}`, serviceName: name, endpoints });
+      }
+    }
+  }
+  return { ...cluster, services, endpointSlices };
+}
+
 const first = Number(process.env.KPTS_PROPERTY_SEED ?? Date.now() % 1_000_000);
 const LAYOUTS = [{}, { nftables: { layout: "Flat" } }] as const;
 
@@ -115,15 +161,86 @@ for (const { name, traceForms } of MODES) {
     test(`a part of the plan leads a packet as all of it does: ${name} ${JSON.stringify(settings)}`, async () => {
       for (let run = 0; run < RUNS; run += 1) {
         const seed = first + run;
-        const cluster = withExamples(sampledCluster(family, seed, { node: NODE[family], podCIDR: POD_CIDR[family] }));
+        const sampled = sampledCluster(family, seed, { node: NODE[family], podCIDR: POD_CIDR[family] });
+        const cluster = withExamples(withTwins(sampled, family));
         const local = { detectLocalMode: "ClusterCIDR", clusterCIDR: POD_CIDR[family], ...settings };
         const { inPart, whole } = await tracers(name, local, cluster, family);
         const questions = questionsOf(cluster, family);
         assert.ok(questions.length > 0);
-        for (const question of questions.filter((_, index) => index % 5 === run % 5)) {
+        for (const question of questions.filter((_, index) => index % ASKED === run % ASKED)) {
           assert.equal(await inPart(question), await whole(question), `seed ${seed}: ${JSON.stringify(question)}`);
         }
       }
     });
   }
 }
+
+/** Services that differ in names and addresses, with one endpoint each. */
+function manyServices(count: number, has: Partial<ClusterRecords["services"][number]> = {}): ClusterRecords {
+  const numbers = Array.from({ length: count }, (_, index) => index);
+  const address = (net: number, index: number) => `10.${net}.${index >> 8}.${index & 255}`;
+  const names = numbers.map((index) => `service-${index}`);
+  return {
+    ...sampledCluster("IPv4", 1, { node: NODE.IPv4, podCIDR: POD_CIDR.IPv4 }),
+    services: names.map((name, index) => {
+      const clusterIP = address(98, index);
+      const ports = [
+        { name: "p", protocol: "TCP" as const, port: 80, nodePort: has.type === undefined ? 0 : 30_000 + index },
+      ];
+      return makeService({ name, clusterIP, clusterIPs: [clusterIP], ports, ...has });
+    }),
+    endpointSlices: names.map((name, index) => {
+      const endpoints = [makeEndpointRecord(address(180, index))];
+      return makeSlice({ name: `${name}-a`, serviceName: name, endpoints });
+    }),
+  };
+}
+
+const CLUSTER_CIDR = { detectLocalMode: "ClusterCIDR", clusterCIDR: POD_CIDR.IPv4 };
+
+test("rules of a large cluster have their places, and are written, as in all of it", async () => {
+  for (const mode of ["iptables", "userspace"] as const) {
+    // More than 1,000 endpoints: rules lose their comments.
+    const { inPart, whole } = await tracers(mode, CLUSTER_CIDR, manyServices(1_100), "IPv4", "all");
+    const question = { protocol: "tcp", source: POD.IPv4, destination: ip("10.98.2.50"), port: 80 };
+    const text = await inPart(question);
+    assert.equal(text, await whole(question));
+    assert.match(text, /\d{3} rules are for other addresses and ports/);
+  }
+});
+
+test("an endpoint that is the address of another Service is refused where that has no endpoint", async () => {
+  const cluster = manyServices(60);
+  const isEmpty = (name: string) => Number(name.split("-")[1]) >= 30;
+  const slices = cluster.endpointSlices.filter(({ serviceName }) => !isEmpty(serviceName));
+  const slice = makeSlice({ name: "to-58", serviceName: "service-57", endpoints: [makeEndpointRecord("10.98.0.58")] });
+  const some = { ...cluster, endpointSlices: [...slices, slice] };
+  const { inPart, whole } = await tracers("iptables", CLUSTER_CIDR, some, "IPv4");
+  const question = { protocol: "tcp", source: POD.IPv4, destination: ip("10.98.0.57"), port: 80 };
+  const text = await inPart(question);
+  assert.equal(text, await whole(question));
+  assert.match(text, /has no endpoints/);
+});
+
+test("Services that share endpoints need not be planned for each other", async () => {
+  const cluster = manyServices(60);
+  const endpoints = [makeEndpointRecord("10.180.0.1", { nodeName: NODE_NAME })];
+  const some = { ...cluster, endpointSlices: cluster.endpointSlices.map((slice) => ({ ...slice, endpoints })) };
+  const to = { protocol: "tcp", destination: ip("10.98.0.7"), port: 80 };
+  assert.ok(partForPacket(some, NODE_NAME, to).objects.services.length < 5);
+  for (const { name } of MODES.filter(({ traceForms }) => traceForms !== undefined)) {
+    const { inPart, whole } = await tracers(name, CLUSTER_CIDR, some, "IPv4");
+    // From the endpoint to itself, too: what comes back there must be masqueraded.
+    for (const source of [POD.IPv4, ip("10.180.0.1")]) {
+      assert.equal(await inPart({ ...to, source }), await whole({ ...to, source }), name);
+    }
+  }
+});
+
+test("a packet to a port of the proxy itself meets the rule that lets it in, whichever Service has it", async () => {
+  const { inPart, whole } = await tracers("userspace", CLUSTER_CIDR, manyServices(60, { type: "NodePort" }), "IPv4");
+  const question = { protocol: "tcp", source: POD.IPv4, destination: NODE.IPv4, port: 20_041 };
+  const text = await inPart(question);
+  assert.equal(text, await whole(question));
+  assert.match(text, /KUBE-NODEPORT-NON-LOCAL 42: /);
+});

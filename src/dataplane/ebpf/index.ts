@@ -19,7 +19,6 @@ export const ebpf: ModeDescriptor<"ebpf", typeof ebpfConfig> = {
   hasOwnNames: true,
   renderForms: ["text", "json", "netlink", "sockets", "programs"],
   traceForms: ["json"],
-  isTracedInPart: true,
   loadRenderer: async () => (await import("./render.ts")).renderEbpf,
   loadInspection: async () => (await import("./inspect.ts")).inspectEbpf(),
   loadRuntime: async () => (await import("./runtime.ts")).ebpfRuntime,

@@ -2,6 +2,7 @@
  * What the iptables mode would program for a cluster on one node, without a kernel: as restore input or as data. Pure.
  */
 
+import type { OtherPort } from "../../inspect/other-ports.ts";
 import type { IptablesTable } from "../../kernel/iptables/iptables.ts";
 import type { SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
@@ -10,9 +11,10 @@ import type { ServedState } from "../../model/proxy-state.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { CHAINS } from "../shared/iptables-rules/chain-names.ts";
+import { type InTable, withCounts } from "../shared/iptables-rules/counted-rules.ts";
 import { fullPayload, spellPlan } from "../shared/iptables-rules/full-payload.ts";
 import { textsOf } from "../shared/iptables-rules/payload.ts";
-import type { JumpRule, ServicePortPlan, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
+import type { JumpRule, ServicePortPlan, SharedRule, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
 import {
   jumpRules,
   jumpTargets,
@@ -77,27 +79,31 @@ export function savedInput(plan: IptablesPlan, family: IpFamily): string {
   return savedText(tableContents(plan), family, plan.extent);
 }
 
-/** The tables of a whole cluster. Rules are spelled, and chains of service ports planned, when they are looked at. */
+/**
+ * The tables of a whole cluster. Rules are spelled, and chains of service ports planned, when they are looked at.
+ *
+ * @param others service ports beside the state: their rules are counted alone.
+ */
 export function plannedTables(
   state: ServedState,
   config: PlanConfig,
   facts: Omit<PlanFacts, "isLargeCluster">,
   family: IpFamily,
+  others: readonly OtherPort[] = [],
 ): ReadonlyMap<string, SavedTable> {
   const all: PlanFacts = { ...facts, isLargeCluster: state.endpointCount > LARGE_CLUSTER_ENDPOINTS };
   const endpointsOf = (port: ServicePort) => state.endpoints.get(port.name.key) ?? [];
-  const ports = [...state.services.keys()].sort().flatMap((key) => state.services.get(key) ?? []);
   const ownerOf = new Map<string, ServicePort>();
-  const planned = ports.map((port) => {
+  const sharedOf = new Map<string, readonly SharedRule[]>();
+  for (const [key, port] of state.services) {
     const shared = planSharedRules(port, endpointsOf(port), config, all);
     for (const { rule } of shared) if (rule.target.kind === "jump") ownerOf.set(rule.target.chain, port);
-    return { port, plan: { ...NOTHING_OWN, shared } };
-  });
+    sharedOf.set(key, shared);
+  }
   const contents = tableContents({
-    extent: "whole",
     jumps: JUMP_RULES,
     fixed: planStatic(config, all),
-    ports: planned,
+    ports: withCounts(sharedOf, others).map((shared) => ({ plan: { ...NOTHING_OWN, shared } })),
   });
   // A packet comes to the chains of a service port by its rules in the shared ones.
   const partWith = (chain: string): TablePart | undefined => {
@@ -115,7 +121,20 @@ const NOTHING_OWN: Omit<ServicePortPlan, "shared"> = {
   lacksLocal: { internal: false, external: false },
 };
 
-function tableContents({ extent, jumps, fixed, ports }: IptablesPlan): TableContents & { readonly nat: TableContent } {
+interface PlannedContent<R extends { readonly chain: string }> extends Pick<IptablesPlan, "jumps" | "fixed"> {
+  /** @default "whole" */
+  readonly extent?: IptablesPlan["extent"];
+  readonly ports: readonly {
+    readonly plan: Pick<ServicePortPlan, "ownChains" | "ownRules"> & { readonly shared: readonly InTable<R>[] };
+  }[];
+}
+
+function tableContents<R extends { readonly chain: string }>({
+  extent = "whole",
+  jumps,
+  fixed,
+  ports,
+}: PlannedContent<R>): TableContents<Rule | R> & { readonly nat: TableContent<Rule | R> } {
   const canary = extent === "whole" ? [CHAINS.canary] : [];
   const shared = (table: "filter" | "nat") =>
     ports.flatMap(({ plan: port }) => port.shared.filter((one) => one.table === table).map(({ rule }) => rule));

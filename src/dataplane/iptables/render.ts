@@ -8,7 +8,8 @@ export const renderIptables: ModeRenderer = async (node, request) => {
   const { config, form, missing, service } = request;
   const options = offlineOptions(node, config, missing);
   if (form === "tables") {
-    return { kind: "tables", tables: plannedTables(node.state, options.config, options.facts, node.family) };
+    const tables = plannedTables(node.state, options.config, options.facts, node.family, node.others);
+    return { kind: "tables", tables };
   }
   const whole = planIptables(node.state, options.config, options.facts);
   const plan = service === undefined ? whole : planOfService(whole, service);

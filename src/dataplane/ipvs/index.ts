@@ -20,7 +20,6 @@ export const ipvs: ModeDescriptor<"ipvs", typeof ipvsConfig> = {
   traits: { ...TRANSLATES_IN_KERNEL, hasVirtualServers: true },
   renderForms: ["text", "json", "iptables-save", "ip", "ipset", "ipvsadm", "iptables"],
   traceForms: ["iptables-save", "ipset", "ipvsadm", "ip"],
-  isTracedInPart: true,
   loadRenderer: async () => (await import("./render.ts")).renderIpvs,
   loadInspection: async () => (await import("./inspect.ts")).inspectIpvs,
   loadRuntime: async () => (await import("./runtime.ts")).ipvsRuntime,

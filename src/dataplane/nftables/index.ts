@@ -14,7 +14,6 @@ export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig> = {
   renderFlags: [LAYOUT_FLAG],
   renderForms: ["text", "json", "netlink"],
   traceForms: ["json"],
-  isTracedInPart: true,
   loadRenderer: async () => (await import("./render.ts")).renderNftables,
   loadInspection: async () => (await import("./inspect.ts")).inspectNftables,
   loadRuntime: async () => (await import("./runtime.ts")).nftablesRuntime,

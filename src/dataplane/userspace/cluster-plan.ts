@@ -15,7 +15,7 @@ import { fullPayload, spellPlan } from "../shared/iptables-rules/full-payload.ts
 import { textsOf } from "../shared/iptables-rules/payload.ts";
 import type { ServicePortPlan, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
 import { jumpRules, jumpTargets, savedText, type TableContent } from "../shared/iptables-rules/saved-form.ts";
-import { isServed, LANES, type Lane, lanesOf } from "./lanes.ts";
+import { isServed, LANES, lanesOf } from "./lanes.ts";
 import { listenAddressOf } from "./listen-address.ts";
 import {
   type LanePorts,
@@ -51,32 +51,23 @@ export interface UserspacePlan {
 
 /** Plans a whole cluster. @throws Error when the configuration does not let the proxy listen. */
 export function planUserspace(node: OfflineNode, config: KubeProxyConfig): UserspacePlan {
-  const { family, nodeIP, nodePortIPs, state } = node;
   const hasRules = config.userspace.rules === "iptables";
-  const planConfig: PortalPlanConfig = {
-    listenAddress: listenAddressOf(config.bindAddress, family),
-    hostAddress: nodeIP,
-    knowsBridgePorts: true,
-    detector: node.detector,
-  };
-  const services = [...state.services].sort(([a], [b]) => (a < b ? -1 : 1));
+  const planConfig = planConfigOf(node, config);
+  const services = [...node.state.services].sort(([a], [b]) => (a < b ? -1 : 1));
   const freePorts = countedPorts(config.userspace.portRange);
   const leftOut = new Map<string, string>();
   const ports: PlannedPort[] = [];
-  for (const [key, port] of services) {
+  for (const [, port] of services) {
     if (!isRelayed(port.name)) {
       leftOut.set(port.name.text, "SCTP is not supported for user space proxy");
       continue;
     }
-    const routing = routeServicePort(port, state.endpoints.get(key) ?? [], { nodeName: node.name, zone: node.zone });
-    const portals = portalsOf(port, routing, nodePortIPs);
-    const lanes = new Map<Lane, number | undefined>();
-    if (hasRules) for (const lane of lanesOf(portals)) lanes.set(lane, freePorts.next().value);
-    if ([...lanes.values()].includes(undefined)) {
+    const portals = portalsIn(node, port);
+    const proxyPorts = hasRules ? nextPorts(freePorts, portals) : undefined;
+    if (hasRules && proxyPorts === undefined) {
       leftOut.set(port.name.text, "there are no remaining ports left to allocate in the accepted range");
       continue;
     }
-    const proxyPorts: LanePorts | undefined = hasRules ? Object.fromEntries(lanes) : undefined;
     const plan = proxyPorts === undefined ? undefined : planPortalRules(port, portals, proxyPorts, planConfig);
     ports.push({ port, portals, proxyPorts, plan });
   }
@@ -92,7 +83,31 @@ export function planOfService(plan: UserspacePlan, service: string): UserspacePl
   return { ...plan, ports, leftOut: new Map([...plan.leftOut].filter(([name]) => names.has(name))), extent: "part" };
 }
 
-function* countedPorts(portRange: string): Generator<number, undefined> {
+/** What the rules follow from besides service ports. @throws Error when the configuration does not let the proxy listen. */
+export function planConfigOf(
+  { family, nodeIP, detector }: OfflineNode,
+  { bindAddress }: KubeProxyConfig,
+): PortalPlanConfig {
+  return { listenAddress: listenAddressOf(bindAddress, family), hostAddress: nodeIP, knowsBridgePorts: true, detector };
+}
+
+/** The portals of a service port of the node. */
+export function portalsIn({ name, zone, state, nodePortIPs }: OfflineNode, port: ServicePort): Portal[] {
+  const routing = routeServicePort(port, state.endpoints.get(port.name.key) ?? [], { nodeName: name, zone });
+  return portalsOf(port, routing, nodePortIPs);
+}
+
+/** The next free ports for the lanes of these portals; undefined where too few are left. */
+export function nextPorts(
+  freePorts: Iterator<number, undefined, undefined>,
+  portals: readonly Portal[],
+): LanePorts | undefined {
+  const ports = Array.from(lanesOf(portals), (lane) => [lane, freePorts.next().value] as const);
+  return ports.some(([, port]) => port === undefined) ? undefined : Object.fromEntries(ports);
+}
+
+/** The ports of the range, in turn. */
+export function* countedPorts(portRange: string): Generator<number, undefined> {
   const parsed = parsePortRange(portRange);
   const { first, last } = parsed.ok && parsed.range.first !== 0 ? parsed.range : { first: FIRST_PORT, last: LAST_PORT };
   for (let port = first; port <= last; port++) yield port;

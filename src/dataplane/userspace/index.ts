@@ -26,7 +26,7 @@ export const userspace: ModeDescriptor<"userspace", typeof userspaceConfig> = {
     decidesAtSocket: [],
   },
   renderForms: ["text", "json", "iptables-save"],
-  traceForms: ["iptables-save"],
+  traceForms: ["tables"],
   loadRenderer: async () => (await import("./render.ts")).renderUserspace,
   loadInspection: async () => (await import("./inspect.ts")).inspectUserspace,
   loadRuntime: async () => (await import("./runtime.ts")).userspaceRuntime,

@@ -2,9 +2,15 @@
 
 import { type ModeRenderer, planAsData, toolName } from "../rendering.ts";
 import { planData, planOfService, planUserspace, restoreInput, savedInput } from "./cluster-plan.ts";
+import { plannedTables } from "./planned-tables.ts";
 
 export const renderUserspace: ModeRenderer = async (node, request) => {
   const { config, form, service } = request;
+  if (form === "tables") {
+    const tables = plannedTables(node, config);
+    if (tables === undefined) throw new Error("userspace.rules is none, so there are no rules");
+    return { kind: "tables", tables };
+  }
   const whole = planUserspace(node, config);
   const plan = service === undefined ? whole : planOfService(whole, service);
   switch (form) {

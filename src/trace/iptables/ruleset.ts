@@ -74,8 +74,10 @@ function compileChain(name: string, saved: SavedChain, context: RuleContext): Ch
   const rules = saved.planned ?? spelledRules(saved.rules);
   const compiled: Rule[] = [];
   let index: RuleIndex | undefined;
+  const placeAt = rules.placeAt?.bind(rules);
   return {
     name,
+    ...(placeAt !== undefined && { placeAt }),
     length: rules.length,
     ruleAt(at) {
       const known = compiled[at];
@@ -85,7 +87,7 @@ function compileChain(name: string, saved: SavedChain, context: RuleContext): Ch
       return compiled[at];
     },
     firstCandidate(at, packet) {
-      if (rules.length < INDEXED_LENGTH) return at;
+      if ((placeAt?.(rules.length) ?? rules.length) < INDEXED_LENGTH) return at;
       index ??= new RuleIndex(rules);
       return index.next(at, packet);
     },

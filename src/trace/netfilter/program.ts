@@ -69,6 +69,8 @@ export interface Chain {
   ruleAt(index: number): Rule | undefined;
   /** The first index, from this one on, whose rule can match the packet; the length when there is none. @default index */
   firstCandidate?(index: number, packet: Packet): number;
+  /** Where the rule is in the whole chain, from 0, if others are left out; for the length, that of the whole. @default index */
+  placeAt?(index: number): number;
 }
 
 /** A chain that the kernel calls. */

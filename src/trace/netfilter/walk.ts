@@ -135,8 +135,9 @@ class Machine {
 
   #candidate(walk: Walk, { chain, index }: Frame): number {
     const next = chain.firstCandidate?.(index, walk.packet) ?? index;
-    if (next > index && chain.isNumbered !== false)
-      this.#note(walk, { kind: "skipped", chain: chain.name, count: next - index });
+    if (chain.isNumbered === false) return next;
+    const count = chain.placeAt === undefined ? next - index : chain.placeAt(next) - placeAfter(chain, index - 1);
+    if (count > 0) this.#note(walk, { kind: "skipped", chain: chain.name, count });
     return next;
   }
 
@@ -255,7 +256,7 @@ class Machine {
   }
 
   #place(walk: Walk, { chain, index }: Frame, rule: Rule): string {
-    const place = chain.isNumbered === false ? "" : ` rule ${index + 1}`;
+    const place = chain.isNumbered === false ? "" : ` rule ${placeIn(chain, index) + 1}`;
     return `${this.#baseOf(walk)?.table ?? ""} ${chain.name}${place}: ${rule.text}`;
   }
 
@@ -361,6 +362,10 @@ class Machine {
 }
 
 /** -1 where places mean nothing. */
-function placeIn({ isNumbered = true }: Chain, index: number): number {
-  return isNumbered ? index : -1;
+function placeIn(chain: Chain, index: number): number {
+  return chain.isNumbered === false ? -1 : (chain.placeAt?.(index) ?? index);
+}
+
+function placeAfter(chain: Chain, index: number): number {
+  return index < 0 ? 0 : placeIn(chain, index) + 1;
 }

@@ -11,12 +11,18 @@ import { ruleArguments } from "../../../kernel/iptables/rule-text.ts";
 import type { IpFamily } from "../../../net/ip.ts";
 import type { JumpRule } from "./rules-plan.ts";
 
+/** Rules at this place of a chain that no packet can meet which is asked about: only their number counts. */
+export interface UnplannedRules {
+  readonly chain: string;
+  readonly count: number;
+}
+
 /** What is in one table. */
-export interface TableContent {
+export interface TableContent<R extends { readonly chain: string } = Rule> {
   /** Without the built-in ones. */
   readonly chains: Iterable<string>;
   /** In order within each chain. */
-  readonly rules: readonly Rule[];
+  readonly rules: readonly R[];
   /** Chains that only rules of the same part are in. @default none */
   readonly parts?: readonly TablePart[];
   /** The part that has a chain, planned when a packet comes to it: for {@link savedTables} alone. @default none */
@@ -29,7 +35,9 @@ export interface TablePart {
   readonly rules: readonly Rule[];
 }
 
-export type TableContents = Readonly<Partial<Record<IptablesTable, TableContent>>>;
+export type TableContents<R extends { readonly chain: string } = Rule> = Readonly<
+  Partial<Record<IptablesTable, TableContent<R>>>
+>;
 
 const TABLES: readonly IptablesTable[] = ["mangle", "filter", "nat"];
 
@@ -57,7 +65,10 @@ function isEmpty({ rules, parts = [] }: TableContent): boolean {
 }
 
 /** The same as {@link savedText} gives for whole tables, read back; a rule is spelled when it is looked at. */
-export function savedTables(tables: TableContents, family: IpFamily): ReadonlyMap<string, SavedTable> {
+export function savedTables(
+  tables: TableContents<Rule | UnplannedRules>,
+  family: IpFamily,
+): ReadonlyMap<string, SavedTable> {
   const found = new Map<string, SavedTable>();
   for (const table of TABLES) {
     const content = tables[table];
@@ -109,12 +120,12 @@ class ChainsOnDemand extends Map<string, SavedChain> {
 class PlannedChain implements SavedChain, UnspelledRules {
   readonly policy: string | undefined;
   readonly name: string;
-  readonly #around: readonly Rule[];
+  readonly #around: readonly (Rule | UnplannedRules)[];
   readonly #family: IpFamily;
-  #own: readonly Rule[] | undefined;
+  #own: OwnRules | undefined;
 
   /** @param around has the chain's rules, perhaps among others. */
-  constructor(name: string, policy: string | undefined, around: readonly Rule[], family: IpFamily) {
+  constructor(name: string, policy: string | undefined, around: readonly (Rule | UnplannedRules)[], family: IpFamily) {
     this.name = name;
     this.policy = policy;
     this.#around = around;
@@ -139,17 +150,53 @@ class PlannedChain implements SavedChain, UnspelledRules {
   }
 
   destinationAt(index: number): string | undefined {
-    for (const match of this.#rules[index]?.matches ?? []) {
-      if (match.kind === "destination" && match.negate !== true && !match.address.includes("/")) return match.address;
-      if (match.kind === "destination-port") return `:${match.port}`;
+    const { matches = [] } = this.#rules[index] ?? {};
+    const host = matches.find((match) => match.kind === "destination" && match.negate !== true);
+    if (host?.kind === "destination") {
+      const [address = "", length] = host.address.split("/");
+      if (length === undefined || length === (address.includes(":") ? "128" : "32")) return address;
     }
-    return undefined;
+    const port = matches.find(({ kind }) => kind === "destination-port");
+    return port?.kind === "destination-port" ? `:${port.port}` : undefined;
+  }
+
+  placeAt(index: number): number {
+    const { places, total } = this.#all;
+    return places[index] ?? total;
   }
 
   get #rules(): readonly Rule[] {
-    this.#own ??= this.#around.filter(({ chain }) => chain === this.name);
+    return this.#all.rules;
+  }
+
+  get #all(): OwnRules {
+    this.#own ??= ownRules(this.name, this.#around);
     return this.#own;
   }
+}
+
+/** The rules of one chain, with the place of each. */
+interface OwnRules {
+  readonly rules: readonly Rule[];
+  readonly places: readonly number[];
+  readonly total: number;
+}
+
+function ownRules(name: string, around: readonly (Rule | UnplannedRules)[]): OwnRules {
+  const rules: Rule[] = [];
+  const places: number[] = [];
+  let total = 0;
+  for (const one of around) {
+    if (one.chain !== name) continue;
+    if ("count" in one) {
+      total += one.count;
+      continue;
+    }
+    rules.push(one);
+    places.push(total);
+    total += 1;
+  }
+  return { rules, places, total };
 }
 
 /** A rule as iptables-save prints it, without `-A CHAIN`. */

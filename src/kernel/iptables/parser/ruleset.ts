@@ -21,6 +21,8 @@ export interface UnspelledRules {
   textAt(index: number): string | undefined;
   /** The only address, or `:` and the only port, that a packet that matches goes to; undefined: any. */
   destinationAt(index: number): string | undefined;
+  /** Where the rule is in the whole chain, from 0, if others are left out; for the length, that of the whole. @default index */
+  placeAt?(index: number): number;
 }
 
 /** Chains by name, in the order in which they were printed. */
