@@ -2,27 +2,27 @@
  * One subject in a namespace and a cgroup of its own. Argument: an EbpfTask as JSON. Writes its figures as one line of JSON; for
  * `connect` a line when the cluster is in the kernel, and then a ConnectRound for each line of standard input.
  */
-import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setImmediate as turn } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { NO_PACKET_PATH } from "../src/dataplane/ebpf/testing/no-packet-path.ts";
 import { TABLE } from "../src/dataplane/nftables/names.ts";
 import { openNetlinkRuleset } from "../src/kernel/nftables/netlink-nftables.ts";
 import { type LineProcess, startLines } from "./bench-processes.ts";
 import { benchService, benchSlice } from "./cluster.ts";
 import type { ChurnFigures, ConnectRound, EbpfTask, MapsFigures } from "./ebpf-figures.ts";
-import { EbpfSubject, NO_PACKET_PATH } from "./ebpf-subject.ts";
+import { EbpfSubject } from "./ebpf-subject.ts";
 import { settledMemory } from "./memory.ts";
 import { benchBackend, NftSubject } from "./nftables-subject.ts";
+import { makeReachable } from "./reachable.ts";
 import type { ConnectFigures, ConnectTask } from "./socket-loop.ts";
 import { quantile } from "./statistics.ts";
 
 const SOCKET_LOOP = fileURLToPath(new URL("./socket-loop.ts", import.meta.url));
 const ENDPOINTS = 3;
 const SERVER_PORT = 8080;
-const NODE_ADDRESS = "10.200.0.2";
 /** Of one round each way. */
 const CONNECTIONS = 3000;
 /** In turns, so that both are as warm. */
@@ -31,14 +31,6 @@ const SCATTER = 7919;
 const CHURNING_SERVICES = 20;
 const CHANGES_PER_MS = 1;
 const MB = 2 ** 20;
-
-/** All endpoints are here, and cluster IPs have a way out, which they leave before they take it. */
-function makeReachable(): void {
-  const ip = (words: string): void => void execFileSync("ip", words.split(" "));
-  ip(`address add ${NODE_ADDRESS}/32 dev lo`);
-  ip(`route add local 10.128.0.0/9 dev lo src ${NODE_ADDRESS}`);
-  ip(`route add 10.96.0.0/12 dev lo src ${NODE_ADDRESS}`);
-}
 
 async function startLoop(...words: string[]): Promise<LineProcess> {
   const child = startLines(process.execPath, [SOCKET_LOOP, ...words]);

@@ -2,13 +2,13 @@
  * One layout with its cluster in a namespace of its own. Argument: a PathTask as JSON. Writes a line when the cluster is in the
  * kernel, and after each line of standard input a PathRound as one line of JSON.
  */
-import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import { createInterface } from "node:readline";
 import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
 import { benchService, benchSlice } from "./cluster.ts";
 import { NftSubject } from "./nftables-subject.ts";
+import { makeReachable } from "./reachable.ts";
 import { quantile } from "./statistics.ts";
 
 export interface PathTask {
@@ -35,15 +35,6 @@ const CONNECTIONS = 400;
 /** In turns, so that both are as warm. */
 const AT_A_STRETCH = 50;
 const SCATTER = 7919;
-const NODE_ADDRESS = "10.200.0.2";
-
-/** All endpoints are here, and cluster IPs have a way out, which they leave before they take it. */
-function makeReachable(): void {
-  const ip = (words: string): void => void execFileSync("ip", words.split(" "));
-  ip(`address add ${NODE_ADDRESS}/32 dev lo`);
-  ip(`route add local 10.128.0.0/9 dev lo src ${NODE_ADDRESS}`);
-  ip(`route add 10.96.0.0/12 dev lo src ${NODE_ADDRESS}`);
-}
 
 async function connected(host: string, port: number): Promise<number> {
   const startMs = performance.now();

@@ -8,7 +8,7 @@ import type { FamilyContext, NodeContext } from "../dataplane.ts";
 import type { PacketMetrics } from "./metrics.ts";
 import { PacketPrograms } from "./packet-programs.ts";
 import { PacketStage } from "./packet-stage.ts";
-import { SocketMaps } from "./socket-maps.ts";
+import { whyNotLoaded } from "./trial-load.ts";
 
 export interface PacketStages {
   /** The rules of a family with programs in front of them. */
@@ -42,18 +42,6 @@ export function packetStages(
 
 /** What keeps programs for packets from being loaded here, in words; undefined when nothing does. Asked by tests. */
 export function missingForPackets(bpf: Bpf = kernelBpf()): string | undefined {
-  try {
-    const programs = new PacketPrograms(bpf, "IPv4", { podRange: undefined });
-    const options = { bpf, family: "IPv4", onMoved: () => {}, remembered: 64, nowMs: () => 0 } as const;
-    const maps = new SocketMaps(options, { services: 0, endpoints: 0 });
-    try {
-      programs.load(maps.open);
-    } finally {
-      programs.close();
-      maps.close();
-    }
-    return undefined;
-  } catch (error) {
-    return error instanceof Error ? error.message : String(error);
-  }
+  const makePrograms = () => new PacketPrograms(bpf, "IPv4", { podRange: undefined });
+  return whyNotLoaded({ bpf, remembered: 64 }, makePrograms);
 }

@@ -14,9 +14,9 @@ import { packetPathOf } from "./config.ts";
 import { defineEbpfMetrics } from "./metrics.ts";
 import { endPins, IP_FAMILIES, pinFolderOf } from "./node-pins.ts";
 import { packetPath, packetPathConfig } from "./packet-path.ts";
-import { SocketMaps } from "./socket-maps.ts";
 import { SocketPins } from "./socket-pins.ts";
 import { SocketPrograms } from "./socket-programs.ts";
+import { whyNotLoaded } from "./trial-load.ts";
 
 async function open(node: NodeContext): Promise<OpenMode> {
   const { config, log } = node;
@@ -69,26 +69,9 @@ function missingForSockets(bpf: Bpf): string | undefined {
   if (cgroup2Mounts(readFileSync("/proc/self/mountinfo", "utf8")).length === 0) {
     return "no cgroup2 file system is mounted: the eBPF mode attaches its programs to a cgroup";
   }
-  try {
-    const maps = new SocketMaps(
-      { bpf, family: "IPv4", onMoved: () => {}, nowMs: () => 0 },
-      { services: 0, endpoints: 0 },
-    );
-    const programs = new SocketPrograms(bpf, "IPv4", {
-      hostCookie: ownNetnsCookie(),
-      isForHostOnly: false,
-      connectedUdp: "all",
-    });
-    try {
-      programs.load(maps.open);
-    } finally {
-      programs.close();
-      maps.close();
-    }
-    return undefined;
-  } catch (error) {
-    return error instanceof Error ? error.message : String(error);
-  }
+  const makePrograms = () =>
+    new SocketPrograms(bpf, "IPv4", { hostCookie: ownNetnsCookie(), isForHostOnly: false, connectedUdp: "all" });
+  return whyNotLoaded({ bpf }, makePrograms);
 }
 
 /** Undefined: nothing is kept. */

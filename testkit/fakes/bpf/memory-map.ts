@@ -63,12 +63,11 @@ export class MemoryMap {
 
   /** Copies of all elements. */
   entries(): readonly (readonly [Uint8Array, Uint8Array])[] {
-    const { type, maxEntries, valueSize } = this.definition;
+    const { type, maxEntries } = this.definition;
     if (type === "array") {
-      const stride = this.memory.byteLength / maxEntries;
       return Array.from({ length: maxEntries }, (_, index) => [
         new Uint8Array(Uint32Array.of(index).buffer),
-        new Uint8Array(this.memory, index * stride, valueSize).slice(),
+        this.#arrayBytes(index).slice(),
       ]);
     }
     return [...this.#elements.values()].map(({ key, value }) => [key.slice(), value.bytes.slice()]);
@@ -76,13 +75,16 @@ export class MemoryMap {
 
   /** Made when it is asked for: arrays are large, and tests make many. */
   #arrayElement(key: Uint8Array): MemoryRegion | undefined {
-    const { maxEntries, valueSize } = this.definition;
     const index = Buffer.from(key).readUInt32LE();
-    if (index >= maxEntries) return undefined;
+    if (index >= this.definition.maxEntries) return undefined;
     const known = this.#elements.get(hex(key));
     if (known !== undefined) return known.value;
-    const stride = this.memory.byteLength / maxEntries;
-    return this.#put(key, new Uint8Array(this.memory, index * stride, valueSize));
+    return this.#put(key, this.#arrayBytes(index));
+  }
+
+  #arrayBytes(index: number): Uint8Array {
+    const { maxEntries, valueSize } = this.definition;
+    return new Uint8Array(this.memory, index * (this.memory.byteLength / maxEntries), valueSize);
   }
 
   #put(key: Uint8Array, bytes: Uint8Array): MemoryRegion {

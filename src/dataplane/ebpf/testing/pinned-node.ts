@@ -11,18 +11,12 @@ import { type Hook, socketContext } from "../../../kernel/bpf/contexts.ts";
 import { BACKEND_VALUE, type BalancerMaps, frontendWords } from "../../../kernel/bpf/socket-balancer/maps.ts";
 import { nodePortAddresses } from "../../../model/node-port-addresses.ts";
 import { ipFromBytes } from "../../../net/ip.ts";
-import type { Backend } from "../../../sync/backend.ts";
 import { EbpfBackend } from "../backend.ts";
 import { SocketPins } from "../socket-pins.ts";
+import { NO_PACKET_PATH } from "./no-packet-path.ts";
 
 export const CGROUP = "/cgroup";
 export const PIN_FOLDER = "/bpf/kube-proxy-ts/1";
-
-const NO_PACKET_PATH: Backend = {
-  family: "IPv4",
-  mode: "nftables",
-  sync: async () => ({ failures: [], noLocalEndpoints: { internal: 0, external: 0 } }),
-};
 
 /** Where the node's programs run, one each: they are short, because they are made often. */
 export const NODE_HOOKS = ["getpeername4", "sendmsg4", "connect4"] as const;
