@@ -10,12 +10,12 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NftablesPlan } from "../../src/dataplane/nftables/cluster-plan.ts";
 import { libc } from "../../src/kernel/netlink/libc.ts";
+import { inNetworkNamespace } from "../../src/kernel/network-namespace.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../../src/kernel/nftables/netlink-nftables.ts";
 import { ADDRESS_FAMILIES, socketAddress } from "../../src/kernel/socket-address.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../src/net/ip.ts";
 import type { Dump } from "../../src/trace/dump/recognise.ts";
 import type { PacketQuestion } from "../../src/trace/packet.ts";
-import { inNamespace } from "../../testkit/net/enter-namespace.ts";
 import { NetworkNamespace } from "../../testkit/net/network-namespace.ts";
 import { newRunName } from "../../testkit/net/run-name.ts";
 import { stretched } from "../../testkit/support/patience.ts";
@@ -75,7 +75,7 @@ export class PacketLab {
     this.#node = node;
     this.#clients = clients;
     this.#nodeAddresses = nodeAddresses;
-    this.#ruleset = inNamespace(node.path, () => openNetlinkRuleset());
+    this.#ruleset = inNetworkNamespace(node.path, () => openNetlinkRuleset());
     this.#events = node.spawn(["conntrack", "-E", "-e", "NEW"], { stdio: ["ignore", "pipe", "ignore"] });
     let rest = "";
     this.#events.stdout?.setEncoding("utf8").on("data", (chunk: string) => {
@@ -223,7 +223,7 @@ export class PacketLab {
   send({ protocol, source, sourcePort = 0, destination, destinationPort = 0, inInterface }: PacketQuestion): void {
     const from = inInterface === "" ? this.#node : this.#clients;
     const kind = protocol === "tcp" ? SOCK_STREAM : SOCK_DGRAM;
-    const fd = inNamespace(from.path, () => {
+    const fd = inNetworkNamespace(from.path, () => {
       const calls = libc();
       const opened = calls.socket(ADDRESS_FAMILIES[familyOf(source)], kind | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
       const [own, other] = [

@@ -7,10 +7,10 @@ import type { RequestOptions } from "node:http";
 import { Socket } from "node:net";
 import { errnoName } from "../../src/kernel/netlink/errors.ts";
 import { libc, reliableErrno } from "../../src/kernel/netlink/libc.ts";
+import { inNetworkNamespace } from "../../src/kernel/network-namespace.ts";
 import { request } from "../../src/kernel/node-http.ts";
 import { ADDRESS_FAMILIES, socketAddress } from "../../src/kernel/socket-address.ts";
 import { familyOf, parseIpAddress } from "../../src/net/ip.ts";
-import { inNamespace } from "./enter-namespace.ts";
 import type { NetworkNamespace } from "./network-namespace.ts";
 
 /** SOCK_STREAM, SOCK_NONBLOCK, SOCK_CLOEXEC. */
@@ -32,7 +32,7 @@ export interface FetchAnswer {
 export async function fetchInside(namespace: NetworkNamespace, url: string, timeoutMs: number): Promise<FetchAnswer> {
   const { hostname, port, pathname, search } = new URL(url);
   try {
-    const socket = inNamespace(namespace.path, () => connected(hostname, port === "" ? 80 : Number(port)));
+    const socket = inNetworkNamespace(namespace.path, () => connected(hostname, port === "" ? 80 : Number(port)));
     return await ask(socket, { host: hostname, port, path: pathname + search, timeout: timeoutMs });
   } catch (error) {
     return { status: 0, body: error instanceof Error ? error.message : String(error) };

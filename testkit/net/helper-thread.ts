@@ -4,7 +4,7 @@
  */
 import { basename } from "node:path";
 import { Worker } from "node:worker_threads";
-import { inNamespace } from "./enter-namespace.ts";
+import { inNetworkNamespace } from "../../src/kernel/network-namespace.ts";
 import type { NetworkNamespace } from "./network-namespace.ts";
 
 /** What every request and reply have; replies may come in any order. */
@@ -52,7 +52,7 @@ export class HelperThread<Request extends Numbered, Reply extends Numbered> {
         execArgv: [],
       });
     // A thread begins in the namespace of the thread that starts it.
-    this.#worker = inNamespace(namespace.path, start);
+    this.#worker = inNetworkNamespace(namespace.path, start);
     this.#worker.on("message", (reply: Reply) => this.#receive(reply));
     this.#worker.on("error", (error) => this.#end(error instanceof Error ? error.message : String(error)));
     this.#worker.on("exit", (status) => this.#end(`ended with status ${status}`));

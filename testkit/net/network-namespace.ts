@@ -2,7 +2,7 @@
 import { type ChildProcess, execFileSync, type SpawnOptions, spawn } from "node:child_process";
 import { readdirSync, readlinkSync, statSync, writeFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import { inNamespace } from "./enter-namespace.ts";
+import { inNetworkNamespace } from "../../src/kernel/network-namespace.ts";
 import { type CommandOptions, type CommandResult, runCommand } from "./run-command.ts";
 import { isLeftover } from "./run-name.ts";
 
@@ -71,14 +71,14 @@ export class NetworkNamespace {
 
   /** Sets sysctls inside; keys in dotted form. A key that the kernel does not have is passed over. */
   sysctl(settings: Readonly<Record<string, string | number>>): void {
-    inNamespace(this.path, () => {
+    inNetworkNamespace(this.path, () => {
       for (const [key, value] of Object.entries(settings)) writeSysctl(key, String(value));
     });
   }
 
   /** Runs a program inside to its end. */
   exec(argv: readonly [string, ...string[]], options: CommandOptions = {}): Promise<CommandResult> {
-    return inNamespace(this.path, () => runCommand(argv, options));
+    return inNetworkNamespace(this.path, () => runCommand(argv, options));
   }
 
   /**
@@ -86,7 +86,7 @@ export class NetworkNamespace {
    * than `ip netns exec`: another program, and mounts of its own.
    */
   spawn([file, ...args]: readonly [string, ...string[]], options: SpawnOptions = {}): ChildProcess {
-    return inNamespace(this.path, () => spawn(file, args, options));
+    return inNetworkNamespace(this.path, () => spawn(file, args, options));
   }
 
   /** {@link NetworkNamespace.removeAll} of this one. Safe to call twice. */

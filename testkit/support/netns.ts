@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
+import { inNetworkNamespace } from "../../src/kernel/network-namespace.ts";
 import { type Exec, execProcess } from "../../src/kernel/process.ts";
-import { inNamespace } from "../net/enter-namespace.ts";
 import { NetworkNamespace, namespacePath } from "../net/network-namespace.ts";
 
 /** For the `skip` option of a test: why there can be no namespace here, or `false`. */
@@ -36,5 +36,7 @@ export async function netnsFor(t: Pick<TestContext, "after">, purpose: string): 
 /** An {@link Exec} whose tools run inside an existing namespace, with these additions to their environment. */
 export function netnsExec(name: string, env: Readonly<Record<string, string>> = {}): Exec {
   return (file, args, options = {}) =>
-    inNamespace(namespacePath(name), () => execProcess(file, args, { ...options, env: { ...env, ...options.env } }));
+    inNetworkNamespace(namespacePath(name), () =>
+      execProcess(file, args, { ...options, env: { ...env, ...options.env } }),
+    );
 }

@@ -4,9 +4,9 @@ import { mkdirSync, statSync } from "node:fs";
 import { after, type TestContext, test } from "node:test";
 import { interpret } from "../../../testkit/fakes/bpf/interpreter.ts";
 import { BpfMachine, memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
-import { inNamespace } from "../../../testkit/net/enter-namespace.ts";
 import { namespacePath } from "../../../testkit/net/network-namespace.ts";
 import fc from "../../../testkit/support/fast-check.ts";
+import { inNetworkNamespace } from "../network-namespace.ts";
 import { disassemble } from "./asm/disassemble.ts";
 import { arithmeticProgram } from "./asm/testing/instruction-arbitrary.ts";
 import { kernelBpf } from "./kernel-bpf.ts";
@@ -56,7 +56,7 @@ bpfContract({
 /** A namespace that is made when an interface is asked for, and removed after the test. */
 function testNetwork(t: TestContext): Pick<BpfRig, "inNetwork" | "addInterface" | "removeInterface"> {
   const name = `kpts-bpf-${process.pid}`;
-  const inNetwork = <T>(work: () => T): T => inNamespace(namespacePath(name), work);
+  const inNetwork = <T>(work: () => T): T => inNetworkNamespace(namespacePath(name), work);
   const ip = (...argv: string[]) => execFileSync("ip", argv, { encoding: "utf8" });
   return {
     inNetwork,

@@ -5,10 +5,10 @@ import { type Connection, ConnectionTable } from "../../../../testkit/fakes/bpf/
 import { interpret } from "../../../../testkit/fakes/bpf/interpreter.ts";
 import { memoryBpf } from "../../../../testkit/fakes/bpf/memory-bpf.ts";
 import { MemoryMap } from "../../../../testkit/fakes/bpf/memory-map.ts";
-import { inNamespace } from "../../../../testkit/net/enter-namespace.ts";
 import { namespacePath } from "../../../../testkit/net/network-namespace.ts";
 import fc from "../../../../testkit/support/fast-check.ts";
 import { type Cidr, type IpAddress, type IpFamily, ipBytes, ipFromBytes } from "../../../net/ip.ts";
+import { inNetworkNamespace } from "../../network-namespace.ts";
 import { FIB_LOOKUP, PACKET, TCX_NEXT } from "../contexts.ts";
 import { kernelBpf } from "../kernel-bpf.ts";
 import { encode } from "../layout.ts";
@@ -238,7 +238,7 @@ function networkOfScenes(t: TestContext, family: IpFamily) {
     execFileSync("ip", ["netns", "exec", name, file, ...argv], { encoding: "utf8", stdio: "pipe" });
   exec("sysctl", "-qw", `net.${family.toLowerCase()}.conf.all.forwarding=1`);
   return {
-    run: <T>(work: () => T): T => inNamespace(namespacePath(name), work),
+    run: <T>(work: () => T): T => inNetworkNamespace(namespacePath(name), work),
     /** By the port of the client. */
     entries(): ReadonlyMap<number, Led> {
       const listed = exec("conntrack", "-L", "-f", family.toLowerCase());
