@@ -1,7 +1,7 @@
 /** Pods by name in `--from` and `--to` of `kube-proxy trace`: the same packet with addresses. Pure. */
 import type { ServiceRecord } from "../cluster/objects.ts";
 import { addressOfPod, type KnownPod, knownPods, type PodSources } from "../inspect/known-pods.ts";
-import { familyOf, type IpFamily, parseIpAddress } from "../net/ip.ts";
+import { familyOf, IP_FAMILIES, type IpFamily, joinHostPort, parseIpAddress } from "../net/ip.ts";
 import { UsageError } from "./exit.ts";
 import { nearestWord } from "./suggestion.ts";
 
@@ -54,9 +54,8 @@ export function resolvePods({ from, to }: PacketEnds, objects: NamedObjects): Re
   const families = [fromPod, toPod].flatMap((pod) => (pod === undefined ? [] : [familiesOf(pod)]));
   const typed = [fromMention === undefined ? from : undefined, toMention === undefined ? to : undefined];
   const wanted = typed.flatMap((text) => familyOfText(text) ?? []);
-  const both: readonly IpFamily[] = ["IPv4", "IPv6"];
   // Of two pods, the family that both have; beside an address, its own.
-  const family = wanted[0] ?? both.find((one) => families.every((own) => own.has(one))) ?? "IPv4";
+  const family = wanted[0] ?? IP_FAMILIES.find((one) => families.every((own) => own.has(one))) ?? "IPv4";
   const notes: string[] = [];
   const put = (flag: string, pod: KnownPod, rest: string): string => {
     const address = addressOfPod(pod, family);
@@ -83,9 +82,9 @@ function podNamed(
   const pod = known.get(name);
   if (pod !== undefined) return pod;
   const service = services.find((one) => `${one.namespace}/${one.name}` === name);
-  if (service !== undefined && parseIpAddress(service.clusterIP) !== undefined) {
-    const port = service.ports[0]?.port ?? 80;
-    const place = service.clusterIP.includes(":") ? `[${service.clusterIP}]:${port}` : `${service.clusterIP}:${port}`;
+  const clusterIP = parseIpAddress(service?.clusterIP ?? "");
+  if (clusterIP !== undefined) {
+    const place = joinHostPort(clusterIP, service?.ports[0]?.port ?? 80);
     throw new UsageError(`${flag}: no pod "${name}" is known, but a Service`, `Its cluster IP: --to ${place}.`);
   }
   const nearest = nearestWord(name, known.keys());

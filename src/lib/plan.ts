@@ -22,7 +22,7 @@
  */
 import { modeNamed, type ProxyMode } from "../dataplane/registry.ts";
 import type { KernelFeature } from "../dataplane/rendering.ts";
-import type { IpFamily } from "../net/ip.ts";
+import { IP_FAMILIES, type IpFamily } from "../net/ip.ts";
 import type { Cluster } from "./cluster.ts";
 import { makePlan, type RenderOptions } from "./make-plan.ts";
 import { checkedSettings } from "./plan-settings.ts";
@@ -72,8 +72,6 @@ export interface Plan {
   render(form?: string, options?: RenderOptions): Promise<string>;
 }
 
-const BOTH: readonly IpFamily[] = ["IPv4", "IPv6"];
-
 /**
  * Plans a cluster for one node.
  *
@@ -81,7 +79,7 @@ const BOTH: readonly IpFamily[] = ["IPv4", "IPv6"];
  * @experimental
  */
 export async function plan(request: PlanRequest): Promise<Plan> {
-  const { cluster, families = BOTH, without = [] } = request;
+  const { cluster, families = IP_FAMILIES, without = [] } = request;
   const { config, warnings: configWarnings } = await checkedSettings(request);
   const warnings = new Set(configWarnings);
   const missing = new Set(without);

@@ -12,6 +12,8 @@ type Brand<T, Name extends string> = T & { readonly [brand]: Name };
 /** The two families that a proxier can serve, spelled as Kubernetes spells them. */
 export type IpFamily = "IPv4" | "IPv6";
 
+export const IP_FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+
 /** A canonical IP address: `10.0.0.1` or `fd00::1`. */
 export type IpAddress = Brand<string, "IpAddress">;
 

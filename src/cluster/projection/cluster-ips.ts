@@ -1,5 +1,5 @@
 /** `spec.clusterIP`, `clusterIPs` and `ipFamilies` of a Service, completed and checked against each other. */
-import { familyOf, type IpFamily, parseIpAddress, specialAddress } from "../../net/ip.ts";
+import { familyOf, IP_FAMILIES, type IpFamily, parseIpAddress, specialAddress } from "../../net/ip.ts";
 import { choiceField, type JsonObject, listField, stringField, stringListField } from "./fields.ts";
 import { type Findings, refuse, warn } from "./findings.ts";
 
@@ -9,7 +9,6 @@ export interface ClusterIps {
   readonly ipFamilies: readonly IpFamily[];
 }
 
-const FAMILIES = ["IPv4", "IPv6"] as const;
 const NO_FAMILIES: readonly IpFamily[] = Object.freeze([]);
 /** Nearly every Service has one of these four lists: they are shared. */
 const COMMON_FAMILIES = new Map<string, readonly IpFamily[]>([
@@ -74,7 +73,7 @@ function readFamilies(found: Findings, spec: JsonObject): readonly IpFamily[] {
   const items = listField(found, spec.ipFamilies, "spec.ipFamilies");
   if (items.length === 0) return NO_FAMILIES;
   return sharedFamilies(
-    items.map((item, index) => choiceField(found, item, `spec.ipFamilies[${index}]`, FAMILIES, "IPv4")),
+    items.map((item, index) => choiceField(found, item, `spec.ipFamilies[${index}]`, IP_FAMILIES, "IPv4")),
   );
 }
 

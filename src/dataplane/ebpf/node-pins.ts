@@ -2,11 +2,9 @@
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import { findPinFolder, type PinFolder, USUAL_FOLDER } from "../../kernel/bpf/pin-folder.ts";
-import type { IpFamily } from "../../net/ip.ts";
+import { IP_FAMILIES, type IpFamily } from "../../net/ip.ts";
 import { NO_FOLDER } from "./config.ts";
 import { SocketPins } from "./socket-pins.ts";
-
-export const IP_FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 
 /**
  * The folder of this network namespace: proxies of several nodes on one machine share the file system.

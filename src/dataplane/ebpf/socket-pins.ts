@@ -51,11 +51,6 @@ export class SocketPins {
   /** Maps of an earlier process. What is not whole, or not as this version makes it, is not found. */
   findMaps(): FoundMaps {
     const family = this.#family;
-    const ofSize = (maxEntries: number): BalancerCapacity => ({
-      frontends: maxEntries,
-      slots: maxEntries,
-      backends: maxEntries,
-    });
     return {
       leading: this.#findAll(
         Object.keys(leadingMaps(family, ofSize(1))),
@@ -124,7 +119,7 @@ export class SocketPins {
 
   #keepMaps({ maps }: OpenMaps): void {
     const all = new Map(maps.map((map) => [map.definition.name, map]));
-    const leading = Object.values(leadingMaps(this.#family, { frontends: 1, slots: 1, backends: 1 }));
+    const leading = Object.values(leadingMaps(this.#family, ofSize(1)));
     for (const definitions of [leading, Object.values(memoryMaps(this.#family))]) {
       const paths = definitions.map(({ name }) => [this.#pathOf(OWN_VERSION, name), all.get(name)] as const);
       if (paths.every(([path, map]) => map !== undefined && this.#names.get(path) === map)) continue;
@@ -219,3 +214,9 @@ export class SocketPins {
     return [this.#folder, ...parts].join("/");
   }
 }
+
+const ofSize = (maxEntries: number): BalancerCapacity => ({
+  frontends: maxEntries,
+  slots: maxEntries,
+  backends: maxEntries,
+});

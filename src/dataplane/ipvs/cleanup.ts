@@ -9,12 +9,10 @@ import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
 import { type Ipvs, type VirtualServer, virtualServerText } from "../../kernel/ipvs/ipvs.ts";
 import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
-import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
+import { IP_FAMILIES, type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
 import { TOP_LEVEL_CHAINS } from "../shared/iptables-rules/top-level-rules.ts";
 import { DUMMY_DEVICE, SET_IDS, type SetId, setDefinition, setName } from "./names.ts";
 import { CHAINS_OF, JUMP_RULES } from "./plan-rules.ts";
-
-const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 
 export interface CleanUpOptions {
   /** Opened only when something of the mode is there; undefined where the kernel has no IPVS. */
@@ -61,7 +59,7 @@ type Attempt = (what: string, work: () => Promise<void>) => Promise<void>;
 async function ownSets(ipset: Ipset): Promise<Map<string, { readonly id: SetId; readonly family: IpFamily }>> {
   const present = new Map((await existing(ipset)).map((set) => [set.name, set]));
   const own = new Map<string, { id: SetId; family: IpFamily }>();
-  for (const family of FAMILIES) {
+  for (const family of IP_FAMILIES) {
     for (const id of SET_IDS) {
       const { name, type } = setDefinition(id, family);
       if (present.get(name)?.type === type) own.set(name, { id, family });
@@ -86,7 +84,7 @@ async function deleteVirtualServers(
   const ipvs = await openIpvs();
   if (ipvs === undefined) return;
   try {
-    for (const family of FAMILIES) {
+    for (const family of IP_FAMILIES) {
       const ids = [...sets.values()].filter((set) => set.family === family).map(({ id }) => id);
       const front = new FrontEnds();
       for (const id of ids) front.addMembers(id, (await ipset.members(setName(id, family))) ?? []);

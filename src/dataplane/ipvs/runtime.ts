@@ -14,7 +14,7 @@ import type { Links } from "../../kernel/route/links.ts";
 import { openLinks } from "../../kernel/route/netlink-links.ts";
 import { fileSysctls } from "../../kernel/sysctl.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
-import { type Cidr, type IpFamily, parseCidr } from "../../net/ip.ts";
+import { type Cidr, IP_FAMILIES, parseCidr } from "../../net/ip.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { defineRestoreMetrics } from "../shared/iptables-metrics.ts";
 import { iptablesTools, missingIptables } from "../shared/iptables-tools.ts";
@@ -24,8 +24,6 @@ import { cleanUpIpvs } from "./cleanup.ts";
 import { schedulerOf } from "./config.ts";
 import { setIpvsSysctls, setSysctls, setTimeouts } from "./node-settings.ts";
 import { probeScheduler } from "./scheduler-probe.ts";
-
-const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 
 /** Both families share the sockets, the device and the node's parameters. */
 interface Shared {
@@ -129,7 +127,7 @@ function prefixes(texts: readonly string[]): Cidr[] {
 
 async function presentIptables(log: Logger): Promise<readonly Iptables[]> {
   const present: Iptables[] = [];
-  for (const family of FAMILIES) {
+  for (const family of IP_FAMILIES) {
     if (!(await isIptablesPresent(iptablesTools(family, silentLogger)))) continue;
     present.push(await createIptables(iptablesTools(family, log)));
   }

@@ -8,7 +8,7 @@ import {
 import type { Iptables } from "../../kernel/iptables/iptables.ts";
 import { execProcess } from "../../kernel/process.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
-import type { IpFamily } from "../../net/ip.ts";
+import { IP_FAMILIES, type IpFamily } from "../../net/ip.ts";
 
 export const iptablesTools = (family: IpFamily, log: Logger): ExecIptablesOptions => ({
   family,
@@ -27,8 +27,6 @@ export async function missingIptables(
   return error === undefined ? undefined : { message: "No iptables support for family", error };
 }
 
-const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
-
 /**
  * Cleans up both families side by side, with the host's tools. No tool is started for a family whose tables the kernel shows
  * to have none of the chains, and nothing is done for one that the host has no tools for.
@@ -43,7 +41,7 @@ export async function cleanUpFamilies(
 ): Promise<boolean> {
   const { chainsAtHand } = await import("../../kernel/iptables/chains-at-hand.ts");
   const outcomes = await Promise.all(
-    FAMILIES.map(async (family) => {
+    IP_FAMILIES.map(async (family) => {
       const chains = await chainsAtHand(family);
       if (chains !== undefined && !chains.some(({ table, chain }) => isOwn(table, chain))) return true;
       if (!(await isIptablesPresent(iptablesTools(family, silentLogger)))) return true;

@@ -6,7 +6,7 @@
 
 import type { Clock } from "../../async/clock.ts";
 import type { NodeRecord } from "../../cluster/objects.ts";
-import type { IpFamily } from "../../net/ip.ts";
+import { IP_FAMILIES, type IpFamily } from "../../net/ip.ts";
 import type { SyncFailure } from "../../sync/backend.ts";
 import type { HealthReporter } from "../../sync/observers.ts";
 
@@ -47,8 +47,6 @@ interface FamilyState {
   failures: readonly StandingFailure[];
   portFailures: readonly StandingFailure[];
 }
-
-const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 
 function ofFamily(family: IpFamily, failures: readonly SyncFailure[]): readonly StandingFailure[] {
   return failures.map(({ subject, reason }) => ({ ipFamily: family, subject, reason }));
@@ -117,12 +115,12 @@ export class ProxyHealth implements HealthReporter {
   /** Whether the proxiers keep up: what the per-service health ports ask. */
   isHealthy(): boolean {
     if (this.#waiting !== undefined && !this.#isInTime(this.#waiting.sinceMs)) return false;
-    return FAMILIES.every((family) => this.#isFamilyHealthy(this.#states[family]));
+    return IP_FAMILIES.every((family) => this.#isFamilyHealthy(this.#states[family]));
   }
 
   verdict(): HealthVerdict {
     const families: FamilyHealth[] = [];
-    for (const family of FAMILIES) {
+    for (const family of IP_FAMILIES) {
       const state = this.#states[family];
       if (state.lastUpdatedMs === undefined) continue;
       families.push({ family, lastUpdatedMs: state.lastUpdatedMs, isHealthy: this.#isFamilyHealthy(state) });
@@ -134,7 +132,7 @@ export class ProxyHealth implements HealthReporter {
       families,
       failures: [
         ...(this.#waiting === undefined ? [] : [{ subject: "start", reason: this.#waiting.reason }]),
-        ...FAMILIES.flatMap((family) => [...this.#states[family].failures, ...this.#states[family].portFailures]),
+        ...IP_FAMILIES.flatMap((family) => [...this.#states[family].failures, ...this.#states[family].portFailures]),
         ...Array.from(this.#watchFailures, ([resource, reason]) => ({ subject: `watch of ${resource}`, reason })),
       ],
     };
