@@ -59,7 +59,13 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
     for (const [name, value] of options.flagSnapshot) log.v(1, `FLAG: --${name}=${JSON.stringify(value)}`);
     const config = requireConfig(options);
     policy = modeNamed(config.mode).stopPolicy?.(config) ?? KEEPS_RULES;
-    if (config.windowsRunAsService && process.platform === "win32" && isDaemon(options)) await runAsService();
+    if (process.platform === "win32" && isDaemon(options)) {
+      if (config.windowsRunAsService) await runAsService();
+      if (config.windowsPriorityClass !== "") {
+        const { applyPriorityClass } = await import("../daemon/windows-priority.ts");
+        applyPriorityClass(config.windowsPriorityClass, log);
+      }
+    }
     return await end(await act(config, options, { version: command.gitVersion, log, problems, stop }));
   } catch (error) {
     log.error("command failed", error instanceof CommandError ? new Error(error.message) : error);

@@ -97,6 +97,8 @@ export interface DraftConfig extends ModeSections {
   readonly conntrack: ConntrackConfig;
   readonly configSyncPeriodMs: number;
   readonly windowsRunAsService: boolean;
+  /** Empty: as the process was started. See `windows-priority-class.ts`. */
+  readonly windowsPriorityClass: string;
 }
 
 /** A configuration that has passed every check. */

@@ -63,6 +63,7 @@ export const EMPTY_DOCUMENT: ConfigurationDocument = {
   portRange: "",
   udpIdleTimeout: 0n,
   windowsRunAsService: false,
+  windowsPriorityClass: "",
 };
 
 /** Applies the defaults to a document and merges its mode sections into one set of values. Pure. */
@@ -105,6 +106,7 @@ export function resolveDocument(document: ConfigurationDocument): DraftConfig {
     },
     configSyncPeriodMs: durationToMs(document.configSyncPeriod) || 15 * 60 * SECOND_MS,
     windowsRunAsService: document.windowsRunAsService,
+    windowsPriorityClass: document.windowsPriorityClass,
   };
 }
 

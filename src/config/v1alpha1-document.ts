@@ -67,4 +67,6 @@ export interface ConfigurationDocument extends ModeSectionDocuments {
   /** Of userspace mode, likewise. */
   readonly udpIdleTimeout: bigint;
   readonly windowsRunAsService: boolean;
+  /** Ours. */
+  readonly windowsPriorityClass: string;
 }

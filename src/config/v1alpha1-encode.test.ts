@@ -126,6 +126,7 @@ featureGates: {WinDSR: true, AllAlpha: false}
 hostnameOverride: "yes"
 clusterCIDR: "1:30"
 windowsRunAsService: true
+windowsPriorityClass: HIGH_PRIORITY_CLASS
 logging:
   flushFrequency: 7
   vmodule: [{filePattern: "a*", verbosity: 3}]
@@ -139,6 +140,7 @@ logging:
       'hostnameOverride: "yes"\n',
       'clusterCIDR: "1:30"\n',
       "windowsRunAsService: true\n",
+      "windowsPriorityClass: HIGH_PRIORITY_CLASS\n",
       "  flushFrequency: 7\n",
       "  vmodule:\n  - filePattern: a*\n    verbosity: 3\n",
       '    json:\n      infoBufferSize: "2048"\n      splitStream: true\n',
@@ -283,6 +285,7 @@ const anyConfig: fc.Arbitrary<DraftConfig> = fc.record({
   }),
   configSyncPeriodMs: wholeMs,
   windowsRunAsService: fc.boolean(),
+  windowsPriorityClass: words,
 });
 
 describe("encoding and decoding", () => {

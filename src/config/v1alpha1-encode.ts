@@ -50,6 +50,8 @@ export function toV1Alpha1(config: DraftConfig): PlainObject {
     configSyncPeriod: formatMs(config.configSyncPeriodMs),
     ...Object.assign({}, ...MODES.map((mode) => mode.config.encodeAtTop?.(config) ?? {})),
     ...(config.windowsRunAsService ? { windowsRunAsService: true } : {}),
+    // Upstream does not know it, and reads the rest when it is not there.
+    ...(config.windowsPriorityClass === "" ? {} : { windowsPriorityClass: config.windowsPriorityClass }),
   };
 }
 

@@ -228,6 +228,7 @@ export const configurationSchema = struct("v1alpha1.KubeProxyConfiguration", {
   portRange: text(),
   udpIdleTimeout: duration(),
   windowsRunAsService: bool(),
+  windowsPriorityClass: text(),
 });
 
 /** Reads a document. Its type is written out, because a program without a configuration file must not load the schema. */

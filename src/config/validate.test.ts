@@ -55,6 +55,11 @@ describe("checkConfig", () => {
         `${CONNTRACK}.UDPStreamTimeout: Invalid value: "-1m30s": must be greater than or equal to 0`,
       ],
       [
+        "windowsPriorityClass: high",
+        'WindowsPriorityClass: Unsupported value: "high": supported values: "IDLE_PRIORITY_CLASS", "BELOW_NORMAL_PRIORITY_CLASS", "NORMAL_PRIORITY_CLASS", "ABOVE_NORMAL_PRIORITY_CLASS", "HIGH_PRIORITY_CLASS", "REALTIME_PRIORITY_CLASS"',
+      ],
+      ["windowsPriorityClass: REALTIME_PRIORITY_CLASS", ""],
+      [
         "oomScoreAdj: 1001",
         "KubeProxyLinuxConfiguration.OOMScoreAdj: Invalid value: 1001: must be within the range [-1000, 1000]",
       ],

@@ -12,6 +12,7 @@ import { joinErrors } from "./go-text.ts";
 import { NODE_PORT_ADDRESSES_PRIMARY } from "./node-port-primary.ts";
 import { detectLocalErrors } from "./validate-detect-local.ts";
 import { loggingErrors } from "./validate-logging.ts";
+import { PRIORITY_CLASSES } from "./windows-priority-class.ts";
 
 /** The outcome of checking: the configuration with its modes narrowed, or every error in upstream's order. */
 export type CheckResult =
@@ -43,6 +44,7 @@ export function configErrors(draft: DraftConfig): readonly string[] {
     ...(gates.ok ? [] : [invalid(`${ROOT}.featureGates`, draft.featureGates, gates.error)]),
     ...MODES.flatMap(({ config }) => config.errors(draft)),
     ...linuxErrors(draft),
+    ...windowsErrors(draft),
     ...modeErrors(draft.mode),
     ...negative(`${ROOT}.ClientConnection.Burst`, draft.clientConnection.burst),
     ...notPositive(`${ROOT}.ConfigSyncPeriod`, draft.configSyncPeriodMs),
@@ -76,6 +78,11 @@ function linuxErrors({ conntrack, oomScoreAdj }: DraftConfig): readonly string[]
       ? [invalid(`${linux}.OOMScoreAdj`, oomScoreAdj, "must be within the range [-1000, 1000]")]
       : []),
   ];
+}
+
+function windowsErrors({ windowsPriorityClass }: DraftConfig): readonly string[] {
+  if (windowsPriorityClass === "" || PRIORITY_CLASSES.has(windowsPriorityClass)) return [];
+  return [unsupported(`${ROOT}.WindowsPriorityClass`, windowsPriorityClass, [...PRIORITY_CLASSES.keys()])];
 }
 
 function modeErrors(mode: string, platform = process.platform): readonly string[] {

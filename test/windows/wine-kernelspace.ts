@@ -82,6 +82,7 @@ export async function kernelspaceFollowsManifests(t: TestContext, target: string
       args: [
         ...["--manifests", windowsPath(manifests), "--network-name", "cbr0", "--hostname-override", "WIN-1"],
         ...["--healthz-bind-address", HEALTHZ, "--metrics-bind-address", METRICS],
+        ...["--windows-priorityclass", "HIGH_PRIORITY_CLASS"],
       ],
       hns,
       output: join(folder, "program.log"),
@@ -113,6 +114,7 @@ export async function kernelspaceFollowsManifests(t: TestContext, target: string
     () => run.log,
   );
   assert.equal(await get(`http://${METRICS}/proxyMode`), "kernelspace");
+  assert.match(run.log, /"Set the priority class" class="HIGH_PRIORITY_CLASS"/);
   assert.match(await get(`http://${METRICS}/metrics`), /^kubeproxy_sync_proxy_rules_duration_seconds_count/m);
 
   const [lost] = hns.documents("LoadBalancer").keys();

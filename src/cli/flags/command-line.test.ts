@@ -104,7 +104,6 @@ describe("parseCommandLine: errors", () => {
         ["--proxy-port-range=2-1"],
         'invalid argument "2-1" for "--proxy-port-range" flag: "2-1" is not a port range: the last port, 1, is below the first, 2',
       ],
-      [["--windows-priorityclass=x"], "unknown flag: --windows-priorityclass"],
       [["---v"], "bad flag syntax: ---v"],
       [["--=1"], "bad flag syntax: --=1"],
       [["-x"], "unknown shorthand flag: 'x' in -x"],
@@ -222,7 +221,7 @@ describe("flags", () => {
       log-text-split-stream logging-format machine-id-file manifests masquerade-all master metrics-bind-address metrics-port
       network-name nftables-layout nodeport-addresses oom-score-adj pod-bridge-interface pod-interface-name-prefix profiling proxy-mode
       proxy-port-range root-hnsendpoint-name show-hidden-metrics-for-version source-vip udp-timeout userspace-drain-timeout userspace-rules v version vmodule
-      windows-service write-config-to`;
+      windows-priorityclass windows-service write-config-to`;
     assert.deepEqual(
       FLAGS.map((flag) => flag.name),
       names.split(/\s+/),
@@ -329,4 +328,5 @@ const FIELDS_OF_FLAGS = `
   userspace-rules userspace.rules
   v logging.verbosity
   vmodule logging.vmodule
+  windows-priorityclass windowsPriorityClass
 `;

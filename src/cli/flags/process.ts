@@ -222,6 +222,14 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
     overlay: (config, showHiddenMetricsForVersion) => ({ ...config, showHiddenMetricsForVersion }),
   }),
   VERSION,
+  flag({
+    name: "windows-priorityclass",
+    type: stringType,
+    initial: "",
+    help: "On Windows, the priority class of the process: IDLE_PRIORITY_CLASS, BELOW_NORMAL_PRIORITY_CLASS, NORMAL_PRIORITY_CLASS, ABOVE_NORMAL_PRIORITY_CLASS, HIGH_PRIORITY_CLASS or REALTIME_PRIORITY_CLASS. Empty: as it was started.",
+    isExtension: true,
+    overlay: (config, windowsPriorityClass) => ({ ...config, windowsPriorityClass }),
+  }),
   WINDOWS_SERVICE,
   WRITE_CONFIG_TO,
 ];

@@ -1,0 +1,36 @@
+/** This process's priority class on Windows: upstream has no such setting (kubernetes #96935). */
+import { getPriority, setPriority } from "node:os";
+import { PRIORITY_CLASSES } from "../config/windows-priority-class.ts";
+import type { Logger } from "../logging/logger.ts";
+
+export interface PriorityCalls {
+  /** @throws Error when the system refuses. */
+  set(level: number): void;
+  /** The level now in force. */
+  get(): number;
+}
+
+const SYSTEM: PriorityCalls = { set: (level) => setPriority(level), get: () => getPriority() };
+
+/**
+ * Puts the process into a priority class, and asks which one it has then: Windows gives a process without the right to
+ * `REALTIME_PRIORITY_CLASS` the next lower one and says nothing. What it does not get is logged, once; the process goes on.
+ *
+ * @param name one of {@link PRIORITY_CLASSES}, once checked.
+ */
+export function applyPriorityClass(name: string, log: Logger, calls: PriorityCalls = SYSTEM): void {
+  const level = PRIORITY_CLASSES.get(name);
+  if (level === undefined) return;
+  try {
+    calls.set(level);
+    const now = nameOf(calls.get());
+    if (now === name) log.info("Set the priority class", { class: name });
+    else log.warn("Windows gives another priority class than the wanted one", { wanted: name, class: now });
+  } catch (error) {
+    log.error("Failed to set the priority class", error, { wanted: name });
+  }
+}
+
+function nameOf(level: number): string {
+  return [...PRIORITY_CLASSES].find(([, known]) => known === level)?.[0] ?? String(level);
+}
