@@ -20,7 +20,7 @@ import {
 import type { Destination, Position } from "./expected.ts";
 import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
 import { HeldConnection } from "./held-connection.ts";
-import { MODES_AND_LAYOUTS, type Mode, protocolsOf, traitsOf } from "./modes.ts";
+import { ALL_MODES, type Mode, protocolsOf, traitsOf } from "./modes.ts";
 
 /** A change must be effective within a second of its file on a quiet machine; the rest is for a busy one. */
 const EFFECT_LIMIT_MS = stretched(6000);
@@ -240,7 +240,7 @@ async function heldTcpConnection(cluster: LiveCluster): Promise<void> {
   );
 }
 
-for (const mode of MODES_AND_LAYOUTS) {
+for (const mode of ALL_MODES) {
   test(`${mode}: live changes`, { skip: kernelSkip, concurrency: true }, async (t) => {
     const cluster = new LiveCluster(mode, await flowNetwork(t, mode, initial), initial);
     const check = (title: string, run: (cluster: LiveCluster) => Promise<void>) => t.test(title, () => run(cluster));

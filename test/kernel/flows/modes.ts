@@ -101,7 +101,7 @@ export const MODES_AND_LAYOUTS: readonly Mode[] = (Object.keys(traitsOf) as Mode
   return runsInMachine !== true && runsInCgroup !== true;
 });
 
-/** Those, and the mode that does the same by another way: for what becomes of packets in the whole table. */
+/** Those, and the mode that decides before there are packets: for what clients meet. Its deaths and ends are in ebpf-life.test.ts. */
 export const ALL_MODES: readonly Mode[] =
   process.env.KPTS_MODES === undefined ? [...MODES_AND_LAYOUTS, "ebpf"] : MODES_AND_LAYOUTS;
 

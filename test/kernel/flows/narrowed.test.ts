@@ -7,7 +7,7 @@ import { differenceFrom } from "./asking.ts";
 import { addressesOf, FAMILIES, type ServiceSpec, type ServingPod } from "./cluster-objects.ts";
 import { answersOf, type Expected, losesOwnDatagrams, type Position } from "./expected.ts";
 import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
-import { MODES_AND_LAYOUTS, type Mode, protocolsOf, traitsOf } from "./modes.ts";
+import { ALL_MODES, type Mode, protocolsOf, traitsOf } from "./modes.ts";
 
 const service: ServiceSpec = {
   name: "narrowed",
@@ -93,7 +93,7 @@ async function healthCheckPort({ probers }: FlowNetwork): Promise<void> {
   }
 }
 
-for (const mode of MODES_AND_LAYOUTS) {
+for (const mode of ALL_MODES) {
   test(`${mode}: narrowed by configuration`, { skip: kernelSkip, concurrency: true }, async (t) => {
     const network = await flowNetwork(t, mode, [service], {
       config: { nodePortAddresses, featureGates: { AllowServiceExternalIPs: false } },
