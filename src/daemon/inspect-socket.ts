@@ -9,6 +9,7 @@ import { pipeline } from "node:stream/promises";
 import { SliceYielder } from "../async/yielder.ts";
 import { createServer } from "../kernel/node-http.ts";
 import type { Logger } from "../logging/logger.ts";
+import { queryOf } from "../server/http/routes.ts";
 import { type InspectedDaemon, serviceLines, statusReport } from "./inspect-report.ts";
 import { streamJournal } from "./journal-stream.ts";
 
@@ -18,6 +19,7 @@ const IDLE_MS = 5_000;
 const PIECE_LENGTH = 32 * 1024;
 /** Readers of the journal stay. */
 const MAX_CONNECTIONS = 64;
+const WRONG_QUESTION = { error: "ask GET /status, /services or /journal" };
 
 /**
  * Listens until the signal aborts. A path that cannot be had is logged, and the daemon goes on without: nothing depends on it.
@@ -32,21 +34,24 @@ export async function serveInspectSocket(
   const server = createServer(
     { keepAlive: false, requestTimeout: IDLE_MS, headersTimeout: IDLE_MS },
     (request, response) => {
-      const url = new URL(request.url ?? "/", "http://localhost");
-      if (request.method === "GET" && url.pathname === "/journal") {
-        streamJournal(daemon.journal, response, { last: Number(url.searchParams.get("last") ?? "0"), signal });
+      // What a client sends as its path need not be one: a parser of URLs would throw here, and end the daemon.
+      const [path] = (request.url ?? "/").split("?", 1);
+      const query = queryOf(request);
+      if (request.method === "GET" && path === "/journal") {
+        streamJournal(daemon.journal, response, { last: Number(query.get("last") ?? "0"), signal });
         return;
       }
-      if (request.method === "GET" && url.pathname === "/services") {
-        const lines = serviceLines(daemon, url.searchParams.get("service") ?? undefined);
+      if (request.method === "GET" && path === "/services") {
+        const lines = serviceLines(daemon, query.get("service") ?? undefined);
         // A reader that goes away ends the answer; there is no one to tell.
         pipeline(Readable.from(listText(lines), { objectMode: false }), response).catch(() => {});
         response.writeHead(200, { "content-type": "application/json" });
         return;
       }
-      const answer = request.method === "GET" ? answerTo(url, daemon) : undefined;
-      response.writeHead(answer === undefined ? 404 : 200, { "content-type": "application/json" });
-      response.end(`${JSON.stringify(answer ?? { error: "ask GET /status, /services or /journal" })}\n`);
+      const isStatus = request.method === "GET" && path === "/status";
+      const answer = isStatus ? { ...statusReport(daemon), networkNamespace: networkNamespace() } : WRONG_QUESTION;
+      response.writeHead(isStatus ? 200 : 404, { "content-type": "application/json" });
+      response.end(`${JSON.stringify(answer)}\n`);
     },
   );
   server.maxConnections = MAX_CONNECTIONS;
@@ -66,15 +71,6 @@ export async function serveInspectSocket(
     if (signal.aborted) close();
     else signal.addEventListener("abort", close, { once: true });
   });
-}
-
-function answerTo(url: URL, daemon: InspectedDaemon): unknown {
-  switch (url.pathname) {
-    case "/status":
-      return { ...statusReport(daemon), networkNamespace: networkNamespace() };
-    default:
-      return undefined;
-  }
 }
 
 /** A list as JSON, in pieces between which the daemon goes on with its work. */

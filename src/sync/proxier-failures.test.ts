@@ -145,6 +145,23 @@ describe("proxier: parts that the kernel refuses", () => {
     assert.equal(bench.health.isPending, false);
   });
 
+  it("writes changes alone while a part stays refused, and tries all ever more rarely", async () => {
+    const bench = await start();
+    bench.backend.script = () => ({ refused: ["ns/bad:p/TCP"] });
+    addService(bench, "other");
+    await bench.clock.advance(2000);
+    const [, change] = bench.backend.calls;
+    assert.deepEqual([change?.isFullSync, change?.changedPorts], [false, ["ns/other:p/TCP"]]);
+    await bench.clock.advance(400_000);
+    const fullMs = bench.backend.calls.filter(({ isFullSync }) => isFullSync).map(({ startMs }) => startMs);
+    const distances = fullMs.slice(1).map((startMs, index) => Math.round((startMs - (fullMs[index] ?? 0)) / 1000));
+    assert.ok(distances.length >= 3, `${distances}`);
+    for (const [index, distance] of distances.entries()) {
+      const least = 30 * 2 ** index;
+      assert.ok(distance >= least && distance < 2 * least, `${distances} s between full syncs`);
+    }
+  });
+
   it("leaves what was refused to the backend, and looks for stale flows again when it is in the kernel", async () => {
     const bench = new ProxierBench();
     await bench.start();

@@ -46,6 +46,8 @@ export class Proxier {
   /** What the next sync owes besides the model's own changes. */
   #pending = FULL_SYNC;
   #lastFullSyncMs = Number.NEGATIVE_INFINITY;
+  /** One after the other until now. */
+  #incompleteFullSyncs = 0;
   #wasQueuedWhileSyncing = false;
   #isFailing = false;
   readonly #inForce = Promise.withResolvers<void>();
@@ -272,7 +274,16 @@ export class Proxier {
     const { skipsPeriodicFullSync = false } = this.#options.backend;
     const work = this.#pending;
     this.#pending = NO_WORK;
-    return merged(work, { isFull: !skipsPeriodicFullSync && nowMs - this.#lastFullSyncMs >= this.#fullMs });
+    return merged(work, { isFull: !skipsPeriodicFullSync && nowMs - this.#lastFullSyncMs >= this.#nextFullSyncMs });
+  }
+
+  /**
+   * How long after the last full sync the next one is due. The backend tries refused parts again with every sync: they are no reason
+   * to write everything with every change.
+   */
+  get #nextFullSyncMs(): number {
+    if (this.#incompleteFullSyncs === 0) return this.#fullMs;
+    return Math.min(this.#options.periods.syncMs * 2 ** (this.#incompleteFullSyncs - 1), this.#fullMs);
   }
 
   async #applyChanges(): Promise<AppliedChanges> {
@@ -308,7 +319,10 @@ export class Proxier {
     const { failures, noLocalEndpoints } = outcome;
     this.#inForce.resolve();
     const isComplete = failures.length === 0;
-    if (isComplete && work.isFull) this.#lastFullSyncMs = clock.monotonicMs();
+    if (work.isFull) {
+      this.#lastFullSyncMs = clock.monotonicMs();
+      this.#incompleteFullSyncs = isComplete ? 0 : this.#incompleteFullSyncs + 1;
+    }
     this.#after.observeProgramming(applied, failures);
     metrics.setNoLocalEndpoints(noLocalEndpoints.internal, noLocalEndpoints.external);
     if (isComplete) {
