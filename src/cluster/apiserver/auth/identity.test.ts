@@ -63,6 +63,21 @@ test("a token file that goes bad keeps the last good token and is complained of 
   assert.deepEqual(log.errors(), ["Cannot use the new token file, keeping the last good one: it is empty"]);
 });
 
+test("a file is news once, also when what it says is of no use: who waits for news would ask on and on", async (t) => {
+  const path = join(temporaryFolder(t), "token");
+  writeFileSync(path, "one");
+  const { identity } = setUp({ authentication: { kind: "tokenFile", path } });
+  await identity.current();
+  assert.equal(await identity.hasChanged(), false);
+  for (const content of ["", "a b", "two"]) {
+    writeFileSync(path, content);
+    assert.equal(await identity.hasChanged(), true, content);
+    identity.refused();
+    await identity.current();
+    assert.equal(await identity.hasChanged(), false, content);
+  }
+});
+
 test("a token file that was never there is an error with its path", async () => {
   const { identity } = setUp({ authentication: { kind: "tokenFile", path: "/nowhere/token" } });
   await assert.rejects(identity.current(), /cannot use the token file \/nowhere\/token: ENOENT/);

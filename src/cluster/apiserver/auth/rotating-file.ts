@@ -23,6 +23,8 @@ export interface RotatingFileOptions<T> {
 export class RotatingFile<T> {
   readonly #options: RotatingFileOptions<T>;
   #known: { readonly text: string; readonly value: T } | undefined;
+  /** What the file said when it was last read, of use or not. */
+  #seen: string | undefined;
   #readAtMs = Number.NEGATIVE_INFINITY;
   #isBad = false;
 
@@ -40,6 +42,7 @@ export class RotatingFile<T> {
     if (this.#known !== undefined && clock.monotonicMs() - this.#readAtMs < MAX_AGE_MS) return this.#known.value;
     try {
       const text = await readFile(this.#options.path, "utf8");
+      this.#seen = text;
       if (this.#known?.text !== text) this.#known = { text, value: this.#options.parse(text) };
       this.#readAtMs = clock.monotonicMs();
       this.#isBad = false;
@@ -49,10 +52,13 @@ export class RotatingFile<T> {
     }
   }
 
-  /** Whether the file says something else than what was last made use of. One that cannot be read now does not. */
+  /**
+   * Whether the file says something else than when it was last read. One that cannot be read now does not, and what was of no use then
+   * is of no use now.
+   */
   async hasChanged(): Promise<boolean> {
     const text = await readFile(this.#options.path, "utf8").catch(() => undefined);
-    return text !== undefined && text !== this.#known?.text;
+    return text !== undefined && text !== this.#seen;
   }
 
   /** The next reading looks at the file again: the server did not accept what it said. */
