@@ -15,7 +15,7 @@ const DAEMON: InspectedDaemon = {
   node: "node-a",
   zone: () => undefined,
   families: [],
-  verdict: () => ({ nowMs: 0, isHealthy: true, isNodeEligible: true, families: [], failures: [] }),
+  verdict: () => ({ nowMs: 0, isHealthy: true, isNodeEligible: true, families: [], failures: [], degraded: [] }),
   journal: new SyncJournal(),
   limits: () => [],
 };

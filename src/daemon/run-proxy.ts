@@ -284,6 +284,7 @@ async function createProxier(context: ProxierContext, family: IpFamily, openMode
   const addresses = nodePortAddresses(family, context.mode.nodePortsEverywhere === true ? [] : setup.nodePortAddresses);
   const nodeIP = setup.addresses.ips[family];
   const backend = await openMode.backendFor({ family, nodeIP, detector, nodePortAddresses: addresses, log });
+  health.setMode(family, backend);
   const known = await listenAddresses(addresses, context.kernel.localAddresses, log);
   const serviceHealth = createServiceHealth({
     family,

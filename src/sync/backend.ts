@@ -103,6 +103,8 @@ export interface Backend {
   openConnections?(key: string): ReadonlyMap<string, number>;
   /** What people should know of how the mode is working, beside failures: whole sentences without a full stop. @default none */
   readonly remarks?: readonly string[];
+  /** What the mode does in a lesser way than it was asked to, and why; everything is served all the same. @default nothing */
+  readonly degraded?: readonly SyncFailure[];
   /** Whether the rules depend on {@link SyncInput.serviceCIDRs}, so that a change of them calls for a full sync. */
   readonly usesServiceCIDRs?: boolean;
 }

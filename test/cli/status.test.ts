@@ -127,7 +127,7 @@ test("a socket that was left behind is replaced, a file is not; the daemon goes 
   writeFileSync(file, "mine");
   const log = recordingLog();
   const families = [] as const;
-  const verdict = () => ({ nowMs: 0, isHealthy: true, isNodeEligible: true, families: [], failures: [] });
+  const verdict = () => ({ nowMs: 0, isHealthy: true, isNodeEligible: true, families: [], failures: [], degraded: [] });
   const journal = new SyncJournal();
   const daemon = {
     program: "",

@@ -76,7 +76,7 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
     node: "node-a",
     zone: () => own?.zone,
     families: families.map(({ live }) => live),
-    verdict: () => ({ nowMs: 0, isHealthy: true, isNodeEligible: true, families: [], failures }),
+    verdict: () => ({ nowMs: 0, isHealthy: true, isNodeEligible: true, families: [], failures, degraded: [] }),
     journal,
     config,
     podCIDRs: own?.podCIDRs ?? [],

@@ -268,5 +268,35 @@ describe("what status says", () => {
     subject.faults.attach = () => "EPERM";
     await sync(true);
     assert.match(subject.backend.remarks.join(), /^nothing is decided at the socket: bpf: .*EPERM$/);
+    assert.deepEqual(
+      subject.backend.degraded.map(({ subject: what }) => what),
+      ["nothing is decided at the socket"],
+    );
+    subject.faults.attach = undefined;
+    await sync(true);
+    assert.deepEqual(subject.backend.degraded, []);
+  });
+
+  test("what takes the rules though it should not, as long as it does", async (t) => {
+    const { cluster, rig: subject, sync } = rig(t);
+    subject.watch(t);
+    subject.reach = { of: "none", why: "no capability" };
+    subject.faults.update = (_, key) => (key[3] === 2 ? "ENOMEM" : undefined);
+    cluster.set(port("good", "10.96.0.1"), [remote("10.180.1.1")]);
+    cluster.set(port("bad", "10.96.0.2"), [remote("10.180.1.2")]);
+    await sync();
+    assert.deepEqual(subject.backend.degraded[0], {
+      subject: "connected UDP takes the rules",
+      reason: "no capability",
+    });
+    assert.match(subject.backend.remarks.at(-1) ?? "", /^1 service ports take the rules: bpf: .*ENOMEM$/);
+    // The programs are made again.
+    subject.faults.update = () => "EPERM";
+    subject.changeAddresses([ip("192.168.0.2")]);
+    await sync(true);
+    subject.faults.update = undefined;
+    subject.reach = { of: "all" };
+    await sync(true);
+    assert.deepEqual(subject.backend.degraded, []);
   });
 });

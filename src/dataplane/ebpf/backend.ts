@@ -13,7 +13,8 @@ import type { UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
 import { type IpFamily, isLoopback } from "../../net/ip.ts";
-import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import { lesserWays, textOf } from "./lesser-ways.ts";
 import type { EbpfMetrics } from "./metrics.ts";
 import { SocketMaps } from "./socket-maps.ts";
 import type { SocketPins } from "./socket-pins.ts";
@@ -26,6 +27,8 @@ export interface EbpfBackendOptions {
   readonly bpf: Bpf;
   /** The folder of the cgroup that holds all processes of the node; undefined: nothing is decided at the socket. */
   readonly cgroup: string | undefined;
+  /** Why there is none. */
+  readonly whyNoCgroup?: string | undefined;
   /** Where maps and links outlive this process; undefined: they end with it. */
   readonly pins?: SocketPins | undefined;
   readonly nodeName: string;
@@ -108,7 +111,8 @@ export class EbpfBackend implements Backend {
 
   /** Whether connections are decided at the socket now. */
   get isAttached(): boolean {
-    return this.#sockets?.programs.isAttached ?? false;
+    const { programs } = this.#sockets ?? {};
+    return programs?.isAttached === true && !programs.isOrphaned;
   }
 
   /** What the maps hold, for tests. */
@@ -118,22 +122,30 @@ export class EbpfBackend implements Backend {
 
   /** Where connections are decided, or why not there, for `status`. */
   get remarks(): readonly string[] {
-    const { cgroup, pins } = this.#options;
-    const sockets = this.#sockets;
-    if (sockets === undefined || !sockets.programs.isAttached) {
-      const why = this.#complaint ?? (cgroup === undefined ? "there is no cgroup to attach to" : "not synced yet");
-      return [`nothing is decided at the socket: ${why}`];
+    const { degraded, isAttached } = this;
+    const lesser = degraded.map(({ subject, reason }) => `${subject}: ${reason}`);
+    if (this.#sockets === undefined || !isAttached) {
+      return lesser.length > 0 ? lesser : ["nothing is decided at the socket: not synced yet"];
     }
-    const { maps } = sockets;
-    const { size } = maps.refused;
-    return [
-      `decided at the socket in ${cgroup}; ${maps.size} service ports, ${maps.connections.count} connected UDP sockets`,
-      ...(this.#udpComplaint === "" ? [] : [`connected UDP takes the rules: ${this.#udpComplaint}`]),
-      ...(size === 0 ? [] : [`${size} service ports take the rules: the maps did not take them`]),
-      ...(pins?.problem === undefined
-        ? []
-        : [`nothing is decided while this process is away: ${messageOf(pins.problem)}`]),
-    ];
+    const { size, connections } = this.#sockets.maps;
+    const where = `decided at the socket in ${this.#options.cgroup}`;
+    return [`${where}; ${size} service ports, ${connections.count} connected UDP sockets`, ...lesser];
+  }
+
+  get degraded(): readonly SyncFailure[] {
+    const { cgroup, whyNoCgroup, pins, packetPath } = this.#options;
+    const { maps } = this.#sockets ?? {};
+    const own = lesserWays({
+      isAttached: this.isAttached,
+      cgroup,
+      isCgroupGone: this.#isCgroupMissing || this.#sockets?.programs.isOrphaned === true,
+      complaint:
+        this.#complaint ?? (cgroup === undefined ? (whyNoCgroup ?? "there is no cgroup to attach to") : undefined),
+      udpComplaint: this.#udpComplaint,
+      refusals: [...(maps?.refused.values() ?? [])],
+      pinProblem: pins?.problem,
+    });
+    return [...own, ...(packetPath.degraded ?? [])];
   }
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
@@ -258,12 +270,14 @@ export class EbpfBackend implements Backend {
   /** Which connected UDP sockets could be told when their endpoint goes; what keeps others from it is said once. */
   async #askReach(): Promise<SocketProgramOptions["connectedUdp"]> {
     const reach = await this.#options.disconnector.reach();
-    if (reach.of === "all" || reach.why === this.#udpComplaint) return reach.of;
-    this.#udpComplaint = reach.why;
+    const why = reach.of === "all" ? "" : reach.why;
+    if (why === this.#udpComplaint) return reach.of;
+    this.#udpComplaint = why;
+    if (reach.of === "all") return reach.of;
     const whose = reach.of === "host" ? "of pods " : "";
-    this.#options.log.warn(`Connected UDP ${whose}takes the rules: ${reach.why}`, {
+    this.#options.log.warn(`Connected UDP ${whose}takes the rules: ${why}`, {
       cannot: `${AT_SOCKET} for connected UDP ${whose}`.trimEnd(),
-      why: reach.why,
+      why,
     });
     return reach.of;
   }
@@ -285,6 +299,7 @@ export class EbpfBackend implements Backend {
     programs.load(maps.open);
     programs.attach(cgroup);
     this.#complaint = undefined;
+    this.#isCgroupMissing = false;
     log.info("Connections to services are decided at the socket", { can: AT_SOCKET, cgroup });
   }
 
@@ -309,7 +324,7 @@ export class EbpfBackend implements Backend {
     await this.#end();
     const { bpf, cgroup } = this.#options;
     this.#isCgroupMissing = cgroup !== undefined && !isThere(bpf, cgroup);
-    const reason = messageOf(error);
+    const reason = textOf(error);
     if (reason === this.#complaint) return;
     this.#complaint = reason;
     this.#options.log.error("Nothing is decided at the socket; the nftables rules lead all packets", error, {
@@ -335,7 +350,7 @@ export class EbpfBackend implements Backend {
 
   #tellPinProblem(): void {
     const problem = this.#options.pins?.problem;
-    const reason = problem === undefined ? undefined : messageOf(problem);
+    const reason = problem === undefined ? undefined : textOf(problem);
     if (reason === this.#pinComplaint) return;
     this.#pinComplaint = reason;
     if (reason !== undefined) this.#options.log.error(NOT_KEPT, problem);
@@ -378,5 +393,3 @@ function isThere(bpf: Bpf, cgroup: string): boolean {
     return false;
   }
 }
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

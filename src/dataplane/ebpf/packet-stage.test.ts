@@ -129,6 +129,10 @@ class StageRig {
     return this.log.map(({ message }) => message);
   }
 
+  get lesser(): readonly string[] {
+    return this.stage.degraded.map(({ subject, reason }) => `${subject}: ${reason}`);
+  }
+
   #faulty(bpf: Bpf): Bpf {
     const fail = (call: keyof StageRig["fault"]): void => {
       const code = this.fault[call];
@@ -288,6 +292,7 @@ describe("interfaces where packets meet programs", () => {
     await rig.sync(true);
     assert.equal(rig.messages.length, 1);
     assert.match(rig.messages[0] ?? "", /^No interface .*ebpf\.packetInterfaces/);
+    assert.match(rig.lesser.join(), /^no packets are led by programs: no interface has the node's address/);
   });
 });
 
@@ -299,11 +304,13 @@ describe("without programs at interfaces, the rules lead all packets", () => {
       rig.cluster.set(port("web", "10.96.0.1"), [remote("10.180.1.1")]);
       for (let round = 0; round < 3; round++) assert.deepEqual((await rig.sync(true)).failures, []);
       assert.deepEqual([rig.messages, rig.ruleSyncs, rig.attached, rig.reported], [[NOT_LED], 3, {}, 0]);
+      assert.match(rig.lesser.join(), /^no packets are led by programs: .*EINVAL$/);
       rig.fault = {};
       await rig.sync();
       assert.deepEqual(rig.attached, {}, "tried with full syncs only");
       await rig.sync(true);
       assert.deepEqual([rig.attached, rig.messages], [{ eth0: 1 }, [NOT_LED, LED]]);
+      assert.deepEqual(rig.lesser, []);
     });
   }
 

@@ -10,7 +10,7 @@ import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
 import { familyOf, type IpAddress, isLoopback } from "../../net/ip.ts";
-import type { Backend, OnLostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import type { Backend, OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import type { PacketMetrics } from "./metrics.ts";
 import { type InterfaceChoice, nodeInterfaces } from "./packet-interfaces.ts";
 import { planPackets } from "./packet-plan.ts";
@@ -39,6 +39,8 @@ export interface PacketStageOptions {
 /** Maps of sockets' memories are not used here. */
 const REMEMBERED = 64;
 const NOT_LED = "No packets are led by programs; the nftables rules lead all packets";
+const LESSER = "no packets are led by programs";
+const NO_INTERFACE = "no interface has the node's address (ebpf.packetInterfaces)";
 
 interface Packets {
   readonly maps: SocketMaps;
@@ -72,6 +74,16 @@ export class PacketStage implements Backend {
 
   get restMs(): number {
     return this.#options.rules.restMs ?? 0;
+  }
+
+  get degraded(): readonly SyncFailure[] {
+    const { maps } = this.#packets ?? {};
+    const lesser = this.#complaint === "" ? [] : [{ subject: LESSER, reason: this.#complaint }];
+    if (maps !== undefined && this.#attached === "") lesser.push({ subject: LESSER, reason: NO_INTERFACE });
+    const [refusal] = maps?.refused.values() ?? [];
+    const passing = `packets to ${maps?.refused.size} service ports take the rules`;
+    if (refusal !== undefined) lesser.push({ subject: passing, reason: refusal });
+    return [...lesser, ...(this.#options.rules.degraded ?? [])];
   }
 
   /** What the maps hold, for tests. */

@@ -43,6 +43,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
         packetPath: ahead?.before(backend, family) ?? backend,
         bpf,
         cgroup: cgroup.ok ? cgroup.path : undefined,
+        whyNoCgroup: cgroup.ok ? undefined : cgroup.reason,
         pins: isKept ? new SocketPins(bpf.pins, folder, family.family) : undefined,
         nodeName: node.nodeName,
         detectsPods: family.detector.kind !== "none",

@@ -32,6 +32,12 @@ test("healthz and livez answer with their status, headers and counters; other pa
   assert.deepEqual(Object.keys(JSON.parse(healthz.text)), ["lastUpdated", "currentTime", "nodeEligible", "healthy"]);
   assert.equal((await ask(port, "/livez")).status, 200);
   health.updated("IPv4");
+  health.setMode("IPv4", { remarks: ["all is well"] });
+  const told = ["/livez", "/livez?verbose", "/healthz?verbose"].map(async (path) => (await ask(port, path)).text);
+  assert.deepEqual(
+    (await Promise.all(told)).map((text) => JSON.parse(text).status.IPv4.remarks),
+    [undefined, ["all is well"], ["all is well"]],
+  );
   health.queuedUpdate("IPv4");
   await clock.advance(60_000);
   assert.equal((await ask(port, "/livez", { method: "POST" })).status, 503);
@@ -42,9 +48,9 @@ test("healthz and livez answer with their status, headers and counters; other pa
 
   const families = parseMetrics(await metrics.families.render());
   const counts = (name: string) => families.get(name)?.samples.map(({ labels, value }) => [labels.code, value]);
-  assert.deepEqual(counts("kubeproxy_proxy_healthz_total"), [["503", 1]]);
+  assert.deepEqual(counts("kubeproxy_proxy_healthz_total"), [["503", 2]]);
   assert.deepEqual(counts("kubeproxy_proxy_livez_total"), [
-    ["200", 1],
+    ["200", 3],
     ["503", 1],
   ]);
   stop.abort();

@@ -5,7 +5,7 @@ import type { Logger } from "../../logging/logger.ts";
 import type { ConnectionLimits } from "../http/connection-gate.ts";
 import { answeringAt, type HttpEndpoint, startHttpEndpoint } from "../http/http-endpoint.ts";
 import { JSON_TYPE, reply } from "../http/http-reply.ts";
-import { type HttpHandler, routePaths } from "../http/routes.ts";
+import { type HttpHandler, queryOf, routePaths } from "../http/routes.ts";
 import type { HealthVerdict, ProxyHealth } from "./proxy-health.ts";
 import { formatRfc3339, ZERO_TIME } from "./rfc3339.ts";
 
@@ -37,16 +37,17 @@ export interface HealthServerOptions {
 }
 
 /**
- * The answer for a state. Byte for byte upstream's, but for an extra last key `failures` while the kernel refuses a part of
- * the rules. `healthy` speaks of the proxiers alone, the status of the node too when it `considersNode`. Pure.
+ * The answer for a state. Byte for byte upstream's, but for extra last keys: `failures` while the kernel refuses a part of
+ * the rules, `degraded` while something is served in a lesser way. `healthy` speaks of the proxiers alone, the status of the node
+ * too when it `considersNode`. @param isVerbose with what the mode says of its work, for each family. Pure.
  */
-export function healthAnswer(verdict: HealthVerdict, considersNode: boolean): HealthAnswer {
+export function healthAnswer(verdict: HealthVerdict, considersNode: boolean, isVerbose = false): HealthAnswer {
   const isOk = verdict.isHealthy && (!considersNode || verdict.isNodeEligible);
   const newestMs = Math.max(...verdict.families.map(({ lastUpdatedMs }) => lastUpdatedMs));
   const lastUpdatedMs = isOk ? verdict.nowMs : newestMs;
-  const families = verdict.families.map(({ family, lastUpdatedMs: familyMs, isHealthy }) => [
+  const families = verdict.families.map(({ family, lastUpdatedMs: familyMs, isHealthy, remarks }) => [
     family,
-    { lastUpdated: formatRfc3339(familyMs), healthy: isHealthy },
+    { lastUpdated: formatRfc3339(familyMs), healthy: isHealthy, ...(isVerbose && remarks.length > 0 && { remarks }) },
   ]);
   const body = {
     lastUpdated: Number.isFinite(lastUpdatedMs) ? formatRfc3339(lastUpdatedMs) : ZERO_TIME,
@@ -55,6 +56,7 @@ export function healthAnswer(verdict: HealthVerdict, considersNode: boolean): He
     healthy: verdict.isHealthy,
     ...(families.length === 0 ? {} : { status: Object.fromEntries(families) }),
     ...(verdict.failures.length === 0 ? {} : { failures: verdict.failures }),
+    ...(verdict.degraded.length === 0 ? {} : { degraded: verdict.degraded }),
   };
   return { status: isOk ? 200 : 503, body: JSON.stringify(body) };
 }
@@ -64,8 +66,8 @@ export function startHealthServer(options: HealthServerOptions): HttpEndpoint | 
   const { address, health, metrics, log } = options;
   if (address === "") return undefined;
   const answer = (considersNode: boolean, count: (status: 200 | 503) => void): HttpHandler => {
-    return (_request, response) => {
-      const { status, body } = healthAnswer(health.verdict(), considersNode);
+    return (request, response) => {
+      const { status, body } = healthAnswer(health.verdict(), considersNode, queryOf(request).has("verbose"));
       count(status);
       reply(response, status, JSON_TYPE, body);
     };

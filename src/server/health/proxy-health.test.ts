@@ -172,3 +172,29 @@ test("what the start waits for is shown at once, and is unhealthy after twice th
   assert.equal(health.isHealthy(), true);
   assert.deepEqual(health.verdict().failures, []);
 });
+
+test("what a mode does in a lesser way is told and changes no status; all that it says of itself is told to who asks for more", () => {
+  const { health } = setUp();
+  health.updated("IPv4");
+  let degraded = [{ subject: "nothing is decided at the socket", reason: "EPERM" }];
+  const remarks = ["nothing is decided at the socket: EPERM"];
+  health.setMode("IPv4", { remarks, degraded: [] });
+  assert.doesNotMatch(healthAnswer(health.verdict(), false).body, /degraded|remarks/);
+  health.setMode("IPv4", {
+    remarks,
+    get degraded() {
+      return degraded;
+    },
+  });
+  health.setFailures("IPv4", [{ subject: "ns/svc:port", reason: "bad" }]);
+  const { status, body } = healthAnswer(health.verdict(), false);
+  assert.equal(status, 200);
+  assert.ok(
+    body.endsWith(
+      ',"failures":[{"ipFamily":"IPv4","subject":"ns/svc:port","reason":"bad"}],"degraded":[{"ipFamily":"IPv4","subject":"nothing is decided at the socket","reason":"EPERM"}]}',
+    ),
+  );
+  degraded = [];
+  const verbose = JSON.parse(healthAnswer(health.verdict(), false, true).body);
+  assert.deepEqual([verbose.status.IPv4.remarks, "degraded" in verbose], [remarks, false]);
+});

@@ -7,7 +7,7 @@
 import type { Clock } from "../../async/clock.ts";
 import type { NodeRecord } from "../../cluster/objects.ts";
 import { IP_FAMILIES, type IpFamily } from "../../net/ip.ts";
-import type { SyncFailure } from "../../sync/backend.ts";
+import type { Backend, SyncFailure } from "../../sync/backend.ts";
 import type { HealthReporter } from "../../sync/observers.ts";
 
 /** The taint that the cluster autoscaler sets on a node it is about to remove. */
@@ -19,6 +19,8 @@ export interface FamilyHealth {
   /** Unix milliseconds. */
   readonly lastUpdatedMs: number;
   readonly isHealthy: boolean;
+  /** What the mode says of its work. */
+  readonly remarks: readonly string[];
 }
 
 /** What the start waits for, a part of the rules that the kernel refuses, a health-check port that is taken, or a resource that cannot be watched. Retried all the time. */
@@ -38,7 +40,12 @@ export interface HealthVerdict {
   /** IPv4 before IPv6; families never updated are absent. */
   readonly families: readonly FamilyHealth[];
   readonly failures: readonly StandingFailure[];
+  /** What is served in a lesser way than was asked for: no reason for another node to serve it. */
+  readonly degraded: readonly StandingFailure[];
 }
+
+/** What a mode says of itself whenever it is asked. */
+export type SelfReport = Pick<Backend, "remarks" | "degraded">;
 
 interface FamilyState {
   lastUpdatedMs: number | undefined;
@@ -46,6 +53,7 @@ interface FamilyState {
   oldestPendingMs: number | undefined;
   failures: readonly StandingFailure[];
   portFailures: readonly StandingFailure[];
+  mode: SelfReport;
 }
 
 function ofFamily(family: IpFamily, failures: readonly SyncFailure[]): readonly StandingFailure[] {
@@ -56,8 +64,8 @@ export class ProxyHealth implements HealthReporter {
   readonly #clock: Clock;
   readonly #timeoutMs: number;
   readonly #states: Readonly<Record<IpFamily, FamilyState>> = {
-    IPv4: { lastUpdatedMs: undefined, oldestPendingMs: undefined, failures: [], portFailures: [] },
-    IPv6: { lastUpdatedMs: undefined, oldestPendingMs: undefined, failures: [], portFailures: [] },
+    IPv4: { lastUpdatedMs: undefined, oldestPendingMs: undefined, failures: [], portFailures: [], mode: {} },
+    IPv6: { lastUpdatedMs: undefined, oldestPendingMs: undefined, failures: [], portFailures: [], mode: {} },
   };
   readonly #watchFailures = new Map<string, string>();
   #isNodeEligible = false;
@@ -94,6 +102,11 @@ export class ProxyHealth implements HealthReporter {
     this.#states[family].portFailures = ofFamily(family, failures);
   }
 
+  /** The mode at work for a family is asked with each verdict. */
+  setMode(family: IpFamily, mode: SelfReport): void {
+    this.#states[family].mode = mode;
+  }
+
   /**
    * A resource of the API server cannot be watched, or can again (`undefined`). Told in the answers, and no more: the
    * last known good rules are in force, and another node would be no better off.
@@ -123,7 +136,8 @@ export class ProxyHealth implements HealthReporter {
     for (const family of IP_FAMILIES) {
       const state = this.#states[family];
       if (state.lastUpdatedMs === undefined) continue;
-      families.push({ family, lastUpdatedMs: state.lastUpdatedMs, isHealthy: this.#isFamilyHealthy(state) });
+      const { lastUpdatedMs, mode } = state;
+      families.push({ family, lastUpdatedMs, isHealthy: this.#isFamilyHealthy(state), remarks: mode.remarks ?? [] });
     }
     return {
       nowMs: this.#clock.now(),
@@ -135,6 +149,7 @@ export class ProxyHealth implements HealthReporter {
         ...IP_FAMILIES.flatMap((family) => [...this.#states[family].failures, ...this.#states[family].portFailures]),
         ...Array.from(this.#watchFailures, ([resource, reason]) => ({ subject: `watch of ${resource}`, reason })),
       ],
+      degraded: IP_FAMILIES.flatMap((family) => ofFamily(family, this.#states[family].mode.degraded ?? [])),
     };
   }
 

@@ -22,6 +22,13 @@ test("ebpf: no bpf file system, a cgroup that goes and comes, no capability", {
     config: { mode: "ebpf", ebpf: { cgroupRoot, pinFolder: "/tmp/kept", syncPeriod: `${SYNC_PERIOD_MS}ms` } },
   });
   const linesWith = (text: string) => daemon.log.split("\n").filter((line) => line.includes(text));
+  /** What the health server says is done in a lesser way, and its status. */
+  const health = async (): Promise<readonly string[]> => {
+    const { status, body } = await daemon.fetch("http://127.0.0.1:10256/livez?verbose");
+    const { degraded = [], status: families } = JSON.parse(body);
+    const reasons = degraded.map((one: { subject: string; reason: string }) => `${one.subject}: ${one.reason}`);
+    return [`${status}`, ...reasons, ...families.IPv4.remarks];
+  };
   const isServed = async () =>
     (await node.exec(["nft", "list", "table", "ip", "kube-proxy"])).stdout.includes("10.96.0.1");
 
@@ -32,6 +39,10 @@ test("ebpf: no bpf file system, a cgroup that goes and comes, no capability", {
     const [line = "", ...more] = linesWith("while this process is away");
     assert.match(line, /^I.*ebpf\.pinFolder: \/tmp\/kept is not in a bpf file system/);
     assert.deepEqual(more, []);
+    assert.deepEqual(await health(), [
+      "200",
+      `decided at the socket in ${cgroupRoot}; 1 service ports, 0 connected UDP sockets`,
+    ]);
   });
 
   await t.test("a cgroup that is removed is told, and one in its place is used", async () => {
@@ -40,8 +51,11 @@ test("ebpf: no bpf file system, a cgroup that goes and comes, no capability", {
     await daemon.until("both", () => linesWith("The cgroup is gone").length === 2);
     assert.equal(linesWith(NO_SOCKETS).length, 2, "once for each family");
     assert.ok(await isServed());
+    const gone = `nothing is decided at the socket: the cgroup ${cgroupRoot} is not there`;
+    assert.deepEqual(await health(), ["200", gone, gone, gone]);
     mkdirSync(cgroupRoot);
     await daemon.until("the programs", () => attached() === 1);
+    await daemon.until("health", async () => (await health()).length === 2);
     await daemon.stop("SIGKILL");
   });
 
@@ -55,5 +69,6 @@ test("ebpf: no bpf file system, a cgroup that goes and comes, no capability", {
     for (const line of lines) assert.match(line, /CAP_BPF and CAP_NET_ADMIN/);
     await daemon.until("no program", () => attached() === 0);
     assert.ok(await isServed());
+    assert.match((await health()).join("\n"), /^200\nnothing is decided at the socket: .*CAP_BPF and CAP_NET_ADMIN/);
   });
 });
