@@ -1,14 +1,21 @@
 /** Configuration and credentials of a daemon that a bench starts. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
 import type { ProxyMode } from "../src/dataplane/registry.ts";
 import { kubeconfigConf } from "../test/apiserver/kubeadm-files.ts";
 
 /** Writes `config.json` and what it names: `kubeconfig`, `ca.crt` and `token`. */
 export function writeDaemonFiles(
   folder: string,
-  { url, ca, mode }: { readonly url: string; readonly ca: string; readonly mode: ProxyMode },
+  daemon: {
+    readonly url: string;
+    readonly ca: string;
+    readonly mode: ProxyMode;
+    readonly layout?: LayoutName | undefined;
+  },
 ): void {
+  const { url, ca, mode, layout } = daemon;
   const kubeconfig = join(folder, "kubeconfig");
   writeFileSync(join(folder, "ca.crt"), ca);
   writeFileSync(join(folder, "token"), "token");
@@ -17,6 +24,7 @@ export function writeDaemonFiles(
     apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
     kind: "KubeProxyConfiguration",
     mode,
+    ...(layout && { nftables: { layout } }),
     clusterCIDR: "10.128.0.0/9",
     clientConnection: { kubeconfig },
     conntrack: { maxPerCore: 0, min: 0, tcpEstablishedTimeout: "0s", tcpCloseWaitTimeout: "0s" },

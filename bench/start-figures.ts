@@ -1,8 +1,11 @@
 /** What the bench of the start measures. */
+import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
 import type { ProxyMode } from "../src/dataplane/registry.ts";
 
 export interface StartTask {
   readonly mode: ProxyMode;
+  /** Of the first checkout; the others may not know it. @default what the mode does without */
+  readonly layout?: LayoutName;
   readonly services: number;
   readonly endpointsEach: number;
   /** Whether lists can be streamed; otherwise they are read in pages. */

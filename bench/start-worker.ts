@@ -3,7 +3,7 @@
  * one line of JSON.
  */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -118,13 +118,17 @@ async function floorOnce(url: string, folder: string): Promise<FloorFigures> {
 }
 
 async function run(task: StartTask, folder: string): Promise<StartResult> {
-  const { services, endpointsEach, hasWatchList, mode, checkouts, rounds, settleSeconds } = task;
+  const { services, endpointsEach, hasWatchList, mode, layout, checkouts, rounds, settleSeconds } = task;
   for (const checkout of checkouts) {
     if (!existsSync(join(checkout, "dist"))) throw new Error(`${checkout}/dist is missing: npm run build`);
   }
   const server = await startApiServer({ services, endpointsEach, hasWatchList });
   const { url, ca, listBytes } = server.ready;
-  writeDaemonFiles(folder, { url, ca, mode });
+  const folders = checkouts.map((_, index) => join(folder, String(index)));
+  for (const [index, own] of folders.entries()) {
+    mkdirSync(own);
+    writeDaemonFiles(own, { url, ca, mode, layout: index === 0 ? layout : undefined });
+  }
   const starts: StartFigures[][] = checkouts.map(() => []);
   const floor: FloorFigures[] = [];
   try {
@@ -132,11 +136,12 @@ async function run(task: StartTask, folder: string): Promise<StartResult> {
     for (let round = 0; round <= rounds; round++) {
       const isCounted = round > 0;
       for (const [index, checkout] of checkouts.entries()) {
-        removeRules(checkout, folder);
-        const figures = await startOnce(checkout, folder, isCounted ? settleSeconds : 0);
+        const own = folders[index] ?? folder;
+        removeRules(checkout, own);
+        const figures = await startOnce(checkout, own, isCounted ? settleSeconds : 0);
         if (isCounted) starts[index]?.push(figures);
       }
-      const figures = await floorOnce(url, folder);
+      const figures = await floorOnce(url, join(folder, "0"));
       if (isCounted) floor.push(figures);
     }
     return { task, listBytes, starts, floor };

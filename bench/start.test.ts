@@ -29,6 +29,11 @@ test("ratios are those of single rounds, which share what else the machine was d
   assert.match(text, /^shortest program, 9\.6 MB read and parsed, ms +300$/m);
 });
 
+test("the layout that was asked for stands in the table", () => {
+  const text = startTable({ task: { ...task, layout: "Flat" }, listBytes: 1, starts: [[figures(100)]], floor: [] });
+  assert.match(text, /^nftables Flat, 3000 × 4 +here$/m);
+});
+
 test("a checkout by itself has no ratios", () => {
   const text = startTable({ task, listBytes: 1, starts: [[figures(100)]], floor: [] });
   assert.match(text, /^nftables, 3000 × 4 +here$/m);

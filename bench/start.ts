@@ -7,6 +7,7 @@ import { writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { layoutNameOf } from "../src/dataplane/nftables/layout-name.ts";
 import { isProxyMode } from "../src/dataplane/registry.ts";
 import { type Namespace, withNamespace } from "./namespace.ts";
 import type { StartFigures, StartResult, StartTask } from "./start-figures.ts";
@@ -23,6 +24,7 @@ Starts the built program at an API server over TLS, again and again, in a throw-
 
   --sizes LIST         SERVICESxENDPOINTS,… (default ${SIZES.join(",")})
   --mode MODE          (default nftables)
+  --layout NAME        of the nftables mode: Compatible or Flat (default Compatible); the other checkout has its default
   --rounds N           (default 5)
   --against DIR        another checkout with a built dist/, started in turns with this one
   --settle SECONDS     rest before the memory is read (default 20)
@@ -37,6 +39,7 @@ function readArguments(argv: readonly string[]) {
     options: {
       sizes: { type: "string", default: SIZES.join(",") },
       mode: { type: "string", default: "nftables" },
+      layout: { type: "string" },
       rounds: { type: "string", default: "5" },
       against: { type: "string" },
       settle: { type: "string", default: "20" },
@@ -48,11 +51,16 @@ function readArguments(argv: readonly string[]) {
   if (values.help) return "help";
   const { mode } = values;
   if (!isProxyMode(mode)) throw new RangeError(`--mode: ${JSON.stringify(mode)} is no mode`);
+  const layout = values.layout === undefined ? undefined : layoutNameOf(values.layout);
+  if (values.layout !== undefined && (layout === undefined || mode !== "nftables")) {
+    throw new RangeError(`--layout: ${JSON.stringify(values.layout)} is no layout of mode ${mode}`);
+  }
   const tasks = values.sizes.split(",").map((text): StartTask => {
     const [, services, endpointsEach] = /^(\d+)x(\d+)$/.exec(text) ?? [];
     if (services === undefined) throw new RangeError(`--sizes: ${JSON.stringify(text)} is not like 3000x4`);
     return {
       mode,
+      ...(layout && { layout }),
       services: Number(services),
       endpointsEach: Number(endpointsEach),
       hasWatchList: !values.pages,
@@ -96,7 +104,7 @@ export function startTable({ task, listBytes, starts, floor }: StartResult): str
   const floorRow = (title: string, values: readonly number[]) => [title, ms(median(values)), "", ""];
   return table(
     [
-      `${task.mode}, ${task.services} × ${task.endpointsEach}`,
+      `${task.mode}${task.layout === undefined ? "" : ` ${task.layout}`}, ${task.services} × ${task.endpointsEach}`,
       "here",
       ...(other === undefined ? [] : ["other", "ratio"]),
     ],
