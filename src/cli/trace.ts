@@ -8,9 +8,9 @@ import { MODES } from "../dataplane/registry.ts";
 import { escapeJson } from "../logging/escape.ts";
 import { type IpAddress, parseIpAddress } from "../net/ip.ts";
 import { deviceAddresses } from "../trace/dump/device-addresses.ts";
-import { programOfDumps } from "../trace/dump/program.ts";
+import { walkDumps } from "../trace/dump/walk-dumps.ts";
 import { nodeFacts } from "../trace/facts.ts";
-import { TooManyWaysError, walk } from "../trace/netfilter/walk.ts";
+import { TooManyWaysError } from "../trace/netfilter/walk.ts";
 import { newPacket } from "../trace/packet.ts";
 import { traceData } from "../trace/report/json.ts";
 import { type TraceReport, traceText } from "../trace/report/text.ts";
@@ -58,7 +58,7 @@ Rules, of one of these; without any, those in this node's kernel are walked, whi
       --config FILE            the node's KubeProxyConfiguration
       --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft list ruleset (or nft -j), ipset save or ipvsadm -S -n print
                                on a node (repeatable), or the folder that a sysdump was unpacked to; of other
-                               programs' rules what is not understood is shown as such
+                               programs' rules what is not understood is shown as such. Of Windows, what render prints
       --kernel                 this node's kernel, also where --kubeconfig is given; the pinned maps of ebpf mode are
                                read, too (--config where pinFolder is set)
       --local ADDRESS          an address of the node; with --dump all of them should be given (repeatable)
@@ -188,17 +188,13 @@ async function traced(
     podInterface,
   });
   const knowsClients = options.isNewClient || rules.knowsClients;
-  const { program } = programOfDumps(rules.dumps, {
-    family: target.family,
-    facts,
-    knowsClients: options.isNewClient,
-    knowsDynamicSets: knowsClients,
-  });
   const packet = newPacket(question);
   const step = rules.atSocket?.(question, fromNode);
   const { seed, isVerbose } = options;
   try {
-    const root = walk(program, packet, facts, {
+    const root = walkDumps(rules.dumps, packet, facts, {
+      knowsClients: options.isNewClient,
+      knowsDynamicSets: knowsClients,
       record: isVerbose ? "all" : "matches",
       ...(seed === undefined ? {} : { random: seededRandom(seed) }),
     });

@@ -11,11 +11,11 @@ import type { ServicePort } from "../model/service-port.ts";
 import { familyOf, type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
 import { deviceAddresses } from "../trace/dump/device-addresses.ts";
 import { dumpsOf } from "../trace/dump/of-rendered.ts";
-import { programOfDumps } from "../trace/dump/program.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
+import { walkDumps } from "../trace/dump/walk-dumps.ts";
 import { nodeFacts } from "../trace/facts.ts";
 import { outcomesOf } from "../trace/netfilter/tree.ts";
-import { TooManyWaysError, walk } from "../trace/netfilter/walk.ts";
+import { TooManyWaysError } from "../trace/netfilter/walk.ts";
 import { newPacket } from "../trace/packet.ts";
 import { fateShares, oddsText, packetText } from "../trace/report/fate-text.ts";
 import type { TraceAnswer } from "./answers.ts";
@@ -66,12 +66,11 @@ export async function traceAnswer(
     destinationPort: port,
     inInterface: inInterface ?? (isOwn ? "" : undefined),
   });
-  const { program } = programOfDumps(dumps, {
-    ...{ family: whole.family, facts },
-    ...{ knowsClients: false, knowsDynamicSets: false },
-  });
   try {
-    const root = walk(program, packet, facts, { record: question.isVerbose ? "all" : "matches", maxEnds: MAX_ENDS });
+    const root = walkDumps(dumps, packet, facts, {
+      ...{ knowsClients: false, knowsDynamicSets: false },
+      ...{ record: question.isVerbose ? "all" : "matches", maxEnds: MAX_ENDS },
+    });
     return {
       packet: packetText(packet),
       rules: `the plan of mode ${daemon.mode} for ${daemon.node}, for ${servicesText(ports)}`,

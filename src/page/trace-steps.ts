@@ -59,6 +59,8 @@ function stepOf(event: TraceEvent): TraceStep {
     }
     case "match":
       return { kind: "match", text: `${ruleName(event)}: ${event.rule.text}`, said: event.said };
+    case "remark":
+      return { kind: "note", text: event.text, said: null };
     case "policy":
       return { kind: "note", text: `the policy of ${event.chain.chain.name} is ${event.chain.policy}`, said: null };
     case "routed":

@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
+import { render } from "../../src/cli/render.ts";
 import { trace } from "../../src/cli/trace.ts";
 import { MODES } from "../../src/dataplane/registry.ts";
 import { caseFile } from "../conformance/conformance-case.ts";
@@ -40,11 +41,13 @@ describe("over the plan", () => {
       const result = await inExamples(name, "--from", "pod:40000", "--to", "10.96.0.10:80", "--new-client");
       assert.equal(result.status, 0, result.err);
       if (traits.carriesTraffic) assert.match(result.out, /100\.0 % {2}delivered to a process of the node at /);
-      else
+      else {
+        const source = traits.hasHostLoadBalancers ? "the node's address (masqueraded)" : "10.180.0.250 (kept)";
         assert.deepEqual(
           fates(result),
-          endpoints.map((ip) => `33.3 %  sent to ${ip}:8080, from 10.180.0.250 (kept)`),
+          endpoints.map((ip) => `33.3 %  sent to ${ip}:8080, from ${source}`),
         );
+      }
     });
 
     test(`IPv6, from outside to a node port, in mode ${name}`, async () => {
@@ -56,6 +59,113 @@ describe("over the plan", () => {
       );
     });
   }
+
+  describe("over load balancers of HNS, in kernelspace mode", () => {
+    const traced = (...argv: string[]) => inExamples("kernelspace", ...argv);
+    const cases: readonly (readonly [what: string, argv: readonly string[], way: RegExp, fates: readonly string[]])[] =
+      [
+        [
+          "a cluster IP names the document, and how HNS chooses",
+          ["--from", "pod", "--to", "10.96.0.31:80"],
+          /load balancer tcp 10\.96\.0\.31:80: \{"HostComputeEndpoints":\["<ID of 10\.180\.0\.12>".*\n +→ one of 2 endpoints, by HNS, for each connection\n +shop\/admin:http cluster-ip tcp/,
+          [
+            "50.0 %  sent to 10.180.0.12:8080, from the node's address (masqueraded)",
+            "50.0 %  sent to 10.180.1.11:8080, from the node's address (masqueraded)",
+          ],
+        ],
+        [
+          "where the endpoint answers directly, it sees the client",
+          ["--from", "outside", "--to", "10.200.0.2:30081"],
+          /→ to its only endpoint\n.*\n +Flags 1: 1 direct server return.*\n +flags of the port 18: 2 at the node's own address; 16 /,
+          ["100.0 %  sent to 10.180.0.11:8080, from 203.0.113.77 (kept)"],
+        ],
+        [
+          "affinity goes by the client's address",
+          ["--from", "pod", "--to", "10.96.0.50:80", "--seed", "1"],
+          /→ one of 3 endpoints, always the same for 10\.180\.0\.250$/m,
+          ["100.0 %  sent to 10.180.0.12:8080, from the node's address (masqueraded)"],
+        ],
+        [
+          "the node itself is not led",
+          ["--from", "node", "--to", "10.96.0.10:80"],
+          /→ not asked: HNS does not lead packets of the node itself/,
+          ["100.0 %  sent to 10.96.0.10:80, from 10.200.0.2 (kept)"],
+        ],
+        [
+          "a later packet goes where its connection goes",
+          ["--from", "pod", "--to", "10.96.0.10:80", "--state", "established"],
+          /→ HNS keeps connections in a table of flows/,
+          ["100.0 %  not known: the endpoint of the connection's first packet"],
+        ],
+        [
+          "a frontend without endpoints has none, and is named",
+          ["--from", "pod", "--to", "10.96.0.70:80"],
+          /no load balancer has tcp 10\.96\.0\.70:80: office\/legacy:http has no endpoint that could be led to$/m,
+          ["100.0 %  sent to 10.96.0.70:80, from 10.180.0.250 (kept)"],
+        ],
+        [
+          "with -v the others are said to be no match",
+          ["--from", "pod", "--to", "10.96.0.10:81", "-v"],
+          /· load balancer tcp 10\.96\.0\.10:80: .*\n +no: its place is tcp 10\.96\.0\.10:80, IPv4, and the packet is for tcp 10\.96\.0\.10:81$/m,
+          ["100.0 %  sent to 10.96.0.10:81, from 10.180.0.250 (kept)"],
+        ],
+      ];
+    for (const [what, argv, way, expected] of cases) {
+      test(what, async () => {
+        const result = await traced(...argv);
+        assert.equal(result.status, 0, result.err);
+        assert.match(result.out, /^virtual switch$/m);
+        assert.match(result.out, way);
+        assert.deepEqual(fates(result), expected);
+      });
+    }
+
+    test("the source VIP of an overlay is what endpoints see", async () => {
+      const config = file(
+        "overlay.yaml",
+        "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nwinkernel: {sourceVip: 10.180.0.2}\n",
+      );
+      const result = await traced("--from", "outside", "--to", "10.200.0.2:30082", "--config", config);
+      assert.match(result.out, /SourceVIP: the endpoint sees 10\.180\.0\.2$/m);
+      assert.deepEqual(fates(result), [
+        "50.0 %  sent to 10.180.0.12:8080, from 10.180.0.2 (translated)",
+        "50.0 %  sent to 10.180.1.11:8080, from 10.180.0.2 (translated)",
+      ]);
+    });
+
+    test("as data", async () => {
+      const { out } = await traced("--from", "pod", "--to", "10.96.0.70:80", "-o", "json");
+      const { trace: way, outcomes } = JSON.parse(out);
+      assert.deepEqual(
+        way.steps.map(({ kind }: { kind: string }) => kind),
+        ["stage", "remark"],
+      );
+      assert.equal(outcomes[0].fate.kind, "sent");
+    });
+
+    test("what render prints is a dump; where the node's addresses are not known, both is shown", async () => {
+      const rendered = await runCommand(
+        render,
+        ["-f", "-", "--hostname-override", "node-a", "--mode", "kernelspace"],
+        EXAMPLES,
+      );
+      const result = await run(["--from", "203.0.113.9", "--to", "192.0.2.1:30082", "--dump", "-"], rendered.out);
+      assert.equal(result.status, 0, result.err);
+      assert.deepEqual(fates(result), [
+        "if 192.0.2.1 is an address of the node:",
+        "50.0 %  sent to 10.180.0.12:8080, from the node's address (masqueraded)",
+        "50.0 %  sent to 10.180.1.11:8080, from the node's address (masqueraded)",
+        "if 192.0.2.1 is no address of the node:",
+        "100.0 %  sent to 192.0.2.1:30082, from 203.0.113.9 (kept)",
+      ]);
+      const cut = await run(
+        ["--from", "203.0.113.9", "--to", "192.0.2.1:30082", "--dump", "-"],
+        rendered.out.slice(0, 400).replace(/\n[^\n]*$/, "") + '\nHcnCreateEndpoint {"Ip}',
+      );
+      assert.equal(cut.status, 2);
+      assert.match(cut.err, /standard input is cut, or no JSON/);
+    });
+  });
 
   describe("what is decided before there is a packet, in ebpf mode", () => {
     const cases: readonly (readonly [string, string, string, RegExp | undefined])[] = [

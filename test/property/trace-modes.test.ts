@@ -1,6 +1,6 @@
 /**
  * Plans of one random cluster in several modes, walked with the same packets to cluster IPs: where a service has endpoints, every
- * mode that translates in the kernel leads a client to the same ones with the same odds and the same source. What differs on
+ * mode that translates in the kernel by its rules leads a client to the same ones with the same odds and the same source. What differs on
  * purpose is left out: what becomes of services without endpoints, and of other addresses.
  */
 import assert from "node:assert/strict";
@@ -87,7 +87,7 @@ function packetsTo(cluster: ClusterRecords, family: IpFamily): PacketQuestion[] 
 
 const first = Number(process.env.KPTS_PROPERTY_SEED ?? Date.now() % 1_000_000);
 const others = MODES.filter(
-  ({ name, traits, traceForms }) => name !== "iptables" && !traits.carriesTraffic && traceForms !== undefined,
+  ({ name, traits }) => name !== "iptables" && !traits.carriesTraffic && !traits.hasHostLoadBalancers,
 );
 
 for (const { name } of others) {

@@ -6,7 +6,9 @@ import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import { type EndpointSettings, endpointText, loadBalancerText } from "../../kernel/hcn/documents.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
+import { ownedFrontends } from "../../model/frontend.ts";
 import { type IpAddress, parseIpAddress, unspecifiedAddress, zeroCidr } from "../../net/ip.ts";
+import { loadBalancerKey } from "./frontend-keys.ts";
 import { healthPortOf, networkNameOf, rootEndpointNameOf } from "./host-config.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { type PlannedLoadBalancer, planServicePort } from "./plan-service-port.ts";
@@ -42,6 +44,17 @@ export function offlineOptions(
     },
     facts: { zone, isOverlay: sourceVip !== "", remoteSubnets: sourceVip === "" ? [] : [everywhere] },
   };
+}
+
+/** Frontends for which there is no load balancer, because no endpoint could be led to: `tcp 10.96.0.1:80`, and the service port. */
+export function unservedFrontends(node: OfflineNode, config: KubeProxyConfig): readonly (readonly [string, string])[] {
+  const options = offlineOptions(node, config);
+  return [...node.state.services].flatMap(([key, port]) => {
+    const plan = planServicePort(port, node.state.endpoints.get(key) ?? [], options.config, options.facts);
+    const served = new Set(plan.loadBalancers.map((planned) => planned.key));
+    const declared = ownedFrontends(port).map((one) => loadBalancerKey(port.protocol, one.address, one.port));
+    return [...new Set(declared)].filter((one) => !served.has(one)).map((one) => [one, port.name.text] as const);
+  });
 }
 
 /** Everything, or the part of one Service (`namespace/name`), in a fixed order: endpoints before the load balancers that name them. */

@@ -18,6 +18,7 @@ export const kernelspace: ModeDescriptor<"kernelspace", typeof winkernelConfig> 
   traits: { ...TRANSLATES_IN_KERNEL, hasHostLoadBalancers: true },
   renderFlags: winkernelConfig.flags,
   renderForms: ["text", "json"],
+  traceForms: ["load-balancers"],
   loadRenderer: async () => (await import("./render.ts")).renderKernelspace,
   loadInspection: async () => (await import("./inspect.ts")).inspectKernelspace,
   loadRuntime: async () => (await import("./runtime.ts")).kernelspaceRuntime,

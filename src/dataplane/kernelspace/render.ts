@@ -1,6 +1,9 @@
 /** `kube-proxy render` in kernelspace mode: the documents that HNS would be sent, as lines or as data. */
 import { type ModeRenderer, planAsData } from "../rendering.ts";
-import { planKernelspace } from "./cluster-plan.ts";
+import { planKernelspace, unservedFrontends } from "./cluster-plan.ts";
+
+/** The form for `trace` alone: the lines, and the frontends that have no load balancer. */
+const TRACE_FORM = "load-balancers";
 
 export const renderKernelspace: ModeRenderer = async (node, request) => {
   const documents = planKernelspace(node, request.config, request.service);
@@ -8,6 +11,13 @@ export const renderKernelspace: ModeRenderer = async (node, request) => {
     const data = documents.map(({ text, ...rest }) => ({ ...rest, settings: JSON.parse(text) }));
     return planAsData(node, request, { documents: data });
   }
-  const text = documents.map(({ call, purpose, text }) => `# ${purpose}\n${call} ${text}\n`).join("");
-  return { kind: "text", text, tool: node.family };
+  const lines = documents.map(({ call, purpose, text }) => `# ${purpose}\n${call} ${text}\n`);
+  if (request.form === TRACE_FORM) {
+    const unserved = unservedFrontends(node, request.config);
+    lines.unshift(
+      "# load balancers of HNS\n",
+      ...unserved.map(([key, name]) => `# none at ${key}: ${name} has no endpoint that could be led to\n`),
+    );
+  }
+  return { kind: "text", text: lines.join(""), tool: node.family };
 };

@@ -24,6 +24,18 @@ function named({ rig: { host } }: TestModel): Readonly<Record<string, readonly s
   return Object.fromEntries(all);
 }
 
+test("a Service that has its cluster IP among its other addresses has one load balancer there: the cluster IP's", async () => {
+  for (const other of [{ externalIPs: [ip("10.96.0.1")] }, { loadBalancerVIPs: [ip("10.96.0.1")] }]) {
+    const model = newModel();
+    model.set(port("web", "10.96.0.1", { ...other, internalPolicyLocal: true }), [local("10.180.0.1"), ...PODS]);
+    model.rig.host.addEndpoint({ name: "pod", addresses: ["10.180.0.1"] });
+    await model.rig.sync();
+    assert.deepEqual(named(model), { "10.96.0.1:80": ["10.180.0.1"] });
+    const [document] = model.rig.host.documents("LoadBalancer").values();
+    assert.equal(objectOf(listOf(document?.PortMappings)[0]).Flags, undefined);
+  }
+});
+
 describe("upstream's faults", () => {
   test("§9.2: an L2Bridge is sent no source VIP, and an overlay always one", async () => {
     for (const [type, wanted] of [

@@ -73,13 +73,17 @@ export interface PortMapping {
   readonly flags: number;
 }
 
-export interface HcnLoadBalancer {
-  readonly id: Guid;
-  readonly endpoints: readonly Guid[];
+/** What a load balancer does, apart from the endpoints that it has. */
+export interface LoadBalancerBehaviour {
   readonly sourceVip: IpAddress | undefined;
   readonly frontendVips: readonly IpAddress[];
   readonly mappings: readonly PortMapping[];
   readonly flags: number;
+}
+
+export interface HcnLoadBalancer extends LoadBalancerBehaviour {
+  readonly id: Guid;
+  readonly endpoints: readonly Guid[];
 }
 
 export interface EndpointSettings {
@@ -208,11 +212,25 @@ export function readLoadBalancer(text: string): HcnLoadBalancer | UnreadDocument
   return readObject(text, (id, document) => ({
     id,
     endpoints: listOf(document.HostComputeEndpoints).flatMap((endpoint) => parseGuid(textOf(endpoint)) ?? []),
+    ...behaviourOf(document),
+  }));
+}
+
+/** The settings of a load balancer in which anything may stand for the IDs of its endpoints. @throws SyntaxError when it is no JSON. */
+export function readLoadBalancerSettings(
+  text: string,
+): LoadBalancerBehaviour & { readonly endpoints: readonly string[] } {
+  const document = objectOf(JSON.parse(text));
+  return { endpoints: listOf(document.HostComputeEndpoints).map(textOf), ...behaviourOf(document) };
+}
+
+function behaviourOf(document: JsonObject): LoadBalancerBehaviour {
+  return {
     sourceVip: parseIpAddress(textOf(document.SourceVIP)),
     frontendVips: listOf(document.FrontendVIPs).flatMap((vip) => parseIpAddress(textOf(vip)) ?? []),
     mappings: listOf(document.PortMappings).map(portMapping),
     flags: numberOf(document.Flags, LB_WORDS),
-  }));
+  };
 }
 
 function portMapping(value: unknown): PortMapping {

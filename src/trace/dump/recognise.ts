@@ -1,10 +1,12 @@
 /** What a dump is of, by its text; and whether it is whole. Pure. */
 import type { SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { IpFamily } from "../../net/ip.ts";
+import { type HostPlan, isHostPlan, readHostPlan } from "../hns/host-plan.ts";
 import type { ListedClients } from "../iptables/surroundings.ts";
 import { isObject, listOf } from "../nftables/json.ts";
 import { readNftText } from "../nftables/text/ruleset.ts";
 import { NftTextError } from "../nftables/text/words.ts";
+import { DumpError } from "./dump-error.ts";
 
 export type Dump =
   /** `family` is undefined where the text does not say. */
@@ -16,21 +18,20 @@ export type Dump =
   | { readonly kind: "nftables"; readonly objects: readonly unknown[] }
   | { readonly kind: "ipset"; readonly text: string }
   | { readonly kind: "ipvsadm"; readonly text: string }
+  /** Load balancers of Windows' HNS. */
+  | { readonly kind: "hns"; readonly plan: HostPlan }
   /** Addresses that are given to a device: input of `ip -batch`. */
   | { readonly kind: "addresses"; readonly text: string };
 
-/** A text that is no dump, or half of one. */
-export class DumpError extends Error {
-  override readonly name = "DumpError";
-}
-
-const KNOWN = "what iptables-save, nft list ruleset (with or without -j), ipset save or ipvsadm -S -n prints";
+const KNOWN =
+  "what iptables-save, nft list ruleset (with or without -j), ipset save, ipvsadm -S -n, or render in kernelspace mode prints";
 
 /** @param name of the file, for errors. @throws DumpError */
 export function recogniseDump(text: string, name: string): Dump {
   const start = text.trimStart();
   if (start === "") throw new DumpError(`${name} is empty`);
   if (start.startsWith("{")) return { kind: "nftables", objects: nftablesObjects(text, name) };
+  if (isHostPlan(start)) return { kind: "hns", plan: readHostPlan(text, name) };
   const line = firstLine(start);
   if (/^\*\S|^:\S/.test(line)) return iptablesDump(text, name);
   if (/^create \S+ \S+:\S+/.test(line)) return { kind: "ipset", text };

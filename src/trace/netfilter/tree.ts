@@ -14,7 +14,8 @@ export type Fate =
   | { readonly kind: "uncertain"; readonly because: string };
 
 export type TraceEvent =
-  | { readonly kind: "stage"; readonly stage: Stage; readonly packet: Packet }
+  /** `virtual switch` where there are no hooks: that of Windows. */
+  | { readonly kind: "stage"; readonly stage: Stage | "virtual switch"; readonly packet: Packet }
   | { readonly kind: "base-chain"; readonly chain: BaseChain }
   /** A nat chain that is not asked, and why. */
   | { readonly kind: "not-asked"; readonly chain: BaseChain; readonly because: string }
@@ -39,6 +40,8 @@ export type TraceEvent =
       readonly said: string;
     }
   | { readonly kind: "policy"; readonly chain: BaseChain }
+  /** Something to know about what was said before. */
+  | { readonly kind: "remark"; readonly text: string }
   /** Routing decides where the packet goes next. */
   | { readonly kind: "routed"; readonly to: Stage; readonly because: string };
 

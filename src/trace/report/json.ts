@@ -53,6 +53,7 @@ export function eventData(event: TraceEvent): object {
       const { kind, chain, index, rule, said } = event;
       return { kind, chain, rule: index < 0 ? undefined : index + 1, text: rule.text, comment: rule.comment, said };
     }
+    case "remark":
     case "skipped":
     case "routed":
       return event;

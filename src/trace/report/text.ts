@@ -114,6 +114,8 @@ export function eventLines(event: TraceEvent, indent: string, remark: string): s
       ];
     case "match":
       return [`${indent}    ✓ ${ruleName(event)}: ${event.rule.text}`, `${indent}        → ${event.said}`];
+    case "remark":
+      return [`${indent}      ${event.text}`];
     case "policy":
       return [`${indent}    the policy of ${event.chain.chain.name} is ${event.chain.policy}`];
     case "routed":

@@ -1,0 +1,164 @@
+/**
+ * Leads a packet through the load balancers of Windows' HNS, as far as is documented or reported (reference windows.md §2.6,
+ * windows-practice.md §8). There are no hooks and no order of rules: a frontend has one load balancer, or none. Pure.
+ */
+import { DISTRIBUTE_BY_SOURCE, LB_DSR, type PortMapping } from "../../kernel/hcn/documents.ts";
+import { joinHostPort } from "../../net/ip.ts";
+import { protocolNameOfNumber } from "../../net/protocol.ts";
+import { isLocalQuestion, type NodeFacts } from "../facts.ts";
+import type { Branch, Fate, TraceEnd, TraceEvent, TraceNode } from "../netfilter/tree.ts";
+import type { WalkOptions } from "../netfilter/walk.ts";
+import { endText, masqueraded, type Packet, withDestination, withSource } from "../packet.ts";
+import type { HostPlan, PlannedEndpoint, PlannedLoadBalancer } from "./host-plan.ts";
+import { behaviourWords } from "./load-balancer-words.ts";
+
+type HostWalkOptions = Pick<WalkOptions, "record" | "random">;
+
+/** A load balancer with the port of it that a packet is for. */
+interface Found {
+  readonly loadBalancer: PlannedLoadBalancer;
+  readonly mapping: PortMapping;
+}
+
+/** Whether the packet is for an address of the node, once that is known. */
+type Place = "node" | "elsewhere";
+
+/** Walks a packet to its end. */
+export function walkHostPlan(
+  plan: HostPlan,
+  packet: Packet,
+  facts: NodeFacts,
+  options: HostWalkOptions = {},
+): TraceNode {
+  const events: TraceEvent[] = [{ kind: "stage", stage: "virtual switch", packet }];
+  const type = facts.addressType(packet.destination);
+  if (type !== undefined) {
+    const rest = atPlace(plan, packet, type === "local" ? "node" : "elsewhere", options);
+    return { ...rest, events: [...events, ...rest.events] };
+  }
+  const question = isLocalQuestion(packet.destination);
+  const branches = (["node", "elsewhere"] as const).map((place): Branch => {
+    const label = place === "node" ? question : `${packet.destination} is no address of the node`;
+    return { odds: undefined, label, node: atPlace(plan, packet, place, options) };
+  });
+  return { events, end: { kind: "fork", question: `whether ${question}`, branches } };
+}
+
+function atPlace(plan: HostPlan, packet: Packet, place: Place, options: HostWalkOptions): TraceNode {
+  const events: TraceEvent[] = [];
+  const passedBy = ended({ kind: place === "node" ? "delivered" : "sent" }, packet);
+  const found = plan.loadBalancers.map((one) => foundIn(one, packet, place));
+  const hit = found.find((one) => one !== undefined);
+  if (options.record === "all") {
+    for (const [index, one] of plan.loadBalancers.entries()) {
+      if (found[index] === undefined) events.push(missOf(one, packet));
+    }
+  }
+  if (hit === undefined) {
+    const text = `no load balancer has ${packet.protocol} ${endText(packet.destination, packet.destinationPort)}`;
+    events.push({ kind: "remark", text: [text, ...reasonsOf(plan, packet, place)].join(": ") });
+    return { events, end: passedBy };
+  }
+  const match = (said: string): void => {
+    events.push(matchOf(hit.loadBalancer, said), { kind: "remark", text: hit.loadBalancer.purpose });
+  };
+  if (packet.inInterface === "") {
+    match(
+      "not asked: HNS does not lead packets of the node itself, which go on as they are (kubernetes/website #26465)",
+    );
+    return { events, end: passedBy };
+  }
+  if (packet.state !== "new") {
+    match("HNS keeps connections in a table of flows, and goes on as it began");
+    return {
+      events,
+      end: ended({ kind: "uncertain", because: "the endpoint of the connection's first packet" }, packet),
+    };
+  }
+  match(choiceText(hit, packet));
+  for (const text of behaviourWords(hit.loadBalancer, hit.mapping)) events.push({ kind: "remark", text });
+  return { events, end: chosen(hit, plan, packet, options) };
+}
+
+function foundIn(loadBalancer: PlannedLoadBalancer, packet: Packet, place: Place): Found | undefined {
+  const { family, frontendVips } = loadBalancer;
+  if (family !== packet.family) return undefined;
+  if (frontendVips.length === 0 ? place !== "node" : !frontendVips.includes(packet.destination)) return undefined;
+  const mapping = loadBalancer.mappings.find(
+    ({ protocol, externalPort }) =>
+      protocolNameOfNumber(protocol) === packet.protocol && externalPort === packet.destinationPort,
+  );
+  return mapping && { loadBalancer, mapping };
+}
+
+/** `tcp 10.96.0.1:80`, `tcp *:30080` at the node's own address. */
+function placeOf({ frontendVips: [vip], mappings: [mapping] }: PlannedLoadBalancer): string {
+  const protocol = protocolNameOfNumber(mapping?.protocol) ?? `protocol ${mapping?.protocol ?? 0}`;
+  const port = mapping?.externalPort ?? 0;
+  return `${protocol} ${vip === undefined ? `*:${port}` : joinHostPort(vip, port)}`;
+}
+
+function matchOf(loadBalancer: PlannedLoadBalancer, said: string): TraceEvent {
+  return { kind: "match", ...namedRule(loadBalancer), said };
+}
+
+function missOf(loadBalancer: PlannedLoadBalancer, packet: Packet): TraceEvent {
+  const condition = `its place is ${placeOf(loadBalancer)}, ${loadBalancer.family}`;
+  const observed = `the packet is for ${packet.protocol} ${endText(packet.destination, packet.destinationPort)}`;
+  return { kind: "no-match", ...namedRule(loadBalancer), condition, observed };
+}
+
+function namedRule(loadBalancer: PlannedLoadBalancer) {
+  const { text, purpose } = loadBalancer;
+  const chain = `load balancer ${placeOf(loadBalancer)}`;
+  return { chain, index: -1, rule: { text, comment: purpose, steps: [] } };
+}
+
+/** Why a frontend has none, where the plan says so. */
+function reasonsOf({ unserved }: HostPlan, { protocol, destination, destinationPort = 0 }: Packet, place: Place) {
+  const keys = [
+    `${protocol} ${joinHostPort(destination, destinationPort)}`,
+    ...(place === "node" ? [`${protocol} *:${destinationPort}`] : []),
+  ];
+  return keys.flatMap((key) => unserved.get(key) ?? []).slice(0, 1);
+}
+
+function choiceText({ loadBalancer, mapping }: Found, { source }: Packet): string {
+  const { length } = loadBalancer.endpoints;
+  if (length === 1) return "to its only endpoint";
+  if (mapping.distribution === DISTRIBUTE_BY_SOURCE) return `one of ${length} endpoints, always the same for ${source}`;
+  return `one of ${length} endpoints, by HNS, for each connection`;
+}
+
+function chosen({ loadBalancer, mapping }: Found, plan: HostPlan, packet: Packet, options: HostWalkOptions): TraceEnd {
+  const { endpoints } = loadBalancer;
+  const branches = endpoints.map((endpoint): Branch => {
+    const node = atEndpoint(endpoint, loadBalancer, mapping, packet);
+    return { odds: 1 / endpoints.length, label: labelOf(endpoint, mapping, plan), node };
+  });
+  const [only] = branches;
+  if (only === undefined) return ended({ kind: "uncertain", because: "the load balancer has no endpoint" }, packet);
+  const { random } = options;
+  const one = branches.length === 1 ? only : random && (branches[Math.floor(random() * branches.length)] ?? only);
+  // Nothing happens on the way to an endpoint.
+  return one === undefined ? { kind: "fork", question: undefined, branches } : one.node.end;
+}
+
+function labelOf({ name, address }: PlannedEndpoint, { internalPort }: PortMapping, { remote }: HostPlan): string {
+  if (address === undefined) return `the node itself (${name}), port ${internalPort}`;
+  return `${joinHostPort(address, internalPort)}, a pod of ${remote.has(address) ? "another" : "this"} node`;
+}
+
+function atEndpoint(
+  { address }: PlannedEndpoint,
+  { flags, sourceVip }: PlannedLoadBalancer,
+  { internalPort }: PortMapping,
+  packet: Packet,
+): TraceNode {
+  const led = withDestination(packet, address ?? packet.destination, internalPort);
+  const isKept = (flags & LB_DSR) !== 0 || address === undefined;
+  const end = isKept ? led : sourceVip === undefined ? masqueraded(led, undefined) : withSource(led, sourceVip);
+  return { events: [], end: ended({ kind: address === undefined ? "delivered" : "sent" }, end) };
+}
+
+const ended = (fate: Fate, packet: Packet): TraceEnd => ({ kind: "end", fate, packet, entries: [] });
