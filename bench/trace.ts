@@ -3,7 +3,7 @@
  * read. Processor time of the main thread, so that a busy machine counts little. Needs no root.
  */
 import { parseArgs } from "node:util";
-import { plannedRules } from "../src/cli/trace-rules.ts";
+import { rulesForObjects } from "../src/cli/trace-rules.ts";
 import { modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
 import { offlineNode } from "../src/inspect/offline-node.ts";
 import { checkedSettings } from "../src/lib/plan-settings.ts";
@@ -17,6 +17,7 @@ import { walk } from "../src/trace/netfilter/walk.ts";
 import { newPacket } from "../src/trace/packet.ts";
 import { traceText } from "../src/trace/report/text.ts";
 import { benchObjects, benchService } from "./cluster.ts";
+import { type PageTrace, pageTrace } from "./page-trace.ts";
 import { ownCpuMs } from "./processor-time.ts";
 import { ms, size, table } from "./table.ts";
 
@@ -24,6 +25,8 @@ const NODE = "10.64.0.1" as IpAddress; // canonical, as is the next
 const CLIENT = "10.64.0.9" as IpAddress;
 /** Wanted at 10,000 services, beyond loading. */
 const TRACE_MS = 300;
+/** Wanted of a daemon at 10,000 services: how long it does nothing else at a stretch. */
+const TURN_MS = 20;
 /** Wanted for 30 MB of iptables-save. */
 const READ_MS = 2_000;
 const READ_BYTES = 30_000_000;
@@ -44,6 +47,8 @@ const SUBJECTS: readonly Subject[] = [
   { name: "ipvs", mode: "ipvs" },
   { name: "userspace", mode: "userspace" },
 ];
+
+const PAGE_MODES: readonly ProxyMode[] = ["nftables", "iptables", "ipvs", "userspace"];
 
 const USAGE = `Usage: npm run bench -- trace [options]
 
@@ -83,7 +88,8 @@ export async function benchTrace(argv: readonly string[]): Promise<number> {
     return 0;
   }
   const results: Figures[] = [];
-  for (const services of values.sizes.split(",").map(Number)) {
+  const sizes = values.sizes.split(",").map(Number);
+  for (const services of sizes) {
     for (const subject of SUBJECTS) results.push(await measure(subject, services, Number(values.endpoints)));
   }
   console.log(
@@ -95,7 +101,19 @@ export async function benchTrace(argv: readonly string[]): Promise<number> {
       }),
     ),
   );
-  const verdicts = results.flatMap(judge);
+  const pages: PageTrace[] = [];
+  for (const services of sizes) {
+    for (const mode of PAGE_MODES) pages.push(await pageTrace(mode, services, Number(values.endpoints)));
+  }
+  console.log(
+    table(
+      ["the page of a daemon", "first, ms", "each after it, ms", "longest turn, ms"],
+      pages.map(({ mode, services, firstMs, nextMs, turnMs }) => {
+        return [`${mode}, ${services} services`, ms(firstMs), ms(nextMs), ms(turnMs)];
+      }),
+    ),
+  );
+  const verdicts = [...results.flatMap(judge), ...pages.flatMap(judgePage)];
   for (const { passed, text } of verdicts) console.log(`${passed ? "PASS" : "FAIL"}  ${text}`);
   return values.check && verdicts.some(({ passed }) => !passed) ? 1 : 0;
 }
@@ -134,7 +152,7 @@ async function command({ mode }: Subject, services: number, endpoints: number): 
   const destination = benchService(services - 1).clusterIP as IpAddress; // a canonical address
   const before = ownCpuMs();
   const target = { family: "IPv4", address: destination, port: 80 } as const;
-  const rules = await plannedRules({ ...objects, problems: [] }, config, target, () => {});
+  const rules = await rulesForObjects({ ...objects, problems: [] }, config, target, () => {});
   const facts = nodeFacts({ addresses: [...rules.addresses, ...deviceAddresses(rules.dumps)] });
   const choices = { family: "IPv4", facts, knowsClients: false, knowsDynamicSets: false } as const;
   const { program } = programOfDumps(rules.dumps, choices);
@@ -186,4 +204,13 @@ function judge({
     verdicts.push({ passed: perTarget <= READ_MS, text });
   }
   return verdicts;
+}
+
+function judgePage({ mode, services, firstMs, turnMs }: PageTrace) {
+  if (services > 10_000) return [];
+  const name = `page, ${mode}, ${services} services`;
+  return [
+    { passed: firstMs <= TRACE_MS, text: `${name}: an answer in ${ms(firstMs)} ms, ${TRACE_MS} ms wanted` },
+    { passed: turnMs <= TURN_MS, text: `${name}: ${ms(turnMs)} ms at a stretch, ${TURN_MS} ms wanted` },
+  ];
 }

@@ -3,14 +3,13 @@ import { readFile } from "node:fs/promises";
 import { text as textOfStream } from "node:stream/consumers";
 import type { ClusterRecords } from "../cluster/manifests/index.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
-import { modeNamed } from "../dataplane/registry.ts";
 import { partForPacket } from "../explain/packet-part.ts";
+import { FEW_SERVICES, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
 import { clientPlace, OUTSIDE, podInterface } from "../inspect/client-place.ts";
 import { nodeNameIn, type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import { amongOthers } from "../inspect/other-ports.ts";
-import { cidrContains, familyOf, type IpAddress, type IpFamily, joinHostPort, parseCidr } from "../net/ip.ts";
+import { familyOf, type IpAddress, type IpFamily } from "../net/ip.ts";
 import { DumpError } from "../trace/dump/dump-error.ts";
-import { dumpsOf } from "../trace/dump/of-rendered.ts";
 import { type Dump, recogniseDump } from "../trace/dump/recognise.ts";
 import type { KnownRoute } from "../trace/facts.ts";
 import type { PacketQuestion } from "../trace/packet.ts";
@@ -46,86 +45,40 @@ export interface PlannedTarget {
   readonly family: IpFamily;
   readonly address: IpAddress;
   readonly port: number | undefined;
+  /** Rules that do not match are shown, too. @default false */
+  readonly showsEveryRule?: boolean;
 }
 
 /** The rules that a mode plans for the objects of a cluster, as far as a packet can meet them. @throws UsageError */
-export async function plannedRules(
+export async function rulesForObjects(
   cluster: ClusterRecords,
   config: KubeProxyConfig,
-  { family, address, port }: PlannedTarget,
+  { family, address, port, showsEveryRule = false }: PlannedTarget,
   warn: (message: string) => void,
 ): Promise<TracedRules> {
-  const { traceForms = [], loadRenderer } = modeNamed(config.mode);
-  if (traceForms.length === 0) throw new UsageError(`mode ${config.mode} has no rules that could be walked`);
-  const renderer = await loadRenderer();
   const nodeName = nodeNameIn(cluster.nodes, config);
   const isInPart = port !== undefined && cluster.services.length > FEW_SERVICES;
-  const part = isInPart ? partForPacket(cluster, nodeName, { destination: address, port }) : undefined;
+  const part = isInPart ? partForPacket(cluster, nodeName, { destination: address, port, showsEveryRule }) : undefined;
   const node = amongOthers(offlineNode(part?.objects ?? cluster, config, family, warn), part?.others ?? new Map());
-  const dumps = await dumpsOf(traceForms, (form) =>
-    renderer(node, { config, form, service: undefined, missing: new Set() }).catch(refuse),
-  );
   const addresses = [...node.hostAddresses];
   const podCIDRs = podCIDRsOf(cluster.nodes, node);
-  const sockets = modeNamed(config.mode).renderForms.some((form) => form === SOCKETS)
-    ? await renderer(node, { config, form: SOCKETS, service: undefined, missing: new Set() }).catch(refuse)
-    : undefined;
+  const { name, dumps, atSocket } = await plannedRules(node, config, podCIDRs).catch(refuse);
   return {
-    name: `the plan of mode ${config.mode} for ${node.name}`,
+    name,
     notes: [`addresses of the node are taken to be ${addresses.join(", ") || "none but loopback"}`],
     dumps,
     addresses,
     knowsAddresses: true,
     knowsClients: false,
     placeOf: (position) => placeInManifests(position, node, podCIDRs),
-    atSocket: (question) =>
-      sockets?.kind === "text" && isOnNode(question, node, podCIDRs)
-        ? socketStep(sockets.text, question, addresses)
-        : undefined,
+    atSocket,
     podInterface: (podNode, address) =>
       podNode === node.name && !addresses.includes(address) ? podInterface(node) : undefined,
   };
 }
 
-/** Up to here everything is planned: -v shows short chains rule by rule. */
-const FEW_SERVICES = 50;
-/** The form of modes that lead sockets: a line for each frontend. */
-const SOCKETS = "sockets";
-
-/** Whether a process or pod of this node asks. */
-function isOnNode(
-  { inInterface, source }: PacketQuestion,
-  { detector }: OfflineNode,
-  podCIDRs: readonly string[],
-): boolean {
-  const own = podCIDRs.flatMap((text) => parseCidr(text) ?? []);
-  // Where the Node does not say which are its own, those of the cluster.
-  const cidrs = own.length > 0 ? own : detector.kind === "cidr" ? [detector.cidr] : [];
-  return inInterface === "" || cidrs.some((cidr) => cidrContains(cidr, source));
-}
-
-/** @param lines `TCP 10.96.0.1:80 leads to … # NAME`; a node port's address is `*`. */
-function socketStep(lines: string, question: PacketQuestion, own: readonly IpAddress[]): string | undefined {
-  const { protocol, destination, destinationPort = 0, state = "new" } = question;
-  if (state !== "new") return undefined;
-  const word = protocol.toUpperCase();
-  const places = [
-    joinHostPort(destination, destinationPort),
-    ...(own.includes(destination) ? [`*:${destinationPort}`] : []),
-  ];
-  for (const place of places) {
-    const start = `${word} ${place} `;
-    const line = lines.split("\n").find((one) => one.startsWith(start));
-    if (line === undefined) continue;
-    const [outcome = "", name = ""] = line.slice(start.length).split(" # ");
-    if (outcome === "takes the rules") return `at connect() nothing is decided for ${name}: its packets take the rules`;
-    return `decided at connect(): for a socket of this node, ${name} ${outcome}; the rules below are for what has no socket here`;
-  }
-  return undefined;
-}
-
 function refuse(error: unknown): never {
-  throw new UsageError(error instanceof Error ? error.message : String(error));
+  throw error instanceof NoRulesError ? new UsageError(error.message) : error;
 }
 
 function podCIDRsOf(

@@ -25,7 +25,7 @@ import { parseOptions } from "./subcommand-options.ts";
 import type { LiveOptions } from "./trace-live.ts";
 import { type ParsedTarget, packetQuestion, parseTarget } from "./trace-packet.ts";
 import { mentionedPods, type PacketEnds, podMention, type ResolvedEnds, resolvePods } from "./trace-pods.ts";
-import { dumpedRules, plannedRules, type TracedRules } from "./trace-rules.ts";
+import { dumpedRules, rulesForObjects, type TracedRules } from "./trace-rules.ts";
 
 const FORMS = ["text", "json"];
 
@@ -211,13 +211,14 @@ async function traced(
 }
 
 async function rulesFor(
-  { isPlan, dumps, local, config, mode, node }: TraceOptions,
+  { isPlan, dumps, local, config, mode, node, isVerbose }: TraceOptions,
   { objects, target }: { readonly objects: ClusterRecords | undefined; readonly target: ParsedTarget },
   input: NodeJS.ReadableStream,
   warn: (message: string) => void,
 ): Promise<TracedRules> {
   if (isPlan && objects !== undefined) {
-    return await plannedRules(objects, await readSettings(config, mode, node), target, warn);
+    const end = { ...target, showsEveryRule: isVerbose };
+    return await rulesForObjects(objects, await readSettings(config, mode, node), end, warn);
   }
   const { family } = target;
   if (dumps === undefined) {

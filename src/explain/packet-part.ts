@@ -12,7 +12,12 @@ import { kindOfService } from "./service-kind.ts";
 export interface PacketEnd {
   readonly destination: IpAddress;
   readonly port: number;
+  /** Short chains are shown rule by rule, so that those of kinds with few members are needed, too. @default false */
+  readonly showsEveryRule?: boolean;
 }
+
+/** As many rules make a chain long: of others, each rule is shown that does not match (`trace/iptables/ruleset.ts`). */
+export const FEW_OF_A_KIND = 16;
 
 /** What one packet can meet, and how much stands around it. */
 export interface PacketPart {
@@ -31,10 +36,18 @@ interface Entry {
   readonly addresses: readonly string[];
 }
 
+/** Services that differ in names, addresses and numbers alone. */
+interface Kind {
+  /** By name. */
+  first: Entry;
+  /** Some. */
+  readonly members: Entry[];
+}
+
 /**
  * The objects of these Services alone: those that have the destination as an address, an endpoint or a node port; those that have
- * an endpoint of these as their address, where packets are looked at once more on their way there; those that compete for a
- * frontend; one of each kind; and all that share an address or a node port with any of them.
+ * an endpoint of these as their address, or its port as a node port, where packets are looked at once more on their way there; those
+ * that compete for a frontend; one of each kind; and all that share an address or a node port with any of them.
  *
  * @param nodeName decides which endpoints are local.
  */
@@ -42,29 +55,36 @@ export function partForPacket(objects: Objects, nodeName: string, end: PacketEnd
   const entries = entriesOf(objects);
   const competing = competitors(entries);
   const chosen = new Set(competing);
-  const next = new Set<string>();
+  const next = new Set<string | number>();
   for (const entry of entries) {
     const isFrontend = answersAt(entry, end);
-    if (isFrontend) for (const address of endpointsOf(entry)) next.add(address);
+    if (isFrontend) for (const place of placesBehind(entry)) next.add(place);
     if (isFrontend || hasEndpoint(entry, end.destination)) chosen.add(entry);
   }
-  const kinds = new Map<string, Entry>();
+  const kinds = new Map<string, Kind>();
   const kindOf = new Map<Entry, string>();
   for (const entry of entries) {
-    if (entry.addresses.some((address) => next.has(address))) chosen.add(entry);
+    if (isAtOneOf(entry, next)) chosen.add(entry);
     // What has lost a frontend stands for no other.
     if (competing.has(entry)) continue;
     const kind = kindOfService(entry.service, entry.slices, nodeName);
     kindOf.set(entry, kind);
     const known = kinds.get(kind);
-    if (known === undefined || entry.name < known.name) kinds.set(kind, entry);
+    if (known === undefined) kinds.set(kind, { first: entry, members: [entry] });
+    else {
+      if (entry.name < known.first.name) known.first = entry;
+      if (known.members.length < FEW_OF_A_KIND) known.members.push(entry);
+    }
   }
-  for (const entry of kinds.values()) chosen.add(entry);
+  for (const { first, members } of kinds.values()) {
+    chosen.add(first);
+    if (end.showsEveryRule === true && members.length < FEW_OF_A_KIND) for (const entry of members) chosen.add(entry);
+  }
   const isNear = neighboursOf(chosen);
   const part: Entry[] = [];
   const others = new Map<string, string>();
   for (const entry of entries) {
-    const like = kinds.get(kindOf.get(entry) ?? "");
+    const like = kinds.get(kindOf.get(entry) ?? "")?.first;
     if (chosen.has(entry) || isNear(entry) || like === undefined) part.push(entry);
     else others.set(entry.name, like.name);
   }
@@ -102,8 +122,18 @@ function answersAt({ service, addresses }: Entry, { destination, port }: PacketE
   );
 }
 
-function* endpointsOf({ slices }: Entry): Generator<string, void> {
-  for (const { endpoints } of slices) for (const { address } of endpoints) yield address;
+/** The addresses of its endpoints, and their ports. */
+function* placesBehind({ slices }: Entry): Generator<string | number, void> {
+  for (const { endpoints, ports } of slices) {
+    for (const { address } of endpoints) yield address;
+    for (const { port } of ports) if (port !== null && port > 0) yield port;
+  }
+}
+
+function isAtOneOf({ service, addresses }: Entry, places: ReadonlySet<string | number>): boolean {
+  const { healthCheckNodePort, ports } = service;
+  if (places.has(healthCheckNodePort) || ports.some(({ nodePort }) => places.has(nodePort))) return true;
+  return addresses.some((address) => places.has(address));
 }
 
 function hasEndpoint({ slices }: Entry, destination: string): boolean {

@@ -1,22 +1,23 @@
 /**
- * A packet's way through the rules that the daemon has planned. Only the service ports that answer at its destination are
- * planned: what the others have in the kernel is for other packets, and the daemon has other work.
+ * A packet's way through the rules that the daemon plans. Planned is what the packet can meet, and the rest is counted: the daemon has
+ * other work.
  */
+import { runInTurns } from "../async/steps.ts";
+import { SliceYielder } from "../async/yielder.ts";
 import type { LiveDaemon, LiveFamily } from "../daemon/live-daemon.ts";
-import { modeNamed } from "../dataplane/registry.ts";
+import { FEW_SERVICES, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
+import { partOfServed } from "../explain/served-part.ts";
 import { clientPlace } from "../inspect/client-place.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import { ownedFrontends } from "../model/frontend.ts";
-import type { ServicePort } from "../model/service-port.ts";
-import { familyOf, type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
+import { familyOf, parseIpAddress, toPort } from "../net/ip.ts";
+import { protocolName } from "../net/protocol.ts";
 import { deviceAddresses } from "../trace/dump/device-addresses.ts";
-import { dumpsOf } from "../trace/dump/of-rendered.ts";
-import type { Dump } from "../trace/dump/recognise.ts";
 import { walkDumps } from "../trace/dump/walk-dumps.ts";
 import { nodeFacts } from "../trace/facts.ts";
 import { outcomesOf } from "../trace/netfilter/tree.ts";
 import { TooManyWaysError } from "../trace/netfilter/walk.ts";
-import { newPacket } from "../trace/packet.ts";
+import { newPacket, type PacketQuestion } from "../trace/packet.ts";
 import { fateShares, oddsText, packetText } from "../trace/report/fate-text.ts";
 import type { TraceAnswer } from "./answers.ts";
 import { stepsOf } from "./trace-steps.ts";
@@ -41,23 +42,25 @@ const POSITIONS = ["pod", "node", "outside"] as const;
 const PROTOCOLS = ["tcp", "udp", "sctp"] as const;
 
 /** @param viewOf a family as a node. @throws QuestionError */
-export async function traceAnswer(
-  daemon: LiveDaemon,
+export async function traceAnswer<Family extends Pick<LiveFamily, "family">>(
+  daemon: Pick<LiveDaemon, "config" | "podCIDRs"> & { readonly families: readonly Family[] },
   question: TraceQuestion,
-  viewOf: (family: LiveFamily) => Promise<OfflineNode>,
+  viewOf: (family: Family) => Promise<OfflineNode>,
 ): Promise<TraceAnswer> {
   const { destination, port, protocol } = targetOf(question);
   const family = daemon.families.find((one) => one.family === familyOf(destination));
   if (family === undefined) throw new QuestionError(`This node serves no ${familyOf(destination)}.`);
   const whole = await viewOf(family);
-  const ports = portsAt(whole, destination, port);
-  const dumps = await plannedDumps(daemon, { ...whole, state: partOf(whole, ports) });
+  const { address, inInterface } = clientOf(question.from, whole, daemon.podCIDRs);
+  const end = { destination, port, showsEveryRule: question.isVerbose };
+  const node =
+    whole.state.services.size > FEW_SERVICES ? await runInTurns(partOfServed(whole, end), new SliceYielder()) : whole;
+  const { name, dumps, atSocket } = await plannedRules(node, daemon.config, daemon.podCIDRs).catch(refuse);
   // Modes with virtual servers have their addresses on a device.
   const addresses = [...whole.hostAddresses, ...deviceAddresses(dumps)];
   const facts = nodeFacts({ addresses });
-  const { address, inInterface } = clientOf(question.from, whole, daemon.podCIDRs);
   const isOwn = facts.addressType(address) === "local";
-  const packet = newPacket({
+  const asked = {
     family: whole.family,
     protocol,
     source: address,
@@ -65,7 +68,9 @@ export async function traceAnswer(
     destination,
     destinationPort: port,
     inInterface: inInterface ?? (isOwn ? "" : undefined),
-  });
+  };
+  const packet = newPacket(asked);
+  const step = atSocket(asked);
   try {
     const root = walkDumps(dumps, packet, facts, {
       ...{ knowsClients: false, knowsDynamicSets: false },
@@ -73,8 +78,11 @@ export async function traceAnswer(
     });
     return {
       packet: packetText(packet),
-      rules: `the plan of mode ${daemon.mode} for ${daemon.node}, for ${servicesText(ports)}`,
-      notes: [`addresses of the node: ${whole.hostAddresses.join(", ") || "none but loopback"}`],
+      rules: `${name}; ${ownersText(node, asked)}`,
+      notes: [
+        `addresses of the node: ${whole.hostAddresses.join(", ") || "none but loopback"}`,
+        ...(step === undefined ? [] : [step]),
+      ],
       outcomes: fateShares(outcomesOf(root)).map(({ odds, ...share }) => ({ ...share, odds: oddsText(odds) })),
       steps: stepsOf(root),
     };
@@ -82,6 +90,10 @@ export async function traceAnswer(
     if (error instanceof TooManyWaysError) throw new QuestionError(error.message);
     throw error;
   }
+}
+
+function refuse(error: unknown): never {
+  throw error instanceof NoRulesError ? new QuestionError(`Nothing can be walked here: ${error.message}.`) : error;
 }
 
 function targetOf({ to, port, protocol }: TraceQuestion) {
@@ -110,34 +122,18 @@ function clientOf(from: string, node: OfflineNode, podCIDRs: readonly string[]) 
   return { address, inInterface: undefined };
 }
 
-/** Those that have something at the address, and those with this node port where the address may be the node's. */
-function portsAt({ state }: OfflineNode, destination: IpAddress, port: number): ServicePort[] {
-  const found: ServicePort[] = [];
+/** Whose the destination is. */
+function ownersText(
+  { state, hostAddresses }: OfflineNode,
+  { protocol, destination, destinationPort }: Pick<PacketQuestion, "protocol" | "destination" | "destinationPort">,
+): string {
+  const isHere = hostAddresses.includes(destination);
+  const names: string[] = [];
   for (const one of state.services.values()) {
-    const isThere = ownedFrontends(one).some(({ kind, address, port: own }) =>
-      kind === "node-port" ? own === port : address === destination,
+    const answers = ownedFrontends(one).some(
+      ({ address, port }) => port === destinationPort && (address === undefined ? isHere : address === destination),
     );
-    if (isThere) found.push(one);
+    if (answers && protocolName(one.protocol) === protocol) names.push(one.name.text);
   }
-  return found;
-}
-
-function partOf({ state }: OfflineNode, ports: readonly ServicePort[]): OfflineNode["state"] {
-  const { endpoints, endpointCount, localReadyCounts } = state;
-  // The number of endpoints decides how large clusters are planned, so it is that of the whole.
-  const services = new Map(ports.map((port) => [port.name.key, port]));
-  return { services, endpoints, endpointCount, localReadyCounts };
-}
-
-async function plannedDumps({ config }: LiveDaemon, node: OfflineNode): Promise<readonly Dump[]> {
-  const { traceForms = [], loadRenderer } = modeNamed(config.mode);
-  if (traceForms.length === 0) throw new QuestionError(`Mode ${config.mode} has no rules that could be walked.`);
-  const renderer = await loadRenderer();
-  return await dumpsOf(traceForms, (form) => renderer(node, { config, form, service: undefined, missing: new Set() }));
-}
-
-function servicesText(ports: readonly ServicePort[]): string {
-  if (ports.length === 0) return "no service: none answers there";
-  const names = ports.map(({ name }) => name.text);
-  return names.length > 5 ? `${names.slice(0, 5).join(", ")} and ${names.length - 5} more` : names.join(", ");
+  return names.length === 0 ? "no service answers there" : `${names.join(" and ")} answers there`;
 }

@@ -43,7 +43,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   daemon: [
     ...["async", "cluster", "config", "dataplane", "kernel", "logging", "model", "net", "program", "server", "sync"],
   ],
-  explain: ["cluster", "config", "dataplane", "inspect", "kernel", "logging", "model", "net"],
+  explain: ["async", "cluster", "config", "dataplane", "inspect", "kernel", "logging", "model", "net", "trace"],
   // What other programs import: entries of package.json's exports.
   lib: ["cluster", "config", "dataplane", "inspect", "kernel", "model", "net", "sync"],
   // A daemon seen by people: above what explains and traces.

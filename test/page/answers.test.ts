@@ -1,11 +1,12 @@
 /** The page's server: what it answers, and what it refuses. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
+import { trace } from "../../src/cli/trace.ts";
 import { request } from "../../src/kernel/node-http.ts";
-import type { ServiceAnswer, ServiceTable, StateAnswer, TraceAnswer } from "../../src/page/answers.ts";
+import type { ServiceAnswer, ServiceTable, StateAnswer, TraceAnswer, TraceSteps } from "../../src/page/answers.ts";
 import { readAssets } from "../../src/page/assets.ts";
 import { isOwnHost } from "../../src/page/guard.ts";
-import { examplesAsJson } from "../cli/run-command.ts";
+import { examplesAsJson, runCommand } from "../cli/run-command.ts";
 import { servedPage, syncRecord } from "./page-daemon.ts";
 
 const { items } = JSON.parse(examplesAsJson()) as { items: unknown[] };
@@ -155,13 +156,76 @@ for (const mode of ["nftables", "iptables", "ipvs"]) {
     const { url } = await page(t, { mode });
     const query = "from=pod&to=10.96.0.10&port=80&protocol=tcp";
     const { outcomes, steps, rules } = await json<TraceAnswer>(`${url}api/trace?${query}`);
-    assert.match(rules, new RegExp(`the plan of mode ${mode} for node-a, for shop/web:http$`));
+    assert.equal(rules, `the plan of mode ${mode} for node-a; shop/web:http answers there`);
     assert.ok(outcomes.length >= 3 && outcomes.every(({ text }) => /sent to/.test(text)), JSON.stringify(outcomes));
     assert.ok(steps.steps.some(({ kind }) => kind === "stage"));
     const nowhere = await json<TraceAnswer>(`${url}api/trace?from=node&to=192.0.2.1&port=9`);
-    assert.match(nowhere.rules, /for no service: none answers there/);
+    assert.match(nowhere.rules, /; no service answers there$/);
   });
 }
+
+/** Services around those of the examples, with an endpoint each. */
+function manyServices(count: number): unknown[] {
+  return Array.from({ length: count }, (_, index) => {
+    const metadata = { namespace: index % 2 === 0 ? "aaa" : "zzz", name: `s${index}` };
+    const labels = { "kubernetes.io/service-name": metadata.name };
+    return [
+      {
+        ...{ apiVersion: "v1", kind: "Service", metadata },
+        spec: { type: "NodePort", clusterIP: `10.98.0.${index}`, ports: [{ port: 80, nodePort: 31_000 + index }] },
+      },
+      {
+        ...{ apiVersion: "discovery.k8s.io/v1", kind: "EndpointSlice", metadata: { ...metadata, labels } },
+        ...{ addressType: "IPv4", ports: [{ port: 8080, protocol: "TCP", name: "" }] },
+        endpoints: [{ addresses: [`10.181.0.${index}`], conditions: { ready: true } }],
+      },
+    ];
+  }).flat();
+}
+
+/** What steps say, however deep; of branches the first: `trace` shows once what is the same. */
+function stepTexts({ steps, branches }: TraceSteps): string[] {
+  const own = steps.filter(({ kind }) => kind === "match" || kind === "no-match").map(({ text }) => text);
+  const skipped = steps.filter(({ text }) => / rules are for other addresses/.test(text)).map(({ text }) => text);
+  return [...own, ...skipped, ...branches.slice(0, 1).flatMap(({ way }) => stepTexts(way))];
+}
+
+for (const mode of ["iptables", "userspace", "nftables"]) {
+  test(`${mode}: among many services, rules have the places that trace gives them`, async (t) => {
+    const all = [...items, ...manyServices(90)];
+    const { url } = await page(t, { mode, items: all });
+    const manifests = JSON.stringify({ apiVersion: "v1", kind: "List", items: all });
+    for (const [from, to, port] of [
+      ["outside", "10.200.0.2", "30080"],
+      ["pod", "10.96.0.10", "80"],
+    ] as const) {
+      const { steps } = await json<TraceAnswer>(`${url}api/trace?from=${from}&to=${to}&port=${port}&verbose=1`);
+      const asked = ["--from", from, "--to", `${to}:${port}`, "-f", "-", "--mode", mode, "--node", "node-a", "-v"];
+      const { status, out, err } = await runCommand(trace, asked, manifests);
+      assert.equal(status, 0, err);
+      const texts = stepTexts(steps);
+      assert.ok(texts.length > 3, JSON.stringify(texts));
+      for (const text of texts) assert.ok(out.includes(`${text}\n`), `${text} is not in\n${out}`);
+      if (mode !== "nftables") assert.match(texts.join("\n"), / \d{2,3}: .*shop\/web/);
+    }
+  });
+}
+
+test("userspace without rules has nothing that could be walked, which is said", async (t) => {
+  const { url, daemon } = await page(t, { mode: "userspace" });
+  Object.assign(daemon.config.userspace, { rules: "none" });
+  const { status, text } = await answerTo(`${url}api/trace?from=pod&to=10.96.0.10&port=80`);
+  assert.deepEqual(
+    [status, JSON.parse(text)],
+    [400, { error: "Nothing can be walked here: userspace.rules is none, so there are no rules." }],
+  );
+});
+
+test("ebpf: where a socket is led at connect() is said beside the rules", async (t) => {
+  const { url } = await page(t, { mode: "ebpf" });
+  const { notes } = await json<TraceAnswer>(`${url}api/trace?from=node&to=10.96.0.10&port=80`);
+  assert.match(notes.join("\n"), /decided at connect\(\): for a socket of this node, shop\/web:http leads to /);
+});
 
 test("questions about packets that cannot be answered say what to do", async (t) => {
   const { url } = await page(t);

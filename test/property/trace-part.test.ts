@@ -1,12 +1,15 @@
 /**
  * A trace over the plan of what a packet can meet says the same as one over the plan of everything: in every mode, for packets to
  * every address of a random cluster, to node ports, to endpoints, and to nothing. Also chain by chain where they are planned on demand.
+ * The part is that of a folder of objects, and that of what a daemon serves.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { runAtOnce } from "../../src/async/steps.ts";
 import { type ClusterRecords, projectObjects } from "../../src/cluster/manifests/index.ts";
 import { MODES, type ProxyMode } from "../../src/dataplane/registry.ts";
 import { partForPacket } from "../../src/explain/packet-part.ts";
+import { partOfServed } from "../../src/explain/served-part.ts";
 import { type OfflineNode, offlineNode } from "../../src/inspect/offline-node.ts";
 import { amongOthers } from "../../src/inspect/other-ports.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
@@ -14,9 +17,9 @@ import { ip, makeEndpointRecord, makeService, makeSlice } from "../../src/model/
 import { type IpAddress, type IpFamily, parseIpAddress } from "../../src/net/ip.ts";
 import { deviceAddresses } from "../../src/trace/dump/device-addresses.ts";
 import { dumpsOf } from "../../src/trace/dump/of-rendered.ts";
-import { programOfDumps } from "../../src/trace/dump/program.ts";
+import { walkDumps } from "../../src/trace/dump/walk-dumps.ts";
 import { nodeFacts } from "../../src/trace/facts.ts";
-import { TooManyWaysError, walk } from "../../src/trace/netfilter/walk.ts";
+import { TooManyWaysError } from "../../src/trace/netfilter/walk.ts";
 import { newPacket } from "../../src/trace/packet.ts";
 import { traceText } from "../../src/trace/report/text.ts";
 import { historyRuns } from "../../testkit/support/fast-check.ts";
@@ -54,23 +57,27 @@ async function tracers(
       renderer(view, { config, form, service: undefined, missing: new Set() }),
     );
     const facts = nodeFacts({ addresses: [...view.hostAddresses, ...deviceAddresses(dumps)] });
-    const { program } = programOfDumps(dumps, { family, facts, knowsClients: false, knowsDynamicSets: false });
     const { protocol, source, destination, port } = question;
     const ends = { sourcePort: 40_000, destination, destinationPort: port };
     const packet = newPacket({ family, protocol, source, inInterface: source === NODE[family] ? "" : "cni0", ...ends });
     try {
-      return traceText({ packet, rules: "", notes: [], root: walk(program, packet, facts, { record }) });
+      const root = walkDumps(dumps, packet, facts, { knowsClients: false, knowsDynamicSets: false, record });
+      return traceText({ packet, rules: "", notes: [], root });
     } catch (error) {
       if (error instanceof TooManyWaysError) return "too many ways";
       throw error;
     }
   };
+  const showsEveryRule = record === "all";
   return {
     inPart: (question: Question) => {
-      const { objects, others } = partForPacket(cluster, NODE_NAME, question);
+      const { objects, others } = partForPacket(cluster, NODE_NAME, { ...question, showsEveryRule });
       const view = offlineNode(objects, config, family, () => {});
       return traced(amongOthers(view, others), traceForms, question);
     },
+    /** As a daemon does it, which has no objects. */
+    served: (question: Question) =>
+      traced(runAtOnce(partOfServed(whole, { ...question, showsEveryRule })), traceForms, question),
     whole: (question: Question) => traced(whole, wholeForms, question),
   };
 }
@@ -164,11 +171,14 @@ for (const { name, traceForms } of MODES) {
         const sampled = sampledCluster(family, seed, { node: NODE[family], podCIDR: POD_CIDR[family] });
         const cluster = withExamples(withTwins(sampled, family));
         const local = { detectLocalMode: "ClusterCIDR", clusterCIDR: POD_CIDR[family], ...settings };
-        const { inPart, whole } = await tracers(name, local, cluster, family);
+        const record = run % 2 === 0 ? "matches" : "all";
+        const { inPart, served, whole } = await tracers(name, local, cluster, family, record);
         const questions = questionsOf(cluster, family);
         assert.ok(questions.length > 0);
         for (const question of questions.filter((_, index) => index % ASKED === run % ASKED)) {
-          assert.equal(await inPart(question), await whole(question), `seed ${seed}: ${JSON.stringify(question)}`);
+          const wanted = await whole(question);
+          assert.equal(await inPart(question), wanted, `seed ${seed}, objects: ${JSON.stringify(question)}`);
+          assert.equal(await served(question), wanted, `seed ${seed}, served: ${JSON.stringify(question)}`);
         }
       }
     });
@@ -201,10 +211,11 @@ const CLUSTER_CIDR = { detectLocalMode: "ClusterCIDR", clusterCIDR: POD_CIDR.IPv
 test("rules of a large cluster have their places, and are written, as in all of it", async () => {
   for (const mode of ["iptables", "userspace"] as const) {
     // More than 1,000 endpoints: rules lose their comments.
-    const { inPart, whole } = await tracers(mode, CLUSTER_CIDR, manyServices(1_100), "IPv4", "all");
+    const { inPart, served, whole } = await tracers(mode, CLUSTER_CIDR, manyServices(1_100), "IPv4", "all");
     const question = { protocol: "tcp", source: POD.IPv4, destination: ip("10.98.2.50"), port: 80 };
     const text = await inPart(question);
     assert.equal(text, await whole(question));
+    assert.equal(text, await served(question));
     assert.match(text, /\d{3} rules are for other addresses and ports/);
   }
 });
@@ -220,6 +231,21 @@ test("an endpoint that is the address of another Service is refused where that h
   const text = await inPart(question);
   assert.equal(text, await whole(question));
   assert.match(text, /has no endpoints/);
+});
+
+test("an endpoint at the node's address and at another Service's node port is refused where that has no endpoint", async () => {
+  const cluster = manyServices(60, { type: "NodePort" });
+  const isEmpty = (name: string) => Number(name.split("-")[1]) >= 30;
+  const slices = cluster.endpointSlices.filter(({ serviceName }) => !isEmpty(serviceName));
+  const ports = [{ name: "p", protocol: "TCP" as const, port: 30_058 }];
+  const slice = makeSlice({ name: "a", serviceName: "service-57", endpoints: [makeEndpointRecord(NODE.IPv4)], ports });
+  const some = { ...cluster, endpointSlices: [...slices, slice] };
+  const { inPart, served, whole } = await tracers("iptables", CLUSTER_CIDR, some, "IPv4");
+  const question = { protocol: "tcp", source: POD.IPv4, destination: ip("10.98.0.57"), port: 80 };
+  const text = await whole(question);
+  assert.match(text, /service-58:p has no endpoints/);
+  assert.equal(await inPart(question), text);
+  assert.equal(await served(question), text);
 });
 
 test("Services that share endpoints need not be planned for each other", async () => {
@@ -238,9 +264,11 @@ test("Services that share endpoints need not be planned for each other", async (
 });
 
 test("a packet to a port of the proxy itself meets the rule that lets it in, whichever Service has it", async () => {
-  const { inPart, whole } = await tracers("userspace", CLUSTER_CIDR, manyServices(60, { type: "NodePort" }), "IPv4");
+  const cluster = manyServices(60, { type: "NodePort" });
+  const { inPart, served, whole } = await tracers("userspace", CLUSTER_CIDR, cluster, "IPv4");
   const question = { protocol: "tcp", source: POD.IPv4, destination: NODE.IPv4, port: 20_041 };
   const text = await inPart(question);
   assert.equal(text, await whole(question));
+  assert.equal(text, await served(question));
   assert.match(text, /KUBE-NODEPORT-NON-LOCAL 42: /);
 });

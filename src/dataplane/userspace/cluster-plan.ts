@@ -1,7 +1,4 @@
-/**
- * What the userspace mode would open and program for a cluster on one node, without a kernel. The daemon's own ports are
- * any port that is free; here they are counted, so that the output depends on the input alone.
- */
+/** What the userspace mode would open and program for a cluster on one node, without a kernel: the output depends on the input alone. */
 
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
@@ -10,11 +7,11 @@ import { ruleSpec } from "../../kernel/iptables/rule-text.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import { unspecifiedAddress } from "../../net/ip.ts";
-import { parsePortRange } from "../../net/port-range.ts";
 import { fullPayload, spellPlan } from "../shared/iptables-rules/full-payload.ts";
 import { textsOf } from "../shared/iptables-rules/payload.ts";
 import type { ServicePortPlan, StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
 import { jumpRules, jumpTargets, savedText, type TableContent } from "../shared/iptables-rules/saved-form.ts";
+import { FreePorts } from "./free-ports.ts";
 import { isServed, LANES, lanesOf } from "./lanes.ts";
 import { listenAddressOf } from "./listen-address.ts";
 import {
@@ -26,10 +23,6 @@ import {
 } from "./plan-portal-rules.ts";
 import { type Portal, portalsOf } from "./portals.ts";
 import { isRelayed } from "./service-relays.ts";
-
-/** Without a port range the counted ports begin here. */
-const FIRST_PORT = 20_000;
-const LAST_PORT = 65_535;
 
 interface PlannedPort {
   readonly port: ServicePort;
@@ -54,7 +47,7 @@ export function planUserspace(node: OfflineNode, config: KubeProxyConfig): Users
   const hasRules = config.userspace.rules === "iptables";
   const planConfig = planConfigOf(node, config);
   const services = [...node.state.services].sort(([a], [b]) => (a < b ? -1 : 1));
-  const freePorts = countedPorts(config.userspace.portRange);
+  const freePorts = new FreePorts(config.userspace.portRange);
   const leftOut = new Map<string, string>();
   const ports: PlannedPort[] = [];
   for (const [, port] of services) {
@@ -63,7 +56,7 @@ export function planUserspace(node: OfflineNode, config: KubeProxyConfig): Users
       continue;
     }
     const portals = portalsIn(node, port);
-    const proxyPorts = hasRules ? nextPorts(freePorts, portals) : undefined;
+    const proxyPorts = hasRules ? freePorts.takeFor(lanesOf(portals)) : undefined;
     if (hasRules && proxyPorts === undefined) {
       leftOut.set(port.name.text, "there are no remaining ports left to allocate in the accepted range");
       continue;
@@ -95,23 +88,6 @@ export function planConfigOf(
 export function portalsIn({ name, zone, state, nodePortIPs }: OfflineNode, port: ServicePort): Portal[] {
   const routing = routeServicePort(port, state.endpoints.get(port.name.key) ?? [], { nodeName: name, zone });
   return portalsOf(port, routing, nodePortIPs);
-}
-
-/** The next free ports for the lanes of these portals; undefined where too few are left. */
-export function nextPorts(
-  freePorts: Iterator<number, undefined, undefined>,
-  portals: readonly Portal[],
-): LanePorts | undefined {
-  const ports = Array.from(lanesOf(portals), (lane) => [lane, freePorts.next().value] as const);
-  return ports.some(([, port]) => port === undefined) ? undefined : Object.fromEntries(ports);
-}
-
-/** The ports of the range, in turn. */
-export function* countedPorts(portRange: string): Generator<number, undefined> {
-  const parsed = parsePortRange(portRange);
-  const { first, last } = parsed.ok && parsed.range.first !== 0 ? parsed.range : { first: FIRST_PORT, last: LAST_PORT };
-  for (let port = first; port <= last; port++) yield port;
-  return undefined;
 }
 
 /** Where a service port is listened on when there are no rules: at what this host has. */

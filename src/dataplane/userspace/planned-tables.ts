@@ -7,7 +7,8 @@ import type { OfflineNode } from "../../inspect/offline-node.ts";
 import type { SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import { countsIn, type InTable } from "../shared/iptables-rules/counted-rules.ts";
+import { CountsBetween, type InTable } from "../shared/iptables-rules/counted-rules.ts";
+import type { SharedRule } from "../shared/iptables-rules/rules-plan.ts";
 import {
   jumpRules,
   jumpTargets,
@@ -15,9 +16,10 @@ import {
   type TableContent,
   type UnplannedRules,
 } from "../shared/iptables-rules/saved-form.ts";
-import { countedPorts, nextPorts, planConfigOf, portalsIn } from "./cluster-plan.ts";
+import { planConfigOf, portalsIn } from "./cluster-plan.ts";
+import { FreePorts, portsFrom } from "./free-ports.ts";
+import { type Lane, lanesOf } from "./lanes.ts";
 import {
-  type LanePorts,
   PORTAL_CHAINS,
   PORTAL_JUMPS,
   PORTAL_STATIC_PLAN,
@@ -44,58 +46,67 @@ export function plannedTables(node: OfflineNode, config: KubeProxyConfig): Reado
   return savedTables({ filter: content("filter", filterChains), nat: content("nat", natChains) }, node.family);
 }
 
-/** By service port, in the order of the keys, in which the proxy's ports are counted as well. */
+/** In the order of the keys, in which the proxy's ports are counted as well. */
 function sharedRules(node: OfflineNode, config: KubeProxyConfig): Rules[] {
   const { state, others = [] } = node;
   const planConfig = planConfigOf(node, config);
-  const freePorts = countedPorts(config.userspace.portRange);
+  const freePorts = new FreePorts(config.userspace.portRange);
   const otherOf = new Map(others.map((other) => [other.key, other]));
   const known = new Map<string, StandIn>();
+  const between = new CountsBetween((like) => known.get(like)?.closed ?? []);
   const found: Rules[] = [];
   for (const key of [...state.services.keys(), ...otherOf.keys()].sort()) {
     const other = otherOf.get(key);
     const like = other?.like ?? key;
-    const port = state.services.get(like);
-    if (port === undefined || !isRelayed(port.name)) continue;
     let standIn = known.get(like);
     if (standIn === undefined) {
+      const port = state.services.get(like);
+      if (port === undefined || !isRelayed(port.name)) continue;
       standIn = new StandIn(port, portalsIn(node, port), planConfig);
       known.set(like, standIn);
     }
-    const proxyPorts = nextPorts(freePorts, standIn.portals);
-    if (proxyPorts === undefined) continue;
-    found.push(other === undefined ? standIn.rulesFor(proxyPorts) : standIn.countedFor(proxyPorts, other.text));
+    const first = freePorts.take(standIn.lanes.size);
+    if (first === undefined) continue;
+    if (other === undefined) found.push(between.take(), standIn.rulesFor(first));
+    else {
+      between.add(like);
+      if (standIn.hasOpenPorts) found.push(between.take(), standIn.openFor(first, other.text));
+    }
   }
+  found.push(between.take());
   return found;
 }
 
+const isOpen = ({ rule }: SharedRule): boolean => rule.chain === PORTAL_CHAINS.nodePortNonLocal;
+
 /** A service port, in place of all that have as many rules. */
 class StandIn {
-  readonly portals: readonly Portal[];
+  readonly lanes: ReadonlySet<Lane>;
+  /** Rules in which it names itself; with any ports of the proxy. */
+  readonly closed: readonly SharedRule[];
+  /** Rules that let in packets to the proxy's own ports name nothing else, so they are needed whichever service port is asked for. */
+  readonly hasOpenPorts: boolean;
   readonly #port: ServicePort;
+  readonly #portals: readonly Portal[];
   readonly #config: PortalPlanConfig;
-  #counted: Rules | undefined;
-  #hasOpenPorts = false;
 
   constructor(port: ServicePort, portals: readonly Portal[], config: PortalPlanConfig) {
     this.#port = port;
-    this.portals = portals;
+    this.#portals = portals;
     this.#config = config;
+    this.lanes = lanesOf(portals);
+    const all = this.rulesFor(0);
+    this.closed = all.filter((one) => !isOpen(one));
+    this.hasOpenPorts = this.closed.length < all.length;
   }
 
-  /** @param text the name of the service port that they are for. */
-  rulesFor(proxyPorts: LanePorts, text = this.#port.name.text) {
+  /** @param first of the proxy's ports. @param text the name of the service port that they are for. */
+  rulesFor(first: number, text = this.#port.name.text): readonly SharedRule[] {
     const name = { ...this.#port.name, text };
-    return planPortalRules({ ...this.#port, name }, this.portals, proxyPorts, this.#config).shared;
+    return planPortalRules({ ...this.#port, name }, this.#portals, portsFrom(first, this.lanes), this.#config).shared;
   }
 
-  /** Rules that let in packets to the proxy's own ports name nothing else, so they are rules even here. */
-  countedFor(proxyPorts: LanePorts, text: string): Rules {
-    if (this.#counted !== undefined && !this.#hasOpenPorts) return this.#counted;
-    const all = this.rulesFor(proxyPorts, text);
-    const open = all.filter(({ rule }) => rule.chain === PORTAL_CHAINS.nodePortNonLocal);
-    this.#hasOpenPorts = open.length > 0;
-    this.#counted ??= countsIn(all.filter((one) => !open.includes(one)));
-    return [...this.#counted, ...open];
+  openFor(first: number, text: string): readonly SharedRule[] {
+    return this.rulesFor(first, text).filter(isOpen);
   }
 }

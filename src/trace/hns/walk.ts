@@ -51,7 +51,7 @@ function atPlace(plan: HostPlan, packet: Packet, place: Place, options: HostWalk
   const hit = found.find((one) => one !== undefined);
   if (options.record === "all") {
     for (const [index, one] of plan.loadBalancers.entries()) {
-      if (found[index] === undefined) events.push(missOf(one, packet));
+      if (found[index] === undefined && isNear(one, packet, place)) events.push(missOf(one, packet));
     }
   }
   if (hit === undefined) {
@@ -89,6 +89,13 @@ function foundIn(loadBalancer: PlannedLoadBalancer, packet: Packet, place: Place
       protocolNameOfNumber(protocol) === packet.protocol && externalPort === packet.destinationPort,
   );
   return mapping && { loadBalancer, mapping };
+}
+
+/** At the packet's address, or at a port of the node that has its number: of others there may be 10,000, and none is asked. */
+function isNear({ family, frontendVips, mappings }: PlannedLoadBalancer, packet: Packet, place: Place): boolean {
+  if (family !== packet.family) return false;
+  if (frontendVips.length > 0) return frontendVips.includes(packet.destination);
+  return place === "node" && mappings.some(({ externalPort }) => externalPort === packet.destinationPort);
 }
 
 /** `tcp 10.96.0.1:80`, `tcp *:30080` at the node's own address. */

@@ -5,7 +5,8 @@
 import type { UnspelledRules } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Packet } from "../packet.ts";
 
-const HOST = /^-d ([0-9a-f.:]+)\/(?:32|128) /;
+/** What a rule says first: perhaps a source, then the destination. */
+const HOST = /^(?:(?:! )?-s \S+ )?-d ([0-9a-f.:]+)\/(?:32|128) /;
 const PORT = /(?<!!) --dport (\d+)(?= |$)/;
 const QUOTED = /"(?:[^"\\]|\\.)*"/g;
 
