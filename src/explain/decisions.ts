@@ -112,7 +112,12 @@ function choiceSentences({ policies, port, choice, routing, traits, clients }: D
     );
   }
   if (routing.local.length > 0 || routing.cluster.some(({ isLocal }) => isLocal)) {
-    words.push("An endpoint that asks its own Service and gets itself sees the node's address (hairpin).");
+    const isAtSocket = traits.decidesAtSocket.includes(port.protocol) && !clients.masqueradeAll;
+    words.push(
+      isAtSocket
+        ? "An endpoint that asks its own Service and gets itself sees itself: it is led at the socket."
+        : "An endpoint that asks its own Service and gets itself sees the node's address (hairpin).",
+    );
   }
   return words;
 }

@@ -8,6 +8,12 @@ export async function inspectEbpf(): Promise<ModeInspection> {
     ...under,
     choice: (config) => under.choice(packetPathConfig(config)),
     partsOf: (node, config, key) => under.partsOf(node, packetPathConfig(config), key),
+    loadCounters: async () => ({
+      isEndpointTracked: true,
+      fill: async () => [
+        "Connections that were decided at the socket go straight to an endpoint, and are in no count here: only what took the rules is.",
+      ],
+    }),
     loadSockets: async () => (await import("./live-sockets.ts")).ebpfSockets,
   };
 }

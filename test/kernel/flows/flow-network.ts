@@ -31,7 +31,7 @@ export interface FlowNetwork {
 }
 
 /** What a test wants beyond the usual. */
-export interface FlowExtras extends Pick<DaemonOptions, "config"> {
+export interface FlowExtras extends Pick<DaemonOptions, "config" | "args"> {
   /** Where ebpf mode keeps its maps. @default nowhere */
   readonly pinFolder?: string;
   /** Changes the network before the daemon starts. */
@@ -51,7 +51,7 @@ export async function flowNetwork(
   t: Pick<TestContext, "after">,
   mode: Mode,
   services: readonly ServiceSpec[],
-  { prepare, config, pinFolder = "none", ebpf }: FlowExtras = {},
+  { prepare, config, args, pinFolder = "none", ebpf }: FlowExtras = {},
 ): Promise<FlowNetwork> {
   const cgroupRoot = traitsOf[mode].runsInCgroup === true ? clientCgroup(t) : undefined;
   const topology = await topologyFor(t);
@@ -61,6 +61,7 @@ export async function flowNetwork(
     ProxyDaemon.start(topology.namespace(nodeA.name), {
       hostnameOverride: nodeA.name,
       objects: clusterOf(services),
+      ...(args !== undefined && { args }),
       config: {
         mode,
         clusterCIDR: defaultClusterCidr,

@@ -1,0 +1,83 @@
+/** What the commands that look at a node say of a daemon that runs in ebpf mode, and of its pinned maps. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { BpfMap } from "../../../src/kernel/bpf/bpf.ts";
+import { kernelBpf } from "../../../src/kernel/bpf/kernel-bpf.ts";
+import { frontendKeyBytes, leadingMaps, MAPS_VERSION } from "../../../src/kernel/bpf/socket-balancer/maps.ts";
+import { ip } from "../../../src/model/testing/records.ts";
+import { PROTOCOL_NUMBERS } from "../../../src/net/protocol.ts";
+import type { CommandResult } from "../../../testkit/net/run-command.ts";
+import { nodeA } from "../../../testkit/net/topology-spec.ts";
+import { stretched } from "../../../testkit/support/patience.ts";
+import { addressesOf, SERVICE_PORT } from "./cluster-objects.ts";
+import type { FlowNetwork } from "./flow-network.ts";
+
+const KUBE_PROXY = fileURLToPath(new URL("../../../bin/kube-proxy", import.meta.url));
+
+/** As on the node, beside the daemon. */
+async function told({ daemon }: FlowNetwork, ...args: readonly string[]): Promise<CommandResult> {
+  return await daemon.namespace.exec([KUBE_PROXY, ...args], { timeoutMs: stretched(30_000), allowFailure: true });
+}
+
+/** The frontends that the daemon has pinned. */
+function pinnedFrontends(folder: string): BpfMap {
+  const capacity = (entries: number) => ({ frontends: entries, slots: entries, backends: entries });
+  const path = `${folder}/IPv4/v${MAPS_VERSION}/frontends4`;
+  const map = kernelBpf().pins.map(path, (entries) => leadingMaps("IPv4", capacity(entries)).frontends);
+  return map ?? assert.fail(`nothing is pinned at ${path}`);
+}
+
+/**
+ * Asks all of them about the service `stable`, whose pods are local-1 and remote-1.
+ * @param number of the service. @param socket the daemon's inspect socket. @param folder where it has pinned its maps.
+ */
+export async function expectTold(
+  network: FlowNetwork,
+  { number, socket, folder }: { readonly number: number; readonly socket: string; readonly folder: string },
+): Promise<void> {
+  const { daemon, cgroup } = network;
+  const address = addressesOf(number)["cluster IP"].IPv4;
+  const at = `${address}:${SERVICE_PORT}`;
+  const here = ["--kernel", "--config", join(daemon.folder, "config.json"), "--hostname-override", nodeA.name];
+  const planned = ["-f", daemon.manifests, ...here];
+  const trace = () => told(network, "trace", ...here, "--from", "node", "--to", at);
+  const [status, services, explain, same, fromNode] = await Promise.all([
+    told(network, "status", "--socket", socket),
+    told(network, "services", "--socket", socket),
+    told(network, "explain", "flows/stable", ...planned),
+    told(network, "diff", ...planned),
+    trace(),
+  ]);
+  assert.match(
+    status.stdout,
+    new RegExp(`^healthy\\nIPv4: .*\\n  decided at the socket in ${cgroup}; 6 service ports`, "m"),
+  );
+  assert.match(services.stdout, new RegExp(`^flows/stable:tcp TCP +${at} `, "m"));
+  assert.match(
+    explain.stdout,
+    /^ {4}the kernel now, at connect\(\): leads to 10\.180\.0\.11:8080, 10\.180\.1\.11:8080$/m,
+  );
+  assert.match(explain.stdout, /gets itself sees itself: it is led at the socket/);
+  assert.deepEqual([same.stdout, same.status], ["No differences.\n", 0], same.stderr);
+  const decided = `by the pinned maps, ${at} leads to 10.180.0.11:8080, 10.180.1.11:8080;`;
+  assert.ok(fromNode.stdout.includes(decided), fromNode.stdout + fromNode.stderr);
+  assert.match(fromNode.stdout, /50\.0 % {2}sent to 10\.180\.0\.11:8080/);
+
+  // Another's hand.
+  const frontends = pinnedFrontends(folder);
+  const key = frontendKeyBytes(ip(address), SERVICE_PORT, PROTOCOL_NUMBERS.TCP);
+  const value = frontends.lookup(key) ?? assert.fail(`nothing leads from ${at}`);
+  frontends.delete(key);
+  try {
+    const [lost, passing] = await Promise.all([told(network, "diff", ...planned), trace()]);
+    assert.match(
+      lost.stdout,
+      new RegExp(`^frontend TCP ${at} in the maps of IPv4 \\(flows/stable:tcp\\) is missing$`, "m"),
+    );
+    assert.deepEqual([lost.status, passing.status, passing.stdout.includes("connect()")], [1, 0, false]);
+  } finally {
+    frontends.update(key, value);
+    frontends.close();
+  }
+}
