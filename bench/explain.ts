@@ -18,6 +18,9 @@ import { ms, table } from "./table.ts";
 const EXPLAIN_MS = 300;
 const MODES: readonly ProxyMode[] = ["nftables", "iptables", "ipvs", "userspace"];
 
+/** A node port, an address and a name that nothing has. */
+const NOT_THERE = ["29999", "10.255.255.254:80", "no-such-chain"];
+
 const USAGE = `Usage: npm run bench -- explain [options]
 
 What kube-proxy explain takes beyond loading, processor time.
@@ -55,6 +58,7 @@ export async function benchExplain(argv: readonly string[]): Promise<number> {
       const part = partOf(objects, servicesOfTarget(objects, target, inspection));
       const cluster = await explainedCluster(part, config, ["IPv4"], () => {});
       const search = find(cluster, target);
+      if (search.kind === "nothing") return [];
       if (search.kind !== "ports") throw new Error(`${what} is not found`);
       return explainPorts(cluster, search.keys).map((one) => ({ text: explanationText(one), kernel: one.kernel }));
     };
@@ -62,7 +66,8 @@ export async function benchExplain(argv: readonly string[]): Promise<number> {
     const last = benchService(objects.services.length - 1);
     const service = `${last.namespace}/${last.name}`;
     const chains = (await explained(service)).flatMap(({ kernel }) => kernel).filter(({ kind }) => kind === "chain");
-    for (const what of new Set([service, last.clusterIP, chains[0]?.name ?? service, chains.at(-1)?.name ?? service])) {
+    const names = [service, last.clusterIP, chains[0]?.name ?? service, chains.at(-1)?.name ?? service];
+    for (const what of new Set([...names, ...NOT_THERE])) {
       const before = ownCpuMs();
       await explained(what);
       const cpuMs = ownCpuMs() - before;

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { modeNamed } from "../dataplane/registry.ts";
 import { servicePortName } from "../model/service-port-name.ts";
 import { makeEndpoint, makeEndpointRecord, makeService, makeServicePort, makeSlice } from "../model/testing/records.ts";
+import type { IpAddress } from "../net/ip.ts";
 import { servicesOfTarget } from "./part-of-cluster.ts";
 
 const COUNT = 50;
@@ -30,12 +31,33 @@ for (const mode of ["iptables", "nftables"] as const) {
     assert.ok(names.some(({ endpoint }) => endpoint !== undefined));
     for (const own of names) {
       const found = servicesOfTarget(objects, { kind: "name", name: own.name }, inspection);
-      assert.deepEqual([...(found ?? [])], ["ns1/svc7"], own.name);
+      assert.deepEqual([...found], ["ns1/svc7"], own.name);
     }
     // Neither for what is there once, nor for what is nothing, is the model of all of them made.
     for (const other of ["KUBE-SERVICES", "services", "nothing"]) {
       assert.deepEqual(servicesOfTarget(objects, { kind: "name", name: other }, inspection), new Set());
     }
-    assert.deepEqual([...(servicesOfTarget(objects, { kind: "name", name: "svc7" }, inspection) ?? [])], ["ns1/svc7"]);
+    assert.deepEqual([...servicesOfTarget(objects, { kind: "name", name: "svc7" }, inspection)], ["ns1/svc7"]);
   });
 }
+
+test("of an address or a port that nothing has, no model of all Services is made", async () => {
+  const inspection = await modeNamed("nftables").loadInspection();
+  const protocol = undefined;
+  const address = "10.250.0.1" as IpAddress; // canonical
+  assert.deepEqual(
+    servicesOfTarget(objects, { kind: "address", address, port: undefined, protocol }, inspection),
+    new Set(),
+  );
+  for (const [port, count] of [
+    [80, 6],
+    [81, 0],
+  ] as const) {
+    for (const target of [
+      { kind: "node-port", port, protocol } as const,
+      { kind: "address", address, port, protocol } as const,
+    ]) {
+      assert.equal(servicesOfTarget(objects, target, inspection).size, count, `${target.kind} ${port}`);
+    }
+  }
+});

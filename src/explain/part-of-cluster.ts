@@ -46,20 +46,36 @@ function addressesOf({ clusterIPs, clusterIP, externalIPs, loadBalancerIngress }
   return texts.flatMap((text) => parseIpAddress(text) ?? []);
 }
 
+/** With more service ports of one number, `find` names none of them. */
+const FEW = 6;
+
 /**
- * The Services that a target can be about.
+ * The Services that a target can be about. For a node port that no Service has, some of those that have its number as a port: it was
+ * perhaps meant.
  *
  * @param inspection of the mode, which knows whose a name in the kernel can be.
- * @returns undefined for an address or a port that no object states: the whole cluster tells more about those.
  */
-export function servicesOfTarget(
-  objects: Objects,
-  target: Target,
-  inspection: ModeInspection,
-): ReadonlySet<string> | undefined {
+export function servicesOfTarget(objects: Objects, target: Target, inspection: ModeInspection): ReadonlySet<string> {
   const meant = objects.services.filter(predicateOf(objects, target, inspection)).map(objectKeyText);
   if (meant.length > 0) return withNeighbours(objects.services, new Set(meant));
-  return target.kind === "service" || target.kind === "name" ? new Set() : undefined;
+  return target.kind === "node-port" || target.kind === "address" ? withPort(objects.services, target) : new Set();
+}
+
+/** Some Services with this number as a port. */
+function withPort(
+  services: readonly ServiceRecord[],
+  { port, protocol }: Pick<Extract<Target, { kind: "address" }>, "port" | "protocol">,
+): ReadonlySet<string> {
+  const names = new Set<string>();
+  for (const service of services) {
+    if (names.size >= FEW) break;
+    const hasPort = service.ports.some((one) => one.port === port && (protocol ?? one.protocol) === one.protocol);
+    // What has no cluster IP of either family is not served.
+    if (hasPort && service.clusterIPs.some((text) => parseIpAddress(text) !== undefined)) {
+      names.add(objectKeyText(service));
+    }
+  }
+  return names;
 }
 
 function predicateOf(
