@@ -6,6 +6,10 @@ import { invalid } from "./field-error.ts";
 // Upstream leaves the last bracket open.
 const NOT_A_PAIR =
   "must be a either a single CIDR or dual-stack pair of CIDRs (e.g. [10.100.0.0/16, fde4:8dba:82e1::/48]";
+const NO_INTERFACE =
+  "must be a name that an interface can have: at most 15 characters, without blanks, slashes and colons";
+/** IFNAMSIZ of linux/if.h, without the zero at the end. */
+const MAX_NAME_BYTES = 15;
 const NOT_A_CIDR = "must be a valid CIDR block (e.g. 10.100.0.0/16 or fde4:8dba:82e1::/48)";
 
 /** The errors of the section that `detectLocalMode` selects. Pure. */
@@ -13,14 +17,20 @@ export function detectLocalErrors(draft: DraftConfig, path: string): readonly st
   const { bridgeInterface, clusterCIDRs, interfaceNamePrefix } = draft.detectLocal;
   switch (draft.detectLocalMode) {
     case "BridgeInterface":
-      return bridgeInterface === "" ? [invalid(`${path}.InterfaceName`, "", "must not be empty")] : [];
+      return interfaceErrors(bridgeInterface, `${path}.InterfaceName`);
     case "InterfaceNamePrefix":
-      return interfaceNamePrefix === "" ? [invalid(`${path}.InterfacePrefix`, "", "must not be empty")] : [];
+      return interfaceErrors(interfaceNamePrefix, `${path}.InterfacePrefix`);
     case "ClusterCIDR":
       return clusterCidrErrors(clusterCIDRs, `${path}.ClusterCIDRs`);
     default:
       return [];
   }
+}
+
+/** Upstream looks for an empty one alone. With any other that no interface can have, the kernel refuses all rules of the node. */
+function interfaceErrors(name: string, path: string): readonly string[] {
+  if (name === "") return [invalid(path, "", "must not be empty")];
+  return Buffer.byteLength(name) > MAX_NAME_BYTES || /[\s/:]/.test(name) ? [invalid(path, name, NO_INTERFACE)] : [];
 }
 
 function clusterCidrErrors(texts: readonly string[], path: string): readonly string[] {

@@ -123,6 +123,16 @@ describe("checkConfig", () => {
         'DetectLocalConfiguration.InterfacePrefix: Invalid value: "": must not be empty',
       ],
       [
+        "detectLocalMode: InterfaceNamePrefix\ndetectLocal: {interfaceNamePrefix: sixteen-letters0}",
+        'DetectLocalConfiguration.InterfacePrefix: Invalid value: "sixteen-letters0": must be a name that an interface can have: at most 15 characters, without blanks, slashes and colons',
+      ],
+      [
+        "detectLocalMode: BridgeInterface\ndetectLocal: {bridgeInterface: 'br 0'}",
+        'DetectLocalConfiguration.InterfaceName: Invalid value: "br 0": must be a name that an interface can have: at most 15 characters, without blanks, slashes and colons',
+      ],
+      ["detectLocalMode: BridgeInterface\ndetectLocal: {bridgeInterface: fifteen-letters}", ""],
+      ["detectLocal: {bridgeInterface: 'br 0'}", ""],
+      [
         'clusterCIDR: "10.0.0.0/8, fd00::/8"',
         `DetectLocalConfiguration.ClusterCIDRs[1]: Invalid value: " fd00::/8": ${CIDR_BLOCK}`,
       ],

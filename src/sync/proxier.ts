@@ -53,13 +53,17 @@ export class Proxier {
   readonly #inForce = Promise.withResolvers<void>();
   #failures: readonly SyncFailure[] = [];
 
-  /** @throws RangeError when the periods do not fit together (see {@link BoundedRunner}). */
+  /** @throws RangeError when `minSyncPeriod` is longer than the time between full syncs. */
   constructor(options: ProxierOptions) {
     const { backend, periods, clock } = options;
     this.#options = options;
     this.family = backend.family;
     this.#log = options.log.with({ ipFamily: this.family });
     this.#fullMs = periods.fullMs ?? HOUR_MS;
+    if (periods.minMs > this.#fullMs) {
+      const most = `${formatMs(this.#fullMs)}, after which all rules are written in any case`;
+      throw new RangeError(`minSyncPeriod is ${formatMs(periods.minMs)}: it must be at most ${most}`);
+    }
     this.#notes = options.journal && new CauseNotes(() => clock.monotonicMs());
     this.#notes?.onWhole("start");
     this.state = new ProxyState({

@@ -131,6 +131,16 @@ test("the thread is given back, and started when there is something to read", as
   }
 });
 
+test("what the end of the program interrupts is no fault of the files, which are not complained of", async () => {
+  using it = new ReadOnce();
+  for (const name of ["a", "b", "c"]) it.temp.write(`${name}.yaml`, serviceYaml(name));
+  const loading = it.folder.load();
+  await new Promise((resolve) => setImmediate(resolve));
+  it.reader[Symbol.dispose]();
+  await loading;
+  assert.deepEqual([it.log.lines, it.problems(), it.ports()], [[], [], []]);
+});
+
 test("a file that is another by now is not read", async () => {
   using temp = new TempFolder();
   using reader = new ManifestReader();

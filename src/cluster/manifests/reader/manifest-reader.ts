@@ -46,7 +46,7 @@ export class ManifestReader implements Disposable {
     this.#rest();
   }
 
-  /** Reads one file; several calls come one after the other. Never rejects. */
+  /** Reads one file; several calls come one after the other. Never rejects. What the end interrupts says nothing against the file. */
   async read(request: ReadRequest): Promise<FileReading> {
     const reading = this.#last.then(() => this.#read(request));
     this.#last = reading;
@@ -77,6 +77,7 @@ export class ManifestReader implements Disposable {
         this.#rest();
         return outcome.reading;
       }
+      if (this.#isDisposed) break;
       this.#thread = undefined;
       if (outcome.kind === "hangs") return this.#hangs(thread, device);
       if (outcome.digest !== refusedDigest) refused.clear();
@@ -85,7 +86,7 @@ export class ManifestReader implements Disposable {
       refused.set(outcome.line, `is not used: ${outcome.reason}`);
       refusedDigest = outcome.digest;
     }
-    return unreadable("the program is ending");
+    return { kind: "replaced" };
   }
 
   #hangs(thread: ReadingThread, device: string): FileReading {
