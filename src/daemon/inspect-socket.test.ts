@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -51,4 +51,22 @@ test("what is no path of the inspect socket is answered with what can be asked, 
     await serving;
     rmSync(folder, { recursive: true });
   }
+});
+
+test("a path that cannot be had is named with what is in the way, and a file there stays", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "inspect-socket-"));
+  const file = join(folder, "file");
+  writeFileSync(file, "text");
+  const log = memoryLog();
+  const { signal } = new AbortController();
+  for (const path of [file, join(folder, "none", "s"), join(folder, "s".repeat(108))]) {
+    await serveInspectSocket(path, DAEMON, { log, signal });
+  }
+  const refused = "Cannot open the inspect socket; going on without";
+  const [first, second, third] = log.errors;
+  assert.equal(first, `${refused}: there is a file that is no socket, which is left alone`);
+  assert.equal(second, `${refused}: there is no folder ${join(folder, "none")}`);
+  assert.match(third ?? "", /the path of a socket has at most 107 bytes, this one has \d+$/);
+  assert.equal(readFileSync(file, "utf8"), "text");
+  rmSync(folder, { recursive: true });
 });

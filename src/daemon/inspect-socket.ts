@@ -2,8 +2,9 @@
  * The inspect socket: a Unix socket, mode 0600, on which a running daemon answers `/status`, `/services` and `/journal` with JSON.
  * Read-only. Without `--inspect-socket` there is none.
  */
-import { lstatSync, readlinkSync, unlinkSync } from "node:fs";
+import { existsSync, lstatSync, readlinkSync, unlinkSync } from "node:fs";
 import type { Server } from "node:http";
+import { dirname } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { SliceYielder } from "../async/yielder.ts";
@@ -19,6 +20,8 @@ const IDLE_MS = 5_000;
 const PIECE_LENGTH = 32 * 1024;
 /** Readers of the journal stay. */
 const MAX_CONNECTIONS = 64;
+/** sockaddr_un of sys/un.h, without the zero at the end. */
+const MAX_PATH_BYTES = 107;
 const WRONG_QUESTION = { error: "ask GET /status, /services or /journal" };
 
 /**
@@ -56,7 +59,7 @@ export async function serveInspectSocket(
   );
   server.maxConnections = MAX_CONNECTIONS;
   try {
-    removeStale(path);
+    makeWay(path);
     await listen(server, path);
   } catch (error) {
     log.error("Cannot open the inspect socket; going on without", error, { path });
@@ -99,9 +102,22 @@ function networkNamespace(): string | undefined {
   }
 }
 
-/** A socket that a killed daemon has left; anything else at the path stays. */
-function removeStale(path: string): void {
-  if (lstatSync(path, { throwIfNoEntry: false })?.isSocket() === true) unlinkSync(path);
+/**
+ * Removes a socket that a killed daemon has left; anything else at the path stays. @throws Error that says what is in the way, where the
+ * system would speak of addresses, arguments or permissions.
+ */
+function makeWay(path: string): void {
+  // Names of pipes, which end with their server.
+  if (process.platform === "win32") return;
+  const length = Buffer.byteLength(path);
+  if (length > MAX_PATH_BYTES) {
+    throw new Error(`the path of a socket has at most ${MAX_PATH_BYTES} bytes, this one has ${length}`);
+  }
+  const folder = dirname(path);
+  if (!existsSync(folder)) throw new Error(`there is no folder ${folder}`);
+  const present = lstatSync(path, { throwIfNoEntry: false });
+  if (present?.isSocket() === true) unlinkSync(path);
+  else if (present !== undefined) throw new Error("there is a file that is no socket, which is left alone");
 }
 
 async function listen(server: Server, path: string): Promise<void> {
