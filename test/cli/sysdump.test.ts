@@ -231,7 +231,21 @@ test("bad input: status 2, and nothing is written", async (t) => {
 });
 
 test("objects as manifests are the same objects again", () => {
-  const before = projectObjects([JSON.parse(EXAMPLES)]);
+  const rare = {
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: { namespace: "shop", name: "rare", annotations: { "preserve-destination": "true" } },
+    spec: {
+      clusterIP: "10.96.9.9",
+      type: "LoadBalancer",
+      ports: [{ port: 80 }],
+      sessionAffinity: "ClientIP",
+      externalTrafficPolicy: "Local",
+      healthCheckNodePort: 31999,
+    },
+    status: { loadBalancer: { ingress: [{ ip: "203.0.113.9", ipMode: "Proxy" }] } },
+  };
+  const before = projectObjects([JSON.parse(EXAMPLES), rare]);
   const after = projectObjects([JSON.parse(JSON.stringify(objectsList(before)))]);
   assert.deepEqual(after.problems, []);
   const plain = ({ services, endpointSlices, nodes, serviceCIDRs }: typeof before) => ({

@@ -1,7 +1,8 @@
 /** What this host says of itself: rules as its tools print them, settings of the kernel, versions. Reads, and changes nothing. */
 import { readdir, readFile } from "node:fs/promises";
-import { networkInterfaces, release, version } from "node:os";
+import { release, version } from "node:os";
 import { type Exec, ExecError } from "../../kernel/process.ts";
+import { IP_FAMILIES } from "../../net/ip.ts";
 import { PartError, type SysdumpPart } from "./part.ts";
 
 const TOOL_LIMIT_MS = 60_000;
@@ -45,7 +46,7 @@ const NET_MODULE = /^(?:nf|nft|x|ip|ip6|ebt|br|sctp|dummy|bridge|overlay)/;
 export function hostFacts(exec: Exec): readonly SysdumpPart[] {
   return [
     ...TOOLS.map(([name, file, ...args]): SysdumpPart => ({ name, read: () => outputOf(exec, file, args) })),
-    { name: "rules/addresses.txt", read: async () => addressLines() },
+    { name: "rules/addresses.txt", read: addressLines },
     { name: "host/sysctl.txt", read: sysctlLines },
     { name: "host/kernel.txt", read: async () => `${release()}\n${version()}\n` },
     { name: "host/os-release.txt", read: () => readFile("/etc/os-release", "utf8") },
@@ -65,12 +66,19 @@ async function outputOf(exec: Exec, file: string, args: readonly string[]): Prom
   }
 }
 
-/** As `ip -batch` takes them, which `trace` knows as a dump. */
-function addressLines(): string {
-  const lines = Object.entries(networkInterfaces()).flatMap(([device, addresses = []]) => {
-    return addresses.flatMap(({ cidr }) => (cidr === null ? [] : [`addr add ${cidr} dev ${device}\n`]));
-  });
-  return lines.join("");
+/**
+ * As `ip -batch` takes them, which `trace` knows as a dump. Of interfaces that are down, too, as that of the ipvs mode is: their
+ * addresses are the node's all the same, and Node.js leaves them out.
+ */
+async function addressLines(): Promise<string> {
+  if (process.platform !== "linux") throw new PartError("there is no rtnetlink on this system");
+  const { openLinks } = await import("../../kernel/route/netlink-links.ts");
+  await using links = openLinks();
+  const addresses = await Promise.all(IP_FAMILIES.map((family) => links.addresses(family)));
+  return addresses
+    .flat()
+    .map(({ address, prefixLength, link }) => `addr add ${address}/${prefixLength} dev ${link}\n`)
+    .join("");
 }
 
 async function sysctlLines(): Promise<string> {

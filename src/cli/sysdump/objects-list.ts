@@ -43,11 +43,17 @@ function nodeManifest({ name, uid, zone, addresses, podCIDRs, taintKeys, isBeing
 }
 
 function serviceManifest(service: ServiceRecord): unknown {
-  const { namespace, name, uid, type, ports, loadBalancerIngress, sessionAffinityTimeoutSeconds, ...spec } = service;
+  const { namespace, name, uid, type, ports, preservesDestination, ...others } = service;
+  const { loadBalancerIngress, sessionAffinityTimeoutSeconds, ...spec } = others;
   return {
     apiVersion: "v1",
     kind: "Service",
-    metadata: { namespace, name, ...(uid !== "" && { uid }) },
+    metadata: {
+      namespace,
+      name,
+      ...(uid !== "" && { uid }),
+      ...(preservesDestination === true && { annotations: { "preserve-destination": "true" } }),
+    },
     spec: {
       ...spec,
       ...(type !== "" && { type }),
