@@ -26,7 +26,13 @@ import {
   warner,
 } from "./inspect-options.ts";
 import { inspecting } from "./inspecting.ts";
-import { OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, type ObjectsChoice, readObjects } from "./objects-input.ts";
+import {
+  OBJECTS_FLAGS,
+  OBJECTS_FLAGS_HELP,
+  type ObjectsChoice,
+  type ReadObjects,
+  readObjects,
+} from "./objects-input.ts";
 import type { Output } from "./output.ts";
 import { painted } from "./paint.ts";
 import { parseWords } from "./subcommand-options.ts";
@@ -47,7 +53,7 @@ WHAT is one of
   KUBE-SVC-…, service-…, …     a chain, a set or a map, as iptables-save, nft or ipset print it
 
 ${OBJECTS_FLAGS_HELP}
-  -n, --namespace NAME         the namespace of a Service that is named without one
+  -n, --namespace NAME         the namespace of a Service that is named without one (svc/NAME: default the context's)
 ${INSPECT_FLAGS_HELP}
       --all-nodes              on every Node: where they differ
       --kernel                 also what this host's kernel has counted: connections that are open now, and those
@@ -142,9 +148,10 @@ export async function explain(
 }
 
 /** What is meant, a pod's address where that is a pod's name. @throws UsageError */
-function targetOf({ what, namespace, choices }: ExplainOptions, whole: Objects): AskedTarget {
-  const target = parseTarget(what, namespace);
-  const pod = target?.kind === "service" ? podMeant(what, target, namespace, whole) : undefined;
+function targetOf({ what, namespace, choices }: ExplainOptions, whole: ReadObjects): AskedTarget {
+  const target = parseTarget(what, namespace, whole.namespace);
+  const podNamespace = namespace ?? whole.namespace ?? "default";
+  const pod = target?.kind === "service" ? podMeant(what, target, podNamespace, whole) : undefined;
   const address = pod && choices.families.map((family) => addressOfPod(pod, family)).find((one) => one !== undefined);
   if (pod !== undefined && address !== undefined) {
     const where = pod.nodeName === "" ? "" : `, on ${pod.nodeName}`;
@@ -167,13 +174,13 @@ interface AskedTarget {
 function podMeant(
   what: string,
   target: Extract<Target, { kind: "service" }>,
-  namespace: string | undefined,
+  namespace: string,
   whole: Objects,
 ): KnownPod | undefined {
   if (target.port !== undefined) return undefined;
   const [, named] = /^(?:pods?|po)\/(.+)$/i.exec(what) ?? [];
   if (named !== undefined) {
-    const name = named.includes("/") ? named : `${namespace ?? "default"}/${named}`;
+    const name = named.includes("/") ? named : `${namespace}/${named}`;
     const pods = knownPods(whole);
     const pod = pods.get(name);
     if (pod !== undefined) return pod;

@@ -31,6 +31,12 @@ export interface ObjectsChoice {
   readonly context?: string | undefined;
 }
 
+/** The objects. */
+export interface ReadObjects extends ClusterRecords {
+  /** The context's, where that is a cluster and it names one. */
+  readonly namespace?: string | undefined;
+}
+
 /**
  * Reads the objects; problems are told one by one.
  *
@@ -42,7 +48,7 @@ export async function readObjects(
   output: Output,
   input: NodeJS.ReadableStream,
   pods: readonly string[] = [],
-): Promise<ClusterRecords> {
+): Promise<ReadObjects> {
   const tell = (line: string) => output.err(safe(`${line}\n`));
   if (filename !== undefined) {
     if (kubeconfig !== undefined || context !== undefined) {
@@ -64,7 +70,7 @@ interface ClusterQuestion {
 async function readFromCluster(
   { kubeconfig, context, pods }: ClusterQuestion,
   warn: (message: string) => void,
-): Promise<ClusterRecords> {
+): Promise<ReadObjects> {
   const { ApiError, ClientConfigError, loadClientConfig, readCluster } = await import("../cluster/apiserver/index.ts");
   const path = kubeconfig ?? defaultKubeconfig(process.env);
   if (path === "" && process.env.KUBERNETES_SERVICE_HOST === undefined) {
@@ -77,7 +83,8 @@ async function readFromCluster(
     const config = await loadClientConfig({ kubeconfig: path, master: "", context, log: silentLogger });
     const product = userAgentProduct(programIdentity());
     const options = { config, version: KUBERNETES_VERSION, product, warn, pods };
-    return await readCluster(options, new AbortController().signal);
+    const cluster = await readCluster(options, new AbortController().signal);
+    return { ...cluster, namespace: config.namespace };
   } catch (error) {
     if (error instanceof ApiError || error instanceof ClientConfigError) throw new UsageError(error.message);
     throw error;

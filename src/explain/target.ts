@@ -25,10 +25,11 @@ const IS_SERVICE_WORD = /^(?:svc|service|services)\//i;
 /**
  * Reads a target.
  *
- * @param namespace of a Service that is named without one; undefined: `default` after `svc/`.
+ * @param namespace of a Service that is named without one.
+ * @param fallback where there is no `namespace`: of a Service after `svc/`.
  * @returns undefined for text that can be none of these.
  */
-export function parseTarget(text: string, namespace: string | undefined): Target | undefined {
+export function parseTarget(text: string, namespace: string | undefined, fallback = "default"): Target | undefined {
   const [, number, numberProtocol] = NUMBER.exec(text) ?? [];
   if (number !== undefined) {
     const port = toPort(Number(number));
@@ -39,7 +40,7 @@ export function parseTarget(text: string, namespace: string | undefined): Target
   if (IS_SERVICE_WORD.test(text)) {
     const [, name = "", nested, port] = SERVICE.exec(text) ?? [];
     if (name === "") return undefined;
-    const service = nested === undefined ? `${namespace ?? "default"}/${name}` : `${name}/${nested}`;
+    const service = nested === undefined ? `${namespace ?? fallback}/${name}` : `${name}/${nested}`;
     return { kind: "service", service, port };
   }
   const [, first, second, port] = SERVICE.exec(text) ?? [];

@@ -48,7 +48,10 @@ export function offlineNode(
   warn: (message: string) => void,
 ): OfflineNode {
   const { name, node } = nodeOf(cluster.nodes, config.hostnameOverride);
-  if (node === undefined) warn(`no Node "${name}" in the manifests: no endpoint is local, addresses are unknown`);
+  if (node === undefined)
+    warn(
+      `no Node "${name}" among the objects: no endpoint is local, addresses are unknown; --node or hostnameOverride names another`,
+    );
   const log = warningLogger(warn);
   const gates = setFeatureGates(config.featureGates);
   const { state, conflicts } = offlineState(cluster, {

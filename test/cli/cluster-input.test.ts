@@ -42,7 +42,7 @@ function kubeconfig(t: TestContext, server: TestApiServer): string {
     "current-context": "nowhere",
     contexts: [
       { name: "nowhere", context: { cluster: "nowhere", user: "me" } },
-      { name: "test", context: { cluster: "test", user: "me" } },
+      { name: "test", context: { cluster: "test", user: "me", namespace: "shop" } },
     ],
     clusters: [
       { name: "nowhere", cluster: { server: "https://127.0.0.1:1" } },
@@ -127,12 +127,32 @@ test("on all nodes: what is the same, and where they differ", async () => {
   );
 });
 
-test("kubectl finds the program as its plugin, also through a link", async (t) => {
+/** Finds a plugin as kubectl does: by the first word, with underscores for dashes. */
+const KUBECTL = `#!/bin/sh
+plugin=kubectl-$(printf %s "$1" | tr - _)
+shift
+exec "$plugin" "$@"
+`;
+
+test("kubectl finds the program as its plugin, also through a link, and it asks the cluster that kubectl would ask", async (t) => {
+  const server = await serverWithExamples(t);
   const folder = mkdtempSync(join(tmpdir(), "kpts-plugin-"));
   t.after(() => rmSync(folder, { recursive: true }));
-  const link = join(folder, "kubectl-kube_proxy");
-  symlinkSync(fileURLToPath(new URL("../../bin/kubectl-kube_proxy", import.meta.url)), link);
-  const { status, stdout } = await runKubeProxy(["explain", "--help"], { program: link });
-  assert.equal(status, 0);
-  assert.match(stdout, /kubectl kube-proxy explain/);
+  const kubectl = join(folder, "kubectl");
+  writeFileSync(kubectl, KUBECTL, { mode: 0o755 });
+  const plugin = fileURLToPath(new URL("../../bin/kubectl-kube_proxy", import.meta.url));
+  symlinkSync(plugin, join(folder, "kubectl-kube_proxy"));
+  const env = { PATH: `${folder}:${process.env.PATH}`, KUBECONFIG: kubeconfig(t, server) };
+  const run = (...args: string[]) => runKubeProxy(["kube-proxy", ...args], { program: kubectl, env });
+  const [here, everywhere, unknown] = await Promise.all([
+    run("explain", "svc/web", "-n", "shop", "--node", "node-a", "--context", "test"),
+    // Without a namespace it is that of the context.
+    run("explain", "svc/web", "--all-nodes", "--context", "test"),
+    run("explain", "svc/wbe", "-n", "shop", "--node", "node-a", "--context", "test"),
+  ]);
+  assert.deepEqual([here.status, here.stderr], [0, ""]);
+  assert.match(here.stdout, /^shop\/web:http TCP, ClusterIP, on node-a \(zone-1\), iptables mode, IPv4$/m);
+  assert.match(everywhere.stdout, /^The same on every node: node-a, node-b\. Seen from node-a:$/m);
+  assert.deepEqual([unknown.status, unknown.stdout], [2, ""]);
+  assert.match(unknown.stderr, /no Service "shop\/wbe" is known.*\nDid you mean shop\/web\?\n$/);
 });

@@ -79,7 +79,10 @@ test("the node decides what is local; without one, that is said", async (t) => {
   assert.notEqual(a?.out, b?.out);
   const { status, err } = await run("-f", "-", "--hostname-override", "node-z");
   assert.equal(status, 0);
-  assert.match(err, /^warning: no Node "node-z" in the manifests: no endpoint is local, addresses are unknown\n/);
+  assert.match(
+    err,
+    /^warning: no Node "node-z" among the objects: no endpoint is local, addresses are unknown; --node or hostnameOverride names another\n/,
+  );
   const folder = scratch(t);
   writeFileSync(
     join(folder, "node.json"),

@@ -41,6 +41,8 @@ export interface ClientConfig {
   readonly isCompressionDisabled?: boolean;
   readonly clientCertificate: { readonly certificate: Material; readonly key: Material } | undefined;
   readonly authentication: Authentication;
+  /** The kubeconfig's context, where it names one: for people who leave it out. */
+  readonly namespace?: string;
   /** `Impersonate-…` headers. */
   readonly impersonation: Readonly<Record<string, string | readonly string[]>>;
 }

@@ -62,9 +62,10 @@ export function resolveKubeconfig({ path, content, master, context: chosen }: Ku
     master,
   );
   const user = readUser(reader, named(reader, content, "users", "user", userName, "user"), userName);
+  const namespace = stringField(found, context.namespace, `context "${contextName}": namespace`);
   const problem = found.problems[0];
   if (problem !== undefined) fail(formatProblem(problem));
-  return { ...cluster, ...user };
+  return { ...cluster, ...user, ...(namespace !== "" && { namespace }) };
 }
 
 interface Reader {
