@@ -650,15 +650,39 @@ EXPORT HRESULT WINAPI HcnModifyLoadBalancer(void *handle, PCWSTR settings, PWSTR
   return end(0);
 }
 
+/* Of each load balancer its ID, in upper case as the first version writes it, and what it does. */
+static wchar_t *policy_lists(void) {
+  size_t most = 64;
+  for (int i = 0; i < object_count; i++) if (objects[i].kind == 'L') most += wcslen(objects[i].document) + ID_LENGTH + 64;
+  wchar_t *text = calloc(most, sizeof *text), *at = text;
+  at += swprintf(at, most, L"{\"Success\":true,\"Output\":[");
+  const wchar_t *separator = L"";
+  for (int i = 0; i < object_count; i++) {
+    if (objects[i].kind != 'L') continue;
+    wchar_t id[ID_LENGTH + 1];
+    wcscpy(id, objects[i].id);
+    _wcsupr(id);
+    at += swprintf(at, most - (size_t)(at - text), L"%ls{\"ID\":\"%ls\",\"Policies\":[%ls]}", separator, id, objects[i].document);
+    separator = L",";
+  }
+  wcscpy(at, L"]}");
+  wchar_t *copy = answer(text);
+  free(text);
+  return copy;
+}
+
 EXPORT HRESULT WINAPI HNSCall(PCWSTR method, PCWSTR path, PCWSTR body, PWSTR *response) {
   (void)method;
   (void)body;
   begin("HNSCall");
   wchar_t text[256];
+  if (wcscmp(path, L"/policylists/") == 0) {
+    *response = policy_lists();
+    return end(0);
+  }
   if (wcscmp(path, L"/globals/version") == 0) {
     swprintf(text, 256, L"{\"Success\":true,\"Output\":{\"Major\":%d,\"Minor\":%d}}", version_major, version_minor);
-  } else if (wcscmp(path, L"/policylists/") == 0) wcscpy(text, L"{\"Success\":true,\"Output\":[]}");
-  else wcscpy(text, L"{\"Success\":false,\"Error\":\"unknown path\"}");
+  } else wcscpy(text, L"{\"Success\":false,\"Error\":\"unknown path\"}");
   *response = answer(text);
   return end(0);
 }

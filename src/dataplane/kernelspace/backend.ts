@@ -13,17 +13,18 @@ import { type Cidr, parseCidr } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import { EndpointWriter } from "./endpoint-writer.ts";
-import { familyOfLoadBalancer } from "./frontend-keys.ts";
+import { familyOfLoadBalancer, keysOf } from "./frontend-keys.ts";
 import { HostState, isOverlay } from "./host-state.ts";
 import { HostWatch } from "./host-watch.ts";
 import { HostWriter } from "./host-writer.ts";
 import { LoadBalancerWriter } from "./load-balancer-writer.ts";
+import { Overview } from "./overview.ts";
 import type { Owed } from "./owed.ts";
 import { isForeign, isLeftover } from "./ownership.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
 import { PortRemarks } from "./port-remarks.ts";
-import { verifyHost } from "./verification.ts";
+import { type Verification, verifyHost } from "./verification.ts";
 import { noChanges, WantedState } from "./wanted-state.ts";
 import { WriteCounts } from "./write-counts.ts";
 
@@ -50,7 +51,7 @@ export interface KernelspaceBackendOptions {
 /** What asks HNS, and does nothing else for long. */
 const CALLS = [
   ...(["network", "networkNamed", "networkIds", "endpoint", "endpointNamed", "endpointIds", "endpoints"] as const),
-  ...(["loadBalancer", "loadBalancerIds", "loadBalancers", "makeEndpoints"] as const),
+  ...(["loadBalancer", "loadBalancerIds", "loadBalancers", "makeEndpoints", "policyLists"] as const),
   ...(["createLoadBalancer", "modifyLoadBalancer", "delete"] as const),
 ];
 /** Nearly all blocks of 64 of the 16,384 dynamic ports that Windows comes with. */
@@ -77,6 +78,8 @@ export class KernelspaceBackend implements Backend {
   #wanted = new WantedState();
   /** Undefined when HNS is not known to match memory. */
   #host: HostState | undefined;
+  readonly #overview = new Overview();
+  #nextOverviewMs: number;
   /** On an overlay, nodes have come or gone since the last sync that looked. */
   #isNetworkChanged = false;
 
@@ -85,6 +88,7 @@ export class KernelspaceBackend implements Backend {
     const hcn = this.#waits.timed(options.hcn, CALLS);
     const counts = this.#counts;
     this.#options = { ...options, hcn };
+    this.#nextOverviewMs = options.clock.monotonicMs() + options.syncPeriodMs;
     this.family = config.family;
     this.#yielder = options.yielder ?? new SliceYielder();
     this.#endpoints = new EndpointWriter({ ...this.#options, nodeIP: config.nodeIP, counts });
@@ -170,7 +174,7 @@ export class KernelspaceBackend implements Backend {
     }
     this.#findAstray(host, owed);
     for (const id of this.#leftovers(host, input.serviceCIDRs)) owed.leftovers.add(id);
-    await this.#writer.carryOut(host, signal);
+    await this.#carryOut(host, signal);
     this.#host = host;
   }
 
@@ -191,14 +195,21 @@ export class KernelspaceBackend implements Backend {
       }
       this.#isNetworkChanged = false;
     }
-    for (const address of await host.refreshEndpoints(hcn)) owed.addAddress(address, this.#wanted);
+    await host.refreshEndpoints(hcn);
+    this.#follow(host);
     const changes = noChanges();
     const facts = factsOf(host, input);
     for (const key of ports) this.#put(this.#wanted, key, input, facts, changes);
     for (const key of changes.loadBalancers.keys()) owed.keys.add(key);
     for (const address of changes.addresses) owed.addresses.add(address);
-    await this.#writer.carryOut(host, signal);
+    await this.#carryOut(host, signal);
     return true;
+  }
+
+  /** Writes what is owed, and what turns out to have gone while it writes. */
+  async #carryOut(host: HostState, signal: AbortSignal): Promise<void> {
+    await this.#writer.carryOut(host, signal);
+    if (!this.#follow(host).isNothing) await this.#writer.carryOut(host, signal);
   }
 
   #findAstray(host: HostState, owed: Owed): void {
@@ -245,25 +256,76 @@ export class KernelspaceBackend implements Backend {
     const host = this.#host;
     if (host === undefined) return;
     const { hcn, networkName, rootName, log } = this.#options;
-    const found = await verifyHost(hcn, host, { networkName, rootName });
-    if (found.kind === "other-network") {
-      log.warn("The HNS network is not present or has changed; all is looked at again", { network: networkName });
-      this.#host = undefined;
-      onLost();
-      return;
+    let found: Verification = "same-network";
+    try {
+      found = await verifyHost(hcn, host, { networkName, rootName, overview: this.#dueOverview() });
+    } finally {
+      // Also what was seen before HNS failed.
+      if (found !== "other-network") this.#tell(this.#follow(host), found === "changed-network", onLost, requestSync);
     }
+    if (found !== "other-network") return;
+    log.warn("The HNS network is not present or has changed; all is looked at again", { network: networkName });
+    this.#host = undefined;
+    onLost();
+  }
+
+  /** Owes what looks have found. */
+  #follow(host: HostState): FollowedNews {
+    const { lost, changed, addresses, hasNewRoot } = host.takeNews();
     const { owed } = this.#writer;
-    const hadNothing = owed.isNothing;
-    if (found.hasChangedNetwork) this.#isNetworkChanged = true;
-    for (const key of found.keys) owed.keys.add(key);
-    for (const address of found.addresses) owed.addAddress(address, this.#wanted);
-    if (found.hasNewRoot) for (const key of this.#wanted.healthCheckKeys()) owed.keys.add(key);
-    const lost = new Set([...found.keys].flatMap((key) => this.#wanted.loadBalancers.effective(key)?.owner ?? []));
+    const keys = new Set(
+      changed.flatMap(({ before, now }) => [before, now].flatMap((one) => keysOf(one, this.family))),
+    );
+    for (const key of lost) owed.keys.add(key);
+    for (const key of keys) if (this.#wanted.loadBalancers.effective(key) !== undefined) owed.keys.add(key);
+    // One of ours that is at another frontend now is in the way there, unless it is wanted, which is looked at when it is to go.
+    for (const { now } of changed) {
+      if (this.#loadBalancers.isOwn(now.id) && !isForeign(now, host)) owed.leftovers.add(now.id);
+    }
+    for (const address of addresses) owed.addAddress(address, this.#wanted);
+    if (hasNewRoot) for (const key of this.#wanted.healthCheckKeys()) owed.keys.add(key);
+    const isNothing = lost.size + changed.length + addresses.size === 0 && !hasNewRoot;
+    return { isNothing, lost: this.#ownersAt(lost), changed: this.#ownersAt(keys) };
+  }
+
+  #tell(
+    { isNothing, lost, changed }: FollowedNews,
+    hasChangedNetwork: boolean,
+    onLost: (lost?: LostRules) => void,
+    requestSync: () => void,
+  ): void {
+    const { log } = this.#options;
+    if (hasChangedNetwork) this.#isNetworkChanged = true;
     if (lost.size > 0) {
       log.warn("Load balancers were deleted by another program; making them again", { servicePorts: lost.size });
-      onLost({ ports: lost });
-    } else if (found.addresses.size > 0 || (hadNothing && !owed.isNothing) || found.hasChangedNetwork) requestSync();
+    }
+    if (changed.size > 0) {
+      log.warn("Load balancers were changed by another program; changing them back", { servicePorts: changed.size });
+    }
+    if (lost.size + changed.size > 0) onLost({ ports: new Set([...lost, ...changed]) });
+    else if (!isNothing || hasChangedNetwork) requestSync();
   }
+
+  /** The service ports that want these frontends. */
+  #ownersAt(keys: ReadonlySet<string>): ReadonlySet<string> {
+    return new Set([...keys].flatMap((key) => this.#wanted.loadBalancers.effective(key)?.owner ?? []));
+  }
+
+  /** Once in a sync period; for the first time after one. */
+  #dueOverview(): Overview | undefined {
+    const { clock, syncPeriodMs } = this.#options;
+    const nowMs = clock.monotonicMs();
+    if (nowMs < this.#nextOverviewMs) return undefined;
+    this.#nextOverviewMs = nowMs + syncPeriodMs;
+    return this.#overview;
+  }
+}
+
+/** What was found, and whose it is: keys of service ports. */
+interface FollowedNews {
+  readonly isNothing: boolean;
+  readonly lost: ReadonlySet<string>;
+  readonly changed: ReadonlySet<string>;
 }
 
 function factsOf({ network }: HostState, { zone }: SyncInput): PlanFacts {

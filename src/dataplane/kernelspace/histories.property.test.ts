@@ -5,10 +5,17 @@ import { port as makePort, TestCluster } from "../../../testkit/dataplane/test-c
 import { type HcnVerb, HR, type MemoryHcn } from "../../../testkit/fakes/hcn/memory-hcn.ts";
 import fc, { historyRuns } from "../../../testkit/support/fast-check.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
-import { listOf, objectOf } from "../../kernel/hcn/json-fields.ts";
+import { type JsonObject, listOf, objectOf } from "../../kernel/hcn/json-fields.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import { ip, makeEndpoint } from "../../model/testing/records.ts";
-import { hostState, KernelspaceRig, LOOK_MS, newHost, type RigOptions } from "./testing/kernelspace-rig.ts";
+import {
+  hostState,
+  KernelspaceRig,
+  LOOK_MS,
+  newHost,
+  type RigOptions,
+  SYNC_PERIOD_MS,
+} from "./testing/kernelspace-rig.ts";
 
 const RUNS = historyRuns("KPTS_PROPERTY_RUNS", 150);
 const NAMES = ["a", "b", "c"] as const;
@@ -89,6 +96,25 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.constant({ kind: "restart" as const }) },
   { weight: 1, arbitrary: fc.constant({ kind: "full" as const }) },
   { weight: 1, arbitrary: fc.constant({ kind: "verify" as const }) },
+  // Something is gone, and HNS fails in the middle of the look that would see it.
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant("look" as const),
+      which: fc.nat(20),
+      from: fc.constantFrom("Endpoint" as const, "LoadBalancer" as const),
+      after: fc.nat(4),
+    }),
+  },
+  // Another program changes a load balancer of ours, under its ID.
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant("tamper" as const),
+      which: fc.nat(20),
+      what: fc.constantFrom("endpoints" as const, "address" as const, "port" as const),
+    }),
+  },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("hns-restart" as const), after: fc.nat(12) }) },
   { weight: 1, arbitrary: fc.constant({ kind: "network" as const }) },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant("node" as const), isThere: fc.boolean() }) },
@@ -115,6 +141,19 @@ function addForeign(host: MemoryHcn): readonly Guid[] {
       PortMappings: [mapping],
     }),
   ];
+}
+
+/** What another program might make of a load balancer. */
+function tampered(what: "endpoints" | "address" | "port", document: JsonObject): JsonObject {
+  const [mapping] = listOf(document.PortMappings).map(objectOf);
+  switch (what) {
+    case "endpoints":
+      return { HostComputeEndpoints: listOf(document.HostComputeEndpoints).slice(0, 1) };
+    case "address":
+      return { FrontendVIPs: ["10.96.9.9"] };
+    case "port":
+      return { PortMappings: [{ ...mapping, InternalPort: 7 }] };
+  }
 }
 
 /** Which node of the overlay has the first two pods, as the CNI plugin tells HNS; where none has them, they are outside. */
@@ -172,13 +211,26 @@ for (const [name, options] of SUBJECTS) {
               host.removeEndpoint(id);
               pods.delete(one.address);
             }
-          } else if (one.kind === "lose") {
+          } else if (one.kind === "lose" || one.kind === "look") {
             const all = [...host.documents(one.from).keys()].filter(
               (id) => !foreign.includes(id) && ![...pods.values()].includes(id),
             );
             const id = all[one.which % Math.max(1, all.length)];
             if (id !== undefined && one.from === "Endpoint") host.removeEndpoint(id);
             else if (id !== undefined) host.loseLoadBalancer(id);
+            if (one.kind === "look") {
+              let left = one.after;
+              const end = host.refuse(() => (left-- > 0 ? undefined : HR.outOfMemory));
+              await rig.clock.advance(LOOK_MS);
+              end();
+            }
+          } else if (one.kind === "tamper") {
+            // What was there before is seen, and what is there then.
+            await rig.clock.advance(SYNC_PERIOD_MS + LOOK_MS);
+            const ours = [...host.documents("LoadBalancer")].filter(([id]) => !foreign.includes(id));
+            const [id, document] = ours[one.which % Math.max(1, ours.length)] ?? [];
+            if (id !== undefined) host.setLoadBalancer(id, tampered(one.what, document ?? {}));
+            await rig.clock.advance(SYNC_PERIOD_MS + LOOK_MS);
           } else if (one.kind === "refuse") {
             const { hresult } = one.fault;
             let [skip, left] = [one.fault.first, one.fault.count];

@@ -4,11 +4,22 @@ import type { Guid } from "../../kernel/hcn/guid.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import { EndpointBook } from "./endpoint-book.ts";
+import { keysOf } from "./frontend-keys.ts";
 import { LoadBalancerBook } from "./load-balancer-book.ts";
+import type { ChangedLoadBalancer, Overview } from "./overview.ts";
 import type { EndpointPlaces } from "./ownership.ts";
 
-/** Where a changed endpoint was or is. */
-export type ChangedAddresses = ReadonlySet<IpAddress>;
+/** What looks have found to be other than it was known to be. */
+export interface HostNews {
+  /** Frontends whose load balancer is gone. */
+  readonly lost: ReadonlySet<string>;
+  /** Load balancers that are not what they were. */
+  readonly changed: readonly ChangedLoadBalancer[];
+  /** Whose endpoint has come or gone. */
+  readonly addresses: ReadonlySet<IpAddress>;
+  /** The endpoint that health checks are led to is there now, or is another one. */
+  readonly hasNewRoot: boolean;
+}
 
 export class HostState implements EndpointPlaces {
   readonly family: IpFamily;
@@ -21,6 +32,10 @@ export class HostState implements EndpointPlaces {
   root: Guid | undefined;
 
   #unread: readonly Guid[] = [];
+  #lost = new Set<string>();
+  #changed: ChangedLoadBalancer[] = [];
+  #addresses = new Set<IpAddress>();
+  #hasNewRoot = false;
 
   private constructor(parts: {
     family: IpFamily;
@@ -82,38 +97,56 @@ export class HostState implements EndpointPlaces {
     return this.#unread;
   }
 
+  /**
+   * What looks have found since this was asked last. It is kept here, and not given by the looks, because HNS may fail in the middle of one:
+   * what was seen until then is known, and will not be seen again.
+   */
+  takeNews(): HostNews {
+    const news = {
+      lost: this.#lost,
+      changed: this.#changed,
+      addresses: this.#addresses,
+      hasNewRoot: this.#hasNewRoot,
+    };
+    this.#lost = new Set();
+    this.#changed = [];
+    this.#addresses = new Set();
+    this.#hasNewRoot = false;
+    return news;
+  }
+
   /** Looks which endpoints have come and gone: one call, and three for each that is new. */
-  async refreshEndpoints(hcn: Hcn): Promise<ChangedAddresses> {
-    const changed = new Set<IpAddress>();
+  async refreshEndpoints(hcn: Hcn): Promise<void> {
     const found = new Set(await hcn.endpointIds(this.network.id));
     for (const id of [...this.endpoints.ids()]) {
       if (found.has(id)) continue;
-      for (const address of this.endpoints.forget(id)?.addresses ?? []) changed.add(address);
+      for (const address of this.endpoints.forget(id)?.addresses ?? []) this.#addresses.add(address);
     }
     for (const id of found) {
       if (this.endpoints.has(id) || hcn.isUnread(id)) continue;
       const endpoint = await hcn.endpoint(id);
       if (endpoint === undefined) continue;
       this.endpoints.note(endpoint);
-      for (const address of endpoint.addresses) changed.add(address);
+      for (const address of endpoint.addresses) this.#addresses.add(address);
     }
-    return changed;
   }
 
-  /** Looks for the endpoint of the node itself: no call where it is on the cluster's network, and there. @returns whether it is another. */
-  async refreshRoot(hcn: Hcn, rootName: string | undefined): Promise<boolean> {
-    if (rootName === undefined || (this.root !== undefined && this.endpoints.has(this.root))) return false;
+  /** Looks for the endpoint of the node itself: no call where it is on the cluster's network, and there. */
+  async refreshRoot(hcn: Hcn, rootName: string | undefined): Promise<void> {
+    if (rootName === undefined || (this.root !== undefined && this.endpoints.has(this.root))) return;
     const found = (await hcn.endpointNamed(rootName))?.id;
-    if (found === this.root) return false;
+    if (found === this.root) return;
     this.root = found;
-    return found !== undefined;
+    this.#hasNewRoot = found !== undefined;
   }
 
-  /** Looks which load balancers have come and gone: one call, and three for each that is new. @returns those that have gone. */
-  async refreshLoadBalancers(hcn: Hcn) {
+  /** Looks which load balancers have come and gone: one call, and three for each that is new. */
+  async refreshLoadBalancers(hcn: Hcn): Promise<void> {
     const found = new Set(await hcn.loadBalancerIds());
-    const gone = [...this.loadBalancers.ids()].filter((id) => !found.has(id));
-    const lost = gone.map((id) => this.loadBalancers.forget(id)).filter((one) => one !== undefined);
+    for (const id of [...this.loadBalancers.ids()]) {
+      const gone = found.has(id) ? undefined : this.loadBalancers.forget(id);
+      if (gone !== undefined) for (const key of keysOf(gone, this.family)) this.#lost.add(key);
+    }
     this.#unread = [...found].filter((id) => hcn.isUnread(id));
     let isElsewhereKnown = true;
     for (const id of found) {
@@ -125,7 +158,11 @@ export class HostState implements EndpointPlaces {
       if (!loadBalancer.endpoints.every((endpoint) => this.isOurs(endpoint))) isElsewhereKnown = false;
     }
     if (!isElsewhereKnown) await this.#refreshElsewhere(hcn);
-    return lost;
+  }
+
+  /** Looks what load balancers do: see {@link Overview}. */
+  async refreshBehaviour(hcn: Hcn, overview: Overview): Promise<void> {
+    await overview.refresh(hcn, this.loadBalancers, (change) => this.#changed.push(change));
   }
 
   /** Other programs make endpoints on their networks, too. */

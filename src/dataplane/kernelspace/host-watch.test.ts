@@ -2,9 +2,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
-import { HR } from "../../../testkit/fakes/hcn/memory-hcn.ts";
+import { HR, type MemoryHcn } from "../../../testkit/fakes/hcn/memory-hcn.ts";
 import type { Clock } from "../../async/clock.ts";
 import { Mutex } from "../../async/mutex.ts";
+import type { Guid } from "../../kernel/hcn/guid.ts";
+import { type JsonObject, listOf } from "../../kernel/hcn/json-fields.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import { ip } from "../../model/testing/records.ts";
 import { FakeClock } from "../../sync/testing/fake-clock.ts";
@@ -207,3 +209,109 @@ describe("the endpoint of the node itself", () => {
     await rig.close();
   });
 });
+
+describe("a look that HNS interrupts", () => {
+  for (const [what, lose] of [
+    ["an endpoint", ({ rig: { host } }: TestModel) => host.removeEndpoint(idAt(host, "10.180.1.1"))],
+    ["a load balancer", ({ rig: { host } }: TestModel) => host.loseLoadBalancer(firstOf(host, "LoadBalancer"))],
+  ] as const) {
+    for (const call of ["Endpoint", "LoadBalancer", "Call"] as const) {
+      test(`after ${what} has gone, at ${call}, forgets nothing of what it has seen`, async () => {
+        const model = await watched({ rootName: "root", config: { healthPort: 10256 } });
+        const { rig } = model;
+        const before = rig.state();
+        await rig.clock.advance(SYNC_PERIOD_MS);
+        lose(model);
+        let asked = 0;
+        // The second question about endpoints is for the root endpoint, after all that has gone is known.
+        const heal = rig.host.refuse(({ verb, kind }) => {
+          const isIt = call === "Call" ? verb === "Call" : verb === "Enumerate" && kind === call;
+          if (!isIt) return undefined;
+          asked += 1;
+          return call === "Endpoint" && asked === 1 ? undefined : HR.managerStopped;
+        });
+        await rig.clock.advance(SYNC_PERIOD_MS);
+        assert.ok(asked > 0);
+        heal();
+        await rig.clock.advance(2 * LOOK_MS);
+        await rig.sync();
+        assert.deepEqual(rig.state(), before);
+        await rig.close();
+      });
+    }
+  }
+});
+
+test("what a sync finds gone while it takes over another load balancer is made again by it", async () => {
+  const model = await watched();
+  const { host } = model.rig;
+  const other = port("other", "10.96.0.2");
+  const mapping = { Protocol: 6, InternalPort: 8080, ExternalPort: 80 };
+  const endpoint = idAt(host, "10.180.1.1");
+  host.addLoadBalancer({ HostComputeEndpoints: [endpoint], FrontendVIPs: ["10.96.0.2"], PortMappings: [mapping] });
+  host.loseLoadBalancer(firstOf(host, "LoadBalancer"));
+  model.set(other, PODS);
+  assert.deepEqual((await model.rig.sync()).failures, []);
+  assert.equal(host.documents("LoadBalancer").size, 3);
+  await model.rig.close();
+});
+
+describe("a load balancer that another program changes", () => {
+  const changes = [
+    [
+      "its endpoints",
+      ({ HostComputeEndpoints }: JsonObject) => ({ HostComputeEndpoints: listOf(HostComputeEndpoints).slice(1) }),
+    ],
+    ["its address", () => ({ FrontendVIPs: ["10.96.0.77"] })],
+    ["its port", () => ({ PortMappings: [{ Protocol: 6, InternalPort: 1, ExternalPort: 30080 }] })],
+  ] as const;
+  for (const canModify of [true, false]) {
+    for (const [what, change] of changes) {
+      test(`${what}, under its ID, is changed back within a sync period${canModify ? "" : ", also where that is not in place"}`, async () => {
+        const { rig } = await watched({ canModify });
+        const before = rig.state();
+        await rig.clock.advance(SYNC_PERIOD_MS + LOOK_MS);
+        const id = firstOf(rig.host, "LoadBalancer");
+        rig.host.setLoadBalancer(id, change(rig.host.documents("LoadBalancer").get(id) ?? {}));
+        assert.notDeepEqual(rig.state(), before);
+        rig.asked.splice(0);
+        await rig.clock.advance(SYNC_PERIOD_MS + LOOK_MS);
+        assert.deepEqual(rig.asked, [{ ports: new Set([WEB.name.key]) }]);
+        assert.deepEqual(rig.logged("warn"), ["Load balancers were changed by another program; changing them back"]);
+        assert.deepEqual((await rig.sync()).failures, []);
+        assert.deepEqual(rig.state(), before);
+        await rig.close();
+      });
+    }
+  }
+
+  test("costs one call in a sync period to see, and nothing for what this program has changed itself", async () => {
+    const model = await watched();
+    const { rig } = model;
+    await rig.clock.advance(SYNC_PERIOD_MS + LOOK_MS);
+    model.setEndpoints(WEB, PODS.slice(1));
+    await rig.sync();
+    rig.host.takeCalls();
+    await rig.clock.advance(2 * SYNC_PERIOD_MS);
+    const calls = rig.host.takeCalls();
+    assert.equal(calls.filter(({ verb }) => verb === "Call").length, 2);
+    assert.deepEqual(
+      calls.filter(({ verb }) => verb !== "Call" && verb !== "Enumerate"),
+      [],
+    );
+    assert.deepEqual(rig.asked, []);
+    await rig.close();
+  });
+});
+
+function firstOf(host: MemoryHcn, kind: "Endpoint" | "LoadBalancer"): Guid {
+  const [id] = host.documents(kind).keys();
+  assert.ok(id !== undefined);
+  return id;
+}
+
+function idAt(host: MemoryHcn, address: string): Guid {
+  for (const [id, document] of host.documents("Endpoint"))
+    if (JSON.stringify(document).includes(`"${address}"`)) return id;
+  return assert.fail(`no endpoint has ${address}`);
+}

@@ -28,6 +28,10 @@ export class LoadBalancerBook {
     return this.#byId.has(id);
   }
 
+  get(id: Guid): HcnLoadBalancer | undefined {
+    return this.#byId.get(id);
+  }
+
   /** What answers at a frontend. */
   at(key: string): HcnLoadBalancer | undefined {
     const id = this.#byKey.get(key);

@@ -1,37 +1,35 @@
 /** Whether others have changed what HNS has, in three calls where they have not. Reference windows-practice.md §8. */
 import type { HcnNetwork } from "../../kernel/hcn/documents.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
-import type { IpAddress } from "../../net/ip.ts";
-import { keysOf } from "./frontend-keys.ts";
 import { type HostState, isOverlay } from "./host-state.ts";
+import type { Overview } from "./overview.ts";
 
-export type Verification =
-  | { readonly kind: "other-network" }
-  | {
-      readonly kind: "same-network";
-      /** Frontends whose load balancer is gone. */
-      readonly keys: ReadonlySet<string>;
-      /** Whose endpoint has come or gone. */
-      readonly addresses: ReadonlySet<IpAddress>;
-      /** The endpoint that health checks are led to is there now, or is another one. */
-      readonly hasNewRoot: boolean;
-      /** On an overlay, nodes have come or gone. */
-      readonly hasChangedNetwork: boolean;
-    };
+export interface VerificationOptions {
+  readonly networkName: string;
+  readonly rootName: string | undefined;
+  /** Also looks what load balancers do, which is one call more. */
+  readonly overview: Overview | undefined;
+}
 
-/** Compares the IDs of the host with those that are known, and brings `host` up to date. */
+/**
+ * - `other-network`: the host's network is not the one that is known.
+ * - `changed-network`: on an overlay, nodes have come or gone.
+ */
+export type Verification = "other-network" | "changed-network" | "same-network";
+
+/** Compares the IDs of the host with those that are known, and brings `host` up to date; what it finds is in its news. */
 export async function verifyHost(
   hcn: Hcn,
   host: HostState,
-  { networkName, rootName }: { readonly networkName: string; readonly rootName: string | undefined },
+  { networkName, rootName, overview }: VerificationOptions,
 ): Promise<Verification> {
-  if (!(await hcn.networkIds(networkName)).includes(host.network.id)) return { kind: "other-network" };
-  const addresses = await host.refreshEndpoints(hcn);
-  const lost = await host.refreshLoadBalancers(hcn);
-  const hasNewRoot = await host.refreshRoot(hcn, rootName);
-  const keys = new Set(lost.flatMap((one) => keysOf(one, host.family)));
-  const hasChangedNetwork = isOverlay(host.network) && (await isChanged(hcn, host.network));
-  return { kind: "same-network", keys, addresses, hasNewRoot, hasChangedNetwork };
+  if (!(await hcn.networkIds(networkName)).includes(host.network.id)) return "other-network";
+  await host.refreshEndpoints(hcn);
+  await host.refreshLoadBalancers(hcn);
+  await host.refreshRoot(hcn, rootName);
+  const hasChanged = isOverlay(host.network) && (await isChanged(hcn, host.network));
+  if (overview !== undefined) await host.refreshBehaviour(hcn, overview);
+  return hasChanged ? "changed-network" : "same-network";
 }
 
 async function isChanged(hcn: Hcn, known: HcnNetwork): Promise<boolean> {

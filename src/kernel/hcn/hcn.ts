@@ -19,11 +19,11 @@ import {
   readNetwork,
   type UnreadDocument,
 } from "./documents.ts";
-import type { Guid } from "./guid.ts";
+import { type Guid, parseGuid } from "./guid.ts";
 import type { HcnCalls, HcnHandle, HcnKind } from "./hcn-calls.ts";
 import { hcnErrorClass } from "./hcn-error.ts";
 import type { HnsVersion } from "./hns-version.ts";
-import { type JsonObject, numberOf, objectOf, textOf } from "./json-fields.ts";
+import { type JsonObject, listOf, numberOf, objectOf, textOf } from "./json-fields.ts";
 import { type NetworkSettings, networkText, type PolicyChange, policyRequestText } from "./network-documents.ts";
 import { type HnsNoticeKind, noticeKind } from "./notices.ts";
 
@@ -65,6 +65,20 @@ export class Hcn {
   /** Whether HNS has load balancers at all. @throws Error when it does not answer as one that has. */
   async checkPolicyLists(): Promise<void> {
     await this.#hns("/policylists/");
+  }
+
+  /**
+   * The first version's view of all load balancers of the host, by ID, as JSON texts of which only their change says something: one call.
+   *
+   * @throws Error when HNS does not answer.
+   */
+  async policyLists(): Promise<ReadonlyMap<Guid, string>> {
+    const found = new Map<Guid, string>();
+    for (const item of listOf(await this.#hns("/policylists/"))) {
+      const id = parseGuid(textOf(objectOf(item).ID));
+      if (id !== undefined) found.set(id, JSON.stringify(item));
+    }
+    return found;
   }
 
   /** The network of this name; undefined when there is none. */

@@ -279,7 +279,7 @@ export class MemoryHcn implements HcnCalls {
     return await this.#call({ verb: "Call", kind: undefined, about: path }, () => {
       const { major: Major, minor: Minor } = this.#version;
       if (path === "/globals/version") return JSON.stringify({ Success: true, Output: { Major, Minor } });
-      if (path === "/policylists/") return JSON.stringify({ Success: true, Output: [] });
+      if (path === "/policylists/") return JSON.stringify({ Success: true, Output: this.#policyLists() });
       return JSON.stringify({ Success: false, Error: `unknown path ${path}` });
     });
   }
@@ -290,6 +290,18 @@ export class MemoryHcn implements HcnCalls {
       const watcher = (type: number): void => onNotice(type);
       this.#watchers.add(watcher);
       return async () => void this.#watchers.delete(watcher);
+    });
+  }
+
+  /** The first version's view, whose IDs are in upper case (reference windows-hcn.md §4.2, §4.5). */
+  #policyLists(): JsonObject[] {
+    return [...this.#stores.LoadBalancer].map(([id, document]) => {
+      const [mapping] = listOf(document.PortMappings).map(objectOf);
+      return {
+        ID: id.toUpperCase(),
+        References: listOf(document.HostComputeEndpoints).map((endpoint) => `/endpoints/${textOf(endpoint)}`),
+        Policies: [{ ...mapping, Type: "ELB", SourceVIP: document.SourceVIP, VIPs: document.FrontendVIPs }],
+      };
     });
   }
 

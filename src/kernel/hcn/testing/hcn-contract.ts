@@ -82,6 +82,23 @@ export function runHcnContract({ name, open }: HcnSubject): void {
       await hcn.checkPolicyLists();
     });
 
+    test("lists load balancers at a glance: by ID, and with another text when one changes", async () => {
+      const { hcn, pod, remote } = await host();
+      const other = await hcn.createEndpoint(remote("10.180.1.1"));
+      const mapping = { protocol: 6, internalPort: 8080, externalPort: 80, distribution: 0, flags: 0 };
+      const settings = { endpoints: [pod.id], sourceVip: undefined, frontendVip: ip("10.96.0.1"), mapping, flags: 0 };
+      const { id } = await hcn.createLoadBalancer(settings);
+      const { id: second } = await hcn.createLoadBalancer({ ...settings, frontendVip: ip("10.96.0.2") });
+      const before = await hcn.policyLists();
+      assert.deepEqual([...before.keys()], [id, second]);
+      await hcn.modifyLoadBalancer(id, { ...settings, endpoints: [pod.id, other.id] });
+      const after = await hcn.policyLists();
+      assert.notEqual(after.get(id), before.get(id));
+      assert.equal(after.get(second), before.get(second));
+      await hcn.delete("LoadBalancer", id);
+      assert.deepEqual([...(await hcn.policyLists()).keys()], [second]);
+    });
+
     test("finds networks and endpoints by name, in any case of letters", async () => {
       const { hcn, network, pod } = await host();
       assert.equal(network.type, "L2Bridge");
