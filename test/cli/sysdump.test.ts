@@ -22,6 +22,7 @@ import { explain } from "../../src/cli/explain.ts";
 import { render } from "../../src/cli/render.ts";
 import { objectsList } from "../../src/cli/sysdump/objects-list.ts";
 import { redacted, withoutCredentials, withoutSecrets } from "../../src/cli/sysdump/redact.ts";
+import { tarMember } from "../../src/cli/sysdump/tar.ts";
 import { sysdump } from "../../src/cli/sysdump.ts";
 import { trace } from "../../src/cli/trace.ts";
 import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
@@ -176,6 +177,22 @@ test("what a running daemon says is in it; one without a journal is no hindrance
   const { servicePorts } = JSON.parse(readFileSync(join(dump, "explain.json"), "utf8"));
   assert.deepEqual([servicePorts[0].mode, servicePorts[0].node], ["nftables", "node-a"]);
   assert.ok(JSON.parse(readFileSync(join(dump, "daemon/services.json"), "utf8")).length > 10);
+});
+
+test("nodes and log files with long names, as clouds give them, have their archive, too", async (t) => {
+  const at = folder(t);
+  const path = join(at, "out.tar.gz");
+  const log = join(at, `${"long-name-of-a-log".repeat(4)}.log`);
+  writeFileSync(log, "the last line\n");
+  const node = "ip-10-0-1-23.eu-central-1.compute.internal";
+  const { status, err } = await runCommand(sysdump, ["-o", path, "--node", node, "--log", log, ...NO_DAEMON]);
+  assert.equal(status, 0, err);
+  const dump = unpacked(path, at);
+  const { files } = JSON.parse(readFileSync(join(dump, "index.json"), "utf8"));
+  for (const { name, bytes } of files) assert.equal(statSync(join(dump, name)).size, bytes, name);
+  const [kept = ""] = readdirSync(join(dump, "logs"));
+  assert.equal(readFileSync(join(dump, "logs", kept), "utf8"), "the last line\n");
+  assert.throws(() => [...tarMember(`${"x".repeat(101)}/${"y".repeat(101)}`, Buffer.alloc(0), 0)], RangeError);
 });
 
 test("texts are left as they are where nothing is secret", () => {

@@ -4,17 +4,21 @@ const BLOCK = 512;
 /** The field takes eleven octal digits. */
 const MAX_BYTES = 8 ** 11 - 1;
 const MAX_NAME_BYTES = 100;
+/** Of the folders that do not fit into the field of the name. */
+const MAX_PREFIX_BYTES = 155;
 const FILE_MODE = 0o600;
 
 /**
  * One regular file: its header, its content, and what fills the last block.
  *
- * @param name with slashes, at most 100 bytes. @param modifiedMs Unix milliseconds. @throws RangeError
+ * @param name with slashes: at most 255 bytes, and at most 100 from one of the slashes on. @param modifiedMs Unix milliseconds. @throws RangeError
  */
 export function* tarMember(name: string, content: Uint8Array, modifiedMs: number): Generator<Uint8Array, void> {
-  if (Buffer.byteLength(name) > MAX_NAME_BYTES || content.length > MAX_BYTES) throw new RangeError(`tar: ${name}`);
+  const parts = partsOf(name);
+  if (parts === undefined || content.length > MAX_BYTES) throw new RangeError(`tar: ${name}`);
   const header = Buffer.alloc(BLOCK);
-  header.write(name, 0, "utf8");
+  header.write(parts.name, 0, "utf8");
+  header.write(parts.prefix, 345, "utf8");
   header.write(octal(FILE_MODE, 7), 100, "latin1");
   header.write(octal(0, 7), 108, "latin1"); // user
   header.write(octal(0, 7), 116, "latin1"); // group
@@ -28,6 +32,17 @@ export function* tarMember(name: string, content: Uint8Array, modifiedMs: number
   yield header;
   yield content;
   yield Buffer.alloc((BLOCK - (content.length % BLOCK)) % BLOCK);
+}
+
+/** The name as the two fields of a header have it; undefined where they cannot. The slash between them is in neither. */
+function partsOf(name: string): { readonly prefix: string; readonly name: string } | undefined {
+  if (Buffer.byteLength(name) <= MAX_NAME_BYTES) return { prefix: "", name };
+  for (let slash = name.indexOf("/"); slash > 0; slash = name.indexOf("/", slash + 1)) {
+    const [prefix, rest] = [name.slice(0, slash), name.slice(slash + 1)];
+    if (Buffer.byteLength(prefix) > MAX_PREFIX_BYTES) return undefined;
+    if (Buffer.byteLength(rest) <= MAX_NAME_BYTES && rest !== "") return { prefix, name: rest };
+  }
+  return undefined;
 }
 
 /** What ends an archive. */
