@@ -17,11 +17,10 @@ import { answerParts } from "./sysdump/answers.ts";
 import { type Archive, type ArchiveIndex, streamArchive, writeArchive } from "./sysdump/archive.ts";
 import { daemonFacts } from "./sysdump/daemon-facts.ts";
 import { hostFacts } from "./sysdump/host-facts.ts";
+import { type HttpPlaces, httpPlaces } from "./sysdump/http-places.ts";
 import type { SysdumpPart } from "./sysdump/part.ts";
 import { logParts, settingsParts } from "./sysdump/settings.ts";
 
-const DEFAULT_METRICS = "127.0.0.1:10249";
-const DEFAULT_HEALTHZ = "127.0.0.1:10256";
 const DEFAULT_SERVICES = 500;
 
 export const SYSDUMP_USAGE = `Usage: kube-proxy sysdump [-o FILE] [options]
@@ -35,8 +34,8 @@ environment of exec plugins. Names of Services and addresses are in it.
                                (default kube-proxy-sysdump-NODE-TIME.tar.gz)
       --force                  replace a file that is there
       --socket FILE            what the daemon was started with: --inspect-socket FILE
-      --metrics HOST:PORT      where it serves metrics (default: of --config, or ${DEFAULT_METRICS})
-      --healthz HOST:PORT      where it serves healthz (default: of --config, or ${DEFAULT_HEALTHZ})
+      --metrics HOST:PORT      where it serves metrics (default: of --config, or 127.0.0.1:10249)
+      --healthz HOST:PORT      where it serves healthz (default: of --config, or 127.0.0.1:10256)
       --log FILE               the end of a log file (repeatable)
       --services NUMBER        how many Services are explained at most (default ${DEFAULT_SERVICES})
 ${OBJECTS_FLAGS_HELP}
@@ -75,6 +74,7 @@ export async function sysdump(
     }
     const { path, folder, createdMs } = options;
     const report = await reportOf(options.socket);
+    const places = await httpPlaces(options.values.config);
     const head = {
       program: identityLine(programIdentity()),
       kubernetes: KUBERNETES_VERSION,
@@ -84,7 +84,7 @@ export async function sysdump(
       daemon: report === undefined ? "did not answer" : report.program,
       uses: "explain, trace and diff read this folder: see kube-proxy sysdump --help",
     };
-    const archive: Archive = { folder, createdMs, head, parts: partsOf(options, report, input) };
+    const archive: Archive = { folder, createdMs, head, parts: partsOf(options, report, places, input) };
     const index =
       path === "-" ? await streamArchive(stream, archive) : await writeArchive(path, options.replaces, archive);
     tell(path, index, output);
@@ -106,6 +106,7 @@ type SysdumpOptions = Exclude<ReturnType<typeof readOptions>, "help">;
 function partsOf(
   options: SysdumpOptions,
   report: Partial<StatusReport> | undefined,
+  places: HttpPlaces,
   input: NodeJS.ReadableStream,
 ): readonly SysdumpPart[] {
   const { values, socket } = options;
@@ -121,8 +122,8 @@ function partsOf(
     ...settingsParts(values.config, values.kubeconfig),
     ...daemonFacts({
       socket,
-      metrics: values.metrics ?? DEFAULT_METRICS,
-      healthz: values.healthz ?? DEFAULT_HEALTHZ,
+      metrics: values.metrics ?? places.metrics,
+      healthz: values.healthz ?? places.healthz,
     }),
     ...hostFacts(execProcess),
     ...answerParts({ objects, choices, most: options.services }),

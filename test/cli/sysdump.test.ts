@@ -20,6 +20,7 @@ import { diff } from "../../src/cli/diff.ts";
 import { dumpFiles } from "../../src/cli/dump-folder.ts";
 import { explain } from "../../src/cli/explain.ts";
 import { render } from "../../src/cli/render.ts";
+import { httpPlaces } from "../../src/cli/sysdump/http-places.ts";
 import { objectsList } from "../../src/cli/sysdump/objects-list.ts";
 import { redacted, withoutCredentials, withoutSecrets } from "../../src/cli/sysdump/redact.ts";
 import { tarMember } from "../../src/cli/sysdump/tar.ts";
@@ -177,6 +178,29 @@ test("what a running daemon says is in it; one without a journal is no hindrance
   const { servicePorts } = JSON.parse(readFileSync(join(dump, "explain.json"), "utf8"));
   assert.deepEqual([servicePorts[0].mode, servicePorts[0].node], ["nftables", "node-a"]);
   assert.ok(JSON.parse(readFileSync(join(dump, "daemon/services.json"), "utf8")).length > 10);
+});
+
+test("the daemon is asked where its configuration says that it serves, at loopback when that is everywhere", async (t) => {
+  const at = folder(t);
+  const config = join(at, "config.yaml");
+  const placesOf = async (body: string) => {
+    writeFileSync(config, `apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n${body}\n`);
+    return Object.values(await httpPlaces(config));
+  };
+  assert.deepEqual(await placesOf("metricsBindAddress: 0.0.0.0:9100"), ["127.0.0.1:9100", "127.0.0.1:10256"]);
+  assert.deepEqual(await placesOf("bindAddress: '::'"), ["[::1]:10249", "[::1]:10256"]);
+  assert.deepEqual(await placesOf("healthzBindAddress: 10.0.0.7"), ["127.0.0.1:10249", "10.0.0.7:10256"]);
+  assert.deepEqual(await placesOf("mode: bogus"), ["127.0.0.1:10249", "127.0.0.1:10256"]);
+  assert.deepEqual(Object.values(await httpPlaces(undefined)), ["127.0.0.1:10249", "127.0.0.1:10256"]);
+  const daemon = createServer((request, response) => void response.end(`asked for ${request.url}\n`));
+  await new Promise<void>((resolve) => daemon.listen(0, "127.0.0.1", resolve));
+  t.after(() => daemon.close());
+  const address = daemon.address();
+  await placesOf(`metricsBindAddress: 0.0.0.0:${typeof address === "object" ? address?.port : 0}`);
+  const path = join(at, "a.tar.gz");
+  const { status, err } = await runCommand(sysdump, ["-o", path, "--config", config, "--healthz", "127.0.0.1:9"]);
+  assert.equal(status, 0, err);
+  assert.equal(readFileSync(join(unpacked(path, at), "daemon/metrics.txt"), "utf8"), "asked for /metrics\n");
 });
 
 test("nodes and log files with long names, as clouds give them, have their archive, too", async (t) => {
