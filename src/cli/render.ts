@@ -23,8 +23,10 @@ const MODE_FLAGS: readonly AnyFlag[] = MODES.flatMap((mode): readonly AnyFlag[] 
   "renderFlags" in mode ? mode.renderFlags : [],
 );
 
-function modeFlagHelp({ name, defaultText }: AnyFlag): string {
-  return `      --${`${name} ${name.split("-").at(-1)?.toUpperCase()}`.padEnd(22)} as the proxy's own flag (default: the configuration's, or ${defaultText})\n`;
+function modeFlagHelp({ name, defaultText, bareText }: AnyFlag): string {
+  const value = bareText === undefined ? name.split("-").at(-1)?.toUpperCase() : "true|false";
+  const otherwise = defaultText === "" ? "" : `, or ${defaultText}`;
+  return `      --${`${name} ${value}`.padEnd(22)} as the proxy's own flag (default: the configuration's${otherwise})\n`;
 }
 
 export const RENDER_USAGE = `Usage: kube-proxy render -f DIR|FILE|- [options]

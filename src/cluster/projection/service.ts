@@ -20,7 +20,6 @@ import { DNS_LABEL_RULE } from "./names.ts";
 const TYPES = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"] as const;
 const AFFINITIES = ["None", "ClientIP"] as const;
 const POLICIES = ["Cluster", "Local"] as const;
-/** What a port's `protocol` can be. */
 
 /** API default and limit of `sessionAffinityConfig.clientIP.timeoutSeconds`. */
 const AFFINITY_SECONDS = { byDefault: 10_800, max: 86_400 } as const;
