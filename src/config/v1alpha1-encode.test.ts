@@ -256,6 +256,7 @@ const anyConfig: fc.Arbitrary<DraftConfig> = fc.record({
     cgroupRoot: words,
     pinFolder: words,
     hostNamespaceOnly: fc.boolean(),
+    holdNodePorts: fc.boolean(),
     packetPath: fc.constantFrom("Nftables", "Tcx"),
     packetInterfaces: fc.array(words),
   }),

@@ -1,5 +1,8 @@
 /** What `render` prints in ebpf mode besides the rules. */
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { runKubeProxy } from "./run-kube-proxy.ts";
 
@@ -29,6 +32,18 @@ test("the programs, each with its hook", async () => {
     "connect4 kpts_connect4",
   ]);
   assert.match(stdout, /^\d+: \(18\) r1 = map\[frontends4\]$/m);
+});
+
+test("with node ports that are held, the programs that refuse them, too", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-render-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const head = { apiVersion: "kubeproxy.config.k8s.io/v1alpha1", kind: "KubeProxyConfiguration" };
+  const config = join(folder, "config.json");
+  writeFileSync(config, JSON.stringify({ ...head, mode: "ebpf", ebpf: { holdNodePorts: true } }));
+  const { stdout } = await runKubeProxy(["render", "-f", "examples", "--config", config, "-o", "programs"]);
+  const names = ["post_bind4 kpts_bind4", "post_bind6 kpts_bind4m", "post_bind6 kpts_bind6"];
+  const found = names.map((name) => stdout.split("\n").filter((line) => line === name).length);
+  assert.deepEqual(found, [1, 1, 1]);
 });
 
 test("with programs at interfaces, the program of packets, too", async () => {

@@ -212,7 +212,7 @@ describe("flags", () => {
   it("are upstream's, --manifests, --inspect-bind-address, --inspect-socket, --log-file, --nftables-layout, and those of userspace and ebpf mode and of Windows", () => {
     const names = `bind-address bind-address-hard-fail boot-id-file cleanup cluster-cidr config config-sync-period
       conntrack-max-per-core conntrack-min conntrack-tcp-be-liberal conntrack-tcp-timeout-close-wait
-      conntrack-tcp-timeout-established conntrack-udp-timeout conntrack-udp-timeout-stream detect-local-mode ebpf-cgroup-root ebpf-host-namespace-only ebpf-packet-interfaces
+      conntrack-tcp-timeout-established conntrack-udp-timeout conntrack-udp-timeout-stream detect-local-mode ebpf-cgroup-root ebpf-hold-node-ports ebpf-host-namespace-only ebpf-packet-interfaces
       ebpf-packet-path ebpf-pin-folder enable-dsr
       feature-gates forward-healthcheck-vip healthz-bind-address healthz-port help hostname-override init-only inspect-bind-address inspect-socket iptables-localhost-nodeports iptables-masquerade-bit
       iptables-min-sync-period iptables-sync-period ipvs-exclude-cidrs ipvs-min-sync-period ipvs-scheduler ipvs-strict-arp
@@ -279,6 +279,7 @@ const FIELDS_OF_FLAGS = `
   conntrack-udp-timeout-stream conntrack.udpStreamTimeoutMs
   detect-local-mode detectLocalMode
   ebpf-cgroup-root ebpf.cgroupRoot
+  ebpf-hold-node-ports ebpf.holdNodePorts
   ebpf-host-namespace-only ebpf.hostNamespaceOnly
   ebpf-packet-interfaces ebpf.packetInterfaces
   ebpf-packet-path ebpf.packetPath

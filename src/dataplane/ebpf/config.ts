@@ -16,6 +16,8 @@ export interface EbpfConfig {
   readonly pinFolder: string;
   /** Pods take the rules: for meshes and sandboxes that want to see service addresses. */
   readonly hostNamespaceOnly: boolean;
+  /** Processes of the host may not bind to node ports that are served. */
+  readonly holdNodePorts: boolean;
   /** What leads packets: the rules alone, or programs at interfaces in front of them. A {@link PacketPathName}. */
   readonly packetPath: string;
   /** Names of interfaces where packets meet programs, `eth*` for all that begin so; empty: those with the node's address. */
@@ -57,6 +59,7 @@ const FIELDS = {
   cgroupRoot: "text",
   pinFolder: "text",
   hostNamespaceOnly: "bool",
+  holdNodePorts: "bool",
   packetPath: "text",
   packetInterfaces: "texts",
 } as const;
@@ -80,10 +83,10 @@ function pathErrors({ cgroupRoot, pinFolder }: EbpfConfig): readonly string[] {
 
 /** Whether the section says anything; otherwise it is left out, so that upstream can read the rest. */
 function saysSomething({ mode, ebpf }: DraftConfig): boolean {
-  const { cgroupRoot, pinFolder, hostNamespaceOnly, packetInterfaces } = ebpf;
+  const { cgroupRoot, pinFolder, hostNamespaceOnly, holdNodePorts, packetInterfaces } = ebpf;
   if (cgroupRoot !== "" || pinFolder !== "" || packetInterfaces.length > 0) return true;
   if (packetPathOf(ebpf) !== PACKET_PATHS[0]) return true;
-  return mode === "ebpf" || hostNamespaceOnly || ebpf.masqueradeBit !== DEFAULT_MASQUERADE_BIT;
+  return mode === "ebpf" || hostNamespaceOnly || holdNodePorts || ebpf.masqueradeBit !== DEFAULT_MASQUERADE_BIT;
 }
 
 export const PACKET_PATH_FLAG = flag({
@@ -107,6 +110,7 @@ export const ebpfConfig: ModeConfig<typeof FIELDS, EbpfConfig> = {
     cgroupRoot: ebpf.cgroupRoot,
     pinFolder: ebpf.pinFolder,
     hostNamespaceOnly: ebpf.hostNamespaceOnly,
+    holdNodePorts: ebpf.holdNodePorts,
     packetPath: ebpf.packetPath === "" ? PACKET_PATHS[0] : ebpf.packetPath,
     packetInterfaces: ebpf.packetInterfaces,
   }),
@@ -116,8 +120,8 @@ export const ebpfConfig: ModeConfig<typeof FIELDS, EbpfConfig> = {
       : [],
   encode(draft, { masqueradeAll, periods }) {
     if (!saysSomething(draft)) return undefined;
-    const { masqueradeBit, cgroupRoot, pinFolder, hostNamespaceOnly, packetInterfaces } = draft.ebpf;
-    const sockets = { cgroupRoot, pinFolder, hostNamespaceOnly };
+    const { masqueradeBit, cgroupRoot, pinFolder, hostNamespaceOnly, holdNodePorts, packetInterfaces } = draft.ebpf;
+    const sockets = { cgroupRoot, pinFolder, hostNamespaceOnly, holdNodePorts };
     return {
       masqueradeBit,
       masqueradeAll,
@@ -151,6 +155,14 @@ export const ebpfConfig: ModeConfig<typeof FIELDS, EbpfConfig> = {
       isExtension: true,
       help: "In ebpf mode, decide at the socket for processes on the host's network only; pods take the nftables rules. For service meshes and sandboxed pods that want to see service addresses.",
       overlay: (config, hostNamespaceOnly) => ({ ...config, ebpf: { ...config.ebpf, hostNamespaceOnly } }),
+    }),
+    flag({
+      name: "ebpf-hold-node-ports",
+      type: boolType,
+      initial: false,
+      isExtension: true,
+      help: "In ebpf mode, let no process on the host's network bind to a node port that is served (TCP, UDP): it gets EADDRINUSE.",
+      overlay: (config, holdNodePorts) => ({ ...config, ebpf: { ...config.ebpf, holdNodePorts } }),
     }),
     PACKET_PATH_FLAG,
     flag({

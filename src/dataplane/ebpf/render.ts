@@ -58,7 +58,8 @@ function outcomeText(treatment: Treatment, { cluster, local }: SocketPlan, { pro
 function programText({ family, detector }: OfflineNode, { config, service }: RenderRequest): string {
   if (service !== undefined) throw new Error("--output programs is the same for every Service: leave --service out");
   const maps = { ...leadingMaps(family, { frontends: 1024, slots: 4096, backends: 4096 }), ...memoryMaps(family) };
-  const options = { hostCookie: 1n, isForHostOnly: config.ebpf.hostNamespaceOnly, connectedUdp: "all" as const };
+  const { hostNamespaceOnly: isForHostOnly, holdNodePorts: holdsNodePorts } = config.ebpf;
+  const options = { hostCookie: 1n, isForHostOnly, holdsNodePorts, connectedUdp: "all" as const };
   const programs: (readonly [string, Program])[] = [...socketPrograms(family, maps, options)];
   if (packetPathOf(config.ebpf) === "Tcx") {
     const own = { ownAddresses: ownAddressesMap(family), packetClients: packetClientsMap(family) };

@@ -51,6 +51,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
         programs: () => ({
           hostCookie: ownNetnsCookie(),
           isForHostOnly: config.ebpf.hostNamespaceOnly,
+          holdsNodePorts: config.ebpf.holdNodePorts,
         }),
         disconnector: udpDisconnector(),
         localAddresses,

@@ -5,7 +5,13 @@ import type { Bpf, BpfLink, BpfProgram } from "../../kernel/bpf/bpf.ts";
 import type { Hook } from "../../kernel/bpf/contexts.ts";
 import type { BalancerMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { socketProgram } from "../../kernel/bpf/socket-balancer/programs.ts";
-import { hookFor, PROGRAMS, type SocketCall, type SocketKind } from "../../kernel/bpf/socket-balancer/socket-kind.ts";
+import {
+  HOLDING,
+  hookFor,
+  PROGRAMS,
+  type SocketCall,
+  type SocketKind,
+} from "../../kernel/bpf/socket-balancer/socket-kind.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { OpenMaps } from "./open-maps.ts";
 import type { SocketPins } from "./socket-pins.ts";
@@ -17,6 +23,8 @@ export interface SocketProgramOptions {
   readonly isForHostOnly: boolean;
   /** Connected UDP sockets of which network namespaces are led. */
   readonly connectedUdp: "all" | "host" | "none";
+  /** Processes of the host may not bind to node ports that are served. @default false */
+  readonly holdsNodePorts?: boolean;
 }
 
 /**
@@ -26,14 +34,15 @@ export interface SocketProgramOptions {
 export function socketPrograms(
   family: IpFamily,
   maps: BalancerMaps,
-  { connectedUdp, ...options }: SocketProgramOptions,
+  { connectedUdp, holdsNodePorts = false, ...options }: SocketProgramOptions,
 ): readonly (readonly [Hook, Program])[] {
   const assemble = (call: SocketCall, kind: SocketKind): Program => {
     if (call !== "connect") return socketProgram(call, kind, maps, { ...options, protocols: ["UDP"] });
     if (connectedUdp === "none") return socketProgram(call, kind, maps, { ...options, protocols: ["TCP"] });
     return socketProgram(call, kind, maps, { ...options, connectedUdp });
   };
-  return PROGRAMS[family].toReversed().map(([call, kind]) => [hookFor(call, kind), assemble(call, kind)] as const);
+  const all = [...PROGRAMS[family].toReversed(), ...(holdsNodePorts ? HOLDING[family] : [])];
+  return all.map(([call, kind]) => [hookFor(call, kind), assemble(call, kind)] as const);
 }
 
 /** A program at its hook. */

@@ -25,6 +25,9 @@ export const HOOKS = {
   recvmsg6: { programType: 18, attachType: 20, family: 6 },
   getpeername4: { programType: 18, attachType: 29, family: 4 },
   getpeername6: { programType: 18, attachType: 30, family: 6 },
+  /** A socket has got its address and port by bind(), and not by itself when it connects or sends. */
+  post_bind4: { programType: 9, attachType: 12, family: 4 },
+  post_bind6: { programType: 9, attachType: 13, family: 6 },
   /** The last descriptor of a socket is closed; kernel sockets do not run it. */
   sock_release: { programType: 9, attachType: 34, family: 0 },
 } as const;
@@ -48,15 +51,20 @@ export const SOCK_ADDR = layout("bpf_sock_addr", 72, {
 /** The word that holds {@link SOCK_ADDR}'s port: what is loaded and stored. */
 export const USER_PORT_WORD: Field = u32(24);
 
-/** `bpf_sock`: the socket itself. `protocol` is an IP protocol's number. */
-export const SOCK = layout("bpf_sock", 80, { family: u32(4), type: u32(8), protocol: u32(12) });
+/** `bpf_sock`: the socket itself. `protocol` is an IP protocol's number. Of the source, addresses are as in packets, and the port is not. */
+export const SOCK = layout("bpf_sock", 80, {
+  family: u32(4),
+  type: u32(8),
+  protocol: u32(12),
+  sourceIp4: be32(24),
+  /** Four words. */
+  sourceIp6: be32(28),
+  sourcePort: u32(44),
+});
 
 /** What programs at such a hook may touch. Words are stored whole: narrower stores are refused. */
 export function socketContext(hook: Hook): ContextRules {
-  if (hook === "sock_release") {
-    const whole: ContextAccess = { at: SOCK.fields.family.at, size: 12, reads: [4], writes: [] };
-    return { name: hook, size: SOCK.size, accesses: [whole] };
-  }
+  if (HOOKS[hook].programType === 9) return { name: hook, size: SOCK.size, accesses: [...ownAccesses(hook)] };
   const narrow: readonly Width[] = [1, 2, 4];
   const address: readonly ContextAccess[] =
     HOOKS[hook].family === 4
@@ -72,6 +80,16 @@ export function socketContext(hook: Hook): ContextRules {
       { at: SOCK_ADDR.fields.family.at, size: 12, reads: [4], writes: [] },
     ],
   };
+}
+
+/** What may be read of the socket itself; where it is bound to only once it is. */
+function* ownAccesses(hook: Hook): Generator<ContextAccess> {
+  const { family, sourceIp4, sourceIp6, sourcePort } = SOCK.fields;
+  yield { at: family.at, size: 12, reads: [4], writes: [] };
+  if (hook !== "post_bind4" && hook !== "post_bind6") return;
+  const isIPv4 = hook === "post_bind4";
+  yield { at: isIPv4 ? sourceIp4.at : sourceIp6.at, size: isIPv4 ? 4 : 16, reads: [4], writes: [] };
+  yield { at: sourcePort.at, size: 4, reads: [4], writes: [] };
 }
 
 /** `__sk_buff`: a packet at an interface. */

@@ -28,7 +28,7 @@ const services: readonly ServiceSpec[] = [
   { name: "empty", number: 3, endpoints: [] },
 ];
 const TOLD = /^UDP IPv[46] \w+ ECONNABORTED$/;
-const HOOKS = ["connect4", "connect6", "sendmsg4", "getpeername6"] as const satisfies readonly Hook[];
+const HOOKS = ["connect4", "connect6", "sendmsg4", "getpeername6", "post_bind4"] as const satisfies readonly Hook[];
 const bpf = kernelBpf();
 
 /** Programs at the cgroup, by hook. */
@@ -82,7 +82,11 @@ test("ebpf: sudden death, restart, other modes and the end, under connections th
   const bpffs = await testBpffs(t);
   const pinFolder = `${bpffs.path}/kept`;
   const socket = join(tmpdir(), `kpts-ebpf-life-${process.pid}.sock`);
-  const network = await flowNetwork(t, "ebpf", services, { pinFolder, args: [`--inspect-socket=${socket}`] });
+  const network = await flowNetwork(t, "ebpf", services, {
+    pinFolder,
+    args: [`--inspect-socket=${socket}`],
+    ebpf: { holdNodePorts: true },
+  });
   const { daemon } = network;
   const first = JSON.parse(readFileSync(join(daemon.folder, "config.json"), "utf8"));
   const foreign = HOOKS.map((hook) => foreignProgram(t, network, hook).id);

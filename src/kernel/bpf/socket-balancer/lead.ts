@@ -39,7 +39,7 @@ import {
   type ProgramForm,
   programName,
   type SocketKind,
-  TEST_RETURN_VALUE,
+  sayReturnValue,
 } from "./socket-kind.ts";
 import { writeTcpPeer } from "./tcp-peers.ts";
 
@@ -141,7 +141,7 @@ class LeadProgram {
     a.mov("r0", 1);
     a.exit();
     a.place(this.#refuse);
-    this.#sayRefused();
+    sayReturnValue(a, this.#form, -ECONNREFUSED);
     a.mov("r0", 0);
     a.exit();
     return a.finish();
@@ -388,13 +388,5 @@ class LeadProgram {
     }
     a.load("r1", "r10", port, this.#peer.offset);
     a.store(CONTEXT, USER_PORT_WORD, "r1");
-  }
-
-  /** Never without: the kernel's own answer would be EPERM, which clients take for a policy. */
-  #sayRefused(): void {
-    const a = this.#a;
-    a.mov("r1", -ECONNREFUSED);
-    if (this.#form === "attached") a.call("set_retval");
-    else a.store(CONTEXT, TEST_RETURN_VALUE, "r1");
   }
 }

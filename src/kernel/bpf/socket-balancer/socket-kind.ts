@@ -12,7 +12,7 @@ import { type Field, u32, u64 } from "../layout.ts";
 export type SocketKind = "IPv4" | "IPv6" | "mapped";
 
 /** What a socket does when a program runs. */
-export type SocketCall = "connect" | "sendmsg" | "recvmsg" | "getpeername" | "release";
+export type SocketCall = "connect" | "sendmsg" | "recvmsg" | "getpeername" | "bind" | "release";
 
 /** In a test, what a socket knows of itself is in words after the context; the kernel lets tests run such a program. */
 export type ProgramForm = "attached" | "test";
@@ -27,7 +27,7 @@ export const TEST_RETURN_VALUE: Field = u32(88);
 export const CONTEXT = "r6";
 
 /** The third word of `::ffff:a.b.c.d` as a little-endian host reads it; as an immediate it has a sign. */
-const MAPPED_WORD = 0xffff0000 | 0;
+export const MAPPED_WORD = 0xffff0000 | 0;
 
 /** Whose maps. */
 export const familyOfKind = (kind: SocketKind): IpFamily => (kind === "IPv6" ? "IPv6" : "IPv4");
@@ -53,9 +53,19 @@ export const PROGRAMS: Readonly<Record<IpFamily, readonly (readonly [SocketCall,
   ],
 };
 
+/** Those that hold node ports, of a family. */
+export const HOLDING: Readonly<Record<IpFamily, readonly (readonly ["bind", SocketKind])[]>> = {
+  IPv4: [
+    ["bind", "IPv4"],
+    ["bind", "mapped"],
+  ],
+  IPv6: [["bind", "IPv6"]],
+};
+
 /** Where the program of a kind runs. */
 export function hookFor(call: SocketCall, kind: SocketKind): Hook {
-  return call === "release" ? "sock_release" : `${call}${kind === "IPv4" ? 4 : 6}`;
+  if (call === "release") return "sock_release";
+  return `${call === "bind" ? "post_bind" : call}${kind === "IPv4" ? 4 : 6}`;
 }
 
 /** At most 15 characters. */
@@ -91,4 +101,11 @@ export function loadCookie(a: Assembler, form: ProgramForm, whose: "socket" | "n
   const helper: HelperName = whose === "socket" ? "get_socket_cookie" : "get_netns_cookie";
   a.mov("r1", CONTEXT);
   a.call(helper);
+}
+
+/** What the call fails with when the program returns 0: without it, with EPERM, which people take for a policy. */
+export function sayReturnValue(a: Assembler, form: ProgramForm, value: number): void {
+  a.mov("r1", value);
+  if (form === "attached") a.call("set_retval");
+  else a.store(CONTEXT, TEST_RETURN_VALUE, "r1");
 }

@@ -1,12 +1,15 @@
 /** The other side of `dialler.ts`: runs in the process that connects. */
 import { createSocket, type Socket } from "node:dgram";
 import { once } from "node:events";
-import { type AddressInfo, connect, createServer } from "node:net";
+import { type AddressInfo, connect, createServer, Server } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { ownNetnsCookie } from "../../../netns-cookie.ts";
 import { dialFastOpen, dialMultipath, sendBesides } from "./raw-sockets.ts";
 
 export type Request =
   | { readonly what: "listen"; readonly protocol: "tcp" | "udp"; readonly address: string }
+  | { readonly what: "bind"; readonly protocol: "tcp" | "udp"; readonly address: string; readonly port: number }
+  | { readonly what: "netns cookie" }
   | {
       readonly what: "dial in turn";
       readonly address: string;
@@ -47,6 +50,19 @@ async function listen(protocol: "tcp" | "udp", address: string): Promise<number>
   socket.bind(0, address);
   await once(socket, "listening");
   return socket.address().port;
+}
+
+/** Binds, and closes. @returns why it could not. */
+async function bind(protocol: "tcp" | "udp", address: string, port: number): Promise<DialReport> {
+  const socket = protocol === "tcp" ? createServer() : createSocket(address.includes(":") ? "udp6" : "udp4");
+  try {
+    if (socket instanceof Server) await once(socket.listen(port, address), "listening");
+    else await once(socket.bind(port, address), "listening");
+    socket.close();
+    return {};
+  } catch (error) {
+    return { code: codeOf(error) };
+  }
 }
 
 function dialTcp(address: string, port: number): Promise<DialReport> {
@@ -160,6 +176,8 @@ const DIALS = {
 
 process.on("message", async (request: Request) => {
   if (request.what === "listen") process.send?.(await listen(request.protocol, request.address));
+  else if (request.what === "bind") process.send?.(await bind(request.protocol, request.address, request.port));
+  else if (request.what === "netns cookie") process.send?.(`${ownNetnsCookie()}`);
   else if (request.what === "dial in turn")
     process.send?.(await dialInTurn(request.address, request.ports, request.count));
   else if (request.what === "hold") process.send?.(await hold(request.name, request.address, request.port));

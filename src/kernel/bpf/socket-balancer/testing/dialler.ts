@@ -10,6 +10,10 @@ import type { Place } from "./dialling.ts";
 export interface Dialler {
   /** Listens on a free port of the address. @returns the port. */
   listen(protocol: "tcp" | "udp", address: string): Promise<number>;
+  /** Binds a socket and closes it; port 0 is any. @returns the code of why it could not. */
+  bind(protocol: "tcp" | "udp", address: string, port: number): Promise<string | undefined>;
+  /** That of its network namespace. */
+  netnsCookie(): Promise<bigint>;
   /** Connects over TCP, once after the other, to the ports in turn. @returns for each port how often each port or code was met. */
   dialInTurn(address: string, ports: readonly number[], count: number): Promise<Record<number, Record<string, number>>>;
   /** Connects a UDP socket that stays under this name; the same again when there is one. */
@@ -47,6 +51,9 @@ export async function startDialler(t: TestContext, cgroup: string): Promise<Dial
   };
   return {
     listen: async (protocol, address) => Number(await ask({ what: "listen", protocol, address })),
+    bind: async (protocol, address, port) =>
+      ((await ask({ what: "bind", protocol, address, port })) as DialReport).code,
+    netnsCookie: async () => BigInt(String(await ask({ what: "netns cookie" }))),
     dialInTurn: async (address, ports, count) =>
       (await ask({ what: "dial in turn", address, ports, count })) as Record<number, Record<string, number>>,
     hold: async (name, { address, port }) => (await ask({ what: "hold", name, address, port })) as DialReport,
