@@ -10,7 +10,7 @@ import { pipeline } from "node:stream/promises";
 import { SliceYielder } from "../async/yielder.ts";
 import { createServer } from "../kernel/node-http.ts";
 import type { Logger } from "../logging/logger.ts";
-import { queryOf } from "../server/http/routes.ts";
+import { pathOf, queryOf } from "../server/http/routes.ts";
 import { type InspectedDaemon, serviceLines, statusReport } from "./inspect-report.ts";
 import { streamJournal } from "./journal-stream.ts";
 
@@ -37,8 +37,7 @@ export async function serveInspectSocket(
   const server = createServer(
     { keepAlive: false, requestTimeout: IDLE_MS, headersTimeout: IDLE_MS },
     (request, response) => {
-      // What a client sends as its path need not be one: a parser of URLs would throw here, and end the daemon.
-      const [path] = (request.url ?? "/").split("?", 1);
+      const path = pathOf(request);
       const query = queryOf(request);
       if (request.method === "GET" && path === "/journal") {
         streamJournal(daemon.journal, response, { last: Number(query.get("last") ?? "0"), signal });

@@ -9,7 +9,7 @@ import type { LiveDaemon, LiveFamily, PageContext } from "../daemon/live-daemon.
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import { answeringAt, startHttpEndpoint } from "../server/http/http-endpoint.ts";
 import { JSON_TYPE, reply, replyNotFound } from "../server/http/http-reply.ts";
-import { type HttpHandler, queryOf } from "../server/http/routes.ts";
+import { type HttpHandler, pathOf, queryOf } from "../server/http/routes.ts";
 import type { ErrorAnswer } from "./answers.ts";
 import { type Asset, readAssets } from "./assets.ts";
 import { guarded } from "./guard.ts";
@@ -104,7 +104,7 @@ export function pageHandler(
     },
   };
   return guarded(async (request, response) => {
-    const [path = "/"] = (request.url ?? "/").split("?", 1);
+    const path = pathOf(request);
     const asset = assets.get(path);
     const question = questions[path];
     if (asset !== undefined) reply(response, 200, asset.type, asset.bytes);

@@ -15,11 +15,20 @@ export function routePaths(routes: Readonly<Record<string, HttpHandler>>): HttpH
     path.endsWith("/*") ? [{ prefix: path.slice(0, -1), handler }] : [],
   );
   return async (request, response) => {
-    const [path = "/"] = (request.url ?? "/").split("?", 1);
+    const path = pathOf(request);
     const handler = exact.get(path) ?? trees.find(({ prefix }) => path.startsWith(prefix))?.handler;
     if (handler === undefined) replyNotFound(response);
     else await handler(request, response);
   };
+}
+
+/** A proxy asks with the whole address, which every server must understand (RFC 9112 §3.2.2). */
+const ABSOLUTE = /^https?:\/\/[^/?]*/i;
+
+/** The path of a request, as it was sent: what a client sends need not be a path, and nothing is decoded. */
+export function pathOf({ url = "/" }: IncomingMessage): string {
+  const [path = ""] = url.replace(ABSOLUTE, "").split("?", 1);
+  return path === "" ? "/" : path;
 }
 
 /** The query of a request. */
