@@ -35,9 +35,10 @@ const WINE_TEST = join(root, "test/windows/wine.test.ts");
 const LONG_HISTORIES = "10";
 const TIERS = ["host", "vm", "all"];
 
+/** One checker: several work out for themselves what they have in common, and take 15 instead of 9 s of processor time. */
 const checks = {
-  "type check": ["node_modules/typescript/bin/tsc", "-p", "tsconfig.json"],
-  "type check of the page": ["node_modules/typescript/bin/tsc", "-p", "tsconfig.page.json"],
+  "type check": ["node_modules/typescript/bin/tsc", "-p", "tsconfig.json", "--checkers", "1"],
+  "type check of the page": ["node_modules/typescript/bin/tsc", "-p", "tsconfig.page.json", "--checkers", "1"],
   lint: ["node_modules/@biomejs/biome/bin/biome", "check", "--error-on-warnings", "."],
 };
 

@@ -62,7 +62,13 @@ describe("a mode is one folder and its name in the registry", () => {
       checkout.path("tsconfig.json"),
       JSON.stringify({ ...config, include: ["src", "demo", "testkit"], exclude }),
     );
-    const tsc = [checkout.path("node_modules/typescript/bin/tsc"), "-p", checkout.path("tsconfig.json")];
+    const tsc = [
+      checkout.path("node_modules/typescript/bin/tsc"),
+      "-p",
+      checkout.path("tsconfig.json"),
+      "--checkers",
+      "1",
+    ];
     await exec(process.execPath, tsc).catch(({ stdout }: { stdout: string }) => assert.fail(stdout));
   });
 
