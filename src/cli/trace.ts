@@ -7,7 +7,7 @@ import type { ClusterRecords } from "../cluster/manifests/index.ts";
 import { MODES } from "../dataplane/registry.ts";
 import { escapeJson } from "../logging/escape.ts";
 import { type IpAddress, parseIpAddress } from "../net/ip.ts";
-import { deviceAddresses } from "../trace/dump/device-addresses.ts";
+import { deviceAddresses, hasAllAddresses } from "../trace/dump/device-addresses.ts";
 import { walkDumps } from "../trace/dump/walk-dumps.ts";
 import { nodeFacts } from "../trace/facts.ts";
 import { TooManyWaysError } from "../trace/netfilter/walk.ts";
@@ -61,7 +61,7 @@ Rules, of one of these; without any, those in this node's kernel are walked, whi
                                programs' rules what is not understood is shown as such. Of Windows, what render prints
       --kernel                 this node's kernel, also where --kubeconfig is given; the pinned maps of ebpf mode are
                                read, too (--config where pinFolder is set)
-      --local ADDRESS          an address of the node; with --dump all of them should be given (repeatable)
+      --local ADDRESS          an address of the node; with --dump all of them should be given, unless it is a sysdump (repeatable)
                                Names of pods are looked up in -f, or in the cluster: that of --kubeconfig, else that of kubectl
 
       --live                   waits for real packets of the flow, and shows their way through this node's kernel: nftables,
@@ -178,7 +178,7 @@ async function traced(
   const target = parseTarget(to);
   const rules = await rulesFor(options, { objects, target }, input, warn);
   const addresses = [...rules.addresses, ...options.local, ...deviceAddresses(rules.dumps)];
-  const isComplete = rules.knowsAddresses || options.local.length > 0;
+  const isComplete = rules.knowsAddresses || options.local.length > 0 || hasAllAddresses(rules.dumps);
   const facts = nodeFacts({ addresses, isComplete, routes: rules.routes ?? [] });
   const podInterface = (address: IpAddress) =>
     fromNode === undefined ? undefined : rules.podInterface?.(fromNode, address);

@@ -351,6 +351,13 @@ test("explain, trace and diff read what is unpacked; standard output takes the a
     dump,
   ]);
   assert.match(walked.out, /33\.3 % {2}sent to 10\.180\.0\.11:8080/);
+  // An archive has all addresses of its node: those of loopback show it.
+  const byDump = ["--from", "10.200.0.9", "--to", "10.96.0.10:80", "--dump", dump];
+  assert.match((await runCommand(trace, byDump)).out, /is an address of the node/);
+  writeFileSync(join(dump, "rules/addresses.txt"), "addr add 127.0.0.1/8 dev lo\naddr add 10.200.0.2/24 dev eth0\n");
+  const known = await runCommand(trace, byDump);
+  assert.match(known.out, /33\.3 % {2}sent to 10\.180\.0\.11:8080/);
+  assert.doesNotMatch(known.out, /is an address of the node/);
   await assert.rejects(
     dumpFiles([at], () => true),
     /no dump in the folder/,

@@ -18,3 +18,11 @@ export function deviceAddresses(dumps: readonly Dump[]): IpAddress[] {
   }
   return [...found];
 }
+
+/** A line of `addr add` for loopback: only a list of all devices has one, as a sysdump's. */
+const OF_LOOPBACK = /^addr add \S+ dev lo$/m;
+
+/** Whether the addresses in the dumps are all that the node has. Pure. */
+export function hasAllAddresses(dumps: readonly Dump[]): boolean {
+  return dumps.some((dump) => dump.kind === "addresses" && "text" in dump && OF_LOOPBACK.test(dump.text));
+}
