@@ -200,7 +200,9 @@ function searched(cluster: ExplainedCluster, target: Target, whole: Objects): Ex
   if (part.kind !== "nothing") return part;
   const meant = [...part.meant];
   const nearest = nearestWord(part.wanted, meant.length > 0 ? meant : servicesLike(target, whole));
-  throw new UsageError(part.why, nearest === undefined ? undefined : `Did you mean ${nearest}?`);
+  // The word itself is there more than once.
+  const isOther = nearest !== undefined && nearest !== part.wanted;
+  throw new UsageError(part.why, isOther ? `Did you mean ${nearest}?` : undefined);
 }
 
 /** What a word for a Service was perhaps meant to be. */

@@ -135,5 +135,5 @@ function ownersText(
     );
     if (answers && protocolName(one.protocol) === protocol) names.push(one.name.text);
   }
-  return names.length === 0 ? "no service answers there" : `${names.join(" and ")} answers there`;
+  return names.length === 0 ? "no service has this address and port" : `an address of ${names.join(" and ")}`;
 }

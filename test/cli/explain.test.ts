@@ -187,6 +187,19 @@ test("every form", async () => {
   assert.equal(svg.match(/<rect/g)?.length, 5);
 });
 
+test("a name that several Services have is none that was perhaps meant", async () => {
+  const service = (namespace: string, clusterIP: string) => ({
+    ...{ apiVersion: "v1", kind: "Service", metadata: { namespace, name: "web" } },
+    spec: { clusterIP, ports: [{ port: 80 }] },
+  });
+  const items = [service("a", "10.96.1.1"), service("b", "10.96.1.2")];
+  const manifests = JSON.stringify({ apiVersion: "v1", kind: "List", items });
+  const { status, err } = await runCommand(explain, ["web", "-f", "-", "--node", "node-a"], manifests);
+  assert.equal(status, 2);
+  assert.match(err, /^Error: several Services have the name web: a\/web, b\/web; add the namespace\n$/m);
+  assert.doesNotMatch(err, /Did you mean/);
+});
+
 test("bad input: status 2, and words that help", async () => {
   assert.match(await refusalOf("shop/wbe"), /no Service "shop\/wbe" is known.*\nDid you mean shop\/web\?/);
   assert.match(await refusalOf("shop/web:htp"), /has no port "htp", but http, 80\nDid you mean http\?/);
