@@ -17,9 +17,15 @@ export type EbpfTask =
 export interface MapsFigures {
   readonly services: number;
   readonly fillCpuMs: number;
+  /** Of one endpoint that is replaced: its service port planned, and the maps written. No system call is needed for it. */
+  readonly mapWorkP50Us: number;
+  readonly mapWorkP99Us: number;
   /** From the change of the endpoint in the model to the maps. */
   readonly effectP50Ms: number;
   readonly effectP99Ms: number;
+  /** From the line of a watch, not yet parsed. */
+  readonly eventP50Ms: number;
+  readonly eventP99Ms: number;
   readonly heapMb: number;
   /** Of the kernel. */
   readonly kernelMb: number;

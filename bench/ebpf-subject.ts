@@ -1,6 +1,8 @@
 /** What is measured of the eBPF mode: the model and the backend of IPv4 as the daemon has them, in this process's network namespace. */
+import { projectEndpointSlice } from "../src/cluster/projection/endpoint-slice.ts";
 import { EbpfBackend } from "../src/dataplane/ebpf/backend.ts";
 import type { EbpfMetrics } from "../src/dataplane/ebpf/metrics.ts";
+import { SocketMaps } from "../src/dataplane/ebpf/socket-maps.ts";
 import type { Bpf, BpfLink, BpfProgram } from "../src/kernel/bpf/bpf.ts";
 import type { Hook } from "../src/kernel/bpf/contexts.ts";
 import { kernelBpf } from "../src/kernel/bpf/kernel-bpf.ts";
@@ -11,6 +13,7 @@ import type { Logger } from "../src/logging/logger.ts";
 import { silentLogger } from "../src/logging/logger.ts";
 import { nodePortAddresses } from "../src/model/node-port-addresses.ts";
 import type { Backend, SyncInput } from "../src/sync/backend.ts";
+import { apiSlice } from "./api-objects.ts";
 import { benchService, benchSlice } from "./cluster.ts";
 import { benchConfig, benchState } from "./subject.ts";
 
@@ -28,6 +31,14 @@ const log: Logger = {
   },
 };
 
+/** What the backend calls for each service port that has changed. */
+const { set } = SocketMaps.prototype;
+SocketMaps.prototype.set = function timedSet(...args): void {
+  const startMs = performance.now();
+  set.apply(this, args);
+  EbpfSubject.mapWorkMs += performance.now() - startMs;
+};
+
 export class EbpfSubject {
   readonly state = benchState();
   readonly #endpointsEach: number;
@@ -36,6 +47,8 @@ export class EbpfSubject {
   /** What replaces each link's program in turns. */
   readonly #twins = new Map<Pick<BpfLink, "replace">, readonly [BpfProgram, BpfProgram]>();
   #updates = 0;
+  /** Spent on maps of all subjects: finding what differs of a service port, and writing it. */
+  static mapWorkMs = 0;
   /** When the last sync came to its packet path: the maps have everything by then. */
   mapsDoneMs = 0;
 
@@ -89,6 +102,26 @@ export class EbpfSubject {
       old: benchSlice(index, this.#endpointsEach, generation),
       object: benchSlice(index, this.#endpointsEach, generation + 1),
     });
+  }
+
+  /** The line of a watch that replaces an endpoint of a service. @returns what happens when it comes. */
+  watchLine(index: number): () => void {
+    const generation = this.#generations.get(index) ?? 0;
+    this.#generations.set(index, generation + 1);
+    const object = apiSlice(index, this.#endpointsEach, generation + 1, 0);
+    const line = JSON.stringify({ type: "MODIFIED", object });
+    const old = benchSlice(index, this.#endpointsEach, generation);
+    return () => {
+      const projected = projectEndpointSlice(JSON.parse(line).object);
+      if (!projected.ok) throw new Error("the line is no slice");
+      this.state.onEndpointSlice({ kind: "update", old, object: projected.record });
+    };
+  }
+
+  /** What the maps say of a service, read back. */
+  leads(index: number): string | undefined {
+    const frontend = `TCP ${benchService(index).clusterIP} 80 `;
+    return this.#backend.sockets.find((line) => line.startsWith(frontend));
   }
 
   async syncChanges(): Promise<void> {

@@ -69,21 +69,36 @@ async function measureMaps({ services, changes, cgroup }: Extract<EbpfTask, { wh
   await subject.fullSync();
   const { user, system } = process.cpuUsage(before);
   const { heapMb } = await settledMemory();
-  const samples: number[] = [];
-  for (let n = 0; n < changes; n += 1) {
+  const [effects, events, mapWork]: [number[], number[], number[]] = [[], [], []];
+  const measure = async (samples: number[], change: () => void): Promise<void> => {
     await turn();
+    EbpfSubject.mapWorkMs = 0;
     const startMs = performance.now();
-    subject.replaceEndpoint((n * SCATTER) % services);
+    change();
     await subject.syncChanges();
     samples.push(subject.mapsDoneMs - startMs);
+    mapWork.push(EbpfSubject.mapWorkMs * 1000);
+  };
+  for (let n = 0; n < changes; n += 1) {
+    const index = (n * SCATTER) % services;
+    await measure(effects, () => subject.replaceEndpoint(index));
+    const onLine = subject.watchLine(index);
+    const before = n === 0 ? subject.leads(index) : undefined;
+    await measure(events, onLine);
+    if (n === 0 && (before === undefined || subject.leads(index) === before))
+      throw new Error("the maps have not changed");
   }
   const kernelMb = mapBytes() / MB;
   await subject.close();
   return {
     services,
     fillCpuMs: (user + system) / 1000,
-    effectP50Ms: quantile(samples, 0.5),
-    effectP99Ms: quantile(samples, 0.99),
+    mapWorkP50Us: quantile(mapWork, 0.5),
+    mapWorkP99Us: quantile(mapWork, 0.99),
+    effectP50Ms: quantile(effects, 0.5),
+    effectP99Ms: quantile(effects, 0.99),
+    eventP50Ms: quantile(events, 0.5),
+    eventP99Ms: quantile(events, 0.99),
     heapMb: heapMb - modelMb,
     kernelMb,
   };
