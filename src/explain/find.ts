@@ -121,6 +121,9 @@ function findNodePort(
   return nothing(String(port), `no Service has the node port ${port}${hint}`);
 }
 
+/** Of digits and dots, or with two colons: no chain, set or Service has such a name. */
+const IS_MEANT_AS_ADDRESS = /^(?:[\d.]*\.[\d.]*|[\da-z]*:[\da-z]*:[\da-z:.]*)$/i;
+
 function findName(cluster: ExplainedCluster, name: string): Search {
   for (const { inspection, node } of cluster.families) {
     const purpose = inspection.sharedPurpose(name, node.family);
@@ -139,6 +142,7 @@ function findName(cluster: ExplainedCluster, name: string): Search {
   if (named.length === 1) return findService(cluster, named[0] ?? "", undefined);
   if (named.length > 1)
     return nothing(name, `several Services have the name ${name}: ${named.join(", ")}; add the namespace`);
+  if (IS_MEANT_AS_ADDRESS.test(name)) return nothing(name, `${name} is no IP address`);
   const modes = cluster.families.map(({ mode }) => mode.name)[0] ?? "";
   return nothing(
     name,

@@ -62,7 +62,7 @@ interface LocalSet {
   readonly isFallback: boolean;
 }
 
-/** Core.md §7.4. */
+/** Endpoints.md §7.4. */
 function reachableEndpoints(
   all: readonly Endpoint[],
   cluster: readonly Endpoint[] | undefined,
@@ -75,13 +75,13 @@ function reachableEndpoints(
   return clusterCoversLocal ? cluster : unionOf(all, cluster, local.endpoints);
 }
 
-/** Core.md §7.1. Topology chooses among ready endpoints only; the terminating fallback ignores it. */
+/** Endpoints.md §7.1. Topology chooses among ready endpoints only; the terminating fallback ignores it. */
 function clusterEndpoints(all: readonly Endpoint[], mode: TopologyMode): readonly Endpoint[] {
   const ready = filterOrSame(all, (endpoint) => endpoint.isReady && isAllowed(endpoint, mode));
   return ready.length > 0 ? ready : filterOrSame(all, isServingTerminating);
 }
 
-/** Core.md §7.2. */
+/** Endpoints.md §7.2. */
 function localEndpoints(all: readonly Endpoint[]): LocalSet {
   const ready = filterOrSame(all, (endpoint) => endpoint.isLocal && endpoint.isReady);
   if (ready.length > 0) return { endpoints: ready, isFallback: false };
@@ -89,7 +89,7 @@ function localEndpoints(all: readonly Endpoint[]): LocalSet {
   return { endpoints: fallback, isFallback: fallback.length > 0 };
 }
 
-/** Core.md §7.3: a hint counts only when every ready endpoint has one and at least one is hinted for here. Pure. */
+/** Endpoints.md §7.3: a hint counts only when every ready endpoint has one and at least one is hinted for here. Pure. */
 export function topologyMode(all: readonly Endpoint[], node: NodeTopology): TopologyMode {
   const zone = node.zone ?? "";
   let isNodeHinted = true;

@@ -83,7 +83,7 @@ export function servicePortsOf(
   return ports;
 }
 
-/** Core.md §3.2: a legacy object without ipFamilies has one address only. */
+/** Services.md §3.2: a legacy object without ipFamilies has one address only. */
 function clusterIPOf(service: ServiceRecord, family: IpFamily, report: OnProblem): IpAddress | undefined {
   const isLegacy = service.ipFamilies.length === 0;
   const index = service.ipFamilies.indexOf(family);

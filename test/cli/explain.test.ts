@@ -220,6 +220,7 @@ test("bad input: status 2, and words that help", async () => {
   );
   assert.match(await refusalOf("shop/web", "--what-if", "externalTrafficPolicy=local-ish"), /must be Cluster or Local/);
   assert.match(await refusalOf("shop/web", "shop/admin"), /one thing at a time/);
+  for (const text of ["10.96.0.999", "10.96.0", "fd00::zz"]) assert.match(await refusalOf(text), /is no IP address/);
   assert.match(await refusalOf("99999"), /"99999" is no Service, pod, address, port or name/);
   assert.match(await refusalOf("shop/web", "--mode", "iptable"), /configuration cannot be used/);
   for (const args of [[], ["shop/web"], ["shop/web", "-f", "/nonexistent"], ["shop/web", "--no-such-flag"]]) {

@@ -18,7 +18,7 @@ const PAGES = new Map(
 );
 
 /** `§3.1–3.3, §9.2` after the name of a page, also across the line breaks of a comment. */
-const CITATION = /\b([a-z-]+\.md)((?:(?:,|;| and|\s|\*|\/)*§§?\s?\d+[A-Z]?(?:\.\d+)*(?:[–-]\d+(?:\.\d+)*)?)+)/g;
+const CITATION = /\b([A-Za-z-]+\.md)((?:(?:,|;| and|\s|\*|\/)*§§?\s?\d+[A-Z]?(?:\.\d+)*(?:[–-]\d+(?:\.\d+)*)?)+)/g;
 const SECTION = /(\d+[A-Z]?(?:\.\d+)*)(?:[–-](\d+(?:\.\d+)*))?/g;
 
 /** A section is a numbered heading, or an item of the numbered list in one, such as a trap. */
@@ -48,7 +48,9 @@ function sources(): ReadonlyMap<string, string> {
 function citations(): readonly Citation[] {
   const found: Citation[] = [];
   for (const [file, text] of sources()) {
-    for (const [, page = "", sections = ""] of text.matchAll(CITATION)) {
+    for (const [, name = "", sections = ""] of text.matchAll(CITATION)) {
+      // It may begin a sentence.
+      const page = name.toLowerCase();
       for (const [, first = "", last] of sections.matchAll(SECTION)) {
         found.push({ file, page, section: first });
         if (last !== undefined) found.push({ file, page, section: lastOf(first, last) });
