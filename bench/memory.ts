@@ -29,11 +29,12 @@ export function idleMemory(): Memory {
   return memoryNow();
 }
 
-/** What stays when nothing is happening: collected twice, for weak references and what they held. */
+/**
+ * What stays when nothing is happening: collected twice, for weak references and what they held, the second time as the daemon does.
+ * After an ordinary collection the engine keeps empty pages for a while, tens of megabytes more or less by chance.
+ */
 export async function settledMemory(): Promise<Memory> {
-  for (let round = 0; round < 2; round += 1) {
-    globalThis.gc?.();
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-  return memoryNow();
+  globalThis.gc?.();
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  return idleMemory();
 }

@@ -39,8 +39,10 @@ export class NftSubject {
   readonly #ruleset: NetlinkRuleset;
   readonly #endpointsEach: number;
   readonly #layout: LayoutName;
-  /** What was replaced last, by service number; absent means the endpoints of the start. */
-  readonly #replaced = new Map<number, { readonly slice: EndpointSliceRecord; readonly generation: number }>();
+  /** The slice that each service has, by number: the very objects that the model has, as the daemon's sources keep them. */
+  readonly #slices: EndpointSliceRecord[] = [];
+  /** Never aborts; one for all syncs, as in the daemon. */
+  readonly #end = new AbortController();
   #backend: NftablesBackend;
   #isWithholding = false;
   #loaded = 1;
@@ -118,19 +120,23 @@ export class NftSubject {
 
   /** Replaces an endpoint of a service, in the model only. */
   replaceEndpoint(index: number): void {
-    const { slice: old, generation } = this.#replaced.get(index) ?? {
-      slice: benchSlice(index, this.#endpointsEach),
-      generation: 0,
-    };
-    const slice = withReplacedEndpoint(old, index, generation + 1);
-    this.#replaced.set(index, { slice, generation: generation + 1 });
+    const old = this.#sliceOf(index);
+    const slice = withReplacedEndpoint(old, index, Number(old.resourceVersion));
+    this.#slices[index] = slice;
     this.state.onEndpointSlice({ kind: "update", old, object: slice });
   }
 
   /** Adds a service with its endpoints, or removes it, in the model only. */
   setService(index: number, kind: "add" | "delete"): void {
+    const slice = this.#sliceOf(index);
     this.state.onService({ kind, object: benchService(index) });
-    this.state.onEndpointSlice({ kind, object: benchSlice(index, this.#endpointsEach) });
+    this.state.onEndpointSlice({ kind, object: slice });
+    if (kind === "add") this.#slices[index] = slice;
+    else delete this.#slices[index];
+  }
+
+  #sliceOf(index: number): EndpointSliceRecord {
+    return this.#slices[index] ?? benchSlice(index, this.#endpointsEach);
   }
 
   /** Commits what has changed in the model. */
@@ -180,7 +186,7 @@ export class NftSubject {
       zone: undefined,
       serviceCIDRs: ["10.96.0.0/12"],
     };
-    const { failures } = await this.#backend.sync(input, new AbortController().signal);
+    const { failures } = await this.#backend.sync(input, this.#end.signal);
     const [failure] = failures;
     if (failure !== undefined) throw new Error(`${failure.subject} was refused: ${failure.reason}`);
   }
