@@ -172,3 +172,34 @@ test("what a slice meant before and still means is kept once", () => {
     ],
   );
 });
+
+test("in view of the version before, any change means what it means without, for few endpoints and for many", () => {
+  const changes: readonly Partial<EndpointRecord>[] = [
+    {},
+    { ready: false },
+    { serving: false },
+    { terminating: true },
+    { nodeName: "node-a" },
+    { zoneHints: ["z"] },
+    { nodeHints: ["n"] },
+    { address: makeEndpointRecord("10.0.0.200").address },
+  ];
+  for (const count of [1, 2, 5, 16, 17, 30]) {
+    // In no order, and the first address twice.
+    const hosts = Array.from({ length: count }, (_, index) => 1 + ((index * 7) % count));
+    const endpoints = [...hosts, 1].map((host) => makeEndpointRecord(`10.0.0.${host}`));
+    const ports = [TCP_80, UDP_53, { ...TCP_80, port: 8080 }];
+    const before = readSlice(makeSlice({ ports, endpoints }), { nodeName: "node-a" });
+    for (const change of changes) {
+      const slice = makeSlice({
+        ports,
+        endpoints: endpoints.with(count >> 1, { ...READY, ...endpoints[count >> 1], ...change }),
+      });
+      const after = readSlice(slice, { nodeName: "node-a" }, before);
+      assert.deepEqual(after, readSlice(slice, { nodeName: "node-a" }), `${count} ${JSON.stringify(change)}`);
+      for (const { endpoints: read } of after.ports) {
+        assert.deepEqual(texts(read), texts(read).toSorted(), "sorted by text");
+      }
+    }
+  }
+});

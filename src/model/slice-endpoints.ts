@@ -6,6 +6,7 @@ import { exactList } from "../cluster/exact-list.ts";
 import { type EndpointRecord, type EndpointSliceRecord, objectKeyText } from "../cluster/objects.ts";
 import { joinHostPort } from "../net/ip.ts";
 import { type Endpoint, equalEndpoints } from "./endpoint.ts";
+import { equalOptionalLists } from "./equal-lists.ts";
 import type { OnProblem } from "./problem.ts";
 import { servicePortKey } from "./service-port-name.ts";
 
@@ -36,8 +37,11 @@ export interface SliceReader {
  * @param before what the slice meant before: of that, what has not changed is the same object.
  */
 export function readSlice(record: EndpointSliceRecord, reader: SliceReader, before?: ReadSlice): ReadSlice {
-  const found = new Map<string, { isUdp: boolean; endpoints: Endpoint[] }>();
-  for (const [index, slicePort] of record.ports.entries()) {
+  // Nearly every slice has one port: a list is cheaper than a map.
+  const found: { readonly key: string; readonly isUdp: boolean; readonly endpoints: Endpoint[] }[] = [];
+  for (let index = 0; index < record.ports.length; index += 1) {
+    const slicePort = record.ports[index];
+    if (slicePort === undefined) continue;
     const { name, protocol, port } = slicePort;
     if (port === null) {
       const facts = { endpointSlice: objectKeyText(record), field: `ports[${index}].port` };
@@ -45,22 +49,28 @@ export function readSlice(record: EndpointSliceRecord, reader: SliceReader, befo
       continue;
     }
     const key = servicePortKey(record.namespace, record.serviceName, name, protocol);
-    let target = found.get(key);
+    let target = withKey(found, key);
     if (target === undefined) {
-      target = { isUdp: protocol === "UDP", endpoints: [] };
-      found.set(key, target);
+      target = { key, isUdp: protocol === "UDP", endpoints: [] };
+      found.push(target);
     }
-    for (const endpoint of record.endpoints) target.endpoints.push(endpointOf(endpoint, port, reader.nodeName));
+    const known = withKey(before?.ports, key)?.endpoints;
+    for (const endpoint of record.endpoints) target.endpoints.push(endpointOf(endpoint, port, reader.nodeName, known));
   }
   const ports: SlicePort[] = [];
-  for (const [key, { isUdp, endpoints }] of found) {
+  for (const { key, isUdp, endpoints } of found) {
     if (endpoints.length === 0) continue;
-    const known = before?.ports.find((port) => port.key === key);
+    const known = withKey(before?.ports, key);
     sortAndMerge(endpoints);
     if (known === undefined) ports.push({ key, isUdp, endpoints: exactList(endpoints) });
     else ports.push({ key: known.key, isUdp, endpoints: sharing(known.endpoints, endpoints) });
   }
   return { record, ports: exactList(ports) };
+}
+
+function withKey<P extends { readonly key: string }>(ports: readonly P[] = [], key: string): P | undefined {
+  for (const port of ports) if (port.key === key) return port;
+  return undefined;
 }
 
 /**
@@ -70,7 +80,7 @@ export function readSlice(record: EndpointSliceRecord, reader: SliceReader, befo
  */
 export function joinSlices(slices: readonly ReadSlice[]): Map<string, readonly Endpoint[]> {
   const joined = new Map<string, readonly Endpoint[]>();
-  const several = new Map<string, Endpoint[]>();
+  let several: Map<string, Endpoint[]> | undefined;
   for (const slice of slices) {
     for (const { key, endpoints } of slice.ports) {
       const others = joined.get(key);
@@ -78,6 +88,7 @@ export function joinSlices(slices: readonly ReadSlice[]): Map<string, readonly E
         joined.set(key, endpoints);
         continue;
       }
+      several ??= new Map();
       let all = several.get(key);
       if (all === undefined) {
         all = [...others];
@@ -86,20 +97,36 @@ export function joinSlices(slices: readonly ReadSlice[]): Map<string, readonly E
       for (const endpoint of endpoints) all.push(endpoint);
     }
   }
-  for (const [key, all] of several) {
+  for (const [key, all] of several ?? []) {
     sortAndMerge(all);
     joined.set(key, exactList(all));
   }
   return joined;
 }
 
-function endpointOf(endpoint: EndpointRecord, port: number, nodeName: string): Endpoint {
+/** Among more than so many an endpoint is not looked for before it is made. */
+const FEW = 16;
+
+/** @param known those that the slice had before: one that says the same is given, and none made. */
+function endpointOf(
+  endpoint: EndpointRecord,
+  port: number,
+  nodeName: string,
+  known: readonly Endpoint[] | undefined,
+): Endpoint {
   const { address, zoneHints, nodeHints } = endpoint;
+  const isLocal = nodeName !== "" && endpoint.nodeName === nodeName;
+  if (known !== undefined && known.length <= FEW) {
+    for (const candidate of known) {
+      if (candidate.ip !== address || candidate.port !== port || candidate.isLocal !== isLocal) continue;
+      if (says(candidate, endpoint)) return candidate;
+    }
+  }
   return {
     ip: address,
     port,
     text: joinHostPort(address, port),
-    isLocal: nodeName !== "" && endpoint.nodeName === nodeName,
+    isLocal,
     isReady: endpoint.ready,
     isServing: endpoint.serving,
     isTerminating: endpoint.terminating,
@@ -108,12 +135,24 @@ function endpointOf(endpoint: EndpointRecord, port: number, nodeName: string): E
   };
 }
 
+/** Whether an endpoint has the conditions and hints of a record. */
+function says(endpoint: Endpoint, { ready, serving, terminating, zoneHints, nodeHints }: EndpointRecord): boolean {
+  return (
+    endpoint.isReady === ready &&
+    endpoint.isServing === serving &&
+    endpoint.isTerminating === terminating &&
+    equalOptionalLists(endpoint.zoneHints, zoneHints) &&
+    equalOptionalLists(endpoint.nodeHints, nodeHints)
+  );
+}
+
 /**
  * Sorts byte-wise by text and merges copies in place: a copy that is not terminating replaces what came before it, so
  * terminating never beats non-terminating. The sort is stable, which keeps "before" meaning the order of arrival.
  */
 function sortAndMerge(endpoints: Endpoint[]): void {
-  endpoints.sort(byText);
+  if (endpoints.length <= FEW) sortFew(endpoints);
+  else endpoints.sort(byText);
   let kept = 0;
   for (const endpoint of endpoints) {
     const last = endpoints[kept - 1];
@@ -133,6 +172,20 @@ function sharing(before: readonly Endpoint[], endpoints: readonly Endpoint[]): r
     if (candidate !== undefined && equalEndpoints(candidate, endpoint)) shared[index] = candidate;
   }
   return shared;
+}
+
+/** Stable; the engine's own sort makes several lists for any number. */
+function sortFew(endpoints: Endpoint[]): void {
+  for (let next = 1; next < endpoints.length; next += 1) {
+    const moved = endpoints[next];
+    if (moved === undefined) continue;
+    let at = next;
+    for (let left = endpoints[at - 1]; left !== undefined && left.text > moved.text; left = endpoints[at - 1]) {
+      endpoints[at] = left;
+      at -= 1;
+    }
+    endpoints[at] = moved;
+  }
 }
 
 function byText(a: Endpoint, b: Endpoint): number {

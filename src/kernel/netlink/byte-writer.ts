@@ -64,10 +64,18 @@ export class ByteWriter {
     this.#view.setUint32(at + 4, littleEndian ? high : value, littleEndian);
   }
 
-  /** Appends the first bytes of a few that are used again and again: a view of them would have to be made first. */
-  some(data: Uint8Array, count: number): void {
+  /** Appends zeros, to be overwritten in {@link memory}. @returns where they begin. */
+  zeros(count: number): number {
     const at = this.#advance(count);
-    for (let index = 0; index < count; index += 1) this.#bytes[at + index] = data[index] ?? 0;
+    const bytes = this.#bytes;
+    // What was dropped may still be there. For so few a loop is faster than a call.
+    for (let index = at; index < at + count; index += 1) bytes[index] = 0;
+    return at;
+  }
+
+  /** All of the memory, also what is not written yet; valid until the next write. */
+  get memory(): Uint8Array {
+    return this.#bytes;
   }
 
   /** Appends bytes as they are. */
@@ -94,15 +102,15 @@ export class ByteWriter {
 
   /** Zero bytes up to the next multiple of four. */
   pad(): void {
-    const target = align4(this.#length);
-    while (this.#length < target) this.u8(0);
+    const missing = align4(this.#length) - this.#length;
+    if (missing > 0) this.zeros(missing);
   }
 
   /** Starts an attribute; give the result to {@link closeAttribute} after writing its payload. */
   openAttribute(type: number): number {
-    const start = this.#length;
-    this.u16(0, HOST_IS_LITTLE_ENDIAN);
-    this.u16(type, HOST_IS_LITTLE_ENDIAN);
+    const start = this.#advance(NLA_HDRLEN);
+    this.#view.setUint16(start, 0, HOST_IS_LITTLE_ENDIAN);
+    this.#view.setUint16(start + 2, type, HOST_IS_LITTLE_ENDIAN);
     return start;
   }
 

@@ -6,7 +6,7 @@ import { mergedIntervals, nextAddress } from "../../net/intervals.ts";
 import type { Cidr } from "../../net/ip.ts";
 import { binary, writeAttribute } from "../netlink/attributes.ts";
 import type { ByteWriter } from "../netlink/byte-writer.ts";
-import { NLA_F_NESTED } from "../netlink/constants.ts";
+import { align4, NLA_F_NESTED, NLA_HDRLEN } from "../netlink/constants.ts";
 import {
   addressBytes,
   encodeKey,
@@ -150,15 +150,14 @@ export function elementObject(set: NftSet, one: NftElement, layout: FamilyLayout
   };
 }
 
-/** Room for the largest key or target: reused, since a first load has hundreds of thousands. */
-const scratch = new Uint8Array(64);
 const KEY = 1;
 const DATA = 2;
 const USERDATA = 6;
 const VALUE = 1;
 
 /**
- * Writes what {@link elementObject} or {@link keyObject} gives, without making it where nothing about the element is unusual.
+ * Writes what {@link elementObject} or {@link keyObject} gives, without making it where nothing about the element is unusual: a first
+ * load has hundreds of thousands.
  *
  * @throws RangeError when the key does not fit.
  */
@@ -168,26 +167,34 @@ export function writeElement(out: ByteWriter, set: NftSet, one: NftElement, layo
     element.write(out, elementObject(set, one, layout));
     return;
   }
-  const keyLength = keyBytes(set.key, layout);
-  scratch.fill(0, 0, keyLength);
-  putKey(scratch, set.key, key, layout);
-  writeValue(out, KEY, keyLength);
+  writePlainKey(out, set, key, layout);
   if (target !== undefined) {
-    const length = layout.addressBytes + 4;
-    scratch.fill(0, 0, length);
-    putTarget(scratch, target, layout);
-    writeValue(out, DATA, length);
+    const at = placeValue(out, DATA, layout.addressBytes + 4);
+    putTarget(out.memory, at, target, layout);
   }
   if (comment !== undefined) writeAttribute(out, USERDATA, binary, commentUserdata(comment));
 }
 
-/** An attribute with the first bytes of {@link scratch} as its value. */
-function writeValue(out: ByteWriter, type: number, length: number): void {
-  const nest = out.openAttribute(type | NLA_F_NESTED);
-  const value = out.openAttribute(VALUE);
-  out.some(scratch, length);
-  out.closeAttribute(value);
-  out.closeAttribute(nest);
+/** Writes what {@link keyObject} gives, likewise. @throws RangeError when the key does not fit. */
+export function writeKey(out: ByteWriter, set: NftSet, key: readonly NftValue[], layout: FamilyLayout): void {
+  if (set.hasRanges === true || key.length === 0) element.write(out, keyObject(set, key, layout));
+  else writePlainKey(out, set, key, layout);
+}
+
+function writePlainKey(out: ByteWriter, set: NftSet, key: readonly NftValue[], layout: FamilyLayout): void {
+  const at = placeValue(out, KEY, keyBytes(set.key, layout));
+  putKey(out.memory, at, set.key, key, layout);
+}
+
+/** An attribute with a value of zeros so far. @returns where that begins. */
+function placeValue(out: ByteWriter, type: number, length: number): number {
+  const padded = align4(length);
+  const at = out.zeros(2 * NLA_HDRLEN + padded);
+  out.patchHostU16(at, 2 * NLA_HDRLEN + padded);
+  out.patchHostU16(at + 2, type | NLA_F_NESTED);
+  out.patchHostU16(at + 4, NLA_HDRLEN + length);
+  out.patchHostU16(at + 6, VALUE);
+  return at + 2 * NLA_HDRLEN;
 }
 
 function elementData({ verdict, target }: NftElement, layout: FamilyLayout): NftElementObject["data"] {
@@ -197,14 +204,14 @@ function elementData({ verdict, target }: NftElement, layout: FamilyLayout): Nft
 
 function targetBytes(target: NftTarget, layout: FamilyLayout): Uint8Array {
   const value = new Uint8Array(layout.addressBytes + 4);
-  putTarget(value, target, layout);
+  putTarget(value, 0, target, layout);
   return value;
 }
 
-function putTarget(bytes: Uint8Array, { ip, port }: NftTarget, layout: FamilyLayout): void {
-  putAddress(bytes, 0, ip, layout);
-  bytes[layout.addressBytes] = port >> 8;
-  bytes[layout.addressBytes + 1] = port;
+function putTarget(bytes: Uint8Array, at: number, { ip, port }: NftTarget, layout: FamilyLayout): void {
+  putAddress(bytes, at, ip, layout);
+  bytes[at + layout.addressBytes] = port >> 8;
+  bytes[at + layout.addressBytes + 1] = port;
 }
 
 /** A set that belongs to the rule that looks into it, and that is shown there only. */

@@ -8,11 +8,11 @@ import type { ByteWriter } from "../netlink/byte-writer.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
 import { ruleExpressions } from "./netlink-expressions.ts";
 import { originOfDigest } from "./netlink-origin.ts";
-import { setObject, writeElement } from "./netlink-sets.ts";
+import { setObject, writeElement, writeKey } from "./netlink-sets.ts";
 import type { FamilyLayout } from "./netlink-values.ts";
 import { type NftChainHead, NftError, type NftOperation } from "./nftables.ts";
 import { ruleDigest } from "./rule-digest.ts";
-import type { NftElement, NftRule, NftSet } from "./ruleset.ts";
+import type { NftRule, NftSet } from "./ruleset.ts";
 import { NftBatch } from "./wire/batch.ts";
 import { NF_ACCEPT, NF_DROP, NF_INET_HOOKS, NFT_TABLE_F_DORMANT } from "./wire/constants.ts";
 import { commentUserdata, ruleUserdata } from "./wire/userdata.ts";
@@ -73,8 +73,9 @@ export async function encodeTransaction(
   for (const operation of operations) {
     const index = firstMessages.push(batch.messages.count) - 1;
     try {
-      for (const _step of encoder.steps(operation)) {
-        if (yielder.isDue()) await yielder.turn();
+      const rest = encoder.encode(operation);
+      if (rest !== undefined) {
+        for (const _step of rest) if (yielder.isDue()) await yielder.turn();
       }
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
@@ -101,6 +102,9 @@ function lastNotAbove(ascending: readonly number[], value: number): number {
   return low;
 }
 
+/** Writes the attributes of an element of a set. */
+type Write<T> = (out: ByteWriter, set: NftSet, item: T, layout: FamilyLayout) => void;
+
 class OperationEncoder {
   readonly #batch: NftBatch;
   readonly #table: string;
@@ -112,8 +116,8 @@ class OperationEncoder {
     this.#layout = layout;
   }
 
-  /** Encodes one operation; long ones in steps, between which others may run. */
-  *steps(operation: NftOperation): Iterable<void> {
+  /** Encodes one operation. @returns of a long one the steps that are left, between which others may run. */
+  encode(operation: NftOperation): Iterable<void> | undefined {
     const table = this.#table;
     switch (operation.kind) {
       case "add-table":
@@ -122,54 +126,58 @@ class OperationEncoder {
           flags: operation.isDormant === true ? NFT_TABLE_F_DORMANT : 0,
           userdata: commentUserdata(operation.comment),
         });
-        return;
+        return undefined;
       case "delete-table":
         this.#batch.delete("table", { name: table });
-        return;
+        return undefined;
       case "add-chain":
         this.#addChain(operation.chain);
-        return;
+        return undefined;
       case "flush-chain":
         this.#batch.delete("rule", { table, chain: operation.chain });
-        return;
+        return undefined;
       case "delete-chain":
         this.#batch.deleteEmptyChain({ table, name: operation.chain });
-        return;
+        return undefined;
       case "add-rule":
         this.#addRule(operation.chain, operation.rule, operation.digest ?? ruleDigest(operation.rule));
-        return;
+        return undefined;
       case "add-set":
         this.#batch.add("set", { ...setObject(operation.set, this.#layout), table });
-        return;
+        return undefined;
       case "flush-set":
         this.#batch.delete("elements", { table, set: operation.set.name });
-        return;
+        return undefined;
       case "delete-set":
         this.#batch.delete("set", { table, name: operation.set });
-        return;
+        return undefined;
       case "add-elements": {
         const { set, elements } = operation;
-        yield* this.#elements("add", set, elements);
-        return;
+        return this.#elements("add", set, elements, writeElement);
       }
       case "delete-elements": {
         const { set, keys } = operation;
-        yield* this.#elements(
-          "delete",
-          set,
-          keys.map((key) => ({ key })),
-        );
+        return this.#elements("delete", set, keys, writeKey);
       }
     }
   }
 
-  *#elements(kind: "add" | "delete", set: NftSet, elements: readonly NftElement[]): Iterable<void> {
-    const write = (out: ByteWriter, element: NftElement): void => writeElement(out, set, element, this.#layout);
-    for (let start = 0; start < elements.length; start += ELEMENTS_PER_LOOK) {
-      const part = elements.length <= ELEMENTS_PER_LOOK ? elements : elements.slice(start, start + ELEMENTS_PER_LOOK);
-      this.#batch.changeElements(kind, this.#table, set.name, part, write);
+  #elements<T>(kind: "add" | "delete", set: NftSet, items: readonly T[], write: Write<T>): Iterable<void> | undefined {
+    if (items.length > ELEMENTS_PER_LOOK) return this.#manyElements(kind, set, items, write);
+    this.#someElements(kind, set, items, write);
+    return undefined;
+  }
+
+  *#manyElements<T>(kind: "add" | "delete", set: NftSet, items: readonly T[], write: Write<T>): Iterable<void> {
+    for (let start = 0; start < items.length; start += ELEMENTS_PER_LOOK) {
+      this.#someElements(kind, set, items.slice(start, start + ELEMENTS_PER_LOOK), write);
       yield;
     }
+  }
+
+  #someElements<T>(kind: "add" | "delete", set: NftSet, items: readonly T[], write: Write<T>): void {
+    const layout = this.#layout;
+    this.#batch.changeElements(kind, this.#table, set.name, items, (out, item) => write(out, set, item, layout));
   }
 
   #addChain({ name, hook, comment }: NftChainHead): void {

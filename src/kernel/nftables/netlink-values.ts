@@ -60,7 +60,9 @@ export function valueBytes(type: NftKeyType, layout: FamilyLayout): number {
 export function keyBytes(types: readonly NftKeyType[], layout: FamilyLayout): number {
   const [only, ...more] = types;
   if (only !== undefined && more.length === 0) return valueBytes(only, layout);
-  return types.reduce((sum, type) => sum + align4(valueBytes(type, layout)), 0);
+  let sum = 0;
+  for (let index = 0; index < types.length; index += 1) sum += align4(valueBytes(types[index] ?? "port", layout));
+  return sum;
 }
 
 function typeId(type: NftKeyType, layout: FamilyLayout): number {
@@ -98,13 +100,14 @@ export function keyTypesOf(id: number, layout: FamilyLayout): NftKeyType[] | und
 /** A key in register layout. @throws RangeError when the values do not fit the types. */
 export function encodeKey(types: readonly NftKeyType[], values: readonly NftValue[], layout: FamilyLayout): Uint8Array {
   const bytes = new Uint8Array(keyBytes(types, layout));
-  putKey(bytes, types, values, layout);
+  putKey(bytes, 0, types, values, layout);
   return bytes;
 }
 
-/** Writes what {@link encodeKey} gives to the start of bytes that are zero so far. @throws RangeError likewise. */
+/** Writes what {@link encodeKey} gives to bytes that are zero so far. @throws RangeError likewise. */
 export function putKey(
   bytes: Uint8Array,
+  start: number,
   types: readonly NftKeyType[],
   values: readonly NftValue[],
   layout: FamilyLayout,
@@ -112,7 +115,7 @@ export function putKey(
   if (values.length !== types.length) {
     throw new RangeError(`nftables: a key of ${types.join(" . ")} cannot be ${values.join(" . ")}`);
   }
-  let at = 0;
+  let at = start;
   for (let index = 0; index < types.length; index++) {
     const type = types[index];
     const value = values[index];

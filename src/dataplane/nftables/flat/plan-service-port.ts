@@ -29,8 +29,8 @@ export function planServicePort(
   const protocol = protocolName(port.protocol);
   const elements: SharedElement[] = [{ set: SETS.clusterIPs, element: { key: [port.clusterIP] } }];
   for (const { ip, port: endpointPort, isLocal } of routing.categories.reachable) {
-    const key = [ip, ip, protocol, endpointPort];
-    if (isLocal) elements.push({ set: SETS.hairpinConnections, element: { key } });
+    if (!isLocal) continue;
+    elements.push({ set: SETS.hairpinConnections, element: { key: [ip, ip, protocol, endpointPort] } });
   }
   const slots = { cluster: slotTargets(routing.cluster), local: slotTargets(routing.local) };
   for (const frontend of withoutRepetitions(frontendsOf(port, routing))) {
@@ -118,8 +118,11 @@ class FrontendElements {
   #addSlots(map: EndpointMap, targets: Slots["cluster"]): void {
     const set = endpointMapName(map, targets.length);
     const comment = this.#port.name.text;
-    for (const [slot, target] of targets.entries()) {
+    // This is done twice for every change: an iterator of entries would make a list for each.
+    let slot = 0;
+    for (const target of targets) {
       this.#elements.push({ set, element: { key: this.#slotKey(slot), target, comment } });
+      slot += 1;
     }
   }
 

@@ -57,8 +57,19 @@ export interface SetUserdata {
 
 /** User data of a table, chain, rule or element with this comment. Text that exceeds the limit is cut. Pure. */
 export function commentUserdata(comment: string): Uint8Array {
-  if (comment !== last.comment) last = { comment, userdata: entry(COMMENT, text(comment, USERDATA_LIMIT - 2)) };
+  if (comment !== last.comment) last = { comment, userdata: commentEntry(comment) };
   return last.userdata;
+}
+
+function commentEntry(comment: string): Uint8Array {
+  const size = Buffer.byteLength(comment) + 1;
+  if (size > USERDATA_LIMIT - 2) return entry(COMMENT, text(comment, USERDATA_LIMIT - 2));
+  const bytes = Buffer.allocUnsafe(size + 2);
+  bytes[0] = COMMENT;
+  bytes[1] = size;
+  bytes.write(comment, 2);
+  bytes[size + 1] = 0;
+  return bytes;
 }
 
 /** The elements of a service have one comment, and come one after the other. */
