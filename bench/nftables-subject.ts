@@ -79,8 +79,8 @@ export class NftSubject {
   async watch(onLost: (lost?: LostRules) => void): Promise<() => Promise<void>> {
     const stop = new AbortController();
     const watching = this.#backend.monitor(onLost, stop.signal);
-    // Subscribed when a turn has passed and nothing else is to be committed.
-    await this.#ruleset.open({ family: "ip", table: TABLE }).read();
+    // Comes when the subscription is made. Reading the table would leave more garbage than all that is measured.
+    await this.#ruleset.open({ family: "ip", table: TABLE }).mark();
     return async () => {
       stop.abort();
       await watching;
