@@ -17,9 +17,19 @@ export async function firstSync(session: Session, signal: AbortSignal): Promise<
 }
 
 /** The whole table as text lines for printing. */
-export function reportLines(blocks: readonly Block[], problems: readonly string[]): Line[] {
+export function reportLines(blocks: readonly Block[], { problems, proxy }: Session): Line[] {
   const { head, body } = tableLines(blocks);
-  return [head, [], ...body, [], ...failureLines(blocks), ...problemLines(problems), summaryLine(blocks)];
+  const messages = [...failureLines(blocks), ...problemLines(problems), ...whereLines(proxy.isAtSocket)];
+  return [head, [], ...body, [], ...messages, summaryLine(blocks)];
+}
+
+/** Where connections are decided, in a mode that has two places for it. Pure. */
+export function whereLines(isAtSocket: boolean | undefined): Line[] {
+  if (isAtSocket === undefined) return [];
+  const text = isAtSocket
+    ? "From pods and from the node: decided at the socket, when it connects or sends. From outside, and the rest: by rules."
+    : "Nothing is decided at the socket here: all by rules. The proxy's log says why.";
+  return [[segment(text, "dim")]];
 }
 
 /** One line for each problem. */
@@ -34,7 +44,7 @@ export async function runOnce(session: Session, write: (line: Line) => void, sig
   await session.fill(blocks, () => {}, signal);
   session.proxy.assertRunning();
   if (signal.aborted) return 1;
-  for (const line of reportLines(blocks, session.problems)) write(line);
+  for (const line of reportLines(blocks, session)) write(line);
   const { wrong, pending } = totalsOf(blocks);
   return wrong + pending + session.problems.length > 0 ? 1 : 0;
 }

@@ -70,6 +70,7 @@ export class ProxyProcess {
   readonly #folder: string;
   readonly #prober: Prober;
   #log: string[] = [];
+  #isAtSocket: boolean | undefined;
   #ended: string | undefined;
   #isStopping = false;
 
@@ -79,6 +80,8 @@ export class ProxyProcess {
     this.#prober = prober;
     for (const stream of [child.stdout, child.stderr]) {
       stream?.setEncoding("utf8").on("data", (text: string) => {
+        if (text.includes("are decided at the socket")) this.#isAtSocket = true;
+        else if (text.includes("Nothing is decided at the socket;")) this.#isAtSocket = false;
         this.#log = [...this.#log, ...text.split("\n").filter((line) => line !== "")].slice(-LOG_LINES);
       });
     }
@@ -101,6 +104,11 @@ export class ProxyProcess {
     // In a session of its own, so that the terminal's Ctrl-C reaches only the demo, which ends the proxy in order.
     const child = namespace.spawn([program, ...args], { stdio: ["ignore", "pipe", "pipe"], detached: true });
     return new ProxyProcess(child, folder, prober);
+  }
+
+  /** Whether connections are decided at the socket, as the proxy said last; undefined where it says nothing of it. */
+  get isAtSocket(): boolean | undefined {
+    return this.#isAtSocket;
   }
 
   /** The last lines that the proxy logged. */

@@ -44,6 +44,7 @@ for (const mode of modes) {
     const outcome = await demo("--once", "--mode", mode);
     assert.equal(outcome.status, 0, outcome.output);
     assert.match(outcome.output, /✓ \d{3} as expected · \d+ requests\n$/);
+    assert.equal(outcome.output.includes("decided at the socket, when it connects"), mode === "ebpf");
     assert.deepEqual(namespacesOf(outcome), []);
   });
 }

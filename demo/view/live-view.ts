@@ -127,7 +127,7 @@ export function printSettled(session: Session, write: (line: Line) => void): (vi
   let last = "";
   return ({ blocks, isSettling }) => {
     if (isSettling) return;
-    const lines = reportLines(blocks, session.problems);
+    const lines = reportLines(blocks, session);
     // Shares and counts differ from pass to pass; what clients met is the news.
     const news = JSON.stringify(
       blocks.map(({ title, pods, rows }) => [
