@@ -1,4 +1,7 @@
-/** The API source at a server that behaves: what is asked for, what is delivered, how it goes on. */
+/**
+ * The API source at a server that behaves: what is asked for, what is delivered, how it goes on. Requests are counted, so the
+ * clock is not fast: what the source waits for an answer must be more than a busy machine takes.
+ */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { WATCHED_PLURALS } from "../../src/cluster/apiserver/watch/resources.ts";
@@ -18,7 +21,7 @@ const some = (server: TestApiServer, count = 3): void => {
 };
 
 const start = async (t: TestContext, options: StartOptions = {}): Promise<SourceUnderTest> =>
-  await startSource(t, { prepare: some, ...options });
+  await startSource(t, { prepare: some, clock: fastClock(4), ...options });
 
 test("everything is delivered once, then said to be complete, then every change comes", async (t) => {
   const source = await start(t);
@@ -193,7 +196,7 @@ test("an idle node sends about 32 requests an hour, as upstream does, and says n
 });
 
 test("everything is delivered again as updates every resync period, without requests", async (t) => {
-  const source = await start(t, { resyncPeriodMs: 20_000 });
+  const source = await start(t, { clock: fastClock(10), resyncPeriodMs: 2_000 });
   const { server, sink } = source;
   const requests = server.requests.length;
   sink.take("services");
