@@ -17,6 +17,7 @@ import { ip, makeEndpointRecord, makeService, makeSlice } from "../../src/model/
 import { type IpAddress, type IpFamily, parseIpAddress } from "../../src/net/ip.ts";
 import { deviceAddresses } from "../../src/trace/dump/device-addresses.ts";
 import { dumpsOf } from "../../src/trace/dump/of-rendered.ts";
+import type { Dump } from "../../src/trace/dump/recognise.ts";
 import { walkDumps } from "../../src/trace/dump/walk-dumps.ts";
 import { nodeFacts } from "../../src/trace/facts.ts";
 import { TooManyWaysError } from "../../src/trace/netfilter/walk.ts";
@@ -52,10 +53,12 @@ async function tracers(
   const { traceForms = [], loadRenderer } = MODES.find(({ name }) => name === mode) ?? MODES[0];
   const renderer = await loadRenderer();
   const wholeForms = traceForms.map((form) => (form === "tables" ? "iptables-save" : form));
-  const traced = async (view: OfflineNode, forms: readonly string[], question: Question): Promise<string> => {
-    const dumps = await dumpsOf(forms, (form) =>
-      renderer(view, { config, form, service: undefined, missing: new Set() }),
-    );
+  const planned = (view: OfflineNode, forms: readonly string[]) =>
+    dumpsOf(forms, (form) => renderer(view, { config, form, service: undefined, missing: new Set() }));
+  // The same for every packet.
+  let ofAll: Promise<readonly Dump[]> | undefined;
+  const traced = async (view: OfflineNode, plan: Promise<readonly Dump[]>, question: Question): Promise<string> => {
+    const dumps = await plan;
     const facts = nodeFacts({ addresses: [...view.hostAddresses, ...deviceAddresses(dumps)] });
     const { protocol, source, destination, port } = question;
     const ends = { sourcePort: 40_000, destination, destinationPort: port };
@@ -73,12 +76,18 @@ async function tracers(
     inPart: (question: Question) => {
       const { objects, others } = partForPacket(cluster, NODE_NAME, { ...question, showsEveryRule });
       const view = offlineNode(objects, config, family, () => {});
-      return traced(amongOthers(view, others), traceForms, question);
+      const among = amongOthers(view, others);
+      return traced(among, planned(among, traceForms), question);
     },
     /** As a daemon does it, which has no objects. */
-    served: (question: Question) =>
-      traced(runAtOnce(partOfServed(whole, { ...question, showsEveryRule })), traceForms, question),
-    whole: (question: Question) => traced(whole, wholeForms, question),
+    served: (question: Question) => {
+      const part = runAtOnce(partOfServed(whole, { ...question, showsEveryRule }));
+      return traced(part, planned(part, traceForms), question);
+    },
+    whole: (question: Question) => {
+      ofAll ??= planned(whole, wholeForms);
+      return traced(whole, ofAll, question);
+    },
   };
 }
 
