@@ -41,7 +41,7 @@ const SCRIPT_FROM = 3;
 
 export class NetshAssigner implements AddressAssigner {
   readonly #options: NetshAssignerOptions;
-  /** What the host has been given and had when it was last looked at. */
+  /** What the host has been given, and must have. */
   #confirmed: readonly IpAddress[] = [];
 
   constructor(options: NetshAssignerOptions) {
@@ -63,10 +63,10 @@ export class NetshAssigner implements AddressAssigner {
       const limit = USABLE_LIMIT_MS / 1000;
       refused.set(address, `could not be used within ${limit} s of being added to interface "${interfaceName}"`);
     }
-    const now = this.#present();
+    // Not what is there now: another program may have taken something away meanwhile.
     this.#confirmed = this.#ours()
       .map(([address]) => address)
-      .filter((address) => now.has(address));
+      .filter((address) => wanted.has(address) && !refused.has(address));
     return { refused, added: new Set(added) };
   }
 

@@ -68,6 +68,23 @@ function rigFor(t: TestContext): Rig {
 
 const { signal } = new AbortController();
 
+test("what another program takes away while others are added is missed, and added again", async (t) => {
+  const { host, start } = rigFor(t);
+  const assigner = start();
+  await assigner.update(ips("10.96.0.1"), signal);
+  const netsh = host.netsh.bind(host);
+  host.netsh = async (words) => {
+    host.lose(NIC, "10.96.0.1");
+    return await netsh(words);
+  };
+  await assigner.update(ips("10.96.0.1", "10.96.0.3"), signal);
+  host.netsh = netsh;
+  assert.equal(assigner.isIntact(), false);
+  await assigner.update(ips("10.96.0.1", "10.96.0.3"), signal);
+  assert.deepEqual([...host.on(NIC)].sort(), ["10.96.0.1", "10.96.0.3", "169.254.1.1"]);
+  assert.equal(assigner.isIntact(), true);
+});
+
 test("addresses come and go with who wants them; what the host had before is neither added nor ever deleted", async (t) => {
   const { host, start } = rigFor(t);
   const assigner = start();
