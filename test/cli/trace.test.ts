@@ -160,7 +160,7 @@ describe("over the plan", () => {
       ]);
       const cut = await run(
         ["--from", "203.0.113.9", "--to", "192.0.2.1:30082", "--dump", "-"],
-        rendered.out.slice(0, 400).replace(/\n[^\n]*$/, "") + '\nHcnCreateEndpoint {"Ip}',
+        `${rendered.out.slice(0, 400).replace(/\n[^\n]*$/, "")}\nHcnCreateEndpoint {"Ip}`,
       );
       assert.equal(cut.status, 2);
       assert.match(cut.err, /standard input is cut, or no JSON/);

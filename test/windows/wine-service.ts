@@ -37,16 +37,19 @@ export async function serviceStartsAndStops(t: TestContext, target: string, fold
   mkdirSync(manifests);
   writeFileSync(join(manifests, "web.json"), JSON.stringify({ apiVersion: "v1", kind: "List", items: OBJECTS }));
   const config = join(folder, "service.conf");
-  writeFileSync(
-    config,
-    JSON.stringify({
-      apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
-      kind: "KubeProxyConfiguration",
-      mode: "userspace",
-      healthzBindAddress: HEALTHZ,
-      metricsBindAddress: "127.0.0.1:22349",
-    }),
-  );
+  const configure = (settings: object): void =>
+    writeFileSync(
+      config,
+      JSON.stringify({
+        apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
+        kind: "KubeProxyConfiguration",
+        mode: "userspace",
+        healthzBindAddress: HEALTHZ,
+        metricsBindAddress: "127.0.0.1:22349",
+        ...settings,
+      }),
+    );
+  configure({});
   const logPath = join(folder, "service.log");
   const log = () => (existsSync(logPath) ? readFileSync(logPath, "utf8") : "");
   const script = join(target, "main.js");
@@ -76,6 +79,17 @@ export async function serviceStartsAndStops(t: TestContext, target: string, fold
   for (const line of [/Running kube-proxy as a Windows service!/, /"Service stopping"/, /signal="service stop"/]) {
     assert.match(log(), line);
   }
+
+  configure({ windowsPriorityClass: "ABOVE_NORMAL_PRIORITY_CLASS" });
+  await serviceControl("start", NAME);
+  await until("an answer after another start", answers, log);
+  assert.match(log(), /"Set the priority class" class="ABOVE_NORMAL_PRIORITY_CLASS"/);
+  configure({});
+  // Wine's manager does not notice that a process has ended.
+  const isToEnd = async () =>
+    assert.match(log(), /"command failed" err="content of the proxy server's configuration file was updated"/);
+  await until("the end to be said", isToEnd, log);
+  await until("the process to end", async () => assert.rejects(get(`http://${HEALTHZ}/healthz`)), log);
 }
 
 /** Where nothing waits for the process. Wine takes ten seconds to say so, and takes it for any service that is started meanwhile. */

@@ -277,10 +277,12 @@ export class KernelspaceBackend implements Backend {
       changed.flatMap(({ before, now }) => [before, now].flatMap((one) => keysOf(one, this.family))),
     );
     for (const key of lost) owed.keys.add(key);
-    for (const key of keys) if (this.#wanted.loadBalancers.effective(key) !== undefined) owed.keys.add(key);
+    const isWanted = (key: string): boolean => this.#wanted.loadBalancers.effective(key) !== undefined;
+    for (const key of keys) if (isWanted(key)) owed.keys.add(key);
     // One of ours that is at another frontend now is in the way there, unless it is wanted, which is looked at when it is to go.
-    for (const { now } of changed) {
-      if (this.#loadBalancers.isOwn(now.id) && !isForeign(now, host)) owed.leftovers.add(now.id);
+    for (const { before, now } of changed) {
+      const wasOurs = this.#loadBalancers.isOwn(now.id) || keysOf(before, this.family).some((key) => isWanted(key));
+      if (wasOurs && !isForeign(now, host)) owed.leftovers.add(now.id);
     }
     for (const address of addresses) owed.addAddress(address, this.#wanted);
     if (hasNewRoot) for (const key of this.#wanted.healthCheckKeys()) owed.keys.add(key);
