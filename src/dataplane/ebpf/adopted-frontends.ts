@@ -58,11 +58,10 @@ export class AdoptedFrontends {
   /** A service port goes on with what its frontends have. It gets a list only when no frontend of another leads there. */
   claim(frontends: readonly WantedFrontend[]): Claim {
     const mine = frontends.map(({ key }) => this.#take(textOf(key)));
-    const used = new Map<number, number>();
-    for (const one of mine) if (one !== undefined) used.set(one.id, (used.get(one.id) ?? 0) + 1);
+    const usersAmong = (id: number): number => mine.reduce((sum, one) => (one?.id === id ? sum + 1 : sum), 0);
     const listFor = (to: WantedFrontend["to"]): EndpointList | undefined => {
       for (const [at, one] of mine.entries()) {
-        if (one === undefined || frontends[at]?.to !== to || used.get(one.id) !== this.#users.get(one.id)) continue;
+        if (one === undefined || frontends[at]?.to !== to || usersAmong(one.id) !== this.#users.get(one.id)) continue;
         const list = this.#lists.get(one.id);
         this.#lists.delete(one.id);
         if (list !== undefined) return list;
@@ -84,6 +83,6 @@ export class AdoptedFrontends {
   }
 }
 
-const textOf = (key: Uint8Array): string => Buffer.from(key).toString("latin1");
+const textOf = (key: Uint8Array): string => Buffer.from(key.buffer, key.byteOffset, key.length).toString("latin1");
 
 const listOf = ({ id, base, count }: FrontendWords): EndpointList => ({ id, base, count });

@@ -101,3 +101,22 @@ test("an address is read back as it was written", () => {
   const list = lists.write(undefined, [endpoint]);
   assert.deepEqual(list && lists.read(list), [endpoint]);
 });
+
+test("of an earlier process, lists that are whole go on; of others nothing is kept, and their backends are free", () => {
+  const memory = memoryFor("IPv4", 32);
+  const numbers = (first: number, count: number) =>
+    Array.from({ length: count }, (_, at) => endpointOf("IPv4", first + at));
+  const before = new EndpointLists("IPv4", memory, () => 0);
+  const [torn, whole, lost] = [numbers(1, 3), numbers(4, 2), numbers(6, 5)].map((all) => before.write(undefined, all));
+  assert.ok(torn !== undefined && whole !== undefined && lost !== undefined);
+  // Two slots to one backend: between two stores.
+  memory.slots[torn.base + 2] = memory.slots[torn.base] ?? 0n;
+  const after = new EndpointLists("IPv4", memory, () => REST_MS);
+  assert.deepEqual(after.adopt([torn, whole]), [whole]);
+  assert.deepEqual(texts(after.read(whole)), texts(numbers(4, 2)));
+  assert.deepEqual([after.read(torn), after.read(lost)], [[], []], "cleared");
+  const next = after.write(undefined, numbers(20, 16));
+  assert.ok(next !== undefined && next.id > lost.id, "ids are not used again");
+  assert.deepEqual(texts(after.read(next)), texts(numbers(20, 16)));
+  assert.deepEqual(texts(after.read(whole)), texts(numbers(4, 2)));
+});

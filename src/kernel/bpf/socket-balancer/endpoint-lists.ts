@@ -65,34 +65,47 @@ export class EndpointLists {
     const whole: EndpointList[] = [];
     let end = 0;
     for (const list of found.toSorted((one, other) => one.base - other.base)) {
-      if (list.base < end || !this.#isWhole(list, owners)) continue;
+      if (list.base < end || !this.#own(list, owners)) continue;
       end = list.base + powerOfTwo(list.count);
-      for (let at = 0; at < list.count; at++) owners[this.#slot(list.base + at)] = list.id;
       whole.push(list);
     }
-    const used: Run[] = [];
-    for (const [backend, owner] of owners.entries()) {
-      const id = this.#backends.idAt(backend);
-      if (id < MOST_IDS) this.#nextId = Math.max(this.#nextId, id + 1);
-      if (owner !== 0) used.push({ base: backend, length: 1 });
-      else if (id !== 0) this.#backends.clear(backend);
-    }
-    this.#freeBackends.occupy(used, 1);
+    this.#freeBackends.occupy(this.#keepOwned(owners), 1);
     const runs = whole.map(({ base, count }) => ({ base, length: powerOfTwo(count) }));
     this.#freeSlots.occupy(runs, this.#slots.length);
     return whole;
   }
 
-  /** Each of its slots leads to a backend that is its own, and no two to the same. */
-  #isWhole({ id, base, count }: EndpointList, owners: Uint32Array): boolean {
+  /** Clears backends without an owner. @returns runs of the others. Without an object for each: there are hundreds of thousands. */
+  #keepOwned(owners: Uint32Array): readonly Run[] {
+    const used: Run[] = [];
+    let from = 0;
+    for (let backend = 0; backend <= owners.length; backend++) {
+      if (backend < owners.length) {
+        const id = this.#backends.idAt(backend);
+        if (id !== 0 && id < MOST_IDS) this.#nextId = Math.max(this.#nextId, id + 1);
+        if (owners[backend] !== 0) continue;
+        if (id !== 0) this.#backends.clear(backend);
+      }
+      if (from < backend) used.push({ base: from, length: backend - from });
+      from = backend + 1;
+    }
+    return used;
+  }
+
+  /** Makes a list the owner of its backends when each of its slots leads to one that is its own, and no two to the same. */
+  #own({ id, base, count }: EndpointList, owners: Uint32Array): boolean {
     if (id === 0 || id >= MOST_IDS || count === 0 || base + powerOfTwo(count) > this.#slots.length) return false;
-    const seen = new Set<number>();
     for (let at = base; at < base + count; at++) {
       const backend = this.#slot(at);
-      if (backend >= owners.length || owners[backend] !== 0 || this.#backends.idAt(backend) !== id) return false;
-      seen.add(backend);
+      if (backend < owners.length && owners[backend] === 0 && this.#backends.idAt(backend) === id) {
+        owners[backend] = id;
+        continue;
+      }
+      // What it has got until now was no other's.
+      for (let before = base; before < at; before++) owners[this.#slot(before)] = 0;
+      return false;
     }
-    return seen.size === count;
+    return true;
   }
 
   /** Goes on in longer arrays, which have got the contents of the old ones. */
