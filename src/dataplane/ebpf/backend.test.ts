@@ -57,6 +57,11 @@ describe("what is decided at the socket", () => {
       port("web", "10.96.0.1", { nodePort: 30_080, sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 60 }),
       [`TCP * 30080 cluster ${both}`, `TCP 10.96.0.1 80 cluster ${both}`],
     ],
+    [
+      "an address that is the cluster IP and an external IP as the cluster IP that it is",
+      port("web", "10.96.0.1", { externalIPs: [ip("10.96.0.1")], internalPolicyLocal: true }),
+      ["TCP 10.96.0.1 80 local 10.180.0.10 8080"],
+    ],
     ["UDP", port("web", "10.96.0.1", { protocol: "UDP" }), [`UDP 10.96.0.1 80 cluster ${both}`]],
     ["not SCTP", port("web", "10.96.0.1", { protocol: "SCTP" }), []],
   ];

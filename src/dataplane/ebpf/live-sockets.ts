@@ -10,10 +10,10 @@ import { EndpointLists } from "../../kernel/bpf/socket-balancer/endpoint-lists.t
 import { FRONTEND_KEY, frontendWords, HOST_ONLY, NO_ENDPOINTS } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { ownNetnsCookie } from "../../kernel/netns-cookie.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
-import { ownedFrontends } from "../../model/frontend.ts";
 import { type IpAddress, type IpFamily, ipFromBytes, joinHostPort, unspecifiedAddress } from "../../net/ip.ts";
 import { protocolOfNumber } from "../../net/protocol.ts";
 import type { LedSocket, LiveSockets, SocketInspection, WantedSocket } from "../inspection.ts";
+import { destinationsOf } from "./destinations.ts";
 import { pinFolderOf } from "./node-pins.ts";
 import { closeAll, memoryOf } from "./open-maps.ts";
 import { SocketPins } from "./socket-pins.ts";
@@ -67,7 +67,7 @@ export function wantedSockets(
   const facts = { nodeName: name, zone, detectsPods: detector.kind !== "none" };
   for (const [key, port] of state.services) {
     const plan = planSocket(port, state.endpoints.get(key) ?? [], facts);
-    for (const { kind, address, port: number } of ownedFrontends(port)) {
+    for (const { kind, address, port: number } of destinationsOf(port)) {
       const treatment = plan.treatments[kind];
       if (treatment === "pass" || (address !== undefined && own.has(address))) continue;
       const isRefused = treatment === "refuse";

@@ -6,11 +6,11 @@ import type { Program } from "../../kernel/bpf/asm/program.ts";
 import { packetProgram } from "../../kernel/bpf/packet-balancer/lead-packet.ts";
 import { ownAddressesMap, packetClientsMap } from "../../kernel/bpf/packet-balancer/maps.ts";
 import { leadingMaps, memoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
-import { ownedFrontends } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { joinHostPort } from "../../net/ip.ts";
 import type { ModeRenderer, RenderRequest } from "../rendering.ts";
 import { packetPathOf } from "./config.ts";
+import { destinationsOf } from "./destinations.ts";
 import { packetPath, packetPathConfig } from "./packet-path.ts";
 import { planSocket, type SocketPlan, type Treatment } from "./socket-plan.ts";
 import { socketPrograms } from "./socket-programs.ts";
@@ -31,7 +31,7 @@ function socketLines({ state, name, zone, detector }: OfflineNode, { service, co
   for (const [key, port] of state.services) {
     if (service !== undefined && port.name.service !== service) continue;
     const plan = planSocket(port, state.endpoints.get(key) ?? [], facts);
-    for (const { kind, address, port: number } of ownedFrontends(port)) {
+    for (const { kind, address, port: number } of destinationsOf(port)) {
       const place = address === undefined ? `*:${number}` : joinHostPort(address, number);
       lines.push(`${port.protocol} ${place} ${outcomeText(plan.treatments[kind], plan, port)} # ${port.name.text}\n`);
     }

@@ -19,12 +19,13 @@ import {
   NO_ENDPOINTS,
 } from "../../kernel/bpf/socket-balancer/maps.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
-import { type FrontendAddress, type FrontendKind, ownedFrontends } from "../../model/frontend.ts";
+import type { FrontendAddress, FrontendKind } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { type IpAddress, type IpFamily, ipBytes, ipFromBytes, unspecifiedAddress } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../net/protocol.ts";
 import { AdoptedFrontends, type WantedFrontend } from "./adopted-frontends.ts";
 import { Connections } from "./connections.ts";
+import { destinationsOf } from "./destinations.ts";
 import { type Installed, InstalledPorts } from "./installed-ports.ts";
 import {
   capacityFor,
@@ -149,7 +150,7 @@ export class SocketMaps {
       address !== undefined && addresses.has(address) !== before.has(address);
     const concerned: string[] = [];
     for (const [key, installed] of this.#installed) {
-      const frontends = ownedFrontends(installed.port).filter(isChanged);
+      const frontends = destinationsOf(installed.port).filter(isChanged);
       if (frontends.length === 0) continue;
       this.#delete(installed.port, frontends);
       this.#installed.set(key, { ...installed, isUncertain: true });
@@ -170,8 +171,8 @@ export class SocketMaps {
       this.remove(key);
       return;
     }
-    const owned = new Set(ownedFrontends(port).map((frontend) => keyText(port, frontend)));
-    const lost = ownedFrontends(before.port).filter((frontend) => !owned.has(keyText(before.port, frontend)));
+    const owned = new Set(destinationsOf(port).map((frontend) => keyText(port, frontend)));
+    const lost = destinationsOf(before.port).filter((frontend) => !owned.has(keyText(before.port, frontend)));
     this.#delete(before.port, lost);
     // Of those that are left it is known that they are its own; what they say is written again.
     this.#installed.set(key, { ...before, port, isUncertain: true });
@@ -227,7 +228,7 @@ export class SocketMaps {
     this.#refused.delete(key);
     const before = this.#installed.get(key);
     if (before === undefined) return;
-    this.#delete(before.port, ownedFrontends(before.port));
+    this.#delete(before.port, destinationsOf(before.port));
     this.#lists.write(before.cluster, []);
     this.#lists.write(before.local, []);
     this.#settle(before.port);
@@ -239,7 +240,7 @@ export class SocketMaps {
     const lines: string[] = [];
     for (const [, installed] of this.#installed) {
       const { port, treatments } = installed;
-      for (const frontend of ownedFrontends(port)) {
+      for (const frontend of destinationsOf(port)) {
         if (this.#set.frontends.lookup(this.#keyOf(port, frontend)) === undefined) continue;
         const treatment = treatments[frontend.kind];
         const list = listFor(treatment, installed);
@@ -257,7 +258,7 @@ export class SocketMaps {
 
   /** Takes what its frontends have from before for its own; where that is not all as it should be, they are written again. */
   #adopt(adopted: AdoptedFrontends, key: string, port: ServicePort, { treatments }: SocketPlan): void {
-    const owned = ownedFrontends(port).map((frontend) => ({
+    const owned = destinationsOf(port).map((frontend) => ({
       key: this.#keyOf(port, frontend),
       treatment: this.#treatmentOf(treatments, frontend),
     }));
@@ -301,7 +302,7 @@ export class SocketMaps {
   #writeFrontends(before: Installed, after: Installed): void {
     const { port } = after;
     const isKnown = before.isUncertain !== true;
-    for (const frontend of ownedFrontends(port)) {
+    for (const frontend of destinationsOf(port)) {
       if (isKnown && isSameValue(before, after, frontend.kind)) continue;
       const treatment = this.#treatmentOf(after.treatments, frontend);
       if (treatment === "pass") this.#set.frontends.delete(this.#keyOf(port, frontend));
@@ -314,7 +315,7 @@ export class SocketMaps {
   }
 
   #refuse(key: string, port: ServicePort, error: unknown): void {
-    this.#delete(port, ownedFrontends(port));
+    this.#delete(port, destinationsOf(port));
     this.remove(key);
     this.#refused.set(key, error instanceof Error ? error.message : String(error));
   }
