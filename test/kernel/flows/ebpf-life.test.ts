@@ -1,6 +1,6 @@
 /** The eBPF mode from its first start to its end: the daemon dies, comes back, becomes another mode and goes, and no client notices. */
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
@@ -82,6 +82,8 @@ test("ebpf: sudden death, restart, other modes and the end, under connections th
   const bpffs = await testBpffs(t);
   const pinFolder = `${bpffs.path}/kept`;
   const socket = join(tmpdir(), `kpts-ebpf-life-${process.pid}.sock`);
+  // A daemon that is killed leaves it.
+  t.after(() => rmSync(socket, { force: true }));
   const network = await flowNetwork(t, "ebpf", services, {
     pinFolder,
     args: [`--inspect-socket=${socket}`],
