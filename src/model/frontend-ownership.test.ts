@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../testkit/support/fast-check.ts";
 import { declaredFrontends, frontendKey, ownedFrontends } from "./frontend.ts";
+import { onePerDestination } from "./frontend-ownership.ts";
 import { OwnedServices } from "./owned-services.ts";
 import type { ServicePort } from "./service-port.ts";
 import { servicePortName } from "./service-port-name.ts";
@@ -43,6 +44,17 @@ test("a port answers at its cluster IP, external IPs, load-balancer VIPs and its
   const keys = (one: ServicePort) => declaredFrontends(one).map((frontend) => frontendKey(one.protocol, frontend));
   assert.deepEqual(keys(port), ["udp [fd00::1]:53", "udp [fd00::2]:53", "udp [fd00::3]:53", "udp *:30053"]);
   assert.deepEqual(keys(makeServicePort()), ["tcp 172.16.0.1:80"]);
+});
+
+test("an address that one Service states twice is one destination, of the kind with precedence", () => {
+  const [first, second, third] = [ip("10.0.0.1"), ip("10.0.0.2"), ip("10.0.0.3")];
+  const port = named("web", { clusterIP: first, externalIPs: [first, second, third], loadBalancerVIPs: [second] });
+  const kinds = onePerDestination(port, declaredFrontends(port)).map(({ kind, address }) => [address, kind]);
+  assert.deepEqual(kinds, [
+    [first, "cluster-ip"],
+    [second, "load-balancer"],
+    [third, "external-ip"],
+  ]);
 });
 
 test("a cluster IP goes before a load-balancer IP, this before an external IP, and then the first name decides", () => {

@@ -3,7 +3,7 @@
  * external and load-balancer IPs, and a folder of manifests keeps nothing unique. Without precedence, anyone who may write
  * `externalIPs` could take another Service's cluster IP.
  */
-import { declaredFrontends, type FrontendKind, frontendKey } from "./frontend.ts";
+import { declaredFrontends, type FrontendAddress, type FrontendKind, frontendKey } from "./frontend.ts";
 import type { ServicePort } from "./service-port.ts";
 
 /** Lower wins; within a rank, the first key by name. */
@@ -17,6 +17,23 @@ const PRECEDENCE: Readonly<Record<FrontendKind, number>> = {
 /** Negative when `a` comes before `b` at one destination. Pure. */
 export function comparePrecedence(a: FrontendKind, b: FrontendKind): number {
   return PRECEDENCE[a] - PRECEDENCE[b];
+}
+
+/**
+ * Each destination once, for kernels that have one value for it. A Service may state one address twice, its cluster IP as an external
+ * IP too: the kind with precedence counts, as between Services. Pure.
+ *
+ * @param frontends of that port.
+ */
+export function onePerDestination<F extends FrontendAddress>(port: ServicePort, frontends: readonly F[]): readonly F[] {
+  if (port.externalIPs.length + port.loadBalancerVIPs.length === 0) return frontends;
+  const chosen = new Map<string, F>();
+  for (const frontend of frontends) {
+    const key = frontendKey(port.protocol, frontend);
+    const known = chosen.get(key);
+    if (known === undefined || comparePrecedence(frontend.kind, known.kind) < 0) chosen.set(key, frontend);
+  }
+  return chosen.size === frontends.length ? frontends : [...chosen.values()];
 }
 
 /** A service port that declares a frontend, and as what. */
@@ -104,15 +121,9 @@ export class FrontendOwnership {
 
 const NOTHING: ReadonlyMap<string, FrontendKind> = new Map();
 
-/** An address that one port declares twice counts as the better kind. */
 function kindsOf(port: ServicePort): Map<string, FrontendKind> {
-  const kinds = new Map<string, FrontendKind>();
-  for (const declared of declaredFrontends(port)) {
-    const frontend = frontendKey(port.protocol, declared);
-    const known = kinds.get(frontend);
-    if (known === undefined || comparePrecedence(declared.kind, known) < 0) kinds.set(frontend, declared.kind);
-  }
-  return kinds;
+  const declared = onePerDestination(port, declaredFrontends(port));
+  return new Map(declared.map((frontend) => [frontendKey(port.protocol, frontend), frontend.kind]));
 }
 
 function byPrecedence(a: Candidate, b: Candidate): number {

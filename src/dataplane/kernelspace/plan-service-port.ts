@@ -14,6 +14,7 @@ import {
 } from "../../kernel/hcn/documents.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import { type Frontend, type FrontendKind, frontendsOf } from "../../model/frontend.ts";
+import { onePerDestination } from "../../model/frontend-ownership.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import { cidrContains, type IpAddress } from "../../net/ip.ts";
@@ -74,7 +75,7 @@ export function planServicePort(
   const used = new Map<IpAddress, boolean>();
   let isMixed = false;
 
-  for (const [key, frontend] of byPlace(port, frontendsOf(port, routing))) {
+  for (const frontend of onePerDestination(port, frontendsOf(port, routing))) {
     if (frontend.fate !== "serve") continue;
     const isDirect = answersDirectly(frontend, port, preserves, config);
     const all = frontend.policy === "Local" ? routing.local : routing.cluster;
@@ -84,7 +85,7 @@ export function planServicePort(
     if (served.port === 0) continue;
     for (const { ip, isLocal } of served.endpoints) used.set(ip, isLocal || used.get(ip) === true);
     loadBalancers.push({
-      key,
+      key: loadBalancerKey(port.protocol, frontend.address, frontend.port),
       kind: frontend.kind,
       frontendVip: frontend.address,
       mapping: {
@@ -113,25 +114,6 @@ export function planServicePort(
       ...(port.sessionAffinity === "ClientIP" && !config.hasAffinity ? (["affinity"] as const) : []),
     ],
   };
-}
-
-/** The lower decides where a Service declares one address in several ways, as between Services (`model/owned-services.ts`). */
-const RANKS: Readonly<Record<FrontendKind, number>> = {
-  "cluster-ip": 0,
-  "load-balancer": 1,
-  "external-ip": 2,
-  "node-port": 3,
-};
-
-/** HNS has one load balancer for a place: a Service may have its cluster IP among its external IPs. */
-function byPlace(port: ServicePort, frontends: readonly Frontend[]): ReadonlyMap<string, Frontend> {
-  const places = new Map<string, Frontend>();
-  for (const frontend of frontends) {
-    const key = loadBalancerKey(port.protocol, frontend.address, frontend.port);
-    const known = places.get(key);
-    if (known === undefined || RANKS[frontend.kind] < RANKS[known.kind]) places.set(key, frontend);
-  }
-  return places;
 }
 
 /** Node ports and load-balancer addresses keep the destination, external IPs do not (windows.md §2.6). */

@@ -1,5 +1,5 @@
 /** What a layout plans: the table without its services, and what each service port puts into it. */
-import { elementKey, type NftChain, type NftElement, type NftSet } from "../../kernel/nftables/ruleset.ts";
+import type { NftChain, NftElement, NftSet } from "../../kernel/nftables/ruleset.ts";
 
 /** An element of one of the sets and maps that service ports share. */
 export interface SharedElement {
@@ -24,9 +24,3 @@ export interface StaticPlan {
 
 /** Names of the shared sets that have elements of some service port: some sets and rules exist only while they are needed. */
 export type SetsInUse = ReadonlySet<string>;
-
-/** Of several elements at one key the last; the others as they are. Pure. */
-export function withoutRepetitions(elements: readonly SharedElement[]): readonly SharedElement[] {
-  const last = new Map(elements.map((shared) => [`${shared.set} ${elementKey(shared.element.key)}`, shared] as const));
-  return last.size === elements.length ? elements : [...last.values()];
-}

@@ -13,6 +13,7 @@ import type {
 } from "../../../kernel/nftables/ruleset.ts";
 import type { Endpoint } from "../../../model/endpoint.ts";
 import { frontendsOf } from "../../../model/frontend.ts";
+import { onePerDestination } from "../../../model/frontend-ownership.ts";
 import type { ServicePort } from "../../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../../model/service-port-routing.ts";
 import { type ProtocolName, protocolName } from "../../../net/protocol.ts";
@@ -20,7 +21,7 @@ import { allowedSources } from "../allowed-sources.ts";
 import { detectorStatement } from "../common-rules.ts";
 import { CHAINS, endpointNames, SETS, type ServicePortChains, servicePortChains } from "../names.ts";
 import type { PlanConfig, PlanFacts } from "../plan-options.ts";
-import { type ServicePortPlan, type SharedElement, withoutRepetitions } from "../table-plan.ts";
+import type { ServicePortPlan, SharedElement } from "../table-plan.ts";
 
 interface Decisions {
   readonly port: ServicePort;
@@ -145,7 +146,7 @@ function planElements(d: Decisions): readonly SharedElement[] {
     if (isLocal) add(SETS.hairpinConnections, { key: [ip, ip, protocol, endpointPort] });
   }
   add(SETS.clusterIPs, { key: [port.clusterIP] });
-  for (const frontend of frontendsOf(port, routing)) {
+  for (const frontend of onePerDestination(port, frontendsOf(port, routing))) {
     const { kind, address, fate } = frontend;
     const key = address === undefined ? [protocol, frontend.port] : [address, protocol, frontend.port];
     const isNodePort = address === undefined;
@@ -161,6 +162,5 @@ function planElements(d: Decisions): readonly SharedElement[] {
     }
     if (kind === "load-balancer" && d.isRestricted) add(SETS.firewallIPs, { key, verdict: goto(chains.firewall) });
   }
-  // One address can be the cluster IP, an external IP and the load balancer's.
-  return port.externalIPs.length + port.loadBalancerVIPs.length > 0 ? withoutRepetitions(elements) : elements;
+  return elements;
 }

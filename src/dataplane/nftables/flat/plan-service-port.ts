@@ -7,6 +7,7 @@ import type { NftValue } from "../../../kernel/nftables/ruleset.ts";
 import { rangeOf } from "../../../kernel/nftables/ruleset-ranges.ts";
 import type { Endpoint } from "../../../model/endpoint.ts";
 import { type Frontend, frontendsOf } from "../../../model/frontend.ts";
+import { onePerDestination } from "../../../model/frontend-ownership.ts";
 import type { ServicePort } from "../../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../../model/service-port-routing.ts";
 import { mergedIntervals } from "../../../net/intervals.ts";
@@ -33,20 +34,13 @@ export function planServicePort(
     elements.push({ set: SETS.hairpinConnections, element: { key: [ip, ip, protocol, endpointPort] } });
   }
   const slots = { cluster: slotTargets(routing.cluster), local: slotTargets(routing.local) };
-  for (const frontend of withoutRepetitions(frontendsOf(port, routing))) {
+  for (const frontend of onePerDestination(port, frontendsOf(port, routing))) {
     const elementsOf = new FrontendElements(port, frontend, elements);
     elementsOf.addFate();
     if (isServed(frontend, routing)) elementsOf.addService(slots);
     if (frontend.kind === "load-balancer" && frontend.sources.length > 0) elementsOf.addSources(config);
   }
   return { affinitySets: [], chains: [], elements, lacksLocal: routing.lacksLocal };
-}
-
-/** One address can be the cluster IP, an external IP and the load balancer's: the last counts, as in the compatible layout. */
-function withoutRepetitions(frontends: readonly Frontend[]): readonly Frontend[] {
-  if (frontends.length < 2) return frontends;
-  const last = new Map(frontends.map(({ address }, index) => [address, index]));
-  return frontends.filter(({ address }, index) => last.get(address) === index);
 }
 
 /** Under the Local policy, clients of this node are served where others are dropped. */
