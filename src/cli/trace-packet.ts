@@ -55,6 +55,9 @@ export function parseTarget(text: string): ParsedTarget {
     const example = address.includes(":") ? `[${address}]:80` : `${address}:80`;
     throw new UsageError(`--to needs a port, as in ${example}/${protocol}`);
   }
+  if (!hasPort && port !== undefined) {
+    throw new UsageError(`--to: ${protocol} has no ports, got "${text}"`, `Leave the port out: ${address}/${protocol}`);
+  }
   return { family: familyOf(address), address, port, protocol };
 }
 

@@ -380,6 +380,12 @@ describe("input that cannot be used ends with status 2", () => {
       /is not what iptables-save, .* prints: it begins with "Chain INPUT/,
     ],
     ["an unknown flag", [...PACKET, "--dmp", "-"], whole, /Did you mean --dump\?/],
+    [
+      "a port for a protocol that has none",
+      ["--from", "10.0.0.9", "--to", "10.96.0.10:80/icmp", "--dump", "-"],
+      whole,
+      /^Error: --to: icmp has no ports, got "10\.96\.0\.10:80\/icmp"\nLeave the port out: 10\.96\.0\.10\/icmp$/m,
+    ],
     ["a state that is none", [...PACKET, "--dump", "-", "--state", "fresh"], whole, /--state must be new, established/],
   ];
   for (const [name, argv, stdin, expected] of cases) {
