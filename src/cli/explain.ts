@@ -2,7 +2,7 @@
  * `kube-proxy explain WHAT`: what a Service, an address, a port or a name in the kernel is on a node: how it is reached, which
  * endpoints are used and why, and what is in the kernel for it. Without root and without a kernel.
  */
-import { isProxyMode, modeNamed } from "../dataplane/registry.ts";
+import { modeNamed } from "../dataplane/registry.ts";
 import { explainOnAllNodes, nodeGroupsText } from "../explain/all-nodes.ts";
 import { clientChanges } from "../explain/compare.ts";
 import { type ExplainedCluster, explainedCluster, explainPorts, type Objects } from "../explain/explained-cluster.ts";
@@ -23,6 +23,7 @@ import {
   type InspectChoices,
   readChoices,
   readSettings,
+  requireMode,
   warner,
 } from "./inspect-options.ts";
 import { inspecting } from "./inspecting.ts";
@@ -225,7 +226,7 @@ async function explainedWith(
 ): Promise<ExplainedCluster> {
   const [, mode] = /^mode=(.*)$/.exec(wish) ?? [];
   if (mode !== undefined) {
-    if (!isProxyMode(mode)) throw new UsageError(`--what-if mode=… knows no mode "${mode}"`);
+    requireMode("--what-if mode=…", mode);
     const { config, families } = await withMode(mode);
     return await explainedCluster(objects, config, families, warn);
   }

@@ -1,12 +1,13 @@
 /** What the commands that look at a node have in common: flags, and reading of the configuration. */
 import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
-import { MODES } from "../dataplane/registry.ts";
+import { isProxyMode, MODES, type ProxyMode } from "../dataplane/registry.ts";
 import { PlanError } from "../lib/plan-error.ts";
 import { checkedSettings } from "../lib/plan-settings.ts";
 import { escapeLine } from "../logging/escape.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { UsageError } from "./exit.ts";
 import type { Output } from "./output.ts";
+import { nearestWord } from "./suggestion.ts";
 
 /** Flags of every such command. */
 export const INSPECT_FLAGS = {
@@ -62,6 +63,7 @@ export async function readSettings(
   node: string | undefined,
   adjust?: Adjust,
 ): Promise<KubeProxyConfig> {
+  if (mode !== undefined && mode !== "") requireMode("--mode", mode);
   try {
     const { config } = await checkedSettings({
       config: file === undefined ? undefined : await readConfig(file),
@@ -75,6 +77,21 @@ export async function readSettings(
     const isOfFile = error.code === "config-decode";
     throw new UsageError(isOfFile ? `cannot use the configuration ${file}: ${error.message}` : error.message);
   }
+}
+
+/**
+ * The check of a configuration names upstream's modes of this platform, as upstream does; these commands take all, on any.
+ *
+ * @throws UsageError for a text that names no mode.
+ */
+export function requireMode(flag: string, mode: string): asserts mode is ProxyMode {
+  if (isProxyMode(mode)) return;
+  const names = MODES.map(({ name }) => name);
+  const nearest = nearestWord(mode, names);
+  throw new UsageError(
+    `${flag} must be ${names.join(", ")}, got "${mode}"`,
+    nearest === undefined ? undefined : `Did you mean ${nearest}?`,
+  );
 }
 
 async function readConfig(file: string): Promise<Uint8Array> {

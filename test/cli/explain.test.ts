@@ -222,7 +222,14 @@ test("bad input: status 2, and words that help", async () => {
   assert.match(await refusalOf("shop/web", "shop/admin"), /one thing at a time/);
   for (const text of ["10.96.0.999", "10.96.0", "fd00::zz"]) assert.match(await refusalOf(text), /is no IP address/);
   assert.match(await refusalOf("99999"), /"99999" is no Service, pod, address, port or name/);
-  assert.match(await refusalOf("shop/web", "--mode", "iptable"), /configuration cannot be used/);
+  assert.match(
+    await refusalOf("shop/web", "--mode", "iptable"),
+    /--mode must be iptables, ipvs, nftables, userspace, kernelspace, ebpf, got "iptable"\nDid you mean iptables\?/,
+  );
+  assert.match(
+    await refusalOf("shop/web", "--what-if", "mode=ebp"),
+    /--what-if mode=… must be .*\nDid you mean ebpf\?/,
+  );
   for (const args of [[], ["shop/web"], ["shop/web", "-f", "/nonexistent"], ["shop/web", "--no-such-flag"]]) {
     const { status, out, err } = await run(...args);
     assert.deepEqual({ status, out }, { status: 2, out: "" });

@@ -147,7 +147,10 @@ test("a command line that cannot be used is refused with what is wrong", async (
     [["-f", join(folder, "nowhere")], /cannot read the manifests in \S+nowhere: ENOENT/],
     [["-f", EXAMPLES, "--family", "ipv5"], /--family must be ipv4, ipv6 or both, got "ipv5"/],
     [["-f", EXAMPLES, "-o", "xml"], /--output must be .*, got "xml"/],
-    [["-f", EXAMPLES, "--mode", "telepathy"], /the configuration cannot be used: .*"telepathy"/],
+    [
+      ["-f", EXAMPLES, "--mode", "telepathy"],
+      /^--mode must be iptables, ipvs, nftables, userspace, kernelspace, ebpf, got "telepathy"$/,
+    ],
     [["-f", EXAMPLES, "--config", join(folder, "nowhere")], /cannot use the configuration \S+nowhere: ENOENT/],
     [["-f", EXAMPLES, "--config", broken], /cannot use the configuration \S+broken\.yaml: failed to decode: /],
     [
