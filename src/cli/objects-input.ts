@@ -72,15 +72,15 @@ async function readFromCluster(
   warn: (message: string) => void,
 ): Promise<ReadObjects> {
   const { ApiError, ClientConfigError, loadClientConfig, readCluster } = await import("../cluster/apiserver/index.ts");
-  const path = kubeconfig ?? defaultKubeconfig(process.env);
-  if (path === "" && process.env.KUBERNETES_SERVICE_HOST === undefined) {
+  const paths = kubeconfig === undefined ? defaultKubeconfigs(process.env) : [kubeconfig];
+  if (paths.every((path) => path === "") && process.env.KUBERNETES_SERVICE_HOST === undefined) {
     throw new UsageError(
       "there is nothing to read: give manifests with -f, or the cluster with --kubeconfig",
       "There is no kubeconfig in $KUBECONFIG or ~/.kube/config.",
     );
   }
   try {
-    const config = await loadClientConfig({ kubeconfig: path, master: "", context, log: silentLogger });
+    const config = await loadClientConfig({ kubeconfig: paths, master: "", context, log: silentLogger });
     const product = userAgentProduct(programIdentity());
     const options = { config, version: KUBERNETES_VERSION, product, warn, pods };
     const cluster = await readCluster(options, new AbortController().signal);
@@ -91,9 +91,13 @@ async function readFromCluster(
   }
 }
 
-/** The first kubeconfig that kubectl would read; empty when there is none. */
-function defaultKubeconfig(env: NodeJS.ProcessEnv): string {
-  const given = (env.KUBECONFIG ?? "").split(delimiter).filter((path) => path !== "");
+/**
+ * The kubeconfigs that kubectl would read, without those that are not there.
+ *
+ * @param separator between paths in `KUBECONFIG`. @default the platform's: `;` on Windows
+ */
+export function defaultKubeconfigs(env: NodeJS.ProcessEnv, separator: string = delimiter): readonly string[] {
+  const given = (env.KUBECONFIG ?? "").split(separator).filter((path) => path !== "");
   const candidates = given.length > 0 ? given : [join(homedir(), ".kube", "config")];
-  return candidates.find((path) => existsSync(path)) ?? "";
+  return candidates.filter((path) => existsSync(path));
 }

@@ -28,7 +28,7 @@ function kubeadm(cluster: object = {}, user: object = {}): Record<string, unknow
 }
 
 const resolve = (content: unknown, master = "") =>
-  resolveKubeconfig({ path: "/etc/kp/kubeconfig.conf", content, master });
+  resolveKubeconfig({ files: [{ path: "/etc/kp/kubeconfig.conf", content }], master });
 
 function refusal(content: unknown, master = ""): string {
   let message = "";
@@ -176,4 +176,38 @@ test("what is wrong is named with file, entry and field", () => {
   ];
   for (const [content, expected] of cases) assert.match(refusal(content), expected);
   assert.match(refusal(kubeadm(), "http://"), /--master must be the URL of an API server/);
+});
+
+test("several files are merged as kubectl does: the first to name something counts, paths are of their own file", () => {
+  const first = {
+    contexts: [{ name: "a", context: { cluster: "c", user: "u", namespace: "first" } }],
+    users: [{ name: "u", user: { token: "first" } }],
+  };
+  const second = {
+    "current-context": "a",
+    contexts: [{ name: "a", context: { cluster: "c", user: "u", namespace: "second" } }],
+    clusters: [{ name: "c", cluster: { server: "https://second", "certificate-authority": "ca.pem" } }],
+    users: [{ name: "u", user: { tokenFile: "token" } }],
+  };
+  const third = {
+    "current-context": "b",
+    contexts: [{ name: "b", context: { cluster: "c", user: "v" } }],
+    users: [{ name: "v", user: { "client-certificate": "tls.crt", "client-key": "tls.key" } }],
+  };
+  const files = [
+    { path: "/one/config", content: first },
+    { path: "/empty/config", content: undefined },
+    { path: "/two/config", content: second },
+    { path: "/three/config", content: third },
+  ];
+  const config = resolveKubeconfig({ files, master: "" });
+  assert.equal(config.namespace, "first");
+  assert.deepEqual(config.authentication, { kind: "token", token: "first" });
+  assert.deepEqual(config.ca, { kind: "file", path: "/two/ca.pem" });
+  const other = resolveKubeconfig({ files, master: "", context: "b" });
+  assert.deepEqual(other.clientCertificate?.key, { kind: "file", path: "/three/tls.key" });
+  assert.throws(
+    () => resolveKubeconfig({ files, master: "", context: "z" }),
+    /kubeconfig \/one\/config, \/empty\/config, \/two\/config, \/three\/config: context "z" is not among the contexts/,
+  );
 });

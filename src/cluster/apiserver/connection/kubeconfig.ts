@@ -1,5 +1,5 @@
 /**
- * A kubeconfig file → {@link ClientConfig}: the current context only, relative paths taken from the file's folder, data
+ * Kubeconfig files → {@link ClientConfig}: the current context only, relative paths taken from the file's folder, data
  * and file of the same thing refused together, as upstream's client does.
  */
 import { dirname, isAbsolute, resolve } from "node:path";
@@ -21,11 +21,16 @@ import {
   parseServerUrl,
 } from "./client-config.ts";
 
-export interface KubeconfigOptions {
-  /** The file's path, for relative paths in it and for messages. */
+export interface KubeconfigFile {
+  /** For relative paths in it and for messages. */
   readonly path: string;
-  /** Its decoded content. */
+  /** Decoded. */
   readonly content: unknown;
+}
+
+export interface KubeconfigOptions {
+  /** Merged as kubectl merges those of `$KUBECONFIG`: of one name, and of the current context, the first file's counts. */
+  readonly files: readonly KubeconfigFile[];
   /** Wins over the cluster's `server` unless empty. */
   readonly master: string;
   /** The context to use. @default the file's current one */
@@ -33,19 +38,16 @@ export interface KubeconfigOptions {
 }
 
 /** Reads a context. Pure. @throws ClientConfigError naming the file and the field. */
-export function resolveKubeconfig({ path, content, master, context: chosen }: KubeconfigOptions): ClientConfig {
-  const fail = (message: string): never => {
-    throw new ClientConfigError(`invalid configuration: kubeconfig ${path}: ${message}`);
-  };
-  if (isAbsent(content)) fail("the file is empty: no configuration has been provided");
-  if (!isJsonObject(content)) return fail("must be a Config object, not a plain value");
+export function resolveKubeconfig({ files, master, context: chosen }: KubeconfigOptions): ClientConfig {
   const found = newFindings();
-  const reader: Reader = { found, folder: dirname(path), fail };
-  const contextName = chosen ?? stringField(found, content["current-context"], "current-context");
+  const fail = failing(files.map(({ path }) => path).join(", "));
+  const sources = files.flatMap((file) => sourceOf(file, found) ?? []);
+  if (sources.length === 0) fail("the file is empty: no configuration has been provided");
+  const contextName = chosen ?? currentContext(sources, found);
   if (contextName === "") fail("current-context is not set: name one of the contexts");
-  const context = named(
-    reader,
-    content,
+  const find = (list: string, inner: string, name: string, wantedBy: string): Entry =>
+    named(sources, list, inner, name) ?? fail(`${wantedBy} "${name}" is not among the ${list}`);
+  const { value: context, reader } = find(
     "contexts",
     "context",
     contextName,
@@ -53,19 +55,22 @@ export function resolveKubeconfig({ path, content, master, context: chosen }: Ku
   );
   const clusterName = stringField(found, context.cluster, `context "${contextName}": cluster`);
   const userName = stringField(found, context.user, `context "${contextName}": user`);
-  if (clusterName === "") fail(`cluster was not specified for context "${contextName}"`);
-  if (userName === "") fail(`user was not specified for context "${contextName}"`);
-  const cluster = readCluster(
-    reader,
-    named(reader, content, "clusters", "cluster", clusterName, "cluster"),
-    clusterName,
-    master,
-  );
-  const user = readUser(reader, named(reader, content, "users", "user", userName, "user"), userName);
+  if (clusterName === "") reader.fail(`cluster was not specified for context "${contextName}"`);
+  if (userName === "") reader.fail(`user was not specified for context "${contextName}"`);
+  const clusterEntry = find("clusters", "cluster", clusterName, "cluster");
+  const cluster = readCluster(clusterEntry.reader, clusterEntry.value, clusterName, master);
+  const userEntry = find("users", "user", userName, "user");
+  const user = readUser(userEntry.reader, userEntry.value, userName);
   const namespace = stringField(found, context.namespace, `context "${contextName}": namespace`);
   const problem = found.problems[0];
   if (problem !== undefined) fail(formatProblem(problem));
   return { ...cluster, ...user, ...(namespace !== "" && { namespace }) };
+}
+
+function failing(path: string): Reader["fail"] {
+  return (message) => {
+    throw new ClientConfigError(`invalid configuration: kubeconfig ${path}: ${message}`);
+  };
 }
 
 interface Reader {
@@ -74,21 +79,43 @@ interface Reader {
   readonly fail: (message: string) => never;
 }
 
+/** A file that has something in it. */
+interface Source {
+  readonly content: JsonObject;
+  readonly reader: Reader;
+}
+
+/** What a list has under a name, and the file that has it: its paths are relative to that one's folder. */
+interface Entry {
+  readonly value: JsonObject;
+  readonly reader: Reader;
+}
+
+/** Undefined for an empty file. */
+function sourceOf({ path, content }: KubeconfigFile, found: Findings): Source | undefined {
+  if (isAbsent(content)) return undefined;
+  const reader: Reader = { found, folder: dirname(path), fail: failing(path) };
+  if (!isJsonObject(content)) return reader.fail("must be a Config object, not a plain value");
+  return { content, reader };
+}
+
+/** Of the first file that sets it; empty when none does. */
+function currentContext(sources: readonly Source[], found: Findings): string {
+  const names = sources.map(({ content }) => stringField(found, content["current-context"], "current-context"));
+  return names.find((name) => name !== "") ?? "";
+}
+
 /** The entry of a list of `{ name, [inner]: … }`; the first of several with the name, as upstream. */
-function named(
-  reader: Reader,
-  content: JsonObject,
-  list: string,
-  inner: string,
-  name: string,
-  wantedBy: string,
-): JsonObject {
-  const { found, fail } = reader;
-  for (const [index, item] of listField(found, content[list], list).entries()) {
-    const entry = objectField(found, item, `${list}[${index}]`);
-    if (entry.name === name) return objectField(found, entry[inner], `${list}[${index}].${inner}`);
+function named(sources: readonly Source[], list: string, inner: string, name: string): Entry | undefined {
+  for (const { content, reader } of sources) {
+    const { found } = reader;
+    for (const [index, item] of listField(found, content[list], list).entries()) {
+      const entry = objectField(found, item, `${list}[${index}]`);
+      if (entry.name !== name) continue;
+      return { value: objectField(found, entry[inner], `${list}[${index}].${inner}`), reader };
+    }
   }
-  return fail(`${wantedBy} "${name}" is not among the ${list}`);
+  return undefined;
 }
 
 type ClusterPart = Pick<

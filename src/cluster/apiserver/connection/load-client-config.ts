@@ -6,8 +6,8 @@ import { inClusterConfig } from "./in-cluster.ts";
 import { resolveKubeconfig } from "./kubeconfig.ts";
 
 export interface LoadClientConfigOptions {
-  /** Path; empty when there is none. */
-  readonly kubeconfig: string;
+  /** Path; empty when there is none. Several are merged as kubectl does. */
+  readonly kubeconfig: string | readonly string[];
   /** `--master`; empty when not given. */
   readonly master: string;
   /** @default the process's environment */
@@ -25,12 +25,15 @@ export interface LoadClientConfigOptions {
  */
 export async function loadClientConfig(options: LoadClientConfigOptions): Promise<ClientConfig> {
   const { kubeconfig, master, log } = options;
-  if (kubeconfig === "" && master === "") {
+  const paths = [kubeconfig].flat().filter((path) => path !== "");
+  if (paths.length === 0 && master === "") {
     log.info("Neither kubeconfig file nor master URL was specified, falling back to in-cluster config");
     return inClusterConfig({ env: options.env ?? process.env });
   }
-  if (kubeconfig !== "")
-    return resolveKubeconfig({ path: kubeconfig, content: await decode(kubeconfig), master, context: options.context });
+  if (paths.length > 0) {
+    const files = await Promise.all(paths.map(async (path) => ({ path, content: await decode(path) })));
+    return resolveKubeconfig({ files, master, context: options.context });
+  }
   return {
     server: parseServerUrl(master, "--master", false),
     ca: undefined,
