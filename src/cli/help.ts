@@ -72,6 +72,7 @@ const STATUSES = `Exit statuses
                                                       or bad input
   completion, help         printed                    no such shell or topic      -
   the proxy itself         ended by a signal          everything else             -
+  no such command          -                          as kube-proxy: 1            -
 
 trace --live also ends with 1: when no packet came, or when the kernel did something else than the simulation.
 
