@@ -1,6 +1,5 @@
 /** `kube-proxy completion bash|zsh|fish`: a script for the shell, made of the commands, their help texts and the flags. */
 import { MODES } from "../dataplane/registry.ts";
-import { FORMS } from "../explain/forms.ts";
 import { COMMANDS } from "./commands.ts";
 import { EXIT_SUCCESS, UsageError } from "./exit.ts";
 import { FLAGS } from "./flags/table.ts";
@@ -25,10 +24,11 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
   "--proxy-mode": MODES.map(({ name }) => name),
   "--family": ["ipv4", "ipv6", "both"],
   "--color": ["auto", "always", "never"],
-  "--output": [...new Set([...FORMS, ...MODES.flatMap(({ renderForms }) => renderForms)])],
 };
 
 interface Words {
+  /** Values of `-o` and `--output`, by command; none where it takes a file. */
+  readonly forms: ReadonlyMap<string, readonly string[]>;
   /** By command; the empty word stands for kube-proxy itself. */
   readonly flags: ReadonlyMap<string, readonly string[]>;
   readonly commands: readonly { readonly name: string; readonly summary: string }[];
@@ -55,12 +55,17 @@ export async function completion(argv: readonly string[], output: Output): Promi
 
 async function wordsOf(): Promise<Words> {
   const own = FLAGS.filter(({ deprecated }) => deprecated === undefined).map(({ name }) => `--${name}`);
-  const usages = await Promise.all(
-    COMMANDS.map(async ({ name, usage }): Promise<readonly [string, readonly string[]]> => {
-      return [name, [...flagsIn(await usage()), "--color"]];
-    }),
-  );
-  return { flags: new Map([["", own.sort()], ...usages]), commands: COMMANDS };
+  const usages = await Promise.all(COMMANDS.map(async ({ name, usage }) => [name, await usage()] as const));
+  const flags = usages.map(([name, text]): [string, readonly string[]] => [name, [...flagsIn(text), "--color"]]);
+  const forms = usages.map(([name, text]) => [name, formsIn(text)] as const).filter(([, list]) => list.length > 0);
+  return { flags: new Map([["", own.sort()], ...flags]), forms: new Map(forms), commands: COMMANDS };
+}
+
+/** What `--output FORM` takes: the names before a colon or a bracket, in its lines of a help text. Pure. */
+function formsIn(usage: string): readonly string[] {
+  const [, lines = ""] = /^ +-o, --output FORM +(.*(?:\n {12,}.*)*)/m.exec(usage) ?? [];
+  const lists = lines.matchAll(/(?:^|; ) *([a-z-]+(?:, [a-z-]+)*)(?=: | \(default|$)/gm);
+  return Array.from(lists, ([, list = ""]) => list.split(", ")).flat();
 }
 
 /** The flags that a help text explains: those at the beginning of a line. Pure. */
@@ -81,15 +86,23 @@ function casesOf({ flags }: Words, assign: (words: string) => string): string {
     .join("\n");
 }
 
+function formCasesOf({ forms }: Words, assign: (words: string) => string): string {
+  return [...forms].map(([name, list]) => `      ${name}) ${assign(list.join(" "))} ;;`).join("\n");
+}
+
 function bashScript(words: Words): string {
   const commands = words.commands.map(({ name }) => name).join(" ");
   const values = Object.entries(VALUES).map(([flag, list]) => `    ${flag}) words="${list.join(" ")}" ;;`);
   return `# bash completion of kube-proxy
 _kube_proxy() {
-  local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]} words
+  local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]} words=
+  # --flag=value comes as three words
+  if [ "$current" = = ]; then current=; elif [ "$previous" = = ]; then previous=\${COMP_WORDS[COMP_CWORD-2]}; fi
   case $previous in
 ${values.join("\n")}
-    -o) words="${VALUES["--output"]?.join(" ")}" ;;
+    -o|--output) case \${COMP_WORDS[1]} in
+${formCasesOf(words, (list) => `words="${list}"`)}
+    esac ;;
     *) case \${COMP_WORDS[1]} in
 ${casesOf(words, (list) => `words="${list}"`)}
     *) words="${words.flags.get("")?.join(" ")}"; [ "$COMP_CWORD" -eq 1 ] && words="${commands} $words" ;;
@@ -111,9 +124,15 @@ _kube_proxy() {
   commands=(
 ${commands.join("\n")}
   )
-  case \${words[CURRENT-1]} in
+  local previous=\${words[CURRENT-1]}
+  if [[ \${words[CURRENT]} == --*=* ]]; then previous=\${words[CURRENT]%%=*}; compset -P '*='; fi
+  case $previous in
 ${values.join("\n")}
-    -o) compadd -- ${VALUES["--output"]?.join(" ")}; return ;;
+    -o|--output) case \${words[2]} in
+${formCasesOf(words, (list) => `compadd -- ${list}`)}
+      *) _files ;;
+    esac
+    return ;;
   esac
   if [[ $CURRENT -eq 2 && \${words[2]} != -* ]]; then _describe command commands; return; fi
   if [[ \${words[CURRENT]} != -* ]]; then _files; return; fi
@@ -126,7 +145,7 @@ compdef _kube_proxy kube-proxy
 `;
 }
 
-function fishScript({ flags, commands }: Words): string {
+function fishScript({ flags, forms, commands }: Words): string {
   const lines = ["# fish completion of kube-proxy"];
   for (const { name, summary } of commands) {
     lines.push(`complete -c kube-proxy -n __fish_use_subcommand -f -a ${name} -d '${quoted(summary)}'`);
@@ -134,9 +153,10 @@ function fishScript({ flags, commands }: Words): string {
   for (const [name, own] of flags) {
     const condition = name === "" ? "__fish_use_subcommand" : `'__fish_seen_subcommand_from ${name}'`;
     for (const flag of own) {
-      const values = VALUES[flag];
+      const isOutput = flag === "--output";
+      const values = isOutput ? forms.get(name) : VALUES[flag];
       const list = values === undefined ? "" : ` -x -a '${values.join(" ")}'`;
-      lines.push(`complete -c kube-proxy -n ${condition} -l ${flag.slice(2)}${list}`);
+      lines.push(`complete -c kube-proxy -n ${condition} -l ${flag.slice(2)}${isOutput ? " -s o -r" : ""}${list}`);
     }
   }
   return `${lines.join("\n")}\n`;

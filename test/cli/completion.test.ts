@@ -5,6 +5,9 @@ import { test } from "node:test";
 import { COMMANDS } from "../../src/cli/commands.ts";
 import { completion } from "../../src/cli/completion.ts";
 import { UsageError } from "../../src/cli/exit.ts";
+import { help } from "../../src/cli/help.ts";
+import { MODES } from "../../src/dataplane/registry.ts";
+import { FORMS } from "../../src/explain/forms.ts";
 import { runCommand } from "./run-command.ts";
 import { runKubeProxy } from "./run-kube-proxy.ts";
 
@@ -31,6 +34,28 @@ test("bash completes commands, their flags and values", async () => {
   assert.ok(offered(bash, "kube-proxy", "--proxy-").includes("--proxy-mode"));
 });
 
+test("--output has the values that its command takes, and files where it takes a file", async () => {
+  const bash = await script("bash");
+  const forms: Readonly<Record<string, readonly string[]>> = {
+    render: [...new Set(MODES.flatMap(({ renderForms }) => renderForms))],
+    explain: FORMS,
+    ...Object.fromEntries(["trace", "diff", "status", "services", "monitor"].map((name) => [name, ["text", "json"]])),
+    sysdump: [],
+  };
+  for (const [command, list] of Object.entries(forms)) {
+    for (const flag of [["-o"], ["--output"], ["--output", "="]]) {
+      const words = offered(bash, "kube-proxy", command, ...flag, "");
+      assert.deepEqual([...words].sort(), [...list].sort(), `${command} ${flag.join("")}`);
+    }
+  }
+  assert.deepEqual(offered(bash, "kube-proxy", "trace", "--output", "=", "j"), ["json"]);
+  assert.ok(offered(bash, "kube-proxy", "trace", "--mode", "=").includes("ebpf"));
+  const zsh = await script("zsh");
+  assert.match(zsh, /^ +-o\|--output\) case \$\{words\[2\]\} in\n(?:.*\n)*? +trace\) compadd -- text json ;;$/m);
+  const fish = await script("fish");
+  assert.match(fish, /from trace' -l output -s o -r -x -a 'text json'$/m);
+});
+
 test("every command is in every script", async () => {
   for (const shell of ["bash", "zsh", "fish"]) {
     const text = await script(shell);
@@ -49,4 +74,18 @@ test("a mistyped command is suggested; other words are refused as kube-proxy ref
   assert.equal(near.stderr, 'Error: unknown command "explian" for "kube-proxy"\nDid you mean kube-proxy explain?\n');
   const far = await runKubeProxy(["bananas"]);
   assert.match(far.stderr, /"kube-proxy" does not take any arguments, got \["bananas"\]/);
+  assert.equal(far.status, 1);
+  assert.match((await runCommand(help, ["exit-statuses"])).out, /^ {2}no such command +- +as kube-proxy: 1 +-$/m);
+});
+
+test("a flag that a command does not have ends it with the status that its help names", async () => {
+  for (const { name, run, usage, badInput } of COMMANDS) {
+    const status = await runCommand(run, ["--no-such-flag"]).then(
+      (ran) => ran.status,
+      (error) => (error instanceof UsageError ? 1 : assert.fail(String(error))), // main.ts ends so
+    );
+    assert.equal(status, badInput, name);
+    const [, statuses = ""] = /^Exit status: (.*)/ms.exec(await usage()) ?? [];
+    assert.match(statuses, new RegExp(`\\b${badInput}\\b`), `help of ${name}`);
+  }
 });
