@@ -29,6 +29,7 @@ async function served(options?: RigOptions): Promise<TestModel> {
   return model;
 }
 
+/** Kubernetes #109162, #109124, #78225. */
 describe("a restart", () => {
   for (const [name, options] of [
     ["L2Bridge", {}],
@@ -116,7 +117,7 @@ describe("a restart", () => {
 });
 
 describe("other programs", () => {
-  test("load balancers to other networks, and unusual ones, are never touched", async () => {
+  test("load balancers to other networks, and unusual ones, are never touched (§9.1)", async () => {
     const model = newModel();
     const { host } = model.rig;
     const other = host.addNetwork("docker", "NAT");
@@ -176,7 +177,7 @@ describe("other programs", () => {
     assert.match(failures[0]?.reason ?? "", /a socket of the host or a reserved range of ports has it/);
   });
 
-  test("load balancers that vanish are found with three calls, and made again alone", async () => {
+  test("load balancers that vanish are found with three calls, and made again alone (kubernetes #110849)", async () => {
     const model = await served();
     const { rig } = model;
     rig.watch();
@@ -214,7 +215,7 @@ describe("other programs", () => {
     await rig.close();
   });
 
-  test("a remote endpoint that shadows a new pod's goes after load balancers were led to the pod's (§9.11)", async () => {
+  test("a remote endpoint that shadows a new pod's goes after load balancers were led to the pod's (§9.11, kubernetes #130963)", async () => {
     const model = newModel();
     const { host } = model.rig;
     model.set(WEB, [remote("10.180.0.11")]);

@@ -113,15 +113,6 @@ describe("HNS as a whole", () => {
     assert.equal(host.documents("LoadBalancer").size, 2);
   });
 
-  test("an object that vanishes while it is looked at is left out (§9.18)", async () => {
-    const model = newModel();
-    const { host } = model.rig;
-    const gone = host.addEndpoint({ addresses: ["10.180.9.9"] });
-    host.refuse(({ verb, about }) => (verb === "Open" && about === gone ? HR.elementNotFound : undefined));
-    model.set(WEB, PODS);
-    assert.deepEqual((await model.rig.sync()).failures, []);
-  });
-
   test("a document of an unknown schema is told once, left alone, and named where it is in the way", async () => {
     const model = newModel();
     const { rig } = model;
@@ -188,7 +179,7 @@ describe("changes in place", () => {
     ]);
   });
 
-  test("an unchanged set of endpoints touches no load balancer, though another one changes (kubernetes #113842)", async () => {
+  test("an unchanged set of endpoints touches no load balancer, though another one changes (kubernetes #113842, #124092)", async () => {
     const model = newModel({ canModify: false });
     const other = port("other", "10.96.0.2");
     model.set(WEB, PODS);
@@ -234,7 +225,7 @@ describe("single objects", () => {
     await rig.close();
   });
 
-  test("retries come after 1, 2, 4 … seconds, up to the sync period, and end with success", async () => {
+  test("retries come after 1, 2, 4 … seconds, up to the sync period, and end with success (§9.19)", async () => {
     const model = newModel();
     const { rig } = model;
     const heal = rig.host.refuse(({ verb, kind }) =>
@@ -298,7 +289,7 @@ describe("single objects", () => {
     ]);
   });
 
-  test("several target ports: the most frequent is served, the rest left out and told once (kubernetes #132646, §9.14)", async () => {
+  test("several target ports: the most frequent is served, the rest left out and told once (kubernetes #132646, #132647, #69336, #91783, §9.14)", async () => {
     const model = newModel();
     const { rig } = model;
     model.set(WEB, [
@@ -320,7 +311,7 @@ describe("single objects", () => {
     assert.equal(rig.host.documents("Endpoint").size, 3, "what is left out has no endpoint");
   });
 
-  test("with every pod terminating, all frontends go on where some still serve (§9.13), and none has dead ones", async () => {
+  test("with every pod terminating, all frontends go on where some still serve (§9.13, kubernetes #113841), and none has dead ones", async () => {
     const model = newModel();
     const ending = { isReady: false, isTerminating: true } as const;
     model.set(WEB, PODS);

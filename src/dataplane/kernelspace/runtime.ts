@@ -12,7 +12,7 @@ import { cleanUpHost } from "./cleanup.ts";
 import { healthPortOf, networkNameOf, rootEndpointNameOf } from "./host-config.ts";
 import { hostInterfaces, hostMacOf } from "./host-interfaces.ts";
 import { isOverlay, missingNetworkText } from "./host-state.ts";
-import { awaitHost, findSourceVip, hcnWith, probe } from "./start.ts";
+import { awaitHost, findSourceVip, hcnWith, probe, singleFamilyReason } from "./start.ts";
 
 const NO_NAME =
   "no HNS network is named: set winkernel.networkName (--network-name) or the environment variable KUBE_NETWORK";
@@ -39,16 +39,6 @@ async function networkOf(hcn: Hcn, config: KubeProxyConfig): Promise<HcnNetwork>
   const network = await hcn.networkNamed(name);
   if (network === undefined) throw new Error(missingNetworkText(name));
   return network;
-}
-
-async function singleFamilyReason(config: KubeProxyConfig, log: Logger): Promise<string | undefined> {
-  const hcn = hcnOf(log);
-  const features = await probe(hcn);
-  if (!features.ipv6DualStack) {
-    return "This version of Windows does not support dual-stack, falling back to single-stack";
-  }
-  const network = await networkOf(hcn, config);
-  return isOverlay(network) ? "Winoverlay does not support dual-stack, falling back to single-stack" : undefined;
 }
 
 async function open(node: NodeContext): Promise<OpenMode> {
@@ -123,7 +113,10 @@ export const kernelspaceRuntime: ModeRuntime = {
   async awaitHost({ config, ...wait }) {
     await awaitHost(hcnOf(wait.log), requiredNetworkName(config), wait);
   },
-  singleFamilyReason,
+  async singleFamilyReason(config, log) {
+    const hcn = hcnOf(log);
+    return await singleFamilyReason(hcn, () => networkOf(hcn, config));
+  },
   open,
   cleanUp,
   defineMetrics() {},

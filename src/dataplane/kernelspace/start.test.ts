@@ -5,7 +5,7 @@ import { type LogLine, recordingLogger } from "../../../testkit/dataplane/record
 import { HR, MemoryHcn } from "../../../testkit/fakes/hcn/memory-hcn.ts";
 import { Hcn } from "../../kernel/hcn/hcn.ts";
 import { FakeClock } from "../../sync/testing/fake-clock.ts";
-import { awaitHost, findSourceVip, probe } from "./start.ts";
+import { awaitHost, findSourceVip, probe, singleFamilyReason } from "./start.ts";
 import { NETWORK, newHost } from "./testing/kernelspace-rig.ts";
 
 function waiting(host: MemoryHcn) {
@@ -52,10 +52,11 @@ describe("the start waits", () => {
     assert.equal(shown.at(-1), undefined);
   });
 
-  test("not at all where everything is there", async () => {
-    const { shown, log, found } = waiting(newHost());
+  test("not at all where everything is there, and writes nothing (windows-practice.md §9.1)", async () => {
+    const host = newHost();
+    const { shown, log, found } = waiting(host);
     await found;
-    assert.deepEqual([shown, log], [[], []]);
+    assert.deepEqual([shown, log, host.takeWrites()], [[], [], []]);
   });
 
   test("until the program is told to stop", async () => {
@@ -89,6 +90,16 @@ describe("the start ends", () => {
     none.refuse(({ verb }) => (verb === "Call" ? HR.notImplemented : undefined));
     await assert.rejects(probe(new Hcn(none)), /Windows kernel is not compatible for Kernel mode: .*Not implemented/);
   });
+});
+
+test("two families run on an L2Bridge of a Windows that knows both; elsewhere one does, and that is told (kubernetes #136241)", async () => {
+  const reasonOn = (type: "L2Bridge" | "Overlay", minor: number): Promise<string | undefined> => {
+    const hcn = new Hcn(newHost(type, { version: { major: 11, minor } }));
+    return singleFamilyReason(hcn, async () => (await hcn.networkNamed(NETWORK)) ?? assert.fail());
+  };
+  assert.equal(await reasonOn("L2Bridge", 10), undefined);
+  assert.match((await reasonOn("Overlay", 10)) ?? "", /^Winoverlay does not support dual-stack/);
+  assert.match((await reasonOn("L2Bridge", 9)) ?? "", /^This version of Windows does not support dual-stack/);
 });
 
 describe("the source VIP of an overlay", () => {

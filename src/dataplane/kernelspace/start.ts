@@ -11,7 +11,7 @@ import { type HnsFeatures, hnsFeatures, hnsVersionText } from "../../kernel/hcn/
 import type { Logger } from "../../logging/logger.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../net/ip.ts";
 import type { WinkernelConfig } from "./config.ts";
-import { missingNetworkText } from "./host-state.ts";
+import { isOverlay, missingNetworkText } from "./host-state.ts";
 
 /** What waits for the host. */
 export interface HostWait {
@@ -87,6 +87,24 @@ async function look(hcn: Hcn, networkName: string): Promise<HcnNetwork | string>
     if (kind === undefined || kind === "denied") throw error;
     return messageOf(error);
   }
+}
+
+/**
+ * Why two families do not run beside each other here; undefined where they do. Reference windows.md §1.2.
+ *
+ * @param findNetwork not called where Windows is too old.
+ */
+export async function singleFamilyReason(
+  hcn: Hcn,
+  findNetwork: () => Promise<HcnNetwork>,
+): Promise<string | undefined> {
+  const features = await probe(hcn);
+  if (!features.ipv6DualStack) {
+    return "This version of Windows does not support dual-stack, falling back to single-stack";
+  }
+  return isOverlay(await findNetwork())
+    ? "Winoverlay does not support dual-stack, falling back to single-stack"
+    : undefined;
 }
 
 /**

@@ -37,7 +37,7 @@ test("a Service that has its cluster IP among its other addresses has one load b
 });
 
 describe("upstream's faults", () => {
-  test("§9.2: an L2Bridge is sent no source VIP, and an overlay always one", async () => {
+  test("§9.2: an L2Bridge is sent no source VIP, and an overlay always one (community #8890)", async () => {
     for (const [type, wanted] of [
       ["L2Bridge", []],
       ["Overlay", ["10.0.0.1"]],
@@ -156,7 +156,26 @@ describe("upstream's faults", () => {
     assert.deepEqual(model.rig.state(), []);
   });
 
-  test("§9.20: affinity is not sent to an HNS that does not know it, and both are told once", async () => {
+  test("§9.18: an object that vanishes while it is looked at is left out", async () => {
+    const model = newModel();
+    const { host } = model.rig;
+    const gone = new Set([
+      host.addEndpoint({ addresses: ["10.180.9.9"] }),
+      host.addLoadBalancer({ PortMappings: [{ Protocol: 6, InternalPort: 80, ExternalPort: 99 }] }),
+    ]);
+    let opened = 0;
+    host.refuse(({ verb, about }) => {
+      if (verb !== "Open" || ![...gone].some((id) => id === about)) return undefined;
+      opened++;
+      return HR.elementNotFound;
+    });
+    model.set(WEB, PODS);
+    assert.deepEqual((await model.rig.sync()).failures, []);
+    assert.ok(opened >= gone.size);
+    assert.deepEqual(Object.keys(named(model)).length, 3, "what is wanted, and the one that HNS still shows");
+  });
+
+  test("§9.20: affinity is not sent to an HNS that does not know it, and both are told once (kubernetes #62046, #93166)", async () => {
     const model = newModel({ config: { hasAffinity: false, hasDsr: false } });
     const service = port("web", "10.96.0.1", { ...INGRESS, sessionAffinity: "ClientIP", externalPolicyLocal: true });
     model.set(service, PODS);
@@ -263,7 +282,7 @@ describe("nodes that join an overlay", () => {
 });
 
 describe("what operators report", () => {
-  test("a source VIP that the CNI plugin has not reserved is refused with what to do, and the rest is served (kubernetes #100962)", async () => {
+  test("a source VIP that the CNI plugin has not reserved is refused with what to do, and the rest is served (kubernetes #100962, #123014, #123394)", async () => {
     const model = newModel({ type: "Overlay" });
     model.rig.host.refuse(({ verb, kind, about }) =>
       verb === "Create" && kind === "Endpoint" && about.includes("192.168.1.2") ? HR.reservedAddress : undefined,
@@ -276,7 +295,7 @@ describe("what operators report", () => {
     assert.equal(model.rig.host.documents("LoadBalancer").size, 2);
   });
 
-  test("so many load balancers without direct server return that dynamic ports run out are told once, with what to do (AKS #1375)", async () => {
+  test("so many load balancers without direct server return that dynamic ports run out are told once, with what to do (AKS #1375, kubernetes #98499)", async () => {
     for (const [enableDsr, told] of [
       [false, 1],
       [true, 0],
@@ -296,7 +315,7 @@ describe("what operators report", () => {
     }
   });
 
-  test("too many endpoints for this Windows are a failure of that service alone (kubernetes #98680)", async () => {
+  test("too many endpoints for this Windows are a failure of that service alone (kubernetes #98680, #135518)", async () => {
     const model = newModel();
     model.rig.host.refuse(({ verb, kind, about }) =>
       verb === "Create" &&
@@ -320,7 +339,7 @@ describe("what operators report", () => {
     assert.equal(model.rig.host.documents("LoadBalancer").size, 2);
   });
 
-  test("topology hints count (kubernetes #123823), source ranges do not, which is told", async () => {
+  test("topology hints count (kubernetes #123823, #137953), source ranges do not, which is told", async () => {
     const model = newModel();
     model.driver.zone = "a";
     const service = port("web", "10.96.0.1", { ...INGRESS, loadBalancerSourceRanges: ["192.0.2.0/24" as never] });

@@ -164,6 +164,7 @@ describe("upstream's cases: endpoints", () => {
     assert.deepEqual(loadBalancers(model).get("10.20.30.43:80")?.endpoints, [REMOTE]);
   });
 
+  /** Kubernetes #112836: upstream deletes endpoints that load balancers still name. */
   test("EndpointTransitionWithLBFailures: what could not be deleted keeps its endpoints, and both go later", async () => {
     const model = newModel({ canModify: false });
     const { rig } = model;
@@ -247,25 +248,28 @@ describe("upstream's cases: load balancers", () => {
     assert.deepEqual(model.rig.host.takeWrites(), []);
   });
 
-  test("ClusterIPSvcWithITPLocal: the load balancer follows this node's pods, others are not attached", async () => {
-    const model = newModel(DSR);
-    const { host } = model.rig;
-    const service = SVC1({ internalPolicyLocal: true, nodePort: 0 });
-    host.addEndpoint({ addresses: ["192.168.4.4"] });
-    model.set(service, [local("192.168.4.4")]);
-    await model.rig.sync();
-    host.addEndpoint({ addresses: ["192.168.4.5"] });
-    model.setEndpoints(service, [local("192.168.4.4"), local("192.168.4.5")]);
-    await model.rig.sync();
-    const two = loadBalancers(model).get("10.20.30.41:80");
-    assert.deepEqual(two?.endpoints, ["192.168.4.4", "192.168.4.5"]);
-    host.takeCalls();
-    model.setEndpoints(service, [local("192.168.4.4"), local("192.168.4.5"), remote(REMOTE)]);
-    await model.rig.sync();
-    assert.equal(loadBalancers(model).get("10.20.30.41:80")?.id, two?.id);
-    // Upstream makes an endpoint for the remote pod, which nothing names.
-    assert.deepEqual(host.takeWrites(), []);
-  });
+  for (const canModify of [true, false]) {
+    const place = canModify ? "" : ", also where it is replaced (kubernetes #133928, #133953)";
+    test(`ClusterIPSvcWithITPLocal: the load balancer follows this node's pods, others are not attached${place}`, async () => {
+      const model = newModel({ ...DSR, canModify });
+      const { host } = model.rig;
+      const service = SVC1({ internalPolicyLocal: true, nodePort: 0 });
+      host.addEndpoint({ addresses: ["192.168.4.4"] });
+      model.set(service, [local("192.168.4.4")]);
+      await model.rig.sync();
+      host.addEndpoint({ addresses: ["192.168.4.5"] });
+      model.setEndpoints(service, [local("192.168.4.4"), local("192.168.4.5")]);
+      await model.rig.sync();
+      const two = loadBalancers(model).get("10.20.30.41:80");
+      assert.deepEqual(two?.endpoints, ["192.168.4.4", "192.168.4.5"]);
+      host.takeCalls();
+      model.setEndpoints(service, [local("192.168.4.4"), local("192.168.4.5"), remote(REMOTE)]);
+      await model.rig.sync();
+      assert.equal(loadBalancers(model).get("10.20.30.41:80")?.id, two?.id);
+      // Upstream makes an endpoint for the remote pod, which nothing names.
+      assert.deepEqual(host.takeWrites(), []);
+    });
+  }
 
   for (const canModify of [true, false]) {
     test(`UpdateLoadBalancerWhen${canModify ? "Supported" : "Unsupported"}`, async () => {
@@ -334,6 +338,7 @@ describe("upstream's cases: load balancers", () => {
     assert.deepEqual(model.rig.state(), []);
   });
 
+  /** Kubernetes #100966, #101047, #115501. */
   test("ETP…IngressIPServiceWith…DualStack: both families on one host, each with its own", async () => {
     for (const policy of ["Local", "Cluster"] as const) {
       const isLocal = policy === "Local";

@@ -167,7 +167,7 @@ export function runHcnContract({ name, open }: HcnSubject): void {
       assert.equal(made.flags, 2);
     });
 
-    test("two load balancers do not share a frontend, even with other internal ports", async () => {
+    test("two load balancers do not share a frontend, even with other internal ports (windows-practice.md §9.24)", async () => {
       const { hcn, pod } = await host();
       await hcn.createLoadBalancer(settings([pod.id]));
       const rival = settings([pod.id], { mapping: { ...MAPPING, internalPort: 9090 } });
