@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { beforeEach, test } from "node:test";
 import { createLogger, type LoggerOptions } from "./create-logger.ts";
+import { errorText } from "./fact-values.ts";
 import type { LogStream } from "./standard-streams.ts";
 
 let lines: { stream: LogStream; text: string }[] = [];
@@ -40,6 +41,13 @@ test("the line number is that of the call, for every method and for derived logg
   const [first = 0] = numbers;
   assert.deepEqual(numbers, [first, first + 1, first + 2, first + 3]);
   assert.equal(lines.map(({ text }) => text[0]).join(""), "IIWE");
+});
+
+test("what a message already has of its causes is said once", () => {
+  const denied = new Error("EACCES: open '/proc/sys/x'");
+  const sysctl = new Error("cannot write x (EACCES)", { cause: denied });
+  const error = new Error("could not tune: cannot write x (EACCES)", { cause: sysctl });
+  assert.equal(errorText(error), "could not tune: cannot write x (EACCES): EACCES: open '/proc/sys/x'");
 });
 
 test("an error line names the error and its causes first", () => {

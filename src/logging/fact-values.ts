@@ -12,16 +12,25 @@ export function errorText(error: unknown): string {
 }
 
 function describeError(error: unknown, depth: number): string {
-  if (!(error instanceof Error)) return typeof error === "string" ? error : plainText(error);
-  let text = error.message === "" ? error.name : error.message;
-  if (depth === 0) return text;
-  if (error instanceof AggregateError && error.errors.length > 0) {
-    const parts = error.errors.map((part) => describeError(part, depth - 1));
-    text = error.message === "" ? `[${parts.join(", ")}]` : `${text}: [${parts.join(", ")}]`;
+  let text = ownText(error, depth);
+  let cause = causeOf(error);
+  for (let left = depth; cause !== undefined && left > 0; left -= 1) {
+    const own = ownText(cause, left - 1);
+    if (!text.includes(own)) text = `${text}: ${own}`;
+    cause = causeOf(cause);
   }
-  if (error.cause === undefined) return text;
-  const cause = describeError(error.cause, depth - 1);
-  return text.includes(cause) ? text : `${text}: ${cause}`;
+  return text;
+}
+
+const causeOf = (error: unknown): unknown => (error instanceof Error ? error.cause : undefined);
+
+/** Without causes. */
+function ownText(error: unknown, depth: number): string {
+  if (!(error instanceof Error)) return typeof error === "string" ? error : plainText(error);
+  const text = error.message === "" ? error.name : error.message;
+  if (depth === 0 || !(error instanceof AggregateError) || error.errors.length === 0) return text;
+  const parts = error.errors.map((part) => describeError(part, depth - 1)).join(", ");
+  return error.message === "" ? `[${parts}]` : `${text}: [${parts}]`;
 }
 
 /** A value as JSON can hold it: errors, maps, sets and big integers become texts, objects, lists and numbers. */
