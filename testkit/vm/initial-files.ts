@@ -44,6 +44,7 @@ export function initialFileSystem(files: MachineFiles, guest: GuestSettings, job
     OUTPUT: guest.outputDevice,
     STATUS: guest.statusDevice,
     LEGACY_IPTABLES: guest.legacyIptables ? "yes" : "",
+    CGROUPS: guest.cgroups ? "yes" : "",
   };
   const lines = Object.entries(settings).map(([name, value]) => `${name}=${quoted(value)}\n`);
   const program = (path: string, content: Uint8Array): CpioEntry => ({ path, mode: PROGRAM, content });

@@ -20,6 +20,8 @@ export interface GuestSettings {
   readonly statusDevice: string;
   /** Whether `iptables` is the legacy kind, because the kernel has no other. */
   readonly legacyIptables: boolean;
+  /** Whether cgroup2 is mounted: this kernel attaches programs there. */
+  readonly cgroups: boolean;
 }
 
 /** A machine that has been started. */

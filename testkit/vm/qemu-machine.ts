@@ -28,6 +28,7 @@ const guest: GuestSettings = {
   outputDevice: "/dev/vport*p1",
   statusDevice: "/dev/vport*p2",
   legacyIptables: false,
+  cgroups: true,
 };
 
 function virtiofsd(): string | undefined {

@@ -22,6 +22,7 @@ const guest: GuestSettings = {
   outputDevice: "/dev/ttyS0",
   statusDevice: "/dev/ttyS1",
   legacyIptables: true,
+  cgroups: false,
 };
 
 /**
