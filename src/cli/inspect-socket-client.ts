@@ -1,5 +1,6 @@
 /** Asks a running daemon over its inspect socket. */
 import { connect } from "node:net";
+import { messageOf } from "../logging/message-of.ts";
 import { UsageError } from "./exit.ts";
 
 /** How long an answer may be silent. */
@@ -16,7 +17,7 @@ export async function askDaemon(socketPath: string, path: string): Promise<unkno
   try {
     answer = await answerOf(socketPath, path);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new UsageError(
       `no answer at ${socketPath}: ${reason}`,
       "Is the daemon running with --inspect-socket, and are you its user?",

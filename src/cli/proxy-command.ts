@@ -9,6 +9,7 @@ import type { WindowsService, WindowsServiceOptions } from "../daemon/windows-se
 import { modeNamed, modesInCleanUpOrder } from "../dataplane/registry.ts";
 import { KEEPS_RULES, type StopPolicy } from "../dataplane/stop-policy.ts";
 import { createLogger, type LoggerOptions, type RootLogger } from "../logging/create-logger.ts";
+import { messageOf } from "../logging/message-of.ts";
 import { ProblemMemory } from "../logging/problem-memory.ts";
 import { isLoopback } from "../net/ip.ts";
 import { programIdentity } from "../program/program-identity.ts";
@@ -88,7 +89,7 @@ async function startService(options: Omit<WindowsServiceOptions, "calls">): Prom
     ]);
     return await WindowsService.start({ ...options, calls: openServiceCalls(SERVICE_NAME) });
   } catch (error) {
-    throw new CommandError(`failed os init: ${error instanceof Error ? error.message : String(error)}`);
+    throw new CommandError(`failed os init: ${messageOf(error)}`);
   }
 }
 
@@ -104,7 +105,7 @@ async function writerOf(path: string): Promise<Pick<LoggerOptions, "write">> {
     const { logFile } = await import("../logging/log-file.ts");
     return { write: logFile(path) };
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new UsageError(`--log-file cannot be opened: ${reason}`);
   }
 }

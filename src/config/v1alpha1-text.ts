@@ -15,6 +15,7 @@ import {
   parseAllDocuments,
   type Tags,
 } from "yaml";
+import { messageOf } from "../logging/message-of.ts";
 import { ConfigSyntaxError } from "./config-bytes.ts";
 import { quoteGo } from "./go-text.ts";
 import { SCALAR_TAGS } from "./yaml-scalars.ts";
@@ -112,7 +113,7 @@ function plainValue(document: Document.Parsed): unknown {
   try {
     return document.toJS({ maxAliasCount: 100 });
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     const unknown = /^Unresolved alias.*: (.+)$/.exec(reason)?.[1];
     if (unknown !== undefined) throw new ConfigSyntaxError(`yaml: unknown anchor '${unknown}' referenced`);
     throw new ConfigSyntaxError(/alias count/.test(reason) ? "yaml: document contains excessive aliasing" : reason);
@@ -136,7 +137,7 @@ function requireJson(text: string): void {
   try {
     JSON.parse(text);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new ConfigSyntaxError(`couldn't get version/kind; json parse error: ${reason}`);
   }
 }

@@ -2,6 +2,7 @@
 import type { KubeProxyConfig } from "../config/config.ts";
 import { modeNamed } from "../dataplane/registry.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
+import { messageOf } from "../logging/message-of.ts";
 import { cidrContains, joinHostPort, parseCidr } from "../net/ip.ts";
 import { dumpsOf } from "../trace/dump/of-rendered.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
@@ -49,7 +50,7 @@ export async function plannedRules(
 }
 
 function refuse(error: unknown): never {
-  throw new NoRulesError(error instanceof Error ? error.message : String(error));
+  throw new NoRulesError(messageOf(error));
 }
 
 /** Whether a process or pod of this node asks. */

@@ -4,6 +4,7 @@ import type { ModeInspection } from "../dataplane/inspection.ts";
 import { addTo, type Count, type CountedPort, type ModeCounters } from "../dataplane/traffic.ts";
 import type { ServiceFlow } from "../kernel/conntrack/ctnetlink.ts";
 import { readTranslatedFlows } from "../kernel/conntrack/translated-flows.ts";
+import { messageOf } from "../logging/message-of.ts";
 import { countedPort } from "./counted-ports.ts";
 import type { PortExplanation } from "./explanation.ts";
 import { hostPort } from "./host-port.ts";
@@ -67,7 +68,7 @@ export async function readTraffic(
 }
 
 function reasonOf(error: unknown): string {
-  const text = error instanceof Error ? error.message : String(error);
+  const text = messageOf(error);
   return process.getuid?.() === 0 ? text : `${text} (it needs root)`;
 }
 

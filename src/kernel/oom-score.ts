@@ -2,6 +2,7 @@
 import { writeFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "../logging/logger.ts";
+import { messageOf } from "../logging/message-of.ts";
 
 const TRIES = 2;
 const PAUSE_MS = 100;
@@ -26,7 +27,7 @@ export async function applyOomScore(score: number, deps: OomScoreDeps): Promise<
       return;
     } catch (error) {
       if (attempt === TRIES) {
-        deps.log.v(2, "Failed to apply OOMScore", { err: error instanceof Error ? error.message : String(error) });
+        deps.log.v(2, "Failed to apply OOMScore", { err: messageOf(error) });
         return;
       }
     }

@@ -3,6 +3,7 @@
  * the node cannot do: a line says so with the fact `cannot`, information or error, and a later one with the fact `can` takes it back.
  */
 import type { LogRecord } from "./log-format.ts";
+import { messageOf } from "./message-of.ts";
 
 /** Texts beyond these push out the oldest. */
 const KEPT = 50;
@@ -74,13 +75,13 @@ export class ProblemMemory {
     if (can !== undefined) this.#limits.delete(named(can));
     if (cannot === undefined) return;
     const what = named(cannot);
-    const reason = typeof why === "string" ? why : error === undefined ? message : errorText(error);
+    const reason = typeof why === "string" ? why : error === undefined ? message : messageOf(error);
     if (this.#limits.size < KEPT_LIMITS || this.#limits.has(what)) this.#limits.set(what, { what, why: cut(reason) });
   }
 }
 
 function detailsOf(facts: LogRecord["facts"], error: unknown): string {
-  const all = Object.entries({ ...facts, ...(error === undefined ? {} : { err: errorText(error) }) });
+  const all = Object.entries({ ...facts, ...(error === undefined ? {} : { err: messageOf(error) }) });
   const text = all
     .map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`)
     .join(", ");
@@ -89,8 +90,4 @@ function detailsOf(facts: LogRecord["facts"], error: unknown): string {
 
 function cut(text: string): string {
   return text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT - 1)}…` : text;
-}
-
-function errorText(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

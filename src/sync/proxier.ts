@@ -14,6 +14,7 @@ import type { ObjectEvent } from "../cluster/object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
 import { formatMs } from "../config/duration.ts";
 import type { Logger } from "../logging/logger.ts";
+import { messageOf } from "../logging/message-of.ts";
 import { type AppliedChanges, ProxyState } from "../model/proxy-state.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { AfterSync } from "./after-sync.ts";
@@ -347,7 +348,7 @@ export class Proxier {
   /** Nothing could be programmed, or nothing is known of what was: that concerns no part but all. */
   #noteTotalFailure(error: unknown): void {
     const { backend, onFailures } = this.#options;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     this.#failures = [{ subject: `${backend.mode} rules`, reason }];
     onFailures?.(this.#failures);
   }

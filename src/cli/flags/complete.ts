@@ -10,6 +10,7 @@ import { joinErrors } from "../../config/go-text.ts";
 import { checkConfig } from "../../config/validate.ts";
 import { loggingErrors } from "../../config/validate-logging.ts";
 import { defaultModeOn } from "../../dataplane/registry.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import { CommandError } from "../exit.ts";
 import { LOGGING_FLAGS } from "./logging.ts";
 import { minSyncPeriodFlag } from "./modes.ts";
@@ -203,7 +204,7 @@ async function readContent(path: string, deps: CompleteDeps): Promise<string | U
   } catch (error) {
     const code = error instanceof Error && "code" in error ? String(error.code) : "";
     const known = FILE_ERRORS[code];
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     const text = code === "EISDIR" ? `read ${path}: is a directory` : `open ${path}: ${known ?? reason}`;
     throw new CommandError(`failed complete: ${text}`, { cause: error });
   }

@@ -1,6 +1,7 @@
 /** Configuration, kubeconfig and logs, as files have them, without their secrets. */
 import { open, readFile } from "node:fs/promises";
 import { basename } from "node:path";
+import { messageOf } from "../../logging/message-of.ts";
 import { PartError, type SysdumpPart } from "./part.ts";
 import { redacted, withoutSecrets } from "./redact.ts";
 
@@ -39,7 +40,7 @@ async function documentIn(path: string | undefined, unless: string): Promise<unk
   try {
     text = await readFile(path, "utf8");
   } catch (error) {
-    throw new PartError(error instanceof Error ? error.message : String(error));
+    throw new PartError(messageOf(error));
   }
   try {
     return parse(text);

@@ -4,6 +4,7 @@
  */
 import { type FSWatcher, watch } from "node:fs";
 import type { Logger } from "../../logging/logger.ts";
+import { messageOf } from "../../logging/message-of.ts";
 
 interface Watched {
   readonly identity: string;
@@ -44,7 +45,7 @@ export class DirectoryWatch {
         if (!this.#hasFailed && !hasFailed) {
           this.#log.warn("Cannot watch a manifest directory, looking for changes twice a second instead", {
             directory: path,
-            reason: error instanceof Error ? error.message : String(error),
+            reason: messageOf(error),
             remedy: "raise fs.inotify.max_user_instances or max_user_watches",
           });
         }

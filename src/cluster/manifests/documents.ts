@@ -1,5 +1,6 @@
 /** The text of one document → its values, and where in the file each of them stands. */
 import { Composer, type Document, LineCounter, Parser } from "yaml";
+import { messageOf } from "../../logging/message-of.ts";
 import type { DocumentText } from "./split-documents.ts";
 
 /** One document of a file. */
@@ -83,8 +84,4 @@ function offsetOf(document: Document.Parsed, field: string): number | undefined 
     if (typeof offset === "number") return offset;
   }
   return undefined;
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

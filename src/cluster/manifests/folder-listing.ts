@@ -2,6 +2,7 @@
 import type { BigIntStats } from "node:fs";
 import { readdir, realpath, stat } from "node:fs/promises";
 import path from "node:path";
+import { messageOf } from "../../logging/message-of.ts";
 import { FileSystems, kindOf } from "./file-systems.ts";
 
 /** A file as found. */
@@ -137,7 +138,7 @@ function withoutSizes(fileSystem: string): string {
 }
 
 function cannotBeRead(error: unknown): string {
-  return `cannot be read: ${error instanceof Error ? error.message : String(error)}`;
+  return `cannot be read: ${messageOf(error)}`;
 }
 
 async function addDirectory(draft: Draft, directory: string): Promise<void> {

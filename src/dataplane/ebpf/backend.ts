@@ -11,10 +11,11 @@ import type { AddressWatch } from "../../kernel/route/address-watch.ts";
 import type { LocalAddresses } from "../../kernel/route/addresses.ts";
 import type { UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { Logger } from "../../logging/logger.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
 import { type IpFamily, isLoopback } from "../../net/ip.ts";
 import type { Backend, LostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
-import { lesserWays, textOf } from "./lesser-ways.ts";
+import { lesserWays } from "./lesser-ways.ts";
 import type { EbpfMetrics } from "./metrics.ts";
 import { SocketMaps } from "./socket-maps.ts";
 import type { SocketPins } from "./socket-pins.ts";
@@ -324,7 +325,7 @@ export class EbpfBackend implements Backend {
     await this.#end();
     const { bpf, cgroup } = this.#options;
     this.#isCgroupMissing = cgroup !== undefined && !isThere(bpf, cgroup);
-    const reason = textOf(error);
+    const reason = messageOf(error);
     if (reason === this.#complaint) return;
     this.#complaint = reason;
     this.#options.log.error("Nothing is decided at the socket; the nftables rules lead all packets", error, {
@@ -350,7 +351,7 @@ export class EbpfBackend implements Backend {
 
   #tellPinProblem(): void {
     const problem = this.#options.pins?.problem;
-    const reason = problem === undefined ? undefined : textOf(problem);
+    const reason = problem === undefined ? undefined : messageOf(problem);
     if (reason === this.#pinComplaint) return;
     this.#pinComplaint = reason;
     if (reason !== undefined) this.#options.log.error(NOT_KEPT, problem);

@@ -1,4 +1,6 @@
 /** What the mode does in a lesser way than it was asked to, for `/healthz`, `status` and the page. Everything is served all the same. Pure. */
+
+import { messageOf } from "../../logging/message-of.ts";
 import type { SyncFailure } from "../../sync/backend.ts";
 
 export interface SocketState {
@@ -25,8 +27,9 @@ export function lesserWays(state: SocketState): readonly SyncFailure[] {
   return [
     ...way("connected UDP takes the rules", udpComplaint === "" ? undefined : udpComplaint),
     ...way(`${refusals.length} service ports take the rules`, refusals[0]),
-    ...way("nothing is decided while this process is away", pinProblem === undefined ? undefined : textOf(pinProblem)),
+    ...way(
+      "nothing is decided while this process is away",
+      pinProblem === undefined ? undefined : messageOf(pinProblem),
+    ),
   ];
 }
-
-export const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -10,6 +10,7 @@ import { EndpointLists } from "../../kernel/bpf/socket-balancer/endpoint-lists.t
 import { FRONTEND_KEY, frontendWords, HOST_ONLY, NO_ENDPOINTS } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { ownNetnsCookie } from "../../kernel/netns-cookie.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import { type IpAddress, type IpFamily, ipFromBytes, joinHostPort, unspecifiedAddress } from "../../net/ip.ts";
 import { protocolOfNumber } from "../../net/protocol.ts";
 import type { LedSocket, LiveSockets, SocketInspection, WantedSocket } from "../inspection.ts";
@@ -111,7 +112,7 @@ async function live(family: IpFamily, config: KubeProxyConfig): Promise<LiveSock
     if (sockets !== undefined) return { ok: true, sockets, own: new Set(await localAddresses(family)) };
     return { ok: false, reason: `the maps in ${folder.path}/${family} are not whole, or of another version` };
   } catch (error) {
-    return { ok: false, reason: error instanceof Error ? error.message : String(error) };
+    return { ok: false, reason: messageOf(error) };
   }
 }
 

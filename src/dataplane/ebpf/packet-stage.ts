@@ -8,6 +8,7 @@ import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import type { AddressWatch } from "../../kernel/route/address-watch.ts";
 import type { Links } from "../../kernel/route/links.ts";
 import type { Logger } from "../../logging/logger.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
 import { familyOf, type IpAddress, isLoopback } from "../../net/ip.ts";
 import type { Backend, OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
@@ -130,7 +131,7 @@ export class PacketStage implements Backend {
     } catch (error) {
       signal.throwIfAborted();
       this.#end();
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       if (reason === this.#complaint) return;
       this.#complaint = reason;
       this.#options.log.error(NOT_LED, error);

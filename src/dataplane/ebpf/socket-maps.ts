@@ -18,6 +18,7 @@ import {
   memoryMaps,
   NO_ENDPOINTS,
 } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { FrontendAddress, FrontendKind } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
@@ -317,7 +318,7 @@ export class SocketMaps {
   #refuse(key: string, port: ServicePort, error: unknown): void {
     this.#delete(port, destinationsOf(port));
     this.remove(key);
-    this.#refused.set(key, error instanceof Error ? error.message : String(error));
+    this.#refused.set(key, messageOf(error));
   }
 
   /** A node port is in the map without an address. */

@@ -1,4 +1,6 @@
 /** Whether the kernel takes programs, found out by loading them once with small maps. */
+
+import { messageOf } from "../../logging/message-of.ts";
 import type { OpenMaps } from "./open-maps.ts";
 import { SocketMaps, type SocketMapsOptions } from "./socket-maps.ts";
 
@@ -26,6 +28,6 @@ export function whyNotLoaded(
     }
     return undefined;
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return messageOf(error);
   }
 }

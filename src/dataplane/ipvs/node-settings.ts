@@ -3,6 +3,7 @@ import type { Ipvs, IpvsTimeouts } from "../../kernel/ipvs/ipvs.ts";
 import { isAtLeast, type KernelVersion } from "../../kernel/kernel-version.ts";
 import type { Sysctls } from "../../kernel/sysctl.ts";
 import type { Logger } from "../../logging/logger.ts";
+import { messageOf } from "../../logging/message-of.ts";
 
 const CONN_REUSE_MODE = "net/ipv4/vs/conn_reuse_mode";
 /** From here on the parameter exists, and from there on its default is right. */
@@ -53,7 +54,7 @@ async function write(sysctls: Sysctls, wanted: readonly WantedSysctl[], log: Log
       await sysctls.write(name, value);
       log.v(1, "Changed sysctl", { name, before, after: value });
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       throw new Error(`can't set sysctl ${name} to ${value}: ${reason}`, { cause: error });
     }
   }

@@ -14,6 +14,7 @@ import type { Links } from "../../kernel/route/links.ts";
 import { openLinks } from "../../kernel/route/netlink-links.ts";
 import { fileSysctls } from "../../kernel/sysctl.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import { type Cidr, IP_FAMILIES, parseCidr } from "../../net/ip.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { defineRestoreMetrics } from "../shared/iptables-metrics.ts";
@@ -68,7 +69,7 @@ async function openKernel(scheduler: string, log: Logger): Promise<Omit<Shared, 
     await probeScheduler(ipvs, scheduler);
     return { ipvs, ipset, links: openLinks(), scheduler };
   } catch (error) {
-    throw new Error(`can't use the IPVS proxier: ${reasonOf(error)}`, { cause: error });
+    throw new Error(`can't use the IPVS proxier: ${messageOf(error)}`, { cause: error });
   }
 }
 
@@ -77,14 +78,10 @@ async function probeIpset(ipset: Ipset): Promise<void> {
     await ipset.sets();
   } catch (error) {
     throw new Error(
-      `the kernel has no IP sets (${reasonOf(error)}): load the module ip_set (modprobe ip_set), or choose another proxy mode`,
+      `the kernel has no IP sets (${messageOf(error)}): load the module ip_set (modprobe ip_set), or choose another proxy mode`,
       { cause: error },
     );
   }
-}
-
-function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 async function open(node: NodeContext): Promise<OpenMode> {
@@ -167,7 +164,7 @@ async function missingInKernel(): Promise<string | undefined> {
     await (await openIpvs({ log: silentLogger })).close();
     return undefined;
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return messageOf(error);
   }
 }
 

@@ -6,6 +6,7 @@ import type { Yielder } from "../../async/yielder.ts";
 import type { HcnLoadBalancer, LoadBalancerSettings } from "../../kernel/hcn/documents.ts";
 import type { Guid } from "../../kernel/hcn/guid.ts";
 import { hcnErrorClass } from "../../kernel/hcn/hcn-error.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import type { SyncFailure } from "../../sync/backend.ts";
 import type { EndpointMaker, EndpointWriter } from "./endpoint-writer.ts";
@@ -187,7 +188,7 @@ export class HostWriter {
       if (isFatal(error)) throw error;
       const message =
         "Health checks cannot be forwarded at an address; its load balancer will find this node unhealthy";
-      this.#options.remarks.tellOnce(`health ${key}`, message, { frontend: key, error: textOf(error) });
+      this.#options.remarks.tellOnce(`health ${key}`, message, { frontend: key, error: messageOf(error) });
     }
   }
 
@@ -223,7 +224,7 @@ export class HostWriter {
     } catch (error) {
       if (isFatal(error)) throw error;
       owe();
-      this.#fail(owner, subject, `${textOf(error)}${about}`);
+      this.#fail(owner, subject, `${messageOf(error)}${about}`);
     }
   }
 
@@ -247,8 +248,4 @@ function isFatal(error: unknown): boolean {
   const kind = hcnErrorClass(error);
   if (kind !== undefined) return kind === "down" || kind === "denied";
   return !(error instanceof Error && error.name === "FrontendHeldError");
-}
-
-function textOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

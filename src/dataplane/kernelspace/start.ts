@@ -9,6 +9,7 @@ import type { HcnCalls } from "../../kernel/hcn/hcn-calls.ts";
 import { hcnErrorClass } from "../../kernel/hcn/hcn-error.ts";
 import { type HnsFeatures, hnsFeatures, hnsVersionText } from "../../kernel/hcn/hns-version.ts";
 import type { Logger } from "../../logging/logger.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../net/ip.ts";
 import type { WinkernelConfig } from "./config.ts";
 import { isOverlay, missingNetworkText } from "./host-state.ts";
@@ -132,5 +133,3 @@ export async function findSourceVip(
     `source-vip flag not set: an overlay needs winkernel.sourceVip (--source-vip), or an endpoint named sourcevip on the HNS network "${network.name}"`,
   );
 }
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

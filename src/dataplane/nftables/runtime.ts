@@ -9,6 +9,7 @@ import { type NetlinkRuleset, openNetlinkRuleset } from "../../kernel/nftables/n
 import { NftError } from "../../kernel/nftables/nftables.ts";
 import type { NftFamily } from "../../kernel/nftables/ruleset.ts";
 import type { Logger } from "../../logging/logger.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import { withoutLoopback } from "../../model/without-loopback.ts";
 import type { IpFamily } from "../../net/ip.ts";
@@ -63,7 +64,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
       await probeKernel(opened, FAMILIES[family]);
       return opened;
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       const proxier = `${family.toLowerCase()} proxier`;
       throw new Error(`unable to create proxier: unable to create ${proxier}: ${reason}`, { cause: error });
     }

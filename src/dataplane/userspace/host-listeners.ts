@@ -5,6 +5,7 @@
 
 import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { Logger } from "../../logging/logger.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import {
@@ -188,7 +189,7 @@ export class HostListeners implements Listeners {
       served.sockets.set(text, await this.#options.sockets.listen({ ...request, laneOf: laneFor }));
       this.#written["sockets opened"] += 1;
     } catch (error) {
-      failures.add(served.name.key, error instanceof Error ? error.message : String(error));
+      failures.add(served.name.key, messageOf(error));
     }
   }
 

@@ -5,6 +5,7 @@
  */
 
 import type { Logger } from "../../logging/logger.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import { type IpAddress, type IpFamily, unspecifiedAddress } from "../../net/ip.ts";
 import type { Relay, RelayProtocol, Relays } from "../../relay/relay.ts";
@@ -177,7 +178,7 @@ export class RedirectListeners implements Listeners {
         sockets.listen({ name, address: plan.listenAddress, port, sources: [], laneOf: () => lane }),
       );
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       const what = error instanceof PortsExhaustedError ? "failed to allocate proxy port" : "failed to start proxy";
       failures.add(name.key, `${what} for service "${name.text}": ${reason}`);
       return undefined;
@@ -197,7 +198,7 @@ export class RedirectListeners implements Listeners {
       await this.#held.hold(key, port);
       return true;
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       failures.add(key, `can't open node port for ${portal.frontend}: ${reason}`);
       return false;
     }

@@ -3,6 +3,7 @@
  * megabytes are read once, in one pass without an object for each of 130,000 types, and given back.
  */
 import { existsSync, readFileSync } from "node:fs";
+import { messageOf } from "../../logging/message-of.ts";
 import { KERNEL_FUNCTION_NAMES, type KernelFunctionName } from "./asm/kernel-functions.ts";
 import { BpfError } from "./bpf-error.ts";
 
@@ -38,7 +39,7 @@ function readTypes(): Buffer {
   try {
     return readFileSync(KERNEL_TYPES);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     throw new BpfError("unsupported", `bpf: the kernel does not tell its types (CONFIG_DEBUG_INFO_BTF): ${why}`);
   }
 }

@@ -1,5 +1,6 @@
 /** The cgroup that holds every process of the node: programs attached there see all connections (reference ebpf-operation.md §6.1). */
 import { readFileSync, statfsSync, statSync } from "node:fs";
+import { messageOf } from "../../logging/message-of.ts";
 
 const CGROUP2_MAGIC = 0x63677270;
 /** The inode number of the kernel's root cgroup. */
@@ -43,7 +44,7 @@ function checkConfigured(path: string): CgroupRoot {
     }
     if (statSync(path).isDirectory()) return { ok: true, path };
   } catch (error) {
-    return { ok: false, reason: `ebpf.cgroupRoot: ${error instanceof Error ? error.message : String(error)}` };
+    return { ok: false, reason: `ebpf.cgroupRoot: ${messageOf(error)}` };
   }
   return { ok: false, reason: `ebpf.cgroupRoot: ${path} is no folder` };
 }

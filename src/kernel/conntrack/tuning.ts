@@ -1,5 +1,6 @@
 /** Conntrack's kernel parameters, set once at start: reference operation.md §10.1, sync.md §13.1. */
 import type { Logger } from "../../logging/logger.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import { cpuCount } from "../cpu-count.ts";
 import { fileSysctls, type Sysctls } from "../sysctl.ts";
 
@@ -63,7 +64,7 @@ export async function tuneConntrack(settings: ConntrackSettings, deps: Conntrack
       if (isWanted) await setIfDifferent(sysctls, log, ENTRY + name, value);
     }
   } catch (cause) {
-    const detail = cause instanceof Error ? cause.message : String(cause);
+    const detail = messageOf(cause);
     throw new Error(`could not set conntrack parameters from kube-proxy configuration: ${detail}`, { cause });
   }
 }

@@ -1,5 +1,6 @@
 /** Accounting counters over nfnetlink_acct (reference iptables-operation.md §12.2). */
 import type { Logger } from "../../logging/logger.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import { attributes, u64be, zstring } from "../netlink/attributes.ts";
 import { NETLINK_NETFILTER, NLM_F_CREATE } from "../netlink/constants.ts";
 import { isNotFound, NetlinkError } from "../netlink/errors.ts";
@@ -46,7 +47,7 @@ export function openAccountingCounters(): NetlinkCounters {
         await read(NFACCT_PROBE_NAME);
         return { available: true };
       } catch (error) {
-        return { available: false, reason: error instanceof Error ? error.message : String(error) };
+        return { available: false, reason: messageOf(error) };
       }
     },
     async ensure(name) {

@@ -1,4 +1,6 @@
 /** Disconnects UDP sockets whose peer is gone, in whichever network namespace they are (reference ebpf.md §1.8). */
+
+import { messageOf } from "../../logging/message-of.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { cookieOf, findNamespaces, seesOtherNamespaces } from "../find-namespaces.ts";
 import { AF_INET, AF_INET6 } from "../netlink/constants.ts";
@@ -157,8 +159,4 @@ async function connectedOf(
     });
   });
   return found;
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

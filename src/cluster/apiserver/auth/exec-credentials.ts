@@ -3,6 +3,7 @@
  * used until it expires or the server refuses it.
  */
 import type { Clock } from "../../../async/clock.ts";
+import { messageOf } from "../../../logging/message-of.ts";
 import { isJsonObject } from "../../projection/fields.ts";
 import { ClientConfigError, type ExecPlugin } from "../connection/client-config.ts";
 import { type CertificateChain, readCertificates } from "./pem.ts";
@@ -91,7 +92,7 @@ export class ExecCredentials {
     const env = { ...process.env, ...plugin.env, KUBERNETES_EXEC_INFO: JSON.stringify(info) };
     const output = await run(plugin.command, plugin.args, env).catch((error: unknown) => {
       const hint = plugin.installHint === "" ? "" : `: ${plugin.installHint.trim().replaceAll(/\s*\n\s*/g, " ")}`;
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       observer?.pluginCalled(...callOutcome(error));
       throw new ClientConfigError(`exec plugin ${plugin.command} failed: ${reason}${hint}`, { cause: error });
     });

@@ -6,6 +6,7 @@ import { isIP } from "node:net";
 import { checkServerIdentity, getCACertificates, type PeerCertificate } from "node:tls";
 import type { Clock } from "../../../async/clock.ts";
 import type { Logger } from "../../../logging/logger.ts";
+import { messageOf } from "../../../logging/message-of.ts";
 import { type ClientConfig, ClientConfigError, type Material } from "../connection/client-config.ts";
 import { type ExecClusterInfo, ExecCredentials, type ExecPluginObserver, type RunProgram } from "./exec-credentials.ts";
 import { type CertificateChain, readCertificates, readPrivateKey, requireMatch } from "./pem.ts";
@@ -132,7 +133,7 @@ function source<T>(
   try {
     value = parse(material.text);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new ClientConfigError(`cannot use the ${title} in the kubeconfig: ${reason}: check ${field}-data`, {
       cause: error,
     });

@@ -2,6 +2,7 @@
 import { readFile } from "node:fs/promises";
 import type { Clock } from "../../../async/clock.ts";
 import type { Logger } from "../../../logging/logger.ts";
+import { messageOf } from "../../../logging/message-of.ts";
 import { ClientConfigError } from "../connection/client-config.ts";
 
 /** Upstream re-reads token files after a minute less ten seconds (reference operation.md §8.1). */
@@ -68,7 +69,7 @@ export class RotatingFile<T> {
 
   #lastGood(error: unknown): T {
     const { path, title, hint, log, clock } = this.#options;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     if (this.#known === undefined) {
       throw new ClientConfigError(`cannot use the ${title} ${path}: ${reason}: check ${hint}`, { cause: error });
     }

@@ -1,4 +1,6 @@
 /** Failures of sockets and TLS handshakes → {@link ApiError} with a sentence that says what to do. */
+
+import { messageOf } from "../../../logging/message-of.ts";
 import { ApiError, type ApiErrorCode } from "./api-error.ts";
 
 interface Meaning {
@@ -105,7 +107,7 @@ function textOf(error: unknown): string {
   }
   const names = codeOf(error) === "ERR_TLS_CERT_ALTNAME_INVALID" ? otherNames(error) : undefined;
   if (names !== undefined) return names;
-  const text = error instanceof Error ? error.message : String(error);
+  const text = messageOf(error);
   // OpenSSL's messages: `error:NUMBER:library:function:reason:file:line:`, of which only the reason is for people.
   const reason = /error:[0-9A-F]+:[^:]*:[^:]*:([^:\n]+)/.exec(text)?.[1];
   return (reason ?? text.split("\n", 1)[0] ?? "").trim();

@@ -1,6 +1,7 @@
 /** Finds the client configuration that the flags and the configuration file ask for (reference operation.md §8.1). */
 import { readFile } from "node:fs/promises";
 import type { Logger } from "../../../logging/logger.ts";
+import { messageOf } from "../../../logging/message-of.ts";
 import { type ClientConfig, ClientConfigError, parseServerUrl } from "./client-config.ts";
 import { inClusterConfig } from "./in-cluster.ts";
 import { resolveKubeconfig } from "./kubeconfig.ts";
@@ -62,8 +63,4 @@ async function decode(path: string): Promise<unknown> {
     if (!(error instanceof ConfigSyntaxError)) throw error;
     throw new ClientConfigError(`invalid configuration: kubeconfig ${path}: ${error.message}`, { cause: error });
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,5 +1,6 @@
 /** What the thread does: reads files and parses them, saying in shared numbers how far it is. */
 import type { MessagePort } from "node:worker_threads";
+import { messageOf } from "../../../logging/message-of.ts";
 import { contentDigest } from "../../projection/content-digest.ts";
 import type { ParsedManifest } from "../manifest-objects.ts";
 import { parseManifest } from "../parse-manifest.ts";
@@ -58,7 +59,7 @@ function answer(request: ThreadRequest, { limits, readFile, send, note }: Tools)
     text = bytes.toString("utf8");
   } catch (error) {
     if (isCode(error, "ENOENT")) return { kind: "replaced" };
-    return { kind: "unreadable", reason: error instanceof Error ? error.message : String(error), isLasting: false };
+    return { kind: "unreadable", reason: messageOf(error), isLasting: false };
   }
   note(PHASE.parsing);
   const digest = contentDigest(text);
