@@ -185,6 +185,27 @@ test("silence before and in the middle of an answer ends after the limit", async
   transport.close();
 });
 
+test("an abort while credentials are read: nothing is sent", async (t) => {
+  const server = await startServer(t);
+  const stop = new AbortController();
+  const stopping = {
+    current: async () => {
+      await sleep(1);
+      stop.abort();
+      return { headers: {}, tls: { ca: server.authority.certificate, rejectUnauthorized: true } };
+    },
+    refused: () => {},
+    hasChanged: async () => false,
+  };
+  const transport = client(server.url, server.authority.certificate, {}, { identity: stopping });
+  const watch = { ...LIST, verb: "watch", path: "/api/v1/services?watch=true", idleMs: 500 } as const;
+  const { code, message } = await failure(transport.send(watch, stop.signal));
+  assert.equal(code, "unreachable");
+  assert.match(message, /stopped before it was sent/);
+  assert.equal(server.requests.length, 0);
+  transport.close();
+});
+
 test("an abort ends a running answer and leaves no connection behind", async (t) => {
   const server = await startServer(t);
   const transport = client(server.url, server.authority.certificate);

@@ -109,8 +109,13 @@ export class Transport {
     const waitedMs = await limiter.take(signal);
     observer?.rateLimited(request.method, this.#host, waitedMs / 1000);
     const title = titleOf(request);
-    if (signal.aborted) throw new ApiError("unreachable", { request: title, detail: "stopped before it was sent" });
+    const throwIfStopped = (): void => {
+      if (signal.aborted) throw new ApiError("unreachable", { request: title, detail: "stopped before it was sent" });
+    };
+    throwIfStopped();
     const credentials = await this.#credentials(title);
+    // Reading files takes a moment. A request whose signal has aborted before hears of no end: a watch would last for minutes.
+    throwIfStopped();
     let exchange = await this.#exchange(request, credentials, signal);
     // A kept-alive connection that the server closed as we wrote: nothing was lost, ask again on a new one.
     if (exchange.wasReused && isCut(exchange.failure) && request.method === "GET" && !signal.aborted) {
