@@ -2,6 +2,7 @@
 
 import { SliceYielder } from "../../async/yielder.ts";
 import type { IpAddress } from "../../net/ip.ts";
+import { NetlinkError } from "../netlink/errors.ts";
 import { digestOfOrigin } from "./netlink-origin.ts";
 import { elementObject, targetTypeId } from "./netlink-sets.ts";
 import { decodeKey, type FamilyLayout, keyTypesOf } from "./netlink-values.ts";
@@ -43,20 +44,28 @@ import { commentOf, originOf } from "./wire/userdata.ts";
 export type TableObjects = Omit<NftTableContent, "generation">;
 
 const OBJECTS_PER_LOOK = 128;
+/**
+ * The kernel lists the chains of all tables by their place in it: where other programs delete some of theirs meanwhile, it passes over
+ * some of ours, whose rules it lists all the same. Lists have their gaps at different places.
+ */
+const CHAIN_LISTS = 8;
 /** Smaller sets are listed faster than they are compared. */
 const LEAST_COMPARED = 2_000;
 const QUESTIONS_AT_ONCE = 512;
 /** The kernel's limit for a set that packets fill, where none was given. */
 const DYNAMIC_SET_SIZE = 65_535;
 
+/** What reads a table. */
+export type TableReader = Pick<NftablesClient, "tables" | "chainHeads" | "ruleHeads" | "setHeads" | "elements" | "ask">;
+
 /**
  * Reads a table piece by piece; undefined when there is none. It may have changed meanwhile: compare generations.
  *
  * @param expected large sets are compared with it, where the kernel says how many elements they have.
- * @throws NetlinkError, `ENOENT` when the table goes while it is read.
+ * @throws NetlinkError, `ENOENT` when the table goes while it is read; `interrupted` when chains are not listed that have rules.
  */
 export async function readTable(
-  client: NftablesClient,
+  client: TableReader,
   table: string,
   layout: FamilyLayout,
   expected?: NftExpectation,
@@ -69,16 +78,26 @@ export async function readTable(
   const yielder = new SliceYielder();
   let looks = 0;
   const pauseIfDue = () => (++looks % OBJECTS_PER_LOOK === 0 && yielder.isDue() ? yielder.turn() : undefined);
-  for (const chain of await client.chainHeads(nfproto, table)) {
-    if (chain.name === undefined) continue;
-    const pause = pauseIfDue();
-    if (pause !== undefined) await pause;
-    chains.set(chain.name, { hook: hookOf(chain), ruleDigests: [] });
+  const listChains = async (): Promise<void> => {
+    for (const chain of await client.chainHeads(nfproto, table)) {
+      if (chain.name === undefined || chains.has(chain.name)) continue;
+      const pause = pauseIfDue();
+      if (pause !== undefined) await pause;
+      chains.set(chain.name, { hook: hookOf(chain), ruleDigests: [] });
+    }
+  };
+  await listChains();
+  const rules = await client.ruleHeads(nfproto, table);
+  for (let lists = 1; rules.some(({ chain = "" }) => !chains.has(chain)); lists += 1) {
+    if (lists === CHAIN_LISTS) {
+      throw new NetlinkError("interrupted", `netlink: chains of table ${table} have rules and are not listed`);
+    }
+    await listChains();
   }
-  for (const { chain, userdata } of await client.ruleHeads(nfproto, table)) {
+  for (const { chain = "", userdata } of rules) {
     const pause = pauseIfDue();
     if (pause !== undefined) await pause;
-    chains.get(chain ?? "")?.ruleDigests.push(digestOfOrigin(originOf(userdata)));
+    chains.get(chain)?.ruleDigests.push(digestOfOrigin(originOf(userdata)));
   }
   const sets = new Map<string, NftSetContent>();
   const compared = new Map<string, ComparedSet>();
@@ -135,7 +154,7 @@ interface ComparedSet {
  * not expected.
  */
 async function compareElements(
-  client: NftablesClient,
+  client: TableReader,
   table: string,
   sets: ReadonlyMap<string, ComparedSet>,
   expected: NftExpectation,
@@ -183,7 +202,7 @@ export interface SetToRead {
 
 /** Reads all elements of a set. @throws NetlinkError, `ENOENT` when there is no such set. */
 export async function readElements(
-  client: NftablesClient,
+  client: TableReader,
   { table, name, key }: SetToRead,
   layout: FamilyLayout,
 ): Promise<NftElement[]> {

@@ -4,7 +4,7 @@
  */
 
 import { Mutex } from "../../async/mutex.ts";
-import { isNotFound } from "../netlink/errors.ts";
+import { isInterrupted, isNotFound } from "../netlink/errors.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { readElements, readTable } from "./netlink-content.ts";
 import { fromNetlinkError, fromRefusal } from "./netlink-errors.ts";
@@ -150,10 +150,11 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
         const objects = await readTable(client, table, layout, expected).catch((error: unknown) => {
           // Deleted while it was being read: the generation has changed, and it is read again.
           if (isNotFound(error)) return undefined;
+          if (isInterrupted(error)) return "torn";
           throw error;
         });
         const after = await currentGeneration();
-        if (after === before || (await monitor.isUntouched(target, before, after))) {
+        if (objects !== "torn" && (after === before || (await monitor.isUntouched(target, before, after)))) {
           lastRead = { generation: after, transactions };
           return objects && { generation: after, ...objects };
         }
