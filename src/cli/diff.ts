@@ -20,6 +20,7 @@ import { jsonText, safe } from "../explain/safe-text.ts";
 import { merged, wantedInventories } from "../explain/wanted.ts";
 import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inventory.ts";
 import { dumpKind, readDump } from "../inspect/dumps/read-dump.ts";
+import { savesIn } from "../kernel/iptables/parser/saves.ts";
 import { DIFF_USAGE, type DiffOptions, readDiffOptions } from "./diff-options.ts";
 import { dumpFiles } from "./dump-folder.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./exit.ts";
@@ -221,7 +222,18 @@ function inventoryOf(
   // Nothing at all is an answer of a tool that was asked, and none in a file.
   if (text.trim() === "" && kind !== undefined) return emptyInventory(kind, family, table);
   try {
-    return readDump(text, { family, table });
+    const parts: Inventory[] = [];
+    let linesBefore = 0;
+    for (const part of kind === "iptables-save" ? savesIn(text) : [text]) {
+      // Lines keep their numbers.
+      const inventory = readDump("\n".repeat(linesBefore) + part, { family, table });
+      linesBefore += part.split("\n").length - 1;
+      const place = [...inventory.places].find((one) => parts.some(({ places }) => places.has(one)));
+      if (place !== undefined) throw new DumpError(`it has the table ${place} twice: give what one tool prints`);
+      parts.push(inventory);
+    }
+    const [only] = parts;
+    return only !== undefined && parts.length === 1 ? only : merged("iptables-save", parts);
   } catch (error) {
     if (error instanceof DumpError) throw new UsageError(`cannot read the dump in ${name}: ${error.message}`);
     throw error;

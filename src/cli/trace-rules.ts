@@ -10,7 +10,7 @@ import { nodeNameIn, type OfflineNode, offlineNode } from "../inspect/offline-no
 import { amongOthers } from "../inspect/other-ports.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../net/ip.ts";
 import { DumpError } from "../trace/dump/dump-error.ts";
-import { type Dump, recogniseDump } from "../trace/dump/recognise.ts";
+import { type Dump, recogniseDumps } from "../trace/dump/recognise.ts";
 import type { KnownRoute } from "../trace/facts.ts";
 import type { PacketQuestion } from "../trace/packet.ts";
 import { UsageError } from "./exit.ts";
@@ -104,10 +104,13 @@ export async function dumpedRules(
   const notes: string[] = [];
   const dumps: Dump[] = [];
   for (const path of paths) {
-    const dump = await readDump(path, input);
-    if (dump.kind === "iptables" && dump.family !== undefined && dump.family !== family) {
-      notes.push(`${path} is of ${dump.family}: it is left out`);
-    } else dumps.push(dump);
+    const found = await readDumps(path, input);
+    const other = found.find((dump) => dump.kind === "iptables" && (dump.family ?? family) !== family);
+    const own = found.filter((dump) => dump.kind !== "iptables" || (dump.family ?? family) === family);
+    if (other?.kind === "iptables") {
+      notes.push(`${own.length === 0 ? path : `a part of ${path}`} is of ${other.family}: it is left out`);
+    }
+    dumps.push(...own);
   }
   if (dumps.length === 0) throw new UsageError(`no dump is of ${family}, which --to asks about`);
   if (local.length === 0) notes.push("the node's addresses are not known but for loopback: give them with --local");
@@ -122,10 +125,10 @@ export async function dumpedRules(
   };
 }
 
-async function readDump(path: string, input: NodeJS.ReadableStream): Promise<Dump> {
+async function readDumps(path: string, input: NodeJS.ReadableStream): Promise<Dump[]> {
   const name = path === "-" ? "standard input" : path;
   try {
-    return recogniseDump(path === "-" ? await textOfStream(input) : await readFile(path, "utf8"), name);
+    return recogniseDumps(path === "-" ? await textOfStream(input) : await readFile(path, "utf8"), name);
   } catch (error) {
     if (error instanceof DumpError) throw new UsageError(error.message);
     throw new UsageError(`cannot read the dump ${name}: ${error instanceof Error ? error.message : error}`);

@@ -86,6 +86,7 @@ for (const { mode, form } of DUMPS) {
       return await run(["-f", "-", ...NODE_A, "--mode", mode, "--dump", file]);
     };
     assert.deepEqual(await compare(dump), { status: 0, out: "No differences.\n", err: "" });
+    assert.equal((await compare(dump.replaceAll("\n", "\r\n"))).out, "No differences.\n");
     const lines = dump.split("\n");
     const ofCart = lines.filter((line) =>
       /^-[Aa] .*(?:shop\/cart|:30050 -[sr])|^add .*10\.96\.0\.50|^\s.*(?:goto|tcp \. 30050).*shop\/cart/.test(line),
@@ -122,6 +123,25 @@ test("upstream's own dumps have no difference to what is wanted", async (t) => {
       }
     }
   }
+});
+
+test("one file may have what iptables-save and ip6tables-save print", async (t) => {
+  const { node, services, slices } = caseState("dual-stack");
+  const items = [node, ...services, ...slices, SERVICE_CIDR_OBJECT];
+  const [one = "", other = ""] = ["iptables.txt", "ip6tables.txt"].map((file) => {
+    return caseFile("dual-stack", `iptables/${file}`);
+  });
+  const compare = async (text: string) => {
+    const [config = "", dump = ""] = filesOf(t, caseFile("dual-stack", "iptables/config.yaml"), text);
+    const args = ["-f", "-", "--config", config, "--node", "node-a", "--family", "both", "--dump", dump];
+    return await run(args, JSON.stringify({ apiVersion: "v1", kind: "List", items }));
+  };
+  assert.deepEqual(await compare(`${one}${other}`), { status: 0, out: "No differences.\n", err: "" });
+  const { err: cut } = await compare(`${one}${other.replace(/^COMMIT$/m, "what is this")}`);
+  assert.match(cut, new RegExp(`line ${one.split("\n").length + other.split("\n").indexOf("COMMIT")}: is no rule`));
+  const { status, err } = await compare(`${one}${one}`);
+  assert.equal(status, 2);
+  assert.match(err, /it has the table IPv4 \w+ twice: give what one tool prints/);
 });
 
 test("what should not be there, what is moved, and another program's rules", async (t) => {

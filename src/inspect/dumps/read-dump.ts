@@ -21,7 +21,8 @@ export interface DumpChoices {
 }
 
 /** @throws DumpError for a text that none of the tools has printed, or that is cut. */
-export function readDump(text: string, { family, table }: DumpChoices): Inventory {
+export function readDump(given: string, { family, table }: DumpChoices): Inventory {
+  const text = given.replaceAll("\r\n", "\n");
   if (/^\s*\{\s*"nftables"/.test(text))
     throw new DumpError("it is nft's JSON: give what `nft list ruleset` prints without -j");
   switch (dumpKind(text)) {

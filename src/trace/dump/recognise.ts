@@ -1,5 +1,6 @@
 /** What a dump is of, by its text; and whether it is whole. Pure. */
 import type { SavedTable } from "../../kernel/iptables/parser/ruleset.ts";
+import { savesIn } from "../../kernel/iptables/parser/saves.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { type HostPlan, isHostPlan, readHostPlan } from "../hns/host-plan.ts";
 import type { ListedClients } from "../iptables/surroundings.ts";
@@ -25,6 +26,17 @@ export type Dump =
 
 const KNOWN =
   "what iptables-save, nft list ruleset (with or without -j), ipset save, ipvsadm -S -n, or render in kernelspace mode prints";
+
+/**
+ * The dumps of a file: what several tools of iptables have printed one after the other is one for each.
+ *
+ * @param name of the file, for errors. @throws DumpError
+ */
+export function recogniseDumps(given: string, name: string): Dump[] {
+  const text = given.replaceAll("\r\n", "\n");
+  const dump = recogniseDump(text, name);
+  return dump.kind === "iptables" ? savesIn(text).map((part) => iptablesDump(part, name)) : [dump];
+}
 
 /** @param name of the file, for errors. @throws DumpError */
 export function recogniseDump(text: string, name: string): Dump {
