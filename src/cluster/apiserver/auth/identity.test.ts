@@ -23,6 +23,19 @@ const base: ClientConfig = {
   impersonation: {},
 };
 
+const plugin = {
+  apiVersion: "client.authentication.k8s.io/v1",
+  command: "get-token",
+  args: ["-x"],
+  env: { A: "b" },
+  installHint: "",
+  provideClusterInfo: true,
+} as const;
+
+/** What the plugin prints. */
+const credential = (status: object) =>
+  JSON.stringify({ apiVersion: plugin.apiVersion, kind: "ExecCredential", status });
+
 function setUp(config: Partial<ClientConfig>, options: Partial<IdentityOptions> = {}) {
   const clock = new FakeClock(Date.now());
   const log = recordingLog();
@@ -76,6 +89,33 @@ test("a file is news once, also when what it says is of no use: who waits for ne
     await identity.current();
     assert.equal(await identity.hasChanged(), false, content);
   }
+});
+
+test("a file that others have read since is news for who sent what it said before", async (t) => {
+  const path = join(temporaryFolder(t), "token");
+  writeFileSync(path, "one");
+  const { identity } = setUp({ authentication: { kind: "tokenFile", path } });
+  const one = await identity.current();
+  writeFileSync(path, "two");
+  identity.refused();
+  const two = await identity.current();
+  assert.equal(await identity.hasChanged(one), true);
+  assert.equal(await identity.hasChanged(two), false);
+});
+
+test("a client key that is not used, since a plugin gives one, is no news", async (t) => {
+  const path = join(temporaryFolder(t), "key");
+  const { certificate, key } = authority.issue({ commonName: "plugin" });
+  writeFileSync(path, key);
+  const { identity } = setUp(
+    {
+      clientCertificate: { certificate: { kind: "data", text: certificate }, key: { kind: "file", path } },
+      authentication: { kind: "exec", plugin },
+    },
+    { run: () => Promise.resolve(credential({ clientCertificateData: certificate, clientKeyData: key })) },
+  );
+  await identity.current();
+  assert.equal(await identity.hasChanged(), false);
 });
 
 test("a token file that was never there is an error with its path", async () => {
@@ -143,14 +183,6 @@ test("the server's name can be another than the one that is called, also an addr
 });
 
 test("an exec plugin is asked once, again when its credential expires, and again when it is refused", async () => {
-  const plugin = {
-    apiVersion: "client.authentication.k8s.io/v1",
-    command: "get-token",
-    args: ["-x"],
-    env: { A: "b" },
-    installHint: "",
-    provideClusterInfo: true,
-  } as const;
   const calls: { readonly args: readonly string[]; readonly info: unknown; readonly a: string | undefined }[] = [];
   const { clock, identity } = setUp(
     { authentication: { kind: "exec", plugin } },
@@ -159,7 +191,7 @@ test("an exec plugin is asked once, again when its credential expires, and again
         calls.push({ args, info: JSON.parse(env.KUBERNETES_EXEC_INFO ?? ""), a: env.A });
         const expirationTimestamp = new Date(clock.now() + MINUTE_MS).toISOString();
         const status = { token: `t${calls.length}`, expirationTimestamp };
-        return Promise.resolve(JSON.stringify({ apiVersion: plugin.apiVersion, kind: "ExecCredential", status }));
+        return Promise.resolve(credential(status));
       },
     },
   );

@@ -10,7 +10,7 @@ import { messageOf } from "../../../logging/message-of.ts";
 import { type ClientConfig, ClientConfigError, type Material } from "../connection/client-config.ts";
 import { type ExecClusterInfo, ExecCredentials, type ExecPluginObserver, type RunProgram } from "./exec-credentials.ts";
 import { type CertificateChain, readCertificates, readPrivateKey, requireMatch } from "./pem.ts";
-import { RotatingFile } from "./rotating-file.ts";
+import { type Reading, RotatingFile } from "./rotating-file.ts";
 
 /** What a TLS connection to the server is made with. One object for as long as none of it changes. */
 export interface TlsMaterial {
@@ -26,6 +26,8 @@ export interface Credentials {
   readonly headers: Readonly<Record<string, string | readonly string[]>>;
   /** `undefined` for a server that is spoken to without TLS. */
   readonly tls: TlsMaterial | undefined;
+  /** What each file said that they were made of. */
+  readonly files: readonly (string | undefined)[];
 }
 
 /** Who this client is. */
@@ -34,8 +36,11 @@ export interface Identity {
   current(): Promise<Credentials>;
   /** The server answered 401: everything is read again before the next request. */
   refused(): void;
-  /** Whether a file has something else in it by now. Not of plugins: they are asked before each attempt anyway. */
-  hasChanged(): Promise<boolean>;
+  /**
+   * Whether a file has something else in it by now. Not of plugins: they are asked before each attempt anyway.
+   * @param sent what was refused: others may have read the files again since. @default what was last read
+   */
+  hasChanged(sent?: Credentials): Promise<boolean>;
 }
 
 export interface IdentityOptions {
@@ -55,20 +60,17 @@ export function createIdentity(options: IdentityOptions): Identity {
   const certificate =
     own && source(own.certificate, "client-certificate", "client certificate", readCertificates, options);
   const key = own && source(own.key, "client-key", "client key", readPrivateKey, options);
-  const authentication = createAuthentication(options, async () => (await ca?.read())?.text);
+  const authentication = createAuthentication(options, async () => (await ca?.read())?.value.text);
   let tls: { readonly inputs: readonly unknown[]; readonly material: TlsMaterial } | undefined;
   let expiredChain: CertificateChain | undefined;
 
-  async function currentTls(given: { readonly certificate: string; readonly key: string } | undefined) {
-    if (config.server.protocol !== "https:") return undefined;
-    const trusted = await ca?.read();
-    const chain = given === undefined ? await certificate?.read() : undefined;
+  function tlsOf(trusted: CertificateChain | undefined, { given, chain, ownKey }: OwnCertificate): TlsMaterial {
     const cert = given?.certificate ?? chain?.text;
-    const keyText = given?.key ?? (await key?.read());
+    const keyText = given?.key ?? ownKey;
     const inputs = [trusted, cert, keyText];
     if (tls !== undefined && inputs.every((input, index) => input === tls?.inputs[index])) return tls.material;
     // The two files of a pair are not replaced in one step: until they match, the pair before stays in use.
-    if (chain !== undefined && keyText !== undefined && !isPair(chain, keyText)) {
+    if (given === undefined && chain !== undefined && keyText !== undefined && !isPair(chain, keyText)) {
       if (tls !== undefined) return tls.material;
       throw new ClientConfigError(
         "the client key is not that of the client certificate: check client-key and client-certificate",
@@ -81,8 +83,7 @@ export function createIdentity(options: IdentityOptions): Identity {
     return tls.material;
   }
 
-  async function warnOfExpiry(): Promise<void> {
-    const chain = await certificate?.read();
+  function warnOfExpiry(chain: CertificateChain | undefined): void {
     if (chain === undefined || chain === expiredChain || chain.validToMs > clock.now()) return;
     expiredChain = chain;
     const notAfter = new Date(chain.validToMs).toISOString();
@@ -95,29 +96,44 @@ export function createIdentity(options: IdentityOptions): Identity {
 
   return {
     async current() {
-      const { authorization, given } = await authentication.current();
-      await warnOfExpiry();
+      const { authorization, given, seen } = await authentication.current();
+      const chain = await certificate?.read();
+      warnOfExpiry(chain?.value);
       const headers = {
         ...config.impersonation,
         ...(authorization === undefined ? {} : { Authorization: authorization }),
       };
-      return { headers, tls: await currentTls(given) };
+      const isTls = config.server.protocol === "https:";
+      const trusted = isTls ? await ca?.read() : undefined;
+      const ownKey = isTls && given === undefined ? await key?.read() : undefined;
+      return {
+        headers,
+        tls: isTls ? tlsOf(trusted?.value, { given, chain: chain?.value, ownKey: ownKey?.value }) : undefined,
+        files: [trusted?.seen, chain?.seen, ownKey?.seen, seen],
+      };
     },
     refused() {
       for (const part of [ca, certificate, key, authentication]) part?.expire();
     },
-    async hasChanged() {
+    async hasChanged(sent) {
       const parts = [ca, certificate, key, authentication];
-      const changed = await Promise.all(parts.map((part) => part?.hasChanged()));
+      const changed = await Promise.all(parts.map((part, index) => part?.hasChanged(sent?.files[index])));
       return changed.includes(true);
     },
   };
 }
 
+interface OwnCertificate {
+  /** A plugin's, instead of that in files. */
+  readonly given: { readonly certificate: string; readonly key: string } | undefined;
+  readonly chain: CertificateChain | undefined;
+  readonly ownKey: string | undefined;
+}
+
 interface Source<T> {
-  read(): Promise<T>;
+  read(): Promise<Reading<T>>;
   expire(): void;
-  hasChanged(): Promise<boolean>;
+  hasChanged(seen?: string): Promise<boolean>;
 }
 
 function source<T>(
@@ -138,7 +154,7 @@ function source<T>(
       cause: error,
     });
   }
-  return { read: () => Promise.resolve(value), ...CONSTANT };
+  return { read: () => Promise.resolve({ value, seen: undefined }), ...CONSTANT };
 }
 
 const CONSTANT = { expire() {}, hasChanged: () => Promise.resolve(false) };
@@ -146,12 +162,14 @@ const CONSTANT = { expire() {}, hasChanged: () => Promise.resolve(false) };
 interface Authenticator {
   current(): Promise<AuthenticationState>;
   expire(): void;
-  hasChanged(): Promise<boolean>;
+  hasChanged(seen?: string): Promise<boolean>;
 }
 
 interface AuthenticationState {
   readonly authorization?: string | undefined;
-  readonly given?: { readonly certificate: string; readonly key: string } | undefined;
+  readonly given?: OwnCertificate["given"];
+  /** What the file said that it comes from. */
+  readonly seen?: string | undefined;
 }
 
 function createAuthentication(options: IdentityOptions, caText: () => Promise<string | undefined>): Authenticator {
@@ -177,9 +195,12 @@ function createAuthentication(options: IdentityOptions, caText: () => Promise<st
         log,
       });
       return {
-        current: async () => ({ authorization: `Bearer ${await file.read()}` }),
+        async current() {
+          const { value, seen } = await file.read();
+          return { authorization: `Bearer ${value}`, seen };
+        },
         expire: () => file.expire(),
-        hasChanged: () => file.hasChanged(),
+        hasChanged: (seen) => file.hasChanged(seen),
       };
     }
     case "exec": {

@@ -20,6 +20,14 @@ export interface RotatingFileOptions<T> {
   readonly log: Logger;
 }
 
+/** What a file is good for at the moment. */
+export interface Reading<T> {
+  /** The same one while the text is the same; the last good one when what the file says is of no use. */
+  readonly value: T;
+  /** What the file said when it was looked at for this. */
+  readonly seen: string | undefined;
+}
+
 /** Gives the value of the file's content, never older than about a minute, and the last good one when it turns bad. */
 export class RotatingFile<T> {
   readonly #options: RotatingFileOptions<T>;
@@ -27,39 +35,42 @@ export class RotatingFile<T> {
   /** What the file said when it was last read, of use or not. */
   #seen: string | undefined;
   #readAtMs = Number.NEGATIVE_INFINITY;
+  /** A reading was asked for. */
+  #isUsed = false;
   #isBad = false;
 
   constructor(options: RotatingFileOptions<T>) {
     this.#options = options;
   }
 
-  /**
-   * The value; the same one while the text is the same.
-   *
-   * @throws ClientConfigError when there has never been a good one.
-   */
-  async read(): Promise<T> {
+  /** @throws ClientConfigError when there has never been a good value. */
+  async read(): Promise<Reading<T>> {
     const { clock } = this.#options;
-    if (this.#known !== undefined && clock.monotonicMs() - this.#readAtMs < MAX_AGE_MS) return this.#known.value;
+    this.#isUsed = true;
+    if (this.#known !== undefined && clock.monotonicMs() - this.#readAtMs < MAX_AGE_MS) {
+      return { value: this.#known.value, seen: this.#seen };
+    }
     try {
       const text = await readFile(this.#options.path, "utf8");
       this.#seen = text;
       if (this.#known?.text !== text) this.#known = { text, value: this.#options.parse(text) };
       this.#readAtMs = clock.monotonicMs();
       this.#isBad = false;
-      return this.#known.value;
+      return { value: this.#known.value, seen: text };
     } catch (error) {
-      return this.#lastGood(error);
+      return { value: this.#lastGood(error), seen: this.#seen };
     }
   }
 
   /**
-   * Whether the file says something else than when it was last read. One that cannot be read now does not, and what was of no use then
-   * is of no use now.
+   * Whether the file says something else than it did. One that cannot be read now does not, what was of no use then is of no use now,
+   * and one that was never asked for is of no use at all.
+   * @param seen as of a {@link Reading}. @default of the last one
    */
-  async hasChanged(): Promise<boolean> {
+  async hasChanged(seen: string | undefined = this.#seen): Promise<boolean> {
+    if (!this.#isUsed) return false;
     const text = await readFile(this.#options.path, "utf8").catch(() => undefined);
-    return text !== undefined && text !== this.#seen;
+    return text !== undefined && text !== seen;
   }
 
   /** The next reading looks at the file again: the server did not accept what it said. */

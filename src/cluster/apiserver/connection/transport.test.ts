@@ -135,7 +135,7 @@ test("a 401 makes the credentials be read again", async (t) => {
   let token = "old";
   const tls = { ca: server.authority.certificate, rejectUnauthorized: true };
   const identity = {
-    current: () => Promise.resolve({ headers: { Authorization: `Bearer ${token}` }, tls }),
+    current: () => Promise.resolve({ headers: { Authorization: `Bearer ${token}` }, tls, files: [] }),
     refused: () => {
       token = "new";
     },
@@ -192,7 +192,7 @@ test("an abort while credentials are read: nothing is sent", async (t) => {
     current: async () => {
       await sleep(1);
       stop.abort();
-      return { headers: {}, tls: { ca: server.authority.certificate, rejectUnauthorized: true } };
+      return { headers: {}, tls: { ca: server.authority.certificate, rejectUnauthorized: true }, files: [] };
     },
     refused: () => {},
     hasChanged: async () => false,
@@ -240,7 +240,7 @@ test("a rotated CA is used for new connections", async (t) => {
   const config: { text: string } = { text: first.authority.certificate };
   const identity = {
     tls: { ca: config.text, rejectUnauthorized: true },
-    current: () => Promise.resolve({ headers: {}, tls: identity.tls }),
+    current: () => Promise.resolve({ headers: {}, tls: identity.tls, files: [] }),
     refused() {},
     hasChanged: () => Promise.resolve(false),
   };
@@ -303,7 +303,7 @@ test("credentials that cannot be sent are an error like any other", async (t) =>
   assert.equal(error.code, "credentials");
   assert.match(error.message, /must be single lines of plain text/);
   const tls = { ca, cert: "no certificate", key: "no key", rejectUnauthorized: true };
-  const current = () => Promise.resolve({ headers: {}, tls });
+  const current = () => Promise.resolve({ headers: {}, tls, files: [] });
   const identity = { current, refused() {}, hasChanged: () => Promise.resolve(false) };
   assert.equal((await failure(read(client(server.url, ca, {}, { identity })))).code, "tls");
 });

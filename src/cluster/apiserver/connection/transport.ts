@@ -84,6 +84,8 @@ export class Transport {
   readonly #host: string;
   readonly #isTls: boolean;
   readonly #prefix: string;
+  /** Of the last request, when they could be read. */
+  #sent: Credentials | undefined;
   #agent: { readonly tls: TlsMaterial | undefined; readonly agent: HttpAgent } | undefined;
 
   constructor(options: TransportOptions) {
@@ -137,10 +139,10 @@ export class Transport {
     if (config.authentication.kind !== "exec") await identity.current();
   }
 
-  /** Resolves when a file with credentials has something else in it than what was last sent, or when the signal aborts. */
+  /** Resolves when a file with credentials says something else than what this transport last sent, or when the signal aborts. */
   async credentialsChanged(signal: AbortSignal): Promise<void> {
     const { clock, identity } = this.#options;
-    while (!signal.aborted && !(await identity.hasChanged())) await clock.sleep(LOOK_AT_FILES_MS, signal);
+    while (!signal.aborted && !(await identity.hasChanged(this.#sent))) await clock.sleep(LOOK_AT_FILES_MS, signal);
     if (!signal.aborted) identity.refused();
   }
 
@@ -152,7 +154,9 @@ export class Transport {
 
   async #credentials(title: string): Promise<Credentials> {
     try {
-      return await this.#options.identity.current();
+      this.#sent = undefined;
+      this.#sent = await this.#options.identity.current();
+      return this.#sent;
     } catch (error) {
       if (!(error instanceof ClientConfigError)) throw error;
       throw new ApiError("credentials", { request: title, detail: error.message }, { cause: error });
