@@ -4,10 +4,11 @@
  */
 import { readFile, writeFile } from "node:fs/promises";
 import type { KubeProxyConfig } from "../config/config.ts";
+import { formatMs } from "../config/duration.ts";
 import type { ServePage } from "../daemon/live-daemon.ts";
 import type { WindowsService, WindowsServiceOptions } from "../daemon/windows-service.ts";
 import { modeNamed, modesInCleanUpOrder } from "../dataplane/registry.ts";
-import { KEEPS_RULES, type StopPolicy } from "../dataplane/stop-policy.ts";
+import { FINISHES, KEEPS_RULES, type StopPolicy } from "../dataplane/stop-policy.ts";
 import { createLogger, type LoggerOptions, type RootLogger } from "../logging/create-logger.ts";
 import { messageOf } from "../logging/message-of.ts";
 import { ProblemMemory } from "../logging/problem-memory.ts";
@@ -59,7 +60,7 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
     if (options.notices.length === 0) introduce(log);
     for (const [name, value] of options.flagSnapshot) log.v(1, `FLAG: --${name}=${JSON.stringify(value)}`);
     const config = requireConfig(options);
-    policy = modeNamed(config.mode).stopPolicy?.(config) ?? KEEPS_RULES;
+    policy = isDaemon(options) ? (modeNamed(config.mode).stopPolicy?.(config) ?? KEEPS_RULES) : FINISHES;
     if (process.platform === "win32" && isDaemon(options)) {
       if (config.windowsRunAsService) await runAsService();
       if (config.windowsPriorityClass !== "") {
@@ -218,8 +219,9 @@ function stopSignal(current: () => StopState): {
     log.info(policy.message, { signal: name });
     stop.abort();
     const exit = (): void => {
+      log.warn("Ended before everything was done: a stop may take no longer", { limit: formatMs(policy.limitMs) });
       current().service?.stopped();
-      process.exit(EXIT_SUCCESS);
+      process.exit(policy === FINISHES ? EXIT_FAILURE : EXIT_SUCCESS);
     };
     setTimeout(exit, policy.limitMs).unref();
   };

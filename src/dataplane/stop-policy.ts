@@ -7,3 +7,6 @@ export interface StopPolicy {
 
 /** For modes whose rules work on without the process. */
 export const KEEPS_RULES: StopPolicy = { message: "Stopping; the rules stay in place", limitMs: 5_000 };
+
+/** For `--cleanup` and other actions: they are finished, if there is time. */
+export const FINISHES: StopPolicy = { message: "Told to stop; what was begun is finished first", limitMs: 5_000 };

@@ -11,6 +11,13 @@ import { conformanceNode } from "./conformance-node.ts";
 const CASE = "dual-stack";
 
 type Mode = "iptables" | "nftables";
+const CUT_SHORT = "Ended before everything was done";
+
+/** What is in the kernel. */
+interface Left {
+  readonly saved: readonly [string, string];
+  readonly nftables: readonly object[];
+}
 
 /** The chain that the kubelet shares is never deleted; jumps that come back later stand before those to it. */
 function comparable(saved: string): string {
@@ -27,7 +34,7 @@ test("iptables to nftables and back", { skip: kernelSkip }, async (t) => {
   const { node: nodeObject, services, slices } = caseState(CASE);
 
   /** Runs a daemon to its first sync and stops it. @returns what is in the kernel then. */
-  async function after(mode: Mode) {
+  async function after(mode: Mode): Promise<Left> {
     const daemon = await ProxyDaemon.start(node, {
       config: JSON.parse(caseFile(CASE, `${mode}/config.yaml`)),
       hostnameOverride: "node-a",
@@ -36,6 +43,8 @@ test("iptables to nftables and back", { skip: kernelSkip }, async (t) => {
     try {
       // The other mode's rules go after the first sync, and before the end.
       await daemon.stop();
+      // On a busy machine a stop may be over before they are gone: the next start takes them.
+      if (daemon.log.includes(CUT_SHORT)) return await after(mode);
       const saved = await Promise.all([daemon.saved("iptables-save"), daemon.saved("ip6tables-save")]);
       const { stdout } = await node.exec(["nft", "-j", "list", "ruleset"]);
       const objects: readonly Record<string, { readonly table?: string; readonly name?: string }>[] =

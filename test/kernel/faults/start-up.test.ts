@@ -1,6 +1,6 @@
 /** How the daemon starts, or says why it cannot; and what it does when what it was started with changes. */
 import assert from "node:assert/strict";
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
@@ -84,5 +84,20 @@ describe("start-up", { concurrency: 2, skip: kernelSkip, timeout: stretched(90_0
       daemon.log,
       /"command failed" err="iptables is not available on this host .*install the package iptables/,
     );
+  });
+
+  test("a stop that takes too long is cut and says so; of --cleanup the status tells", async (t) => {
+    const cut = async (more: readonly string[], status: number) => {
+      const folder = scratch(t);
+      const asked = join(folder, "asked");
+      writeFileSync(join(folder, "iptables"), `#!/bin/sh\ntouch '${asked}'\nexec sleep 600\n`, { mode: 0o755 });
+      const daemon = prepareDaemon(t, await faultNode(t), { objects, env: { PATH: `${folder}:${process.env.PATH}` } });
+      await daemon.namespace.exec(["iptables", "-t", "nat", "-N", "KUBE-SERVICES"]);
+      daemon.spawn(undefined, more);
+      await daemon.until("the tool, which never answers", () => existsSync(asked));
+      assert.equal(await daemon.stop(), status, daemon.log);
+      assert.match(daemon.log, /"Ended before everything was done: a stop may take no longer" limit="5s"/);
+    };
+    await Promise.all([cut([], 0), cut(["--cleanup"], 1)]);
   });
 });
