@@ -1,6 +1,7 @@
 /** Runs the `ip` tool (and others) for the topology: argument array in, text out. No shell. */
 import { spawn } from "node:child_process";
 import { ignorePipeErrors, signalChild } from "../../src/kernel/child-process.ts";
+import { whenLate } from "../support/patience.ts";
 
 /** What a command printed. */
 export interface CommandResult {
@@ -26,7 +27,7 @@ export class CommandError extends Error {
 export interface CommandOptions {
   /** Text for standard input. @default "" */
   readonly input?: string;
-  /** Kill the command after this many milliseconds. @default 20000 */
+  /** Kill the command after this many milliseconds, later on a busy machine. @default 20000 */
   readonly timeoutMs?: number;
   /** Resolve with any exit status instead of rejecting. @default false */
   readonly allowFailure?: boolean;
@@ -45,7 +46,7 @@ export function runCommand(argv: readonly [string, ...string[]], options: Comman
     ignorePipeErrors(child);
     child.on("error", (cause) => reject(new CommandError(command, -1, cause.message, { cause })));
     if (child.pid === undefined) return;
-    const limit = setTimeout(() => signalChild(child, "SIGKILL"), timeoutMs);
+    const inTime = whenLate(timeoutMs, () => signalChild(child, "SIGKILL"));
     let stdout = "";
     let stderr = "";
     child.stdout.setEncoding("utf8").on("data", (text: string) => {
@@ -54,7 +55,7 @@ export function runCommand(argv: readonly [string, ...string[]], options: Comman
     child.stderr.setEncoding("utf8").on("data", (text: string) => {
       stderr += text;
     });
-    child.on("exit", () => clearTimeout(limit));
+    child.on("exit", inTime);
     child.on("close", (code) => {
       const status = code ?? -1;
       if (status === 0 || (allowFailure && code !== null)) resolve({ status, stdout, stderr });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { PATIENCE, stretched, until } from "./patience.ts";
+import { PATIENCE, stretched, until, whenLate } from "./patience.ts";
 
 test("a busy machine gets as much longer as it has more to do than processors", () => {
   assert.equal(stretched(1000, 0.3, 2), 1000 * PATIENCE);
@@ -15,4 +15,20 @@ test("what is waited for is looked at until it holds, and named when it does not
   assert.equal(looks, 3);
   const never = until("nothing", () => false, { exactLimitMs: 20, evidence: () => "the log: empty" });
   await assert.rejects(never, /^Error: waited \d+ ms for nothing; the log: empty$/);
+});
+
+test("a limit is longer where the machine has become busy by its end, and means nothing once it is called off", async () => {
+  const limits = [10, 30, 30];
+  const startMs = performance.now();
+  await new Promise<void>((resolve) => void whenLate(0, resolve, () => limits.shift() ?? 0));
+  assert.deepEqual(limits, []);
+  assert.ok(performance.now() - startMs >= 30);
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  whenLate(
+    0,
+    () => reject(new Error("was called off")),
+    () => 10,
+  )();
+  whenLate(0, resolve, () => 20);
+  await promise;
 });

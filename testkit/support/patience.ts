@@ -50,3 +50,20 @@ export async function until(
     await sleep(Math.max(pauseMs, 2 * (nowMs - startMs)));
   }
 }
+
+/**
+ * Acts when the limit is over, which is asked for again by then: a machine that has become busy meanwhile gets more.
+ *
+ * @param limitNow in milliseconds from the beginning. @returns what prevents it.
+ */
+export function whenLate(limitMs: number, act: () => void, limitNow = () => stretched(limitMs)): () => void {
+  const beginMs = performance.now();
+  let timer: NodeJS.Timeout | undefined;
+  const look = (): void => {
+    const leftMs = beginMs + limitNow() - performance.now();
+    if (leftMs > 0) timer = setTimeout(look, Math.ceil(leftMs));
+    else act();
+  };
+  look();
+  return () => clearTimeout(timer);
+}

@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { signalChild } from "../../src/kernel/child-process.ts";
 import { type FetchAnswer, fetchInside } from "../net/fetch-inside.ts";
 import type { NetworkNamespace } from "../net/network-namespace.ts";
-import { PATIENCE, until } from "./patience.ts";
+import { PATIENCE, stretched, until } from "./patience.ts";
 
 const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
 /** On an idle machine. */
@@ -115,7 +115,7 @@ export class ProxyDaemon {
 
   /** Fetches from inside the namespace; status 0 without an answer. */
   fetch(url: string): Promise<FetchAnswer> {
-    return fetchInside(this.namespace, url, 5_000);
+    return fetchInside(this.namespace, url, stretched(5_000));
   }
 
   /** One sample of /metrics; undefined when it is not there. `series` is the name with its labels. */

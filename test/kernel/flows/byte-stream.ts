@@ -1,7 +1,7 @@
 /** Both ends of a connection in which bytes never stop to flow, each a thread in its namespace (`stream-program.ts`). */
 import { HelperThread } from "../../../testkit/net/helper-thread.ts";
 import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
-import { stretched } from "../../../testkit/support/patience.ts";
+import { whenLate } from "../../../testkit/support/patience.ts";
 import type { StreamReply, StreamRequest } from "./stream-program.ts";
 
 const PROGRAM = new URL("stream-program.ts", import.meta.url);
@@ -49,12 +49,11 @@ export class ByteStream {
 
   async #until(what: string, reply: Promise<StreamReply>): Promise<void> {
     const late = Promise.withResolvers<never>();
-    const limitMs = stretched(PATIENCE_MS);
-    const timer = setTimeout(() => late.reject(new Error(`waited ${limitMs} ms until ${what}`)), limitMs);
+    const inTime = whenLate(PATIENCE_MS, () => late.reject(new Error(`waited in vain until ${what}`)));
     try {
       this.#bytes = (await Promise.race([reply, late.promise])).bytes;
     } finally {
-      clearTimeout(timer);
+      inTime();
     }
   }
 }
