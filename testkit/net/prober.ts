@@ -59,12 +59,15 @@ async function probeSctp(request: ConnectRequest): Promise<ProbeAnswer> {
   return await answer;
 }
 
+/** A port that no service has: one of a service would be led to an endpoint at once, in the mode that decides at the socket. */
+const NO_SERVICE_PORT = 9;
+
 /** The address that the kernel sends from to there; undefined without a route. */
-async function sourceAddress({ address, port }: ConnectRequest): Promise<IpAddress | undefined> {
+async function sourceAddress({ address }: ConnectRequest): Promise<IpAddress | undefined> {
   const socket = createSocket(address.includes(":") ? "udp6" : "udp4");
   try {
     // Sends nothing.
-    socket.connect(port, address);
+    socket.connect(NO_SERVICE_PORT, address);
     await once(socket, "connect");
     return parseIpAddress(socket.address().address);
   } catch {
