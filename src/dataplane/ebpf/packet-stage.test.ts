@@ -29,6 +29,8 @@ class StageRig {
   readonly interfaces = new Map<string, readonly [index: number, addresses: readonly string[]]>();
   fault: Partial<Record<"createMap" | "loadProgram" | "attachToInterface", string>> = {};
   rulesFail = false;
+  /** As the kernel does it for chains of nat. */
+  rulesLoadModules = true;
   ruleSyncs = 0;
   closed = 0;
   reported = -1;
@@ -46,6 +48,7 @@ class StageRig {
       sync: async () => {
         this.ruleSyncs++;
         if (this.rulesFail) throw new Error("no rules");
+        this.machine.hasConntrack ||= this.rulesLoadModules;
         return { failures: [], noLocalEndpoints: { internal: 0, external: 0 } };
       },
       close: async () => void this.closed++,
@@ -313,6 +316,27 @@ describe("without programs at interfaces, the rules lead all packets", () => {
       assert.deepEqual(rig.lesser, []);
     });
   }
+
+  test("the first rules load the modules that programs call", async (t) => {
+    const rig = new StageRig(t);
+    rig.machine.hasConntrack = false;
+    await rig.sync();
+    assert.deepEqual([rig.attached, rig.messages], [{ eth0: 1 }, [LED]]);
+  });
+
+  test("a module that comes later is found with the next full sync", async (t) => {
+    const rig = new StageRig(t);
+    rig.machine.hasConntrack = false;
+    rig.rulesLoadModules = false;
+    await rig.sync(true);
+    assert.deepEqual([rig.attached, rig.messages], [{}, [NOT_LED]]);
+    assert.match(rig.lesser.join(), /^no packets are led by programs: .*the module nf_conntrack, .*, is not loaded$/);
+    rig.machine.hasConntrack = true;
+    await rig.sync();
+    assert.deepEqual(rig.attached, {});
+    await rig.sync(true);
+    assert.deepEqual([rig.attached, rig.messages, rig.lesser], [{ eth0: 1 }, [NOT_LED, LED], []]);
+  });
 
   test("no program is attached before the first rules are there", async (t) => {
     const rig = new StageRig(t);

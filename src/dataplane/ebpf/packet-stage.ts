@@ -94,9 +94,11 @@ export class PacketStage implements Backend {
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     const { rules, metrics } = this.#options;
-    await this.#try(() => this.#syncMaps(input, signal), signal);
+    // What translates is loaded, where it is a module, and switched on by the first rules of the table.
+    const isFirst = this.#packets === undefined;
+    if (!isFirst) await this.#try(() => this.#syncMaps(input, signal), signal);
     const outcome = await rules.sync(input, signal);
-    // What translates is switched on by the first rules of the table.
+    if (isFirst) await this.#try(() => this.#syncMaps(input, signal), signal);
     await this.#try(async () => this.#attach(), signal);
     metrics.packetInterfaces.set(this.#packets?.programs.interfaces ?? 0);
     return outcome;

@@ -13,6 +13,8 @@ export const COMMANDS = {
   PROG_TEST_RUN: 10,
   OBJ_GET_INFO_BY_FD: 15,
   PROG_QUERY: 16,
+  BTF_GET_FD_BY_ID: 19,
+  BTF_GET_NEXT_ID: 23,
   MAP_LOOKUP_BATCH: 24,
   MAP_UPDATE_BATCH: 26,
   LINK_CREATE: 28,
@@ -64,6 +66,8 @@ export const PROG_LOAD = layout("PROG_LOAD", ATTRIBUTE_BYTES, {
   programFlags: u32(44),
   programName: bytes(48, 16),
   expectedAttachType: u32(68),
+  /** Of words; types of modules whose functions are called, from index 1 on. */
+  descriptors: u64(120),
 });
 
 export const PROG_TEST_RUN = layout("PROG_TEST_RUN", ATTRIBUTE_BYTES, {
@@ -80,6 +84,21 @@ export const OBJECT_INFO = layout("OBJ_GET_INFO_BY_FD", ATTRIBUTE_BYTES, {
   fd: u32(0),
   infoLength: u32(4),
   info: u64(8),
+});
+
+/** Of BTF_GET_NEXT_ID and BTF_GET_FD_BY_ID. */
+export const OBJECT_ID = layout("BTF_GET_ID", ATTRIBUTE_BYTES, {
+  id: u32(0),
+  /** Out: of the next one. */
+  next: u32(4),
+});
+
+export const TYPES_INFO = layout("bpf_btf_info", 32, {
+  types: u64(0),
+  /** In: room; out: what there is. */
+  size: u32(8),
+  name: u64(16),
+  nameSize: u32(24),
 });
 
 export const PROGRAM_INFO = layout("bpf_prog_info", 232, { type: u32(0), id: u32(4), tag: bytes(8, 8) });

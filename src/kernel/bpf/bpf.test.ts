@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdirSync, statSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, statSync } from "node:fs";
 import { after, type TestContext, test } from "node:test";
 import { interpret } from "../../../testkit/fakes/bpf/interpreter.ts";
 import { BpfMachine, memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
@@ -32,6 +32,9 @@ bpfContract({
         return 7;
       },
       removeInterface: (index) => machine.interfaces.remove(index),
+      setConntrack: (isLoaded) => {
+        machine.hasConntrack = isLoaded;
+      },
     };
   },
 });
@@ -49,9 +52,24 @@ bpfContract({
     const network = testNetwork(t);
     const folder = `${await fileSystem}/t${folders++}`;
     mkdirSync(folder);
-    return { bpf: kernelBpf(), cgroup, cgroupId: statSync(cgroup, { bigint: true }).ino, folder, ...network };
+    const cgroupId = statSync(cgroup, { bigint: true }).ino;
+    return { bpf: kernelBpf(), cgroup, cgroupId, folder, ...network, setConntrack: conntrackOfMachine() };
   },
 });
+
+/** Only in a virtual machine of the test's own, and only where it is a module. */
+function conntrackOfMachine(): BpfRig["setConntrack"] {
+  if (process.env.KPTS_VM === undefined) return undefined;
+  execFileSync("modprobe", ["nf_nat"]);
+  if (!existsSync("/sys/module/nf_nat/initstate")) return undefined;
+  return (isLoaded) => (isLoaded ? void execFileSync("modprobe", ["nf_nat"]) : unload("nf_conntrack"));
+}
+
+/** With all that need it. */
+function unload(module: string): void {
+  for (const holder of readdirSync(`/sys/module/${module}/holders`)) unload(holder);
+  if (existsSync(`/sys/module/${module}`)) execFileSync("rmmod", [module]);
+}
 
 /** A namespace that is made when an interface is asked for, and removed after the test. */
 function testNetwork(t: TestContext): Pick<BpfRig, "inNetwork" | "addInterface" | "removeInterface"> {

@@ -1,38 +1,7 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { test } from "node:test";
-import { KERNEL_FUNCTION_NAMES } from "./asm/kernel-functions.ts";
-import { absenceOf, functionIds, kernelFunctionIds } from "./btf.ts";
-
-interface TypeRecord {
-  readonly kind: number;
-  readonly name?: string;
-  /** Parts, and words after the record. */
-  readonly parts?: number;
-  readonly tail?: number;
-}
-
-/** A BTF with these types, and strings of which one is the end of another. */
-function btf(types: readonly TypeRecord[]): Buffer {
-  const names = ["", "not_this_call", ...types.map(({ name = "" }) => name)];
-  const strings = Buffer.from(`${names.join("\0")}\0`);
-  const words = types.flatMap(({ kind, name = "", parts = 0, tail = 0 }) => [
-    name === "" ? 0 : strings.indexOf(`\0${name}\0`) + 1,
-    (kind << 24) | parts,
-    0,
-    ...new Array<number>(tail).fill(0xffff_ffff),
-  ]);
-  const records = Buffer.from(Uint32Array.from(words).buffer);
-  const header = Buffer.alloc(24);
-  header.writeUInt16LE(0xeb9f, 0);
-  header.writeUInt8(1, 2);
-  for (const [at, value] of [24, 0, records.length, records.length, strings.length].entries()) {
-    header.writeUInt32LE(value, 4 + 4 * at);
-  }
-  return Buffer.concat([header, records, strings]);
-}
+import { functionTypes } from "./btf.ts";
+import { btf } from "./testing/made-btf.ts";
 
 /** How many words follow a record, by its kind (reference ebpf-programs.md §4.7). */
 const KINDS: readonly (readonly [kind: number, parts: number, tail: number])[] = [
@@ -64,32 +33,45 @@ test("a function has the number of its type, behind types of every kind", () => 
     { kind: 12, name: "call" },
     { kind: 12, name: "b" },
   ]);
-  const found = functionIds(types, ["call", "b", "this_call", "absent"]);
+  const { ids, nextId } = functionTypes(types, ["call", "b", "this_call", "absent"]);
   assert.deepEqual(
-    [...found],
+    [...ids],
     [
       ["call", KINDS.length + 2],
       ["b", KINDS.length + 3],
     ],
   );
+  assert.equal(nextId, KINDS.length + 4);
+});
+
+test("types of a module go on where the kernel's end, with their numbers and with their strings", () => {
+  const names = ["inside", "first", "second", "shared"] as const;
+  const own = functionTypes(
+    btf([
+      { kind: 12, name: "inside" },
+      { kind: 4, name: "shared", parts: 2, tail: 6 },
+    ]),
+    names,
+  );
+  assert.deepEqual([[...own.ids], own.nextId], [[["inside", 1]], 3]);
+  // Its strings are those that the kernel does not have; the first of them has no empty one before it.
+  const module = btf(
+    [{ kind: 12, name: "first" }, { kind: 8 }, { kind: 12, name: "shared" }, { kind: 12, name: "second" }],
+    own,
+  );
+  const found = functionTypes(module, names, own);
+  assert.deepEqual(
+    [...found.ids],
+    [
+      ["first", 3],
+      ["shared", 5],
+      ["second", 6],
+    ],
+  );
+  assert.deepEqual([...functionTypes(module, names).ids], [], "nothing is found without what they go on from");
 });
 
 test("what is no BTF is refused", () => {
-  assert.throws(() => functionIds(Buffer.from("nothing of the kind, at all"), ["a"]), /not a BTF/);
-  assert.throws(() => functionIds(btf([{ kind: 12, name: "a" }]).subarray(0, 30), ["a"]), /ends too early/);
-});
-
-test("this kernel tells where its functions are", { skip: !existsSync("/sys/kernel/btf/vmlinux") }, () => {
-  const ids = kernelFunctionIds();
-  for (const id of ids.values()) assert.ok(id > 0);
-  assert.equal(new Set(ids.values()).size, ids.size);
-  assert.ok(ids.size <= KERNEL_FUNCTION_NAMES.length);
-});
-
-test("a function that is not there is told with the module that has it", (t) => {
-  const folder = mkdtempSync(join(tmpdir(), "kpts-btf-"));
-  t.after(() => rmSync(folder, { recursive: true }));
-  assert.match(absenceOf("bpf_ct_release", folder), /this kernel has no bpf_ct_release/);
-  writeFileSync(join(folder, "nf_conntrack"), "");
-  assert.match(absenceOf("bpf_ct_release", folder), /bpf_ct_release is in the module nf_conntrack: .* built into/);
+  assert.throws(() => functionTypes(Buffer.from("nothing of the kind, at all"), ["a"]), /not a BTF/);
+  assert.throws(() => functionTypes(btf([{ kind: 12, name: "a" }]).subarray(0, 30), ["a"]), /ends too early/);
 });

@@ -3,12 +3,11 @@ import { closeSync, constants as fileConstants, openSync, statSync } from "node:
 import { constants } from "node:os";
 import { errnoName } from "../netlink/errors.ts";
 import { encodeProgram } from "./asm/encode.ts";
-import type { KernelFunctionName } from "./asm/kernel-functions.ts";
 import type { Program } from "./asm/program.ts";
 import * as attributes from "./attributes.ts";
 import type { Bpf, BpfLink, BpfMap, BpfProgram, InterfaceLink, ProgramPlace } from "./bpf.ts";
 import { BpfError } from "./bpf-error.ts";
-import { absenceOf, kernelFunctionIds } from "./btf.ts";
+import { type CalledFunctions, findFunctions } from "./called-functions.ts";
 import { HOOKS, type Hook, INGRESS } from "./contexts.ts";
 import { KernelMap } from "./kernel-map.ts";
 import { kernelPins, ofFiles } from "./kernel-pins.ts";
@@ -64,16 +63,29 @@ function numbersOf(place: ProgramPlace): { programType: number; expectedAttachTy
 
 function loadProgram(program: Program, place: ProgramPlace, maps: readonly BpfMap[]): KernelProgram {
   const called = calledFunctions(program);
-  const numberOf = (name: KernelFunctionName) => ({ id: called.get(name) ?? 0, module: 0 });
+  try {
+    return loadWith(program, place, maps, called);
+  } finally {
+    called?.close();
+  }
+}
+
+function loadWith(
+  program: Program,
+  place: ProgramPlace,
+  maps: readonly BpfMap[],
+  called: CalledFunctions | undefined,
+): KernelProgram {
   const descriptorOf = (name: string) => mapDescriptor(program, maps, name);
-  const code = fixedCopy(encodeProgram(program.instructions, descriptorOf, numberOf));
-  const license = fixedCopy(Buffer.from(`${called.size > 0 ? LICENSE_FOR_KERNEL_CALLS : LICENSE}\0`));
+  const code = fixedCopy(encodeProgram(program.instructions, descriptorOf, (name) => called?.numbers.get(name)));
+  const license = fixedCopy(Buffer.from(`${called === undefined ? LICENSE : LICENSE_FOR_KERNEL_CALLS}\0`));
   const wanted = {
     ...numbersOf(place),
     instructionCount: code.length / 8,
     instructions: addressOf(code),
     license: addressOf(license),
     programName: Buffer.from(program.name),
+    ...(called?.descriptors !== undefined && { descriptors: addressOf(called.descriptors) }),
   };
   const { result, errno } = tryBpf("PROG_LOAD", encode(attributes.PROG_LOAD, wanted));
   if (result >= 0) return new KernelProgram(result, program.name);
@@ -92,14 +104,10 @@ function loadProgram(program: Program, place: ProgramPlace, maps: readonly BpfMa
   throw new BpfError(name, `bpf: PROG_LOAD: ${name}: ${explainVerifierLog(program, text)}`);
 }
 
-/** Where the kernel has the functions that a program calls. @throws BpfError when it lacks one. */
-function calledFunctions({ name, instructions }: Program): ReadonlyMap<KernelFunctionName, number> {
+/** Where the kernel has the functions that a program calls; undefined when it calls none. @throws BpfError when it lacks one. */
+function calledFunctions({ instructions }: Program): CalledFunctions | undefined {
   const names = instructions.flatMap((one) => (one.kind === "call-kernel" ? [one.name] : []));
-  if (names.length === 0) return new Map();
-  const known = kernelFunctionIds();
-  const absent = names.find((one) => !known.has(one));
-  if (absent === undefined) return known;
-  throw new BpfError("unsupported", `bpf: program ${name}: ${absenceOf(absent)}`);
+  return names.length === 0 ? undefined : findFunctions(names);
 }
 
 function mapDescriptor(program: Program, maps: readonly BpfMap[], name: string): number {

@@ -105,7 +105,7 @@ export function addressOf(bytes: Uint8Array): bigint {
 }
 
 /** Zeroes that stay where they are: the engine keeps small arrays in memory that it moves. */
-export function fixedBytes(size: number): Uint8Array {
+export function fixedBytes(size: number): Uint8Array<ArrayBuffer> {
   return new Uint8Array(new ArrayBuffer(size));
 }
 

@@ -30,6 +30,8 @@ export class BpfMachine {
   readonly interfaces = new MemoryInterfaces();
   readonly names = new PinnedNames();
   readonly links = new Set<AttachedLink>();
+  /** Whether the modules are loaded that have the functions of connection tracking. */
+  hasConntrack = true;
   programs = 0;
 
   constructor(cgroups: ReadonlyMap<string, bigint> = new Map()) {
@@ -73,6 +75,7 @@ export function memoryBpf(
   return {
     createMap: (definition) => new OpenMap(definition, elements.get(definition.name)),
     loadProgram(program, _place, maps = []) {
+      if (!kernel.hasConntrack) refuseCalls(program);
       refuseUnset(program);
       return new MemoryProgram(++kernel.programs, program, openMaps(program, maps));
     },
@@ -198,6 +201,17 @@ function openMaps(program: Program, maps: readonly BpfMap[]): ReadonlyMap<string
       if (map instanceof OpenMap) return [definition.name, map.memory];
       throw new BpfError("invalid", `bpf: program ${program.name}: its map ${definition.name} is not given`);
     }),
+  );
+}
+
+/** As where no module has what is called. */
+function refuseCalls({ instructions }: Program): void {
+  const called = instructions.find((one) => one.kind === "call-kernel");
+  if (called === undefined) return;
+  const module = called.name === "bpf_ct_set_nat_info" ? "nf_nat" : "nf_conntrack";
+  throw new BpfError(
+    "unsupported",
+    `bpf: ${called.name} is not in this kernel, and the module ${module}, which may have it, is not loaded`,
   );
 }
 

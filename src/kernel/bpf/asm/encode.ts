@@ -26,7 +26,7 @@ export const SLOT_BYTES = 8;
 export function encodeProgram(
   instructions: readonly Instruction[],
   descriptorOf: (map: string) => number = () => 0,
-  numberOf: (name: KernelFunctionName) => KernelFunctionNumber = () => NO_NUMBER,
+  numberOf: (name: KernelFunctionName) => KernelFunctionNumber | undefined = () => undefined,
 ): Uint8Array {
   const slots = slotNumbers(instructions);
   const writer = new SlotWriter((slots.at(-1) ?? 0) * SLOT_BYTES);
@@ -40,7 +40,7 @@ export function encodeProgram(
     };
     if (instruction.kind !== "call-kernel") encodeOne(writer, instruction, distance, descriptorOf);
     else {
-      const { id, module } = numberOf(instruction.name);
+      const { id, module } = numberOf(instruction.name) ?? NO_NUMBER;
       writer.slot(op.OP_CALL | op.CLASS.JMP, "r0", KERNEL_CALL, module, id);
     }
   });

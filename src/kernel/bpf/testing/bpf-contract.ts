@@ -22,6 +22,8 @@ export interface BpfRig {
   /** The index of an interface there. */
   addInterface(): number;
   removeInterface(index: number): void;
+  /** Takes away the modules of connection tracking, and loads them again; undefined where they are built in, or others need them. */
+  readonly setConntrack?: ((isLoaded: boolean) => void) | undefined;
 }
 
 export interface BpfSubject {
@@ -78,6 +80,36 @@ function adding(definition: MapDefinition): Program {
 function looking(name: string): Program {
   const a = new Assembler(name, PACKET_CONTEXT);
   a.load("r0", "r1", PACKET.fields.mark);
+  a.mov("r0", TCX_NEXT);
+  a.exit();
+  return a.finish();
+}
+
+/** A program that calls functions of both modules of connection tracking. */
+function translating(): Program {
+  const a = new Assembler("translating", PACKET_CONTEXT);
+  const [connection, place] = [a.slot("connection", 16), a.slot("place", 16)];
+  const pass = a.label("pass");
+  a.clear(connection);
+  a.clear(place);
+  a.addressOf("r2", connection);
+  a.mov("r3", 12);
+  a.addressOf("r4", connection);
+  a.mov("r5", 12);
+  a.callKernel("bpf_skb_ct_alloc");
+  a.jumpIf("r0", "==", 0, pass);
+  a.mov("r6", "r0");
+  a.mov("r1", "r6");
+  a.addressOf("r2", place);
+  a.mov("r3", 80);
+  a.mov("r4", 1);
+  a.callKernel("bpf_ct_set_nat_info");
+  a.mov("r1", "r6");
+  a.callKernel("bpf_ct_insert_entry");
+  a.jumpIf("r0", "==", 0, pass);
+  a.mov("r1", "r0");
+  a.callKernel("bpf_ct_release");
+  a.place(pass);
   a.mov("r0", TCX_NEXT);
   a.exit();
   return a.finish();
@@ -232,6 +264,25 @@ export function bpfContract(subject: BpfSubject): void {
       link.close();
       assert.deepEqual(rig.bpf.attached("connect4", rig.cgroup), []);
     });
+
+    check(
+      "functions of connection tracking are called where they are, and said to be absent where they are not",
+      (rig) => {
+        const isHere = (): void => rig.bpf.loadProgram(translating(), "ingress").close();
+        isHere();
+        const { setConntrack } = rig;
+        if (setConntrack === undefined) return;
+        setConntrack(false);
+        assert.throws(
+          isHere,
+          (error) =>
+            hasBpfCode(error, "unsupported") &&
+            /bpf_skb_ct_alloc .* the module nf_conntrack, .* is not loaded/.test(`${error}`),
+        );
+        setConntrack(true);
+        isHere();
+      },
+    );
 
     pinsContract(check);
     check(
