@@ -4,7 +4,7 @@
  *
  * - `host` (the default): type check, lint, and the tests of this machine's own kernel.
  * - `vm` (`npm run test:vm`): what needs another kernel, in user-mode Linux (testkit/vm), and Windows programs under Wine.
- * - `all` (`npm run test:all`): both, and the second kernel in qemu, the image, long histories, the next Node.js.
+ * - `all` (`npm run test:all`): both, and two more kernels in qemu, the image, long histories, the next Node.js.
  *
  * A test that needs the kernel and was skipped although the kernel can run it counts as failed.
  */
@@ -24,7 +24,7 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const TIMEOUT_MS = 600_000;
 /** The virtual machines, whose tests these files report: alone, after all others. */
 const UML_TEST = join(root, "testkit/vm/uml.test.ts");
-const QEMU_TEST = join(root, "testkit/vm/qemu.test.ts");
+const QEMU_TESTS = ["qemu", "qemu-6.12"].map((name) => join(root, `testkit/vm/${name}.test.ts`));
 /** They have limits of their own, and perhaps to wait for their turn. */
 const VM_TIMEOUT_MS = 7_200_000;
 /** Building the image takes longer than everything else on the host. */
@@ -125,7 +125,7 @@ const runsHost = isAll || tiers.has("host");
 /** Everything that was asked for by path, or what the tiers have. */
 const isWanted = (file) => {
   if (paths.length > 0) return true;
-  if (file === QEMU_TEST || file === IMAGE_TEST) return isAll;
+  if (QEMU_TESTS.includes(file) || file === IMAGE_TEST) return isAll;
   if (file === UML_TEST || file === WINE_TEST) return isAll || tiers.has("vm");
   return runsHost && !file.endsWith(".vm.test.ts");
 };
@@ -212,7 +212,7 @@ function batchesOf(title, files, env = {}) {
 }
 
 const forVm = files.filter((file) => file.endsWith(".vm.test.ts"));
-const machines = files.filter((file) => file === UML_TEST || file === QEMU_TEST);
+const machines = files.filter((file) => file === UML_TEST || QEMU_TESTS.includes(file));
 const onHost = files.filter((file) => !forVm.includes(file) && !machines.includes(file));
 const inFolder = (folder) => (file) => file.startsWith(folder + sep);
 

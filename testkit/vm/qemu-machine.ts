@@ -1,4 +1,4 @@
-/** Debian's own kernel (the small flavour, `linux-image-cloud-amd64`) in qemu, emulated where KVM does not work. */
+/** Debian's own kernels (the small flavour, as `linux-image-cloud-amd64`) in qemu, emulated where KVM does not work. */
 import { type ChildProcess, spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -16,8 +16,6 @@ import {
 } from "./machine.ts";
 import { listDependencies, modulesBelow, rememberedFiles } from "./machine-files.ts";
 
-/** It has what a node's network needs, and virtiofs. */
-const KERNEL = "linux-image-cloud-amd64";
 /** Where Debian's releases have it. */
 const VIRTIOFSD = ["/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd"];
 const SOCKET_LIMIT_MS = 10_000;
@@ -56,7 +54,11 @@ async function shareFiles(socket: string): Promise<ChildProcess> {
 }
 
 /** No device but these: shared files, a console for the kernel, one port for output and one for the exit status. */
-function machineArguments({ folder, files, initrd, cache, memoryMegabytes }: StartOptions, socket: string): string[] {
+function machineArguments(
+  { folder, files, initrd, cache, memoryMegabytes }: StartOptions,
+  processors: number,
+  socket: string,
+): string[] {
   const { accel, cpu } = acceleration(cache, files);
   const memory = `${memoryMegabytes}M`;
   const options: Record<string, string[]> = {
@@ -64,7 +66,7 @@ function machineArguments({ folder, files, initrd, cache, memoryMegabytes }: Sta
     initrd: [initrd],
     accel: [accel],
     cpu: [cpu],
-    smp: ["2"],
+    smp: [`${processors}`],
     m: [memory],
     object: [`memory-backend-memfd,id=memory,size=${memory},share=on`],
     machine: ["q35,memory-backend=memory"],
@@ -96,11 +98,11 @@ function readFile(path: string): string {
   }
 }
 
-async function start(options: StartOptions): Promise<RunningMachine> {
+async function start(options: StartOptions, processors: number): Promise<RunningMachine> {
   const { folder } = options;
   const socket = join(folder, "files.sock");
   const share = await shareFiles(socket);
-  const machine = startBound(QEMU, machineArguments(options, socket));
+  const machine = startBound(QEMU, machineArguments(options, processors, socket));
   let complaints = "";
   machine.stderr?.setEncoding("utf8").on("data", (text: string) => {
     complaints += text;
@@ -113,24 +115,40 @@ async function start(options: StartOptions): Promise<RunningMachine> {
   };
 }
 
-export const qemuMachine: Machine = {
-  guest,
-  skip() {
-    const reason = skipEveryMachine();
-    if (reason !== false) return reason;
-    if (!existsSync("/usr/bin/apt-get")) return "the virtual machine is made of Debian's packages: no apt-get here";
-    if (virtiofsd() === undefined) return "no virtiofsd: install qemu-system-common (virtiofsd from Debian 13 on)";
-    if (spawnSync(QEMU, ["--version"]).status !== 0) return `no ${QEMU}: install qemu-system-x86`;
-    return false;
-  },
-  files: (cache) =>
-    rememberedFiles(cache, "qemu", (busybox) => {
-      const name = dependencyOf(KERNEL) ?? KERNEL;
-      const prepare = (root: string) => listDependencies(busybox, root);
-      const root = ensurePackage(cache, { name, proof: /modules\.dep$/, prepare });
-      const kernel = readdirSync(join(root, "boot")).find((file) => file.startsWith("vmlinuz"));
-      if (kernel === undefined) throw new Error(`no kernel in ${root}/boot`);
-      return { kernel: join(root, "boot", kernel), modules: modulesBelow(join(root, "lib/modules")) };
-    }),
-  start,
-};
+export interface QemuKernel {
+  /** Of the machine, for what is remembered of it. */
+  readonly name: string;
+  /** Of a kernel that has what a node's network needs, and virtiofs. */
+  readonly metapackage: string;
+  /** Whether a release of Debian may be without it. */
+  readonly mayBeAbsent: boolean;
+  /** How many it has. */
+  readonly processors: number;
+}
+
+export function qemuMachine({ name, metapackage, mayBeAbsent, processors }: QemuKernel): Machine {
+  return {
+    guest,
+    skip() {
+      const reason = skipEveryMachine();
+      if (reason !== false) return reason;
+      if (!existsSync("/usr/bin/apt-get")) return "the virtual machine is made of Debian's packages: no apt-get here";
+      if (virtiofsd() === undefined) return "no virtiofsd: install qemu-system-common (virtiofsd from Debian 13 on)";
+      if (spawnSync(QEMU, ["--version"]).status !== 0) return `no ${QEMU}: install qemu-system-x86`;
+      if (mayBeAbsent && dependencyOf(metapackage) === undefined) {
+        return `the virtual machine is of a kernel that this system's package lists do not have: ${metapackage}`;
+      }
+      return false;
+    },
+    files: (cache) =>
+      rememberedFiles(cache, name, (busybox) => {
+        const image = dependencyOf(metapackage) ?? metapackage;
+        const prepare = (root: string) => listDependencies(busybox, root);
+        const root = ensurePackage(cache, { name: image, proof: /modules\.dep$/, prepare });
+        const kernel = readdirSync(join(root, "boot")).find((file) => file.startsWith("vmlinuz"));
+        if (kernel === undefined) throw new Error(`no kernel in ${root}/boot`);
+        return { kernel: join(root, "boot", kernel), modules: modulesBelow(join(root, "lib/modules")) };
+      }),
+    start: (options) => start(options, processors),
+  };
+}

@@ -1,11 +1,11 @@
 /**
- * `node testkit/vm/run.ts [--machine uml|qemu] [--timeout SECONDS] FILE…` runs test files in a virtual machine;
+ * `node testkit/vm/run.ts [--machine uml|qemu|qemu-6.12] [--timeout SECONDS] FILE…` runs test files in a virtual machine;
  * `… --exec PROGRAM ARGUMENT…` runs any program there. Prints what it prints and ends with its exit status.
  */
 import { isMachineName, MACHINES, runInVm, type VmJob } from "./run-in-vm.ts";
 
 const USAGE =
-  "usage: node testkit/vm/run.ts [--machine uml|qemu] [--timeout SECONDS] FILE… | --exec PROGRAM ARGUMENT…\n";
+  "usage: node testkit/vm/run.ts [--machine uml|qemu|qemu-6.12] [--timeout SECONDS] FILE… | --exec PROGRAM ARGUMENT…\n";
 
 function parse(words: readonly string[]): VmJob | undefined {
   const [first, ...rest] = words;

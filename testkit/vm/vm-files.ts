@@ -20,6 +20,11 @@ const USUAL: Readonly<Record<MachineName, readonly string[]>> = {
     "test/conformance/ipvs-mode-switch.vm.test.ts",
     "test/kernel/flows/{features,matrix}.test.ts",
   ],
+  /** Connection tracking as a module, and programs where packets come in: the host's kernel has it built in, and 6.1 has no such place. */
+  "qemu-6.12": [
+    "src/kernel/bpf/{bpf,called-functions}.test.ts",
+    "test/kernel/flows/{features,matrix,packet-programs}.test.ts",
+  ],
 };
 
 /** For `KPTS_VM_FULL=1`: all kernel tests, once more. Needs an idle host and most of an hour. */
@@ -29,6 +34,7 @@ const FULL = ["src/kernel/**/*.test.ts", "test/conformance/*.test.ts", "test/ker
 export const FLOW_MODES: Readonly<Record<MachineName, string>> = {
   uml: "iptables,ipvs",
   qemu: "iptables,nftables,ipvs",
+  "qemu-6.12": "ebpf,ebpf-tcx",
 };
 
 /** @param isFull all kernel tests, and not only the usual ones. */
