@@ -23,6 +23,8 @@ export interface StateAnswer {
   readonly missedSyncs: number;
   /** To ask for those after it. */
   readonly lastSync: number;
+  /** When the process began, in milliseconds since 1970: of another one, the syncs have other numbers. */
+  readonly startedMs: number;
 }
 
 /** `/api/services` */

@@ -54,6 +54,8 @@ export interface PageSources {
   readonly viewOf?: (family: LiveFamily) => Promise<OfflineNode>;
   /** Asks the kernel for counters and connections. @default this host's */
   readonly addTraffic?: AddTraffic;
+  /** When the process began. @default when this one did */
+  readonly startedMs?: number;
 }
 
 /** The kernel is asked for counters so often at most, however many want them: it may have 100,000 connections to list. */
@@ -63,7 +65,11 @@ const COUNT_EVERY_MS = 1_000;
 export function pageHandler(
   daemon: LiveDaemon,
   assets: ReadonlyMap<string, Asset>,
-  { viewOf = (family) => nodeView(daemon, family), addTraffic }: PageSources = {},
+  {
+    viewOf = (family) => nodeView(daemon, family),
+    addTraffic,
+    startedMs = Math.round(performance.timeOrigin),
+  }: PageSources = {},
 ): HttpHandler {
   const turns = new Mutex();
   let countedMs = Number.NEGATIVE_INFINITY;
@@ -108,7 +114,7 @@ export function pageHandler(
     const asset = assets.get(path);
     const question = questions[path];
     if (asset !== undefined) reply(response, 200, asset.type, asset.bytes);
-    else if (path === "/api/state") replyState(daemon, request, response);
+    else if (path === "/api/state") replyState(daemon, startedMs, request, response);
     else if (question === undefined) replyNotFound(response);
     else {
       const { status, body } = await turns.run(() => question(queryOf(request)));
@@ -117,11 +123,20 @@ export function pageHandler(
   });
 }
 
-function replyState(daemon: LiveDaemon, request: IncomingMessage, response: ServerResponse): void {
-  const after = numberIn(queryOf(request), "after", 0);
-  const tag = stateTag(daemon, after);
+function replyState(daemon: LiveDaemon, startedMs: number, request: IncomingMessage, response: ServerResponse): void {
+  const query = queryOf(request);
+  const after = numberIn(query, "after", 0);
+  const of = numberIn(query, "of", -1);
+  const tag = stateTag(daemon, after, startedMs);
   if (request.headers["if-none-match"] === tag) response.writeHead(304, { ETag: tag }).end();
-  else reply(response, 200, JSON_TYPE, JSON.stringify(stateAnswer(daemon, after)), { ETag: tag });
+  else
+    reply(
+      response,
+      200,
+      JSON_TYPE,
+      JSON.stringify(stateAnswer(daemon, { after, of: of < 0 ? undefined : of }, startedMs)),
+      { ETag: tag },
+    );
 }
 
 function failure(status: number, error: string): Answer {

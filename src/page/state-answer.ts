@@ -6,9 +6,18 @@ import type { StateAnswer } from "./answers.ts";
 /** Syncs of one answer. */
 const MAX_SYNCS = 200;
 
-/** @param after the last sync that the reader knows. */
-export function stateAnswer(daemon: LiveDaemon, after: number): StateAnswer {
+/** What a reader knows. */
+export interface KnownSyncs {
+  /** The last sync. */
+  readonly after: number;
+  /** Of which process, as it said; undefined: of this one. */
+  readonly of: number | undefined;
+}
+
+/** @param startedMs of this process. */
+export function stateAnswer(daemon: LiveDaemon, known: KnownSyncs, startedMs: number): StateAnswer {
   const { journal } = daemon;
+  const after = (known.of ?? startedMs) === startedMs ? known.after : 0;
   // Of what has been for long, the newest is of use.
   const { records, missed } = journal.after(Math.max(after, journal.last - MAX_SYNCS));
   return {
@@ -19,14 +28,15 @@ export function stateAnswer(daemon: LiveDaemon, after: number): StateAnswer {
     syncs: records,
     missedSyncs: missed,
     lastSync: journal.last,
+    startedMs,
   };
 }
 
 /** Changes whenever {@link stateAnswer} would say something else, but for ages. */
-export function stateTag(daemon: LiveDaemon, after: number): string {
+export function stateTag(daemon: LiveDaemon, after: number, startedMs: number): string {
   const { isHealthy, isNodeEligible, failures } = daemon.verdict();
   const problems = daemon.problems();
   const busy = daemon.families.map(({ status: { isFailing, isInitialised } }) => [isFailing, isInitialised]);
-  const parts = [after, daemon.journal.last, isHealthy, isNodeEligible, failures.length, problems.length];
+  const parts = [startedMs, after, daemon.journal.last, isHealthy, isNodeEligible, failures.length, problems.length];
   return `"${[...parts, problems[0]?.lastMs ?? 0, ...busy.flat(), daemon.limits().length].join("-")}"`;
 }

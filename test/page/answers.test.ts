@@ -100,6 +100,10 @@ test("the state: syncs since the last that is known; 304 while nothing is new", 
   const { syncs, lastSync, status } = JSON.parse(first.text) as StateAnswer;
   assert.deepEqual([syncs.map(({ number, result }) => [number, result]), lastSync], [[[2, "refused"]], 2]);
   assert.deepEqual([status.node, status.mode, status.families.length], ["node-a", "nftables", 2]);
+  // One who knows the syncs of another process knows none of these.
+  const ofOther = await json<StateAnswer>(`${url}api/state?after=1&of=77`);
+  assert.deepEqual([ofOther.syncs.length, ofOther.startedMs], [2, 1]);
+  assert.equal((await json<StateAnswer>(`${url}api/state?after=1&of=1`)).syncs.length, 1);
   const again = { "if-none-match": String(first.headers.etag) };
   assert.equal((await answerTo(`${url}api/state?after=1`, again)).status, 304);
   journal.add(syncRecord());

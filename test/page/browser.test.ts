@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { after, before, describe, type TestContext, test } from "node:test";
+import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
 import type { BrowserPage } from "../../testkit/browser/browser-page.ts";
 import { Chromium, skipWithoutChromium } from "../../testkit/browser/chromium.ts";
 import { examplesAsJson } from "../cli/run-command.ts";
@@ -132,6 +133,24 @@ describe("the page in Chromium", { skip: skipWithoutChromium }, () => {
     await page.until("document.querySelector('#health').textContent.startsWith('No answer')");
   });
 
+  test("a daemon that was started again has services and syncs of its own, though as many", async (t) => {
+    const repairedBy = (by: string) => syncRecord({ causes: [{ kind: "repair", servicePorts: null, by }] });
+    const { page, journal, url, end } = await opened(t, "services");
+    journal.add(repairedBy("before"));
+    await page.until("document.querySelectorAll('tbody tr').length > 3");
+    await page.until("document.querySelector('#health').textContent === 'Healthy'");
+    await end();
+    await page.until("document.querySelector('#health').textContent.startsWith('No answer')");
+    const again = await servedPage(t, { items: [], port: Number(new URL(url).port), startedMs: 2 });
+    again.journal.add(repairedBy("after"));
+    await page.until("document.querySelector('.count').textContent === '0 service ports'");
+    await page.evaluate("location.hash = '#/syncs'");
+    await page.until("document.querySelector('.syncs .repair')?.innerText.includes('by after')");
+    assert.equal(await page.evaluate("document.querySelectorAll('.syncs > li').length"), 1);
+    // A time of another day has its date.
+    assert.match(await page.text(".syncs time"), /2026/);
+  });
+
   test("hostile texts are shown and never obeyed, wherever they come from", async (t) => {
     const evil = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\u202e\u001b[31m';
     const { page, journal, url } = await opened(t, "node", {
@@ -227,11 +246,22 @@ describe("the page in Chromium", { skip: skipWithoutChromium }, () => {
     });
   }
 
+  test("a page of the table that is no more is the last one that there is", async (t) => {
+    const many = manyServices(150);
+    const { page, states, journal } = await opened(t, "services", { items: many });
+    await page.until("document.querySelector('.count').textContent === '150 service ports, 1 to 100 shown'");
+    await page.evaluate("document.querySelector('.pages button:last-child').click()");
+    await page.until("document.querySelector('.count').textContent === '150 service ports, 101 to 150 shown'");
+    const { services } = projectObjects([{ apiVersion: "v1", kind: "List", items: many.slice(0, 100) }]);
+    for (const object of services) states[0]?.onService({ kind: "delete", object });
+    states[0]?.applyChanges();
+    journal.add(syncRecord());
+    await page.until("document.querySelector('.count').textContent === '50 service ports'");
+    assert.equal(await page.evaluate("document.querySelectorAll('tbody a').length"), 50);
+  });
+
   test("ten thousand services: a part of them is in the document, and the next is a key away", async (t) => {
-    const many = Array.from({ length: 10_000 }, (_, index) => ({
-      ...{ apiVersion: "v1", kind: "Service", metadata: { namespace: "n", name: `s${index}` } },
-      spec: { clusterIP: `10.96.${(index >> 8) & 255}.${index & 255}`, ports: [{ port: 80 }] },
-    }));
+    const many = manyServices(10_000);
     const { page } = await opened(t, "services", { items: many });
     await page.until("document.querySelector('.count').textContent === '10000 service ports, 1 to 100 shown'");
     assert.ok((await page.evaluate<number>("document.querySelectorAll('*').length")) < 2_000);
@@ -240,6 +270,13 @@ describe("the page in Chromium", { skip: skipWithoutChromium }, () => {
     await page.until("document.querySelector('.count').textContent === '10000 service ports, 101 to 200 shown'");
   });
 });
+
+function manyServices(count: number): unknown[] {
+  return Array.from({ length: count }, (_, index) => ({
+    ...{ apiVersion: "v1", kind: "Service", metadata: { namespace: "n", name: `s${index}` } },
+    spec: { clusterIP: `10.96.${(index >> 8) & 255}.${index & 255}`, ports: [{ port: 80 }] },
+  }));
+}
 
 const TROUBLE: Partial<PageOptions> = {
   failures: [{ subject: "shop/web:http", reason: "no space" }],

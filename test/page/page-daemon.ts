@@ -23,6 +23,9 @@ export interface PageOptions {
   readonly limits?: ReturnType<LiveDaemon["limits"]>;
   readonly problems?: readonly LoggedProblem[];
   readonly failures?: { subject: string; reason: string }[];
+  /** @default one that is free */
+  readonly port?: number;
+  readonly startedMs?: number;
 }
 
 export interface ServedPage {
@@ -33,9 +36,17 @@ export interface ServedPage {
   end(): Promise<void>;
 }
 
-/** Of node-a, at a port of 127.0.0.1 that was free. */
+/** Of node-a, at a port of 127.0.0.1. */
 export async function servedPage(t: TestContext, options: PageOptions): Promise<ServedPage> {
-  const { items, mode = "nftables", limits = [], problems = [], failures = [] } = options;
+  const {
+    items,
+    mode = "nftables",
+    limits = [],
+    problems = [],
+    failures = [],
+    port: wanted = 0,
+    startedMs = 1,
+  } = options;
   const objects = projectObjects([{ apiVersion: "v1", kind: "List", items }]);
   const { config } = await checkedSettings({ config: undefined, mode, node: "node-a", adjust: undefined });
   const journal = new SyncJournal();
@@ -97,8 +108,8 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
   };
   const stop = new AbortController();
   const endpoint = startHttpEndpoint({
-    address: "127.0.0.1:0",
-    handler: pageHandler(daemon, await readAssets(), { viewOf, addTraffic }),
+    address: `127.0.0.1:${wanted}`,
+    handler: pageHandler(daemon, await readAssets(), { viewOf, addTraffic, startedMs }),
     log: silentLogger,
     clock: systemClock,
     signal: stop.signal,

@@ -2,6 +2,7 @@
 import type { LoggedProblem, StateAnswer } from "../answers.ts";
 import { el, plain } from "./dom.ts";
 import type { View } from "./main.ts";
+import { timeText } from "./time-text.ts";
 
 export const nodeView: View = (main, _query, state) => {
   const body = el("div", {}, el("p", {}, "Asking …"));
@@ -101,7 +102,7 @@ function problemItem({ severity, message, details, count, lastMs }: LoggedProble
       "p",
       {},
       el("span", { class: `badge ${severity === "error" ? "bad" : "warn"}` }, severity),
-      ` ${new Date(lastMs).toLocaleTimeString()}${times}`,
+      ` ${timeText(lastMs)}${times}`,
     ),
     el("p", {}, plain(message)),
     details !== "" && el("small", {}, plain(details)),

@@ -66,10 +66,10 @@ export const serviceView: View = (main, query, state) => {
     }
   }
 
-  let seen = state.known?.answer.lastSync;
+  let seen = state.place;
   const stopListening = state.onChange(() => {
-    if (state.known?.answer.lastSync === seen) return;
-    seen = state.known?.answer.lastSync;
+    if (state.place === seen) return;
+    seen = state.place;
     void load();
   });
   void load();

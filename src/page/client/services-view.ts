@@ -83,7 +83,14 @@ export const servicesView: View = (main, query, state) => {
         limit: `${ROWS}`,
       };
       const table = await ask<ServiceTable>("api/services", question, signal);
-      if (!signal.aborted) showTable(table);
+      if (signal.aborted) return;
+      if (table.rows.length > 0 || offset === 0) {
+        showTable(table);
+        return;
+      }
+      // The page that was looked at is no more.
+      offset = Math.max(0, Math.ceil(table.matching / ROWS) - 1) * ROWS;
+      await load();
     } catch (error) {
       if (!signal.aborted) count.textContent = error instanceof Error ? plain(error.message) : "No answer";
     }
@@ -103,11 +110,10 @@ export const servicesView: View = (main, query, state) => {
     pages.hidden = matching <= ROWS;
   }
 
-  let seen = state.known?.answer.lastSync;
+  let seen = state.place;
   const stopListening = state.onChange(() => {
-    const last = state.known?.answer.lastSync;
-    if (last === seen) return;
-    seen = last;
+    if (state.place === seen) return;
+    seen = state.place;
     window.clearTimeout(timer);
     timer = window.setTimeout(() => void load(), Math.max(0, askedMs + AGAIN_MS - Date.now()));
   });

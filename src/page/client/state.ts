@@ -16,9 +16,15 @@ export class State {
   isSilent = false;
   readonly #listeners = new Set<() => void>();
 
+  /** Of the last sync: another one, and what the daemon serves may have changed. */
+  get place(): string {
+    const { startedMs = 0, lastSync = 0 } = this.known?.answer ?? {};
+    return `${startedMs} ${lastSync}`;
+  }
+
   start(): void {
     const poll = new Poll<StateAnswer>(
-      () => `api/state?after=${this.known?.answer.lastSync ?? 0}`,
+      () => `api/state?after=${this.known?.answer.lastSync ?? 0}&of=${this.known?.answer.startedMs ?? 0}`,
       (answer) => this.#take(answer),
       (isSilent) => {
         if (isSilent === this.isSilent) return;
@@ -36,10 +42,13 @@ export class State {
   }
 
   #take(answer: StateAnswer): void {
+    const { known } = this;
     // A daemon that was started again counts from 1.
-    const isNew = this.known !== undefined && answer.lastSync < this.known.answer.lastSync;
-    const before = isNew ? [] : (this.known?.syncs ?? []);
-    this.known = { answer, syncs: [...answer.syncs.toReversed(), ...before].slice(0, KEPT_SYNCS) };
+    const before = known?.answer.startedMs === answer.startedMs ? known.syncs : [];
+    const [last] = before;
+    // Of two questions at once, both bring the same.
+    const added = answer.syncs.filter(({ number }) => number > (last?.number ?? 0));
+    this.known = { answer, syncs: [...added.toReversed(), ...before].slice(0, KEPT_SYNCS) };
     this.#tell();
   }
 

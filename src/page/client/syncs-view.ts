@@ -3,6 +3,7 @@ import type { SyncCause, SyncRecord } from "../answers.ts";
 import { el, plain } from "./dom.ts";
 import type { View } from "./main.ts";
 import { causeWords, msText, writtenWords } from "./sync-words.ts";
+import { timeText } from "./time-text.ts";
 
 const SHOWN = 100;
 export const syncsView: View = (main, _query, state) => {
@@ -75,7 +76,7 @@ function itemOf(sync: SyncRecord): HTMLElement {
     el(
       "p",
       { class: "when" },
-      el("time", { datetime: time.toISOString() }, time.toLocaleTimeString()),
+      el("time", { datetime: time.toISOString() }, timeText(endedMs)),
       ` ${family} `,
       result !== "done" && el("span", { class: "badge bad" }, result),
       result === "done" && isRepair && el("span", { class: "badge warn" }, "repaired"),
