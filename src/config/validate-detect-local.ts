@@ -1,4 +1,5 @@
 /** Checks of what the chosen local-traffic detection needs. Pure. Reference configuration.md §3.5. */
+import { INTERFACE_NAME_RULE, isInterfaceName, isInterfaceNamePrefix } from "../net/interface-name.ts";
 import { type Cidr, familyOf, parseCidr } from "../net/ip.ts";
 import type { DraftConfig } from "./config.ts";
 import { invalid } from "./field-error.ts";
@@ -6,10 +7,7 @@ import { invalid } from "./field-error.ts";
 // Upstream leaves the last bracket open.
 const NOT_A_PAIR =
   "must be a either a single CIDR or dual-stack pair of CIDRs (e.g. [10.100.0.0/16, fde4:8dba:82e1::/48]";
-const NO_INTERFACE =
-  "must be a name that an interface can have: at most 15 characters, without blanks, slashes and colons";
-/** IFNAMSIZ of linux/if.h, without the zero at the end. */
-const MAX_NAME_BYTES = 15;
+const NO_INTERFACE = `must be a name that an interface can have: ${INTERFACE_NAME_RULE}`;
 const NOT_A_CIDR = "must be a valid CIDR block (e.g. 10.100.0.0/16 or fde4:8dba:82e1::/48)";
 
 /** The errors of the section that `detectLocalMode` selects. Pure. */
@@ -17,9 +15,9 @@ export function detectLocalErrors(draft: DraftConfig, path: string): readonly st
   const { bridgeInterface, clusterCIDRs, interfaceNamePrefix } = draft.detectLocal;
   switch (draft.detectLocalMode) {
     case "BridgeInterface":
-      return interfaceErrors(bridgeInterface, `${path}.InterfaceName`);
+      return interfaceErrors(bridgeInterface, isInterfaceName, `${path}.InterfaceName`);
     case "InterfaceNamePrefix":
-      return interfaceErrors(interfaceNamePrefix, `${path}.InterfacePrefix`);
+      return interfaceErrors(interfaceNamePrefix, isInterfaceNamePrefix, `${path}.InterfacePrefix`);
     case "ClusterCIDR":
       return clusterCidrErrors(clusterCIDRs, `${path}.ClusterCIDRs`);
     default:
@@ -28,9 +26,9 @@ export function detectLocalErrors(draft: DraftConfig, path: string): readonly st
 }
 
 /** Upstream looks for an empty one alone. With any other that no interface can have, the kernel refuses all rules of the node. */
-function interfaceErrors(name: string, path: string): readonly string[] {
+function interfaceErrors(name: string, isPossible: (name: string) => boolean, path: string): readonly string[] {
   if (name === "") return [invalid(path, "", "must not be empty")];
-  return Buffer.byteLength(name) > MAX_NAME_BYTES || /[\s/:]/.test(name) ? [invalid(path, name, NO_INTERFACE)] : [];
+  return isPossible(name) ? [] : [invalid(path, name, NO_INTERFACE)];
 }
 
 function clusterCidrErrors(texts: readonly string[], path: string): readonly string[] {

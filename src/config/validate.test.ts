@@ -131,6 +131,19 @@ describe("checkConfig", () => {
         'DetectLocalConfiguration.InterfaceName: Invalid value: "br 0": must be a name that an interface can have: at most 15 characters, without blanks, slashes and colons',
       ],
       ["detectLocalMode: BridgeInterface\ndetectLocal: {bridgeInterface: fifteen-letters}", ""],
+      [
+        "detectLocalMode: BridgeInterface\ndetectLocal: {bridgeInterface: ..}",
+        'DetectLocalConfiguration.InterfaceName: Invalid value: "..": must be a name that an interface can have: at most 15 characters, without blanks, slashes and colons',
+      ],
+      ["detectLocalMode: InterfaceNamePrefix\ndetectLocal: {interfaceNamePrefix: ..}", ""],
+      [
+        'mode: ebpf\nebpf: {packetInterfaces: [eth0, "e*", "eth0:1"]}',
+        'KubeProxyEBPFConfiguration.PacketInterfaces[2]: Invalid value: "eth0:1": must be the name of an interface (at most 15 characters, without blanks, slashes and colons), or the beginning of one and *',
+      ],
+      [
+        'mode: ebpf\nebpf: {packetInterfaces: ["e*0"]}',
+        'KubeProxyEBPFConfiguration.PacketInterfaces[0]: Invalid value: "e*0": must be the name of an interface (at most 15 characters, without blanks, slashes and colons), or the beginning of one and *',
+      ],
       ["detectLocal: {bridgeInterface: 'br 0'}", ""],
       [
         'clusterCIDR: "10.0.0.0/8, fd00::/8"',

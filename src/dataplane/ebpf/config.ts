@@ -4,6 +4,7 @@ import { CONFIG_ROOT, invalid } from "../../config/field-error.ts";
 import { flag } from "../../config/flag.ts";
 import { boolType, stringListType, stringType } from "../../config/flag-types.ts";
 import { NODE_PORT_ADDRESSES_PRIMARY } from "../../config/node-port-primary.ts";
+import { INTERFACE_NAME_RULE, isInterfaceName, isInterfaceNamePrefix } from "../../net/interface-name.ts";
 import type { ModeConfig } from "../dataplane.ts";
 import { DEFAULT_MASQUERADE_BIT, masqueradeBitErrors } from "../shared/masquerade-bit.ts";
 
@@ -41,15 +42,18 @@ function packetErrors(section: EbpfConfig): readonly string[] {
     errors.push(invalid(`${CONFIG_ROOT}.${GO_TYPE}.PacketPath`, packetPath, rule));
   }
   for (const [index, name] of packetInterfaces.entries()) {
-    if (INTERFACE_NAME.test(name)) continue;
-    const rule = "must be the name of an interface, or the beginning of one and *";
+    if (isInterfaceChoice(name)) continue;
+    const rule = `must be the name of an interface (${INTERFACE_NAME_RULE}), or the beginning of one and *`;
     errors.push(invalid(`${CONFIG_ROOT}.${GO_TYPE}.PacketInterfaces[${index}]`, name, rule));
   }
   return errors;
 }
 
-/** As the kernel has it: at most 15 characters, no slash, no blank. */
-const INTERFACE_NAME = /^(?:[^\s/*]{1,15}|[^\s/*]{1,14}\*)$/;
+/** The kernel takes `*` within a name as well; here it is taken for an attempt at a pattern. */
+function isInterfaceChoice(name: string): boolean {
+  if (name.slice(0, -1).includes("*")) return false;
+  return name.endsWith("*") ? isInterfaceNamePrefix(name.slice(0, -1)) : isInterfaceName(name);
+}
 
 const FIELDS = {
   masqueradeBit: "optionalInt32",
