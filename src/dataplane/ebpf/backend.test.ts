@@ -86,6 +86,20 @@ describe("what is decided at the socket", () => {
     ]);
   });
 
+  test("a change writes what it changes, and asks nothing; the next full sync looks where programs are", async (t) => {
+    const { cluster, rig: subject, sync } = rig(t);
+    cluster.set(port("web", "10.96.0.1"), [remote("10.180.1.1"), remote("10.180.1.2")]);
+    await sync();
+    subject.takeMapWrites();
+    subject.linkQuestions = 0;
+    cluster.set(port("web", "10.96.0.1"), [remote("10.180.1.1"), remote("10.180.1.3")]);
+    await sync();
+    assert.deepEqual(subject.backend.sockets, ["TCP 10.96.0.1 80 cluster 10.180.1.1 8080, 10.180.1.3 8080"]);
+    assert.deepEqual([subject.takeMapWrites(), subject.linkQuestions], [0, 0], "it is stored in mapped memory");
+    await sync(true);
+    assert.ok(subject.linkQuestions > 0);
+  });
+
   test("a service without endpoints is refused; one whose endpoints are all elsewhere passes", async (t) => {
     const { cluster, rig: subject, sync } = rig(t);
     cluster.set(port("none", "10.96.0.1"), []);

@@ -86,6 +86,8 @@ export class EbpfBackend implements Backend {
   #areAddressesKnown = false;
   /** That is why nothing is decided at the socket. */
   #isCgroupMissing = false;
+  /** Programs may have lost their cgroup. To ask is a call for each of them: that is for full syncs, and for looks now and then. */
+  #mayBeOrphaned = false;
   /** What was logged last of why nothing is decided at the socket, and of why nothing is kept. */
   #complaint: string | undefined;
   #pinComplaint: string | undefined;
@@ -159,7 +161,7 @@ export class EbpfBackend implements Backend {
       await this.#giveUp(error);
     }
     const { packetPath, metrics } = this.#options;
-    metrics.attached.set(this.isAttached ? 1 : 0);
+    metrics.attached.set(this.#sockets?.programs.isAttached === true ? 1 : 0);
     metrics.passedPorts.set(this.#sockets?.maps.refused.size ?? 0);
     const { ms } = this.#waits;
     const { written, ...outcome } = await packetPath.sync(input, signal);
@@ -203,7 +205,8 @@ export class EbpfBackend implements Backend {
       await sleep(lookEveryMs, undefined, { signal, ref: false }).catch(() => {});
       if (signal.aborted) return;
       const { programs } = this.#sockets ?? {};
-      if (programs?.isOrphaned === true) requestSync();
+      this.#mayBeOrphaned = programs?.isOrphaned === true;
+      if (this.#mayBeOrphaned) requestSync();
       else if (programs?.isAttached === true) this.#keep(programs);
       else if (this.#isCgroupMissing && isThere(bpf, cgroup)) onLost();
     }
@@ -237,7 +240,7 @@ export class EbpfBackend implements Backend {
       if (this.#yielder.isDue()) await this.#yielder.turn(signal);
     }
     maps.settle();
-    if (programs.isOrphaned) {
+    if ((this.#mayBeOrphaned || input.isFullSync) && programs.isOrphaned) {
       this.#options.log.error("The cgroup is gone, and with it what decided at the socket", undefined, { cgroup });
       programs.close();
     }
@@ -300,7 +303,7 @@ export class EbpfBackend implements Backend {
     programs.load(maps.open);
     programs.attach(cgroup);
     this.#complaint = undefined;
-    this.#isCgroupMissing = false;
+    this.#isCgroupMissing = this.#mayBeOrphaned = false;
     log.info("Connections to services are decided at the socket", { can: AT_SOCKET, cgroup });
   }
 

@@ -50,6 +50,7 @@ test("connections meet an endpoint of their own service, while all endpoints cha
     }
   };
   change(0);
+  maps.settle();
   programs.load(maps.open);
   programs.attach(cgroup);
   let isOver = false;

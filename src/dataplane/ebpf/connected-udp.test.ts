@@ -57,6 +57,7 @@ describe("connected UDP", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, 
       const lead = async (to: readonly number[]): Promise<void> => {
         const endpoints = to.map((at) => makeEndpoint(loopback, at));
         maps.set(service.name.key, service, endpoints, FACTS);
+        maps.settle();
         if (maps.takeLostUdp()) await stale.disconnect(maps.connections);
       };
       await lead([one]);

@@ -6,7 +6,7 @@ import type { Endpoint } from "../../model/endpoint.ts";
 import { type FrontendKind, frontendsOf } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
-import { PASS_ALL, type SocketPlan, type SocketPlanFacts, shared, type Treatment } from "./socket-plan.ts";
+import { has, PASS_ALL, type SocketPlan, type SocketPlanFacts, shared, type Treatment } from "./socket-plan.ts";
 
 export interface PacketPlanFacts extends SocketPlanFacts {
   readonly masqueradesAll: boolean;
@@ -22,11 +22,10 @@ export function planPackets(port: ServicePort, endpoints: readonly Endpoint[], f
     const to = policy === "Local" ? "local" : "cluster";
     treatments[kind] = isMasqueraded(kind, policy, facts) ? `masqueraded-${to}` : to;
   }
-  const used = new Set(Object.values(treatments));
   return {
     treatments: shared(treatments),
-    cluster: used.has("cluster") || used.has("masqueraded-cluster") ? routing.cluster : [],
-    local: used.has("local") || used.has("masqueraded-local") ? routing.local : [],
+    cluster: has(treatments, "cluster") || has(treatments, "masqueraded-cluster") ? routing.cluster : [],
+    local: has(treatments, "local") || has(treatments, "masqueraded-local") ? routing.local : [],
   };
 }
 

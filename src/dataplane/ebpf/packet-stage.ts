@@ -160,6 +160,7 @@ export class PacketStage implements Backend {
       if (port !== undefined) maps.set(key, port, endpoints.get(key) ?? [], facts);
       if (this.#yielder.isDue()) await this.#yielder.turn(signal);
     }
+    maps.settle();
   }
 
   #open({ services, endpointCount }: SyncInput): Packets {

@@ -4,29 +4,26 @@
  */
 import type { Bpf, BpfMap } from "../../kernel/bpf/bpf.ts";
 import { hasBpfCode } from "../../kernel/bpf/bpf-error.ts";
-import { MASQUERADED } from "../../kernel/bpf/packet-balancer/maps.ts";
-import { type EndpointList, EndpointLists, NoRoom } from "../../kernel/bpf/socket-balancer/endpoint-lists.ts";
+import { EndpointLists, NoRoom } from "../../kernel/bpf/socket-balancer/endpoint-lists.ts";
 import {
   type BalancerCapacity,
   type BalancerMaps,
-  frontendKeyBytes,
   frontendValueBytes,
-  HOST_ONLY,
   type LeadingMaps,
   leadingMaps,
   type MemoryMaps,
   memoryMaps,
-  NO_ENDPOINTS,
 } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
-import type { FrontendAddress, FrontendKind } from "../../model/frontend.ts";
+import type { FrontendAddress } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import { type IpAddress, type IpFamily, ipBytes, ipFromBytes, unspecifiedAddress } from "../../net/ip.ts";
-import { PROTOCOL_NUMBERS } from "../../net/protocol.ts";
-import { AdoptedFrontends, type WantedFrontend } from "./adopted-frontends.ts";
+import { type IpAddress, type IpFamily, ipBytes, ipFromBytes } from "../../net/ip.ts";
+import { AdoptedFrontends } from "./adopted-frontends.ts";
 import { Connections } from "./connections.ts";
 import { destinationsOf } from "./destinations.ts";
+import { FrontendTable } from "./frontend-table.ts";
+import { frontendWordsFor, isSame, isSameValue, LISTS, listFor } from "./frontend-words.ts";
 import { type Installed, InstalledPorts } from "./installed-ports.ts";
 import {
   capacityFor,
@@ -38,7 +35,7 @@ import {
   type Opened,
   type OpenMaps,
 } from "./open-maps.ts";
-import { planSocket, type SocketPlan, type SocketPlanFacts, type Treatment } from "./socket-plan.ts";
+import { PASS_ALL, planSocket, type SocketPlan, type SocketPlanFacts, type Treatment } from "./socket-plan.ts";
 
 export interface SocketMapsOptions {
   readonly bpf: Bpf;
@@ -60,6 +57,7 @@ export class SocketMaps {
   #set: Opened<LeadingMaps>;
   /** What programs remember, and the node's addresses: they stay when the others grow. */
   readonly #memory: Opened<MemoryMaps>;
+  readonly #frontends: FrontendTable;
   readonly #lists: EndpointLists;
   readonly #installed = new InstalledPorts();
   /** Service ports that the kernel would not take, with the reason. */
@@ -88,6 +86,7 @@ export class SocketMaps {
       closeAll(this.#memory);
       throw error;
     }
+    this.#frontends = new FrontendTable(family, this.#set.frontends);
     this.connections = new Connections(family, () => ({ ...this.#memory, backends: this.#set.backends }));
     try {
       // A socket that was led in other maps must not be taken for one that these lead.
@@ -179,31 +178,41 @@ export class SocketMaps {
     this.#installed.set(key, { ...before, port, isUncertain: true });
   }
 
-  /** Brings the maps to what a service port and its endpoints ask for. */
+  /** Brings the maps to what a service port and its endpoints ask for; those of a new one at the latest with {@link settle}. */
   set(key: string, port: ServicePort, endpoints: readonly Endpoint[], facts: SocketPlanFacts): void {
     const { plan: planOf = planSocket } = this.#options;
     const plan = planOf(port, endpoints, facts);
-    this.release(key, port);
-    if (!this.#installed.has(key)) {
-      if (!hasFrontends(plan)) return;
-      if (this.#adopted !== undefined) this.#adopt(this.#adopted, key, port, plan);
+    if (this.#frontends.isWaiting(key)) this.#flush();
+    let before = this.#installed.get(key);
+    if (before !== undefined && before.port !== port) {
+      this.release(key, port);
+      before = this.#installed.get(key);
     }
-    for (;;) {
+    if (before === undefined) {
+      if (!hasFrontends(plan)) return;
+      if (this.#adopted !== undefined) before = this.#adopt(this.#adopted, key, port, plan);
+    }
+    const isTaken = this.#insist(key, port, (isRepeated) =>
+      this.#change(key, port, plan, isRepeated ? this.#installed.get(key) : before),
+    );
+    if (isTaken) this.#refused.delete(key);
+    if (this.#frontends.isFull) this.#flush();
+  }
+
+  /** Does it again with more room while there is too little. @returns false: the kernel does not take it, and it is left out. */
+  #insist(key: string, port: ServicePort, work: (isRepeated: boolean) => void): boolean {
+    for (let isRepeated = false; ; isRepeated = true) {
       try {
-        this.#change(key, port, plan);
-        this.#refused.delete(key);
-        return;
-      } catch (error) {
-        if (!(error instanceof NoRoom || hasBpfCode(error, "E2BIG"))) {
-          this.#refuse(key, port, error);
-          return;
+        try {
+          work(isRepeated);
+          return true;
+        } catch (error) {
+          if (!(error instanceof NoRoom || hasBpfCode(error, "E2BIG"))) throw error;
+          this.#grow();
         }
-      }
-      try {
-        this.#grow();
       } catch (error) {
         this.#refuse(key, port, error);
-        return;
+        return false;
       }
     }
   }
@@ -213,8 +222,13 @@ export class SocketMaps {
     return this.#adopted !== undefined;
   }
 
-  /** All service ports are set: what the maps have had from before and none of them wants goes. @throws BpfError */
+  /**
+   * All service ports are set: what has waited is written, and what the maps have had from before and none of them wants goes.
+   * @throws BpfError
+   */
   settle(): void {
+    this.#flush();
+    this.#frontends.shrink();
     if (this.#adopted === undefined) return;
     const { keys, lists } = this.#adopted.left;
     for (const key of keys) this.#set.frontends.delete(key);
@@ -242,7 +256,7 @@ export class SocketMaps {
     for (const [, installed] of this.#installed) {
       const { port, treatments } = installed;
       for (const frontend of destinationsOf(port)) {
-        if (this.#set.frontends.lookup(this.#keyOf(port, frontend)) === undefined) continue;
+        if (!this.#frontends.has(port, frontend)) continue;
         const treatment = treatments[frontend.kind];
         const list = listFor(treatment, installed);
         const endpoints = list === undefined ? [] : this.#lists.read(list).map((one) => `${one.ip} ${one.port}`);
@@ -258,9 +272,9 @@ export class SocketMaps {
   }
 
   /** Takes what its frontends have from before for its own; where that is not all as it should be, they are written again. */
-  #adopt(adopted: AdoptedFrontends, key: string, port: ServicePort, { treatments }: SocketPlan): void {
+  #adopt(adopted: AdoptedFrontends, key: string, port: ServicePort, { treatments }: SocketPlan): Installed | undefined {
     const owned = destinationsOf(port).map((frontend) => ({
-      key: this.#keyOf(port, frontend),
+      key: this.#frontends.keyOf(port, frontend),
       treatment: this.#treatmentOf(treatments, frontend),
     }));
     const { values, cluster, local } = adopted.claim(
@@ -270,27 +284,32 @@ export class SocketMaps {
     const isAsWanted = owned.every(({ treatment }, at) => {
       const value = values[at];
       if (value === undefined || treatment === "pass") return value === undefined && treatment === "pass";
-      return Buffer.compare(value, frontendValue(treatment, installed)) === 0;
+      return Buffer.compare(value, frontendValueBytes(frontendWordsFor(treatment, installed))) === 0;
     });
-    this.#installed.set(key, isAsWanted ? installed : { ...installed, isUncertain: true });
+    const found = isAsWanted ? installed : { ...installed, isUncertain: true };
+    this.#installed.set(key, found);
+    return found;
   }
 
-  /** What is done when something fails is remembered, so that it can be tried again, or taken back. */
-  #change(key: string, port: ServicePort, plan: SocketPlan): void {
-    const before: Installed = this.#installed.get(key) ?? { port, treatments: plan.treatments, ...NO_LISTS };
+  /** What is done when something fails is remembered, so that it can be tried again, or taken back. @param known undefined: nothing. */
+  #change(key: string, port: ServicePort, plan: SocketPlan, known: Installed | undefined): void {
+    const { treatments } = plan;
+    const before: Installed = known ?? { port, treatments, ...NO_LISTS };
     let { cluster, local } = before;
     try {
       cluster = this.#lists.write(cluster, plan.cluster);
       local = this.#lists.write(local, plan.local);
-      this.#writeFrontends(before, { port, treatments: plan.treatments, cluster, local });
+      if (known === undefined) this.#writeNewFrontends(key, { port, treatments, cluster, local });
+      else this.#writeFrontends(before, { port, treatments, cluster, local });
     } catch (error) {
       this.#installed.set(key, { ...before, cluster, local, isUncertain: true });
       this.#hasFailed = true;
       throw error;
     }
     this.#settle(port);
-    if (hasFrontends(plan)) this.#installed.set(key, { port, treatments: plan.treatments, cluster, local });
-    else this.#installed.delete(key);
+    const after: Installed = { port, treatments, cluster, local };
+    if (!hasFrontends(plan)) this.#installed.delete(key);
+    else if (!isSame(before, after)) this.#installed.set(key, after);
   }
 
   /** What an attempt that failed has replaced is given back here as well, and may be of another protocol. */
@@ -300,14 +319,35 @@ export class SocketMaps {
     this.#hasFailed = false;
   }
 
+  /** No client is led by them yet: they can wait for others. */
+  #writeNewFrontends(key: string, installed: Installed): void {
+    const { port } = installed;
+    for (const frontend of destinationsOf(port)) {
+      const treatment = this.#treatmentOf(installed.treatments, frontend);
+      if (treatment === "pass") continue;
+      const words = frontendWordsFor(treatment, installed);
+      this.#frontends.updateLater(key, port, frontend, words);
+    }
+  }
+
+  #flush(): void {
+    const owners = this.#frontends.flush();
+    for (const key of owners ?? []) {
+      const installed = this.#installed.get(key);
+      if (installed === undefined) continue;
+      this.#insist(key, installed.port, () => this.#writeFrontends({ ...installed, isUncertain: true }, installed));
+    }
+  }
+
   #writeFrontends(before: Installed, after: Installed): void {
-    const { port } = after;
+    const { port, treatments } = after;
     const isKnown = before.isUncertain !== true;
+    if (isSame(before, after)) return;
     for (const frontend of destinationsOf(port)) {
       if (isKnown && isSameValue(before, after, frontend.kind)) continue;
-      const treatment = this.#treatmentOf(after.treatments, frontend);
-      if (treatment === "pass") this.#set.frontends.delete(this.#keyOf(port, frontend));
-      else this.#set.frontends.update(this.#keyOf(port, frontend), frontendValue(treatment, after));
+      const treatment = this.#treatmentOf(treatments, frontend);
+      if (treatment === "pass") this.#frontends.delete(port, frontend);
+      else this.#frontends.update(port, frontend, frontendWordsFor(treatment, after));
     }
   }
 
@@ -321,14 +361,9 @@ export class SocketMaps {
     this.#refused.set(key, messageOf(error));
   }
 
-  /** A node port is in the map without an address. */
-  #keyOf(port: ServicePort, { address, port: number }: FrontendAddress): Uint8Array {
-    const place = address ?? unspecifiedAddress(this.#options.family);
-    return frontendKeyBytes(place, number, PROTOCOL_NUMBERS[port.protocol]);
-  }
-
   #delete(port: ServicePort, frontends: readonly FrontendAddress[]): void {
-    for (const frontend of frontends) this.#set.frontends.delete(this.#keyOf(port, frontend));
+    if (this.#frontends.hasWaiting && frontends.length > 0) this.#flush();
+    for (const frontend of frontends) this.#frontends.delete(port, frontend);
   }
 
   /** Twice the room, with what is there. */
@@ -342,7 +377,7 @@ export class SocketMaps {
     const [from, to] = [memoryOf(old), memoryOf(this.#set)];
     to.slots.set(from.slots);
     to.backends.set(from.backends);
-    this.#set.frontends.updateAll(frontends.entries());
+    this.#frontends.moveTo(this.#set.frontends);
     this.#lists.moveTo(to);
     onMoved(this.open);
     closeAll(old);
@@ -353,46 +388,7 @@ export class SocketMaps {
 const PRESENT = new Uint8Array(4);
 const NO_LISTS = { cluster: undefined, local: undefined, isUncertain: true };
 
-const hasFrontends = ({ treatments }: SocketPlan): boolean => Object.values(treatments).some((one) => one !== "pass");
+const hasFrontends = ({ treatments }: SocketPlan): boolean => treatments !== PASS_ALL.treatments;
 
 const keyText = (port: ServicePort, { address, port: number }: FrontendAddress): string =>
   `${port.protocol} ${address ?? "*"} ${number}`;
-
-/** Which list of a service port a frontend leads to. */
-const LISTS: Readonly<Record<Treatment, WantedFrontend["to"]>> = {
-  pass: "nothing",
-  refuse: "nothing",
-  cluster: "cluster",
-  "cluster-for-host": "cluster",
-  local: "local",
-  "masqueraded-cluster": "cluster",
-  "masqueraded-local": "local",
-};
-
-function listFor(treatment: Treatment, installed: Installed): EndpointList | undefined {
-  const to = LISTS[treatment];
-  return to === "nothing" ? undefined : installed[to];
-}
-
-function isSameValue(before: Installed, after: Installed, kind: FrontendKind): boolean {
-  const treatment = after.treatments[kind];
-  if (before.treatments[kind] !== treatment) return false;
-  if (before.port.stickyMaxAgeSeconds !== after.port.stickyMaxAgeSeconds) return false;
-  const [one, two] = [listFor(treatment, before), listFor(treatment, after)];
-  return one?.base === two?.base && one?.count === two?.count && one?.id === two?.id;
-}
-
-const FLAGS: Partial<Record<Treatment, number>> = {
-  refuse: NO_ENDPOINTS,
-  "cluster-for-host": HOST_ONLY,
-  "masqueraded-cluster": MASQUERADED,
-  "masqueraded-local": MASQUERADED,
-};
-
-function frontendValue(treatment: Treatment, installed: Installed): Uint8Array {
-  const { base = 0, count = 0, id = 0 } = listFor(treatment, installed) ?? {};
-  const flags = FLAGS[treatment] ?? 0;
-  const { sessionAffinity, stickyMaxAgeSeconds } = installed.port;
-  const affinitySeconds = sessionAffinity === "ClientIP" ? stickyMaxAgeSeconds : 0;
-  return frontendValueBytes({ base, count, id, flags, affinitySeconds });
-}

@@ -33,6 +33,9 @@ export interface SocketPlanFacts {
   readonly detectsPods: boolean;
 }
 
+const NONE: readonly Endpoint[] = [];
+const KINDS: readonly FrontendKind[] = ["cluster-ip", "external-ip", "load-balancer", "node-port"];
+
 /** For what programs do not decide. */
 export const PASS_ALL: SocketPlan = {
   treatments: { "cluster-ip": "pass", "external-ip": "pass", "load-balancer": "pass", "node-port": "pass" },
@@ -40,15 +43,26 @@ export const PASS_ALL: SocketPlan = {
   local: [],
 };
 
-const treatmentsByText = new Map<string, SocketPlan["treatments"]>();
+/** By the place of each kind's treatment among {@link TREATMENTS}: one object for all service ports that are treated alike. */
+const treatmentsByPlaces = new Map<number, SocketPlan["treatments"]>([[0, PASS_ALL.treatments]]);
+const TREATMENTS: readonly Treatment[] = [
+  ...(["pass", "refuse", "cluster", "cluster-for-host", "local"] as const),
+  ...(["masqueraded-cluster", "masqueraded-local"] as const),
+];
 
 /** One object for all service ports that are treated alike: there are few ways, and many service ports. */
 export function shared(treatments: SocketPlan["treatments"]): SocketPlan["treatments"] {
-  const text = Object.values(treatments).join();
-  const known = treatmentsByText.get(text);
+  let places = 0;
+  for (const kind of KINDS) places = places * TREATMENTS.length + TREATMENTS.indexOf(treatments[kind]);
+  const known = treatmentsByPlaces.get(places);
   if (known !== undefined) return known;
-  treatmentsByText.set(text, treatments);
+  treatmentsByPlaces.set(places, treatments);
   return treatments;
+}
+
+/** Whether a frontend of a service port is treated so. */
+export function has(treatments: SocketPlan["treatments"], treatment: Treatment): boolean {
+  return KINDS.some((kind) => treatments[kind] === treatment);
 }
 
 /** Plans one service port. @param endpoints all its endpoints; empty when it has none. */
@@ -65,10 +79,9 @@ export function planSocket(port: ServicePort, endpoints: readonly Endpoint[], fa
     else if (kind !== "cluster-ip") treatments[kind] = isLocal ? forInside : "cluster";
     else if (fate === "serve") treatments[kind] = isLocal ? "local" : "cluster";
   }
-  const used = new Set(Object.values(treatments));
   return {
     treatments: shared(treatments),
-    cluster: used.has("cluster") || used.has("cluster-for-host") ? routing.cluster : [],
-    local: used.has("local") ? routing.local : [],
+    cluster: has(treatments, "cluster") || has(treatments, "cluster-for-host") ? routing.cluster : NONE,
+    local: has(treatments, "local") ? routing.local : NONE,
   };
 }

@@ -17,8 +17,8 @@ export interface BpfMap {
   update(key: Uint8Array, value: Uint8Array, mode?: UpdateMode): void;
   /** Whether it was there. @throws BpfError `EINVAL` for arrays. */
   delete(key: Uint8Array): boolean;
-  /** Many elements in few calls. It stops at the first error; those before it are written. */
-  updateAll(elements: readonly (readonly [key: Uint8Array, value: Uint8Array])[]): void;
+  /** Many elements in few calls: all keys one after the other, and all values. It stops at the first error; those before it are written. */
+  updateAll(keys: Uint8Array, values: Uint8Array): void;
   /** Copies of all elements, in no order. Elements that change meanwhile may be missing. */
   entries(): readonly (readonly [key: Uint8Array, value: Uint8Array])[];
   /**

@@ -7,7 +7,7 @@ import type { BpfMap, UpdateMode } from "./bpf.ts";
 import { BpfError } from "./bpf-error.ts";
 import { encode, takeNumber } from "./layout.ts";
 import { arrayBytes, MAP_TYPES, type MapDefinition, mapDefinitionProblem, mapFlags } from "./map-definition.ts";
-import { addressOf, bpf, fixedBytes, type MappedMemory, mapMemory, tryBpf } from "./system-call.ts";
+import { addressOf, bpf, fixedBytes, fixedCopy, type MappedMemory, mapMemory, tryBpf } from "./system-call.ts";
 
 const MODES: Readonly<Record<UpdateMode, number>> = { any: 0, create: 1, replace: 2 };
 /** Elements of one batch. */
@@ -59,21 +59,18 @@ export class KernelMap implements BpfMap {
     throw this.#failure("MAP_DELETE_ELEM", errno);
   }
 
-  updateAll(elements: readonly (readonly [Uint8Array, Uint8Array])[]): void {
+  updateAll(allKeys: Uint8Array, allValues: Uint8Array): void {
     const { keySize, valueSize } = this.definition;
-    for (let start = 0; start < elements.length; start += BATCH) {
-      const part = elements.slice(start, start + BATCH);
-      const [keys, values] = [fixedBytes(part.length * keySize), fixedBytes(part.length * valueSize)];
-      part.forEach(([key, value], index) => {
-        this.#demandSize("key", key, keySize);
-        this.#demandSize("value", value, valueSize);
-        keys.set(key, index * keySize);
-        values.set(value, index * valueSize);
-      });
+    const all = allKeys.length / keySize;
+    this.#demandSize("list of values", allValues, all * valueSize);
+    for (let start = 0; start < all; start += BATCH) {
+      const end = Math.min(start + BATCH, all);
+      const keys = fixedCopy(allKeys.subarray(start * keySize, end * keySize));
+      const values = fixedCopy(allValues.subarray(start * valueSize, end * valueSize));
       const attributes = encode(MAP_BATCH, {
         keys: addressOf(keys),
         values: addressOf(values),
-        count: part.length,
+        count: end - start,
         mapFd: this.fd,
       });
       bpf("MAP_UPDATE_BATCH", attributes, this.#what);

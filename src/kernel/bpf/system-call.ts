@@ -17,6 +17,8 @@ const ERRNO_ATTEMPTS = 5;
 /** PROT_READ and PROT_WRITE; MAP_SHARED. */
 const READ_AND_WRITE = 3;
 const SHARED = 1;
+/** Commands whose attributes the kernel leaves as they are. They are the frequent ones. */
+const ONLY_READ: ReadonlySet<BpfCommand> = new Set(["MAP_LOOKUP_ELEM", "MAP_UPDATE_ELEM", "MAP_DELETE_ELEM"]);
 
 interface SystemCall {
   readonly number: number;
@@ -40,7 +42,7 @@ function load(): SystemCall {
   const map = library.func("intptr_t mmap(void *address, size_t length, int access, int flags, int fd, long offset)");
   return {
     number,
-    invoke: (...call) => Number(invoke(...call)),
+    invoke: (call, command, attributes, size) => Number(invoke(call, command, attributes, size)),
     addressOf: (bytes) => BigInt(koffi.address(bytes)),
     mapMemory: (length, fd) => BigInt(map(null, length, READ_AND_WRITE, SHARED, fd, 0)),
     unmapMemory: library.func("int munmap(uintptr_t address, size_t length)"),
@@ -85,10 +87,10 @@ export function tryBpf(
   attributes: Uint8Array,
 ): { readonly result: number; readonly errno: number } {
   loaded ??= load();
-  const asked = attributes.slice();
+  const asked = ONLY_READ.has(command) ? undefined : attributes.slice();
   let errno = -1;
   for (let attempt = 0; attempt < ERRNO_ATTEMPTS; attempt++) {
-    if (attempt > 0) attributes.set(asked);
+    if (attempt > 0 && asked !== undefined) attributes.set(asked);
     const result = loaded.invoke(loaded.number, COMMANDS[command], attributes, attributes.length);
     if (result >= 0) return { result, errno: 0 };
     const seen = libc().errno();

@@ -163,8 +163,12 @@ class OpenMap implements BpfMap, Pinnable {
     return true;
   }
 
-  updateAll(elements: readonly (readonly [Uint8Array, Uint8Array])[]): void {
-    for (const [key, value] of elements) this.update(key, value);
+  updateAll(keys: Uint8Array, values: Uint8Array): void {
+    const { keySize, valueSize } = this.definition;
+    for (let index = 0; index * keySize < keys.length; index++) {
+      const value = values.subarray(index * valueSize, (index + 1) * valueSize);
+      this.update(keys.subarray(index * keySize, (index + 1) * keySize), value);
+    }
   }
 
   entries(): readonly (readonly [Uint8Array, Uint8Array])[] {

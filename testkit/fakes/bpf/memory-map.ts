@@ -52,7 +52,8 @@ export class MemoryMap {
       const [oldest] = this.#elements.keys();
       if (oldest !== undefined) this.#elements.delete(oldest);
     }
-    this.#put(key, value.slice());
+    // A slice of a Buffer is no copy.
+    this.#put(key, Uint8Array.from(value));
     return 0;
   }
 
@@ -89,7 +90,7 @@ export class MemoryMap {
 
   #put(key: Uint8Array, bytes: Uint8Array): MemoryRegion {
     const value = MemoryRegion.of(`a value of ${this.definition.name}`, bytes);
-    this.#elements.set(hex(key), { key: key.slice(), value });
+    this.#elements.set(hex(key), { key: Uint8Array.from(key), value });
     return value;
   }
 }

@@ -5,7 +5,7 @@ import { interpret } from "../../../../testkit/fakes/bpf/interpreter.ts";
 import { elementsOf, memoryBpf } from "../../../../testkit/fakes/bpf/memory-bpf.ts";
 import { testYielder } from "../../../async/testing/test-yielder.ts";
 import type { Program } from "../../../kernel/bpf/asm/program.ts";
-import type { Bpf, BpfMap } from "../../../kernel/bpf/bpf.ts";
+import type { Bpf, BpfLink, BpfMap } from "../../../kernel/bpf/bpf.ts";
 import { BpfError } from "../../../kernel/bpf/bpf-error.ts";
 import { SOCK_ADDR } from "../../../kernel/bpf/contexts.ts";
 import { putNumber } from "../../../kernel/bpf/layout.ts";
@@ -41,6 +41,8 @@ export class EbpfRig {
   /** May be changed between syncs; then call {@link changeAddresses}. */
   hostAddresses: readonly IpAddress[] = [];
   nowMs = 0;
+  /** How often the kernel was asked where a program is attached. */
+  linkQuestions = 0;
   #mapWrites = 0;
   #connect4: readonly [Program, readonly BpfMap[]] | undefined;
   #onAddressChange: () => void = () => {};
@@ -149,9 +151,18 @@ export class EbpfRig {
       },
       attach: (program, hook, cgroup) => {
         fail(this.faults.attach?.());
-        return bpf.attach(program, hook, cgroup);
+        return this.#countQuestions(bpf.attach(program, hook, cgroup));
       },
     };
+  }
+
+  /** The link itself, for the same reason. */
+  #countQuestions(link: BpfLink): BpfLink {
+    const get = (): bigint => {
+      this.linkQuestions++;
+      return Reflect.get(Object.getPrototypeOf(link), "cgroupId", link);
+    };
+    return Object.defineProperty(link, "cgroupId", { get });
   }
 
   /** The map itself, because programs know it; with other methods. */

@@ -37,6 +37,8 @@ export class NoRoom extends Error {
 export class EndpointLists {
   readonly #family: IpFamily;
   #slots: BigUint64Array;
+  /** The same, for reading: nothing is allocated for a number of 32 bits. */
+  #slotHalves: Uint32Array;
   #backends: BackendArray;
   readonly #freeSlots: FreeList;
   readonly #freeBackends: FreeList;
@@ -50,6 +52,7 @@ export class EndpointLists {
     this.#nextId = firstId;
     this.#family = family;
     this.#slots = memory.slots;
+    this.#slotHalves = halvesOf(memory.slots);
     this.#backends = new BackendArray(family, memory.backends);
     this.#freeSlots = new FreeList(memory.slots.length, nowMs);
     this.#freeBackends = new FreeList(this.#backends.capacity, nowMs);
@@ -111,6 +114,7 @@ export class EndpointLists {
   /** Goes on in longer arrays, which have got the contents of the old ones. */
   moveTo(memory: ListMemory): void {
     this.#slots = memory.slots;
+    this.#slotHalves = halvesOf(memory.slots);
     this.#backends = new BackendArray(this.#family, memory.backends);
     this.#freeSlots.grow(memory.slots.length);
     this.#freeBackends.grow(this.#backends.capacity);
@@ -224,10 +228,13 @@ export class EndpointLists {
   }
 
   #slot(at: number): number {
-    return Number(BigInt.asUintN(32, this.#slots[at] ?? 0n));
+    return this.#slotHalves[2 * at] ?? 0;
   }
 
   #setSlot(at: number, backend: number): void {
     Atomics.store(this.#slots, at, BigInt(backend));
   }
 }
+
+const halvesOf = (words: BigUint64Array): Uint32Array =>
+  new Uint32Array(words.buffer, words.byteOffset, 2 * words.length);

@@ -2,7 +2,7 @@
  * Maps of one family that lead from a frontend to one of its backends (reference ebpf-operation.md §5.3). A reader may see an old
  * list or a new one, and knows: the backend that it arrives at must carry the id that it came with.
  */
-import { familyOf, type IpAddress, type IpFamily, ipBytes } from "../../../net/ip.ts";
+import { familyOf, type IpAddress, type IpFamily, ipBytes, ipv4Word } from "../../../net/ip.ts";
 import { be16, bytes, layout, takeNumber, u8, u32, u64 } from "../layout.ts";
 import type { MapDefinition } from "../map-definition.ts";
 
@@ -233,13 +233,36 @@ export function leadingMaps(family: IpFamily, capacity: BalancerCapacity): Leadi
 /** The key of a frontend: {@link FRONTEND_KEY}. @param protocol an IP protocol's number. Pure. */
 export function frontendKeyBytes(address: IpAddress, port: number, protocol: number): Uint8Array {
   const family = familyOf(address);
-  const { fields, size } = FRONTEND_KEY[family];
-  const key = new Uint8Array(size);
-  key.set(ipBytes(address));
-  key[fields.port.at] = port >> 8;
-  key[fields.port.at + 1] = port & 0xff;
-  key[fields.protocol.at] = protocol;
+  const key = new Uint8Array(FRONTEND_KEY[family].size);
+  putFrontendKey(key, 0, family, address, port, protocol);
   return key;
+}
+
+/** Writes the key of a frontend into bytes. @param address undefined for a node port. @param protocol an IP protocol's number. */
+export function putFrontendKey(
+  bytes: Uint8Array,
+  at: number,
+  family: IpFamily,
+  address: IpAddress | undefined,
+  port: number,
+  protocol: number,
+): void {
+  const { fields, size } = FRONTEND_KEY[family];
+  bytes.fill(0, at, at + size);
+  if (address !== undefined) putAddress(bytes, at, family, address);
+  bytes[at + fields.port.at] = port >> 8;
+  bytes[at + fields.port.at + 1] = port & 0xff;
+  bytes[at + fields.protocol.at] = protocol;
+}
+
+/** Without an array for each: there may be hundreds of thousands. */
+function putAddress(bytes: Uint8Array, at: number, family: IpFamily, address: IpAddress): void {
+  if (family === "IPv6") {
+    bytes.set(ipBytes(address), at);
+    return;
+  }
+  const word = ipv4Word(address);
+  for (let index = 0; index < 4; index++) bytes[at + index] = word >>> (8 * index);
 }
 
 /** What {@link FRONTEND_VALUE} holds. */
@@ -252,8 +275,25 @@ export interface FrontendWords {
 }
 
 /** The value of a frontend. Pure. */
-export function frontendValueBytes({ base, count, id, flags, affinitySeconds }: FrontendWords): Uint8Array {
-  return new Uint8Array(Uint32Array.of(base, count, id, flags, affinitySeconds, 0).buffer);
+export function frontendValueBytes(words: FrontendWords): Uint8Array {
+  const value = new Uint8Array(FRONTEND_VALUE.size);
+  putFrontendValue(value, 0, words);
+  return value;
+}
+
+/** Writes the value of a frontend into bytes. @param index of the value, counted from their beginning. */
+export function putFrontendValue(bytes: Uint8Array, index: number, words: FrontendWords): void {
+  const { base, count, id, flags, affinitySeconds } = FRONTEND_VALUE.fields;
+  const at = index * FRONTEND_VALUE.size;
+  putWord(bytes, at + base.at, words.base);
+  putWord(bytes, at + count.at, words.count);
+  putWord(bytes, at + id.at, words.id);
+  putWord(bytes, at + flags.at, words.flags);
+  putWord(bytes, at + affinitySeconds.at, words.affinitySeconds);
+}
+
+function putWord(bytes: Uint8Array, at: number, word: number): void {
+  for (let index = 0; index < 4; index++) bytes[at + index] = word >>> (8 * index);
 }
 
 /** The words of a frontend's value. Pure. */

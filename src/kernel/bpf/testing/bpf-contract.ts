@@ -197,7 +197,7 @@ export function bpfContract(subject: BpfSubject): void {
     check("many elements are written and read in batches", (rig, t) => {
       const map = mapOf(rig, t, LARGE);
       const all = Array.from({ length: LARGE.maxEntries }, (_, index) => index);
-      map.updateAll(all.map((index) => [key(index), value(index + 1)]));
+      map.updateAll(Buffer.concat(all.map(key)), Buffer.concat(all.map((index) => value(index + 1))));
       assert.deepEqual(numbers(map), all);
       assert.deepEqual(map.lookup(key(5000)), value(5001));
     });
