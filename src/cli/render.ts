@@ -163,7 +163,8 @@ async function readOptions(argv: readonly string[]): Promise<RenderOptions | "he
   if (!OUTPUT_FORMS.includes(form)) {
     throw new UsageError(`--output must be ${OUTPUT_FORMS.join(", ")}, got "${form}"`);
   }
-  if (values.filename === undefined) throw new UsageError("render needs manifests: -f DIR, -f FILE or -f -");
+  if (values.filename === undefined)
+    throw new UsageError("render needs manifests: -f DIR, -f FILE or -f -", "See 'kube-proxy render --help'.");
   const { service } = values;
   if (service !== undefined && !/^[^/]+\/[^/]+$/.test(service)) {
     throw new UsageError(`--service must be NAMESPACE/NAME, got "${service}"`);

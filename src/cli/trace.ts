@@ -264,7 +264,7 @@ function readOptions(argv: readonly string[]) {
   if (values.help === true) return "help";
   const { from, to, filename, dump, seed, live } = values;
   if (to === undefined || (from === undefined && !live)) {
-    throw new UsageError("trace needs a packet: --from CLIENT --to ADDRESS:PORT");
+    throw new UsageError("trace needs a packet: --from CLIENT --to ADDRESS:PORT", "See 'kube-proxy trace --help'.");
   }
   if (filename !== undefined && dump !== undefined) {
     throw new UsageError("trace walks either the plan for manifests (-f) or dumps (--dump), not both");

@@ -20,9 +20,10 @@ const documentOf = (body: string) => decodeConfiguration(HEAD + body).document;
 
 describe("decodeConfiguration: kind and version", () => {
   it("names what is missing and shows the text", () => {
-    assert.equal(failure(""), "Object 'Kind' is missing in ''");
-    assert.equal(failure("mode: ipvs\n"), "Object 'Kind' is missing in 'mode: ipvs\n'");
-    assert.equal(failure("kind: X"), "Object 'apiVersion' is missing in 'kind: X'");
+    const advice = "it must have apiVersion: kubeproxy.config.k8s.io/v1alpha1 and kind: KubeProxyConfiguration";
+    assert.equal(failure(""), `Object 'Kind' is missing in ''; ${advice}`);
+    assert.equal(failure("mode: ipvs\n"), `Object 'Kind' is missing in 'mode: ipvs\n'; ${advice}`);
+    assert.equal(failure("kind: X"), `Object 'apiVersion' is missing in 'kind: X'; ${advice}`);
   });
 
   it("refuses other kinds and versions", () => {
@@ -138,8 +139,12 @@ nodePortAddresses: null\noomScoreAdj: null\nconntrack: {tcpEstablishedTimeout: n
     const document = documentOf(body);
     assert.equal(document.mode, "");
     assert.deepEqual(document.nodePortAddresses, []);
-    for (const field of ["configSyncPeriod: null", "ipvs: {syncPeriod: null}", "conntrack: {udpTimeout: ~}"]) {
-      assert.equal(failureOf(field), 'time: invalid duration ""');
+    for (const [body, field] of [
+      ["configSyncPeriod: null", "configSyncPeriod"],
+      ["ipvs: {syncPeriod: null}", "ipvs.syncPeriod"],
+      ["conntrack: {udpTimeout: ~}", "conntrack.udpTimeout"],
+    ] as const) {
+      assert.equal(failureOf(body), `time: invalid duration "" (field ${field})`);
     }
   });
 
@@ -150,7 +155,14 @@ nodePortAddresses: null\noomScoreAdj: null\nconntrack: {tcpEstablishedTimeout: n
   });
 
   it("refuses bad durations and quantities", () => {
-    assert.equal(failureOf("configSyncPeriod: 10x"), 'time: unknown unit "x" in duration "10x"');
+    assert.equal(
+      failureOf("configSyncPeriod: 10x"),
+      'time: unknown unit "x" in duration "10x" (field configSyncPeriod)',
+    );
+    assert.equal(
+      failureOf("nftables: {minSyncPeriod: 1sec}"),
+      'time: unknown unit "sec" in duration "1sec" (field nftables.minSyncPeriod)',
+    );
     assert.match(failureOf("logging: {options: {text: {infoBufferSize: zz}}}"), /^quantities must match/);
   });
 
@@ -160,7 +172,7 @@ nodePortAddresses: null\noomScoreAdj: null\nconntrack: {tcpEstablishedTimeout: n
     assert.deepEqual(frequency("7"), { nanoseconds: 7n, asText: false });
     assert.equal(
       failureOf("logging: {flushFrequency: true}"),
-      'invalid duration "true": json: cannot unmarshal bool into Go value of type time.Duration',
+      'invalid duration "true": json: cannot unmarshal bool into Go value of type time.Duration (field logging.flushFrequency)',
     );
   });
 });

@@ -83,6 +83,9 @@ function unsafeGates({ featureGates }: JsonObject): Readonly<Record<string, bool
   return Object.fromEntries(entries);
 }
 
+/** What to do where upstream only says what is missing. */
+const HEAD = `it must have apiVersion: ${API_VERSION} and kind: ${KIND}`;
+
 function requireKind(root: JsonValue, text: string): JsonObject {
   const object = root ?? {};
   if (!isObject(object)) {
@@ -93,9 +96,9 @@ function requireKind(root: JsonValue, text: string): JsonObject {
   const kind = metaText(object, "kind");
   const apiVersion = metaText(object, "apiVersion");
   if (apiVersion.split("/").length > 2) throw new ConfigDecodeError(`unexpected GroupVersion string: ${apiVersion}`);
-  if (kind === "") throw new ConfigDecodeError(`Object 'Kind' is missing in '${text}'`);
+  if (kind === "") throw new ConfigDecodeError(`Object 'Kind' is missing in '${text}'; ${HEAD}`);
   if (apiVersion === "" || apiVersion.endsWith("/")) {
-    throw new ConfigDecodeError(`Object 'apiVersion' is missing in '${text}'`);
+    throw new ConfigDecodeError(`Object 'apiVersion' is missing in '${text}'; ${HEAD}`);
   }
   if (kind !== KIND || apiVersion !== API_VERSION) {
     throw new ConfigDecodeError(
@@ -150,9 +153,9 @@ function pathOf(issue: v.BaseIssue<unknown>): readonly string[] {
   return (issue.path ?? []).map((item) => String(item.key));
 }
 
-/** A type problem in the words of Go's decoder; a text that could not be read keeps its own words. */
+/** A type problem in the words of Go's decoder; a text that could not be read keeps its own words, which do not name the field. */
 function problemText(issue: v.BaseIssue<unknown>): string {
-  if (issue.type === "raw_transform") return issue.message;
+  if (issue.type === "raw_transform") return `${issue.message} (field ${pathOf(issue).join(".")})`;
   const { holder, fields } = locate(pathOf(issue));
   const input = issue.input;
   // Only a number of the right kind but the wrong size or shape is shown with its value.

@@ -155,6 +155,17 @@ test("iptables 1.6.2 and newer are used (iptables-operation.md §10.1)", async (
   }
 });
 
+test("what the tool says of tables that cannot be used is said, and what to do", async () => {
+  const tools = new FakeTools("1.8.9");
+  const said = "iptables v1.8.9 (legacy): can't initialize iptables table `nat': Permission denied (you must be root)";
+  tools.answer("iptables -w 5 -S POSTROUTING -t nat", { status: 3, stderr: `${said}\nPerhaps iptables needs more.\n` });
+  assert.equal(
+    await iptablesProblem({ family: "IPv4", exec: tools.exec, log: silentLogger }),
+    `iptables -t nat -S POSTROUTING does not work ("${said}"): ` +
+      "install the package iptables, run as root, and make sure the kernel has the nat table",
+  );
+});
+
 test("an older iptables is refused by name, before any command of it runs", async () => {
   for (const version of ["1.6.1", "1.6", "1.4.21", "0.9.9"]) {
     const tools = new FakeTools(version);

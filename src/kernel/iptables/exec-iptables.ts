@@ -91,16 +91,19 @@ export async function iptablesProblem(options: ExecIptablesOptions): Promise<str
   const { rule: command } = options.binaries ?? DEFAULT_BINARIES[options.family];
   const { problem } = await probe(options, { rule: command });
   if (problem !== undefined) return problem;
-  const general = `${command} -t nat -S POSTROUTING does not work: install the package iptables, run as root, and make sure the kernel has the nat table`;
+  const general = (why: string): string =>
+    `${command} -t nat -S POSTROUTING does not work${why === "" ? "" : ` ("${why}")`}: install the package iptables, run as root, and make sure the kernel has the nat table`;
   try {
     const args = [...WAIT, "-S", "POSTROUTING", "-t", "nat"];
     const { status, stderr } = await exec(command, args, { timeoutMs: RULE_TIMEOUT_MS });
     if (status === 0) return undefined;
-    log.v(2, "iptables is not usable", { command, status, output: stderr.trim() });
+    const output = stderr.trim();
+    log.v(2, "iptables is not usable", { command, status, output });
+    return general(output.split("\n")[0] ?? "");
   } catch (error) {
     log.v(2, "iptables is not usable", { command, err: error });
+    return general("");
   }
-  return general;
 }
 
 /** Whether this host can program the family: {@link iptablesProblem} finds none. */
