@@ -93,26 +93,38 @@ export class Committer {
     if (draft.isEmpty) return;
     const { nft, nowMs } = this.#options;
     const startMs = nowMs();
-    let count = 0;
-    const counts = { ...this.#counts };
-    function* counted(): Iterable<NftOperation> {
-      for (const operation of draft.operations()) {
-        count += 1;
-        const word = WORDS[operation.kind];
-        counts[word] = (counts[word] ?? 0) + sizeOf(operation);
-        yield operation;
-      }
-    }
+    const tally: Tally = { operations: 0, counts: { ...this.#counts } };
     const elements = draft.filled;
-    await nft.transact(counted(), {
+    await nft.transact(tallied(draft, tally), {
       ...(elements > 0 && { elements }),
       ...(generation !== undefined && { generation }),
     });
     const endMs = nowMs();
-    this.#counts = counts;
+    this.#counts = tally.counts;
     this.#kernelMs += endMs - startMs;
-    this.#cost.note(count, endMs - startMs, endMs);
+    this.#cost.note(tally.operations, endMs - startMs, endMs);
     this.deferred.forgetAdded(draft.operations());
+  }
+}
+
+/** Of a draft that is being sent. */
+interface Tally {
+  operations: number;
+  /** In nft's words. */
+  readonly counts: Record<string, number>;
+}
+
+/**
+ * The operations of a draft, counted as they are taken. A function of the module: one made for each draft is given a hidden class by
+ * the engine, which is old from the start, and through it all of the draft would outlive the collections of the young generation.
+ */
+function* tallied(draft: TransactionDraft, tally: Tally): Iterable<NftOperation> {
+  const { counts } = tally;
+  for (const operation of draft.operations()) {
+    tally.operations += 1;
+    const word = WORDS[operation.kind];
+    counts[word] = (counts[word] ?? 0) + sizeOf(operation);
+    yield operation;
   }
 }
 
