@@ -49,8 +49,3 @@ function targetsOfPort(
   const order: readonly AddressKind[] = ["cluster IP", "node port", "localhost", "external IP", "load balancer"];
   return targets.sort((a, b) => order.indexOf(a.kind) - order.indexOf(b.kind));
 }
-
-/** `10.0.0.1:80` or `[fd00::1]:80`. */
-export function socketText(address: string, port: number): string {
-  return address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
-}

@@ -1,7 +1,8 @@
 /** Everything that is known of one service port, in whole sentences. Pure. */
+
+import { joinHostPort } from "../../src/net/ip.ts";
 import { positions } from "../expectations.ts";
 import type { Block } from "../results.ts";
-import { socketText } from "../targets.ts";
 import { type Line, segment } from "./styled-line.ts";
 import { columnTitles, shareLine } from "./table.ts";
 import { wrapLine } from "./wrap.ts";
@@ -16,7 +17,7 @@ export function detailLines(block: Block, columns: number): Line[] {
     ...[...block.pods].map(([family, pods]) => shareLine(block, family, pods)),
   ];
   for (const { target, cells } of block.rows) {
-    lines.push([], [segment(`${target.kind} `, "bold"), segment(socketText(target.address, target.number), "cyan")]);
+    lines.push([], [segment(`${target.kind} `, "bold"), segment(joinHostPort(target.address, target.number), "cyan")]);
     for (const position of positions) {
       const cell = cells.get(position);
       if (cell === undefined) continue;

@@ -1,9 +1,9 @@
 /** The demo's table as lines: one block per service port, one row per address, one column per client. Pure. */
 import type { IpFamily } from "../../src/net/ip.ts";
+import { joinHostPort } from "../../src/net/ip.ts";
 import { positions } from "../expectations.ts";
 import type { Judgement } from "../judgement.ts";
 import { type Block, type Cell, type PodShare, type Row, totalsOf } from "../results.ts";
-import { socketText } from "../targets.ts";
 import { cutLine, type Line, padLine, type Segment, segment, widthOf } from "./styled-line.ts";
 import { wrapLine } from "./wrap.ts";
 
@@ -45,7 +45,7 @@ function cellLine(cell: Cell | undefined, words: Words): Line {
 function rowCells({ target, cells }: Row, words: Words): Line[] {
   return [
     [segment(`  ${target.kind}`)],
-    [segment(socketText(target.address, target.number), "cyan")],
+    [segment(joinHostPort(target.address, target.number), "cyan")],
     ...positions.map((position) => cellLine(cells.get(position), words)),
   ];
 }
@@ -142,7 +142,7 @@ export function failureLines(blocks: readonly Block[]): Line[] {
       positions.flatMap((position): Line[] => {
         const judgement = cells.get(position)?.judgement;
         if (judgement === undefined || judgement.isRight) return [];
-        const where = `${block.title} ${target.kind} ${socketText(target.address, target.number)} ${columnTitles[position]}`;
+        const where = `${block.title} ${target.kind} ${joinHostPort(target.address, target.number)} ${columnTitles[position]}`;
         return [[segment("✗ ", "red", "bold"), segment(`${where}: `, "bold"), segment(judgement.detail)]];
       }),
     ),

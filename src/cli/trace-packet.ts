@@ -1,7 +1,7 @@
 /** The packet that `kube-proxy trace` is asked about, out of its flags. Pure. */
 
 import type { FirstHook } from "../kernel/nftables/tracing/trace-table.ts";
-import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
+import { familyOf, type IpAddress, type IpFamily, joinHostPort, parseIpAddress } from "../net/ip.ts";
 import { CONNECTION_STATES, type ConnectionState, type PacketQuestion } from "../trace/packet.ts";
 import { UsageError } from "./exit.ts";
 import { nearestWord } from "./suggestion.ts";
@@ -52,8 +52,7 @@ export function parseTarget(text: string): ParsedTarget {
   const { address, port } = parseEnd("--to", end);
   const hasPort = !protocol.startsWith("icmp");
   if (hasPort && port === undefined) {
-    const example = address.includes(":") ? `[${address}]:80` : `${address}:80`;
-    throw new UsageError(`--to needs a port, as in ${example}/${protocol}`);
+    throw new UsageError(`--to needs a port, as in ${joinHostPort(address, 80)}/${protocol}`);
   }
   if (!hasPort && port !== undefined) {
     throw new UsageError(`--to: ${protocol} has no ports, got "${text}"`, `Leave the port out: ${address}/${protocol}`);

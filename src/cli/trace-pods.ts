@@ -1,7 +1,7 @@
 /** Pods by name in `--from` and `--to` of `kube-proxy trace`: the same packet with addresses. Pure. */
 import type { ServiceRecord } from "../cluster/objects.ts";
 import { addressOfPod, type KnownPod, knownPods, type PodSources } from "../inspect/known-pods.ts";
-import { familyOf, IP_FAMILIES, type IpFamily, joinHostPort, parseIpAddress } from "../net/ip.ts";
+import { familyOf, IP_FAMILIES, type IpFamily, joinHostPort, parseIpAddress, urlHost } from "../net/ip.ts";
 import { UsageError } from "./exit.ts";
 import { nearestWord } from "./suggestion.ts";
 
@@ -63,7 +63,7 @@ export function resolvePods({ from, to }: PacketEnds, objects: NamedObjects): Re
       throw new UsageError(`${flag}: pod ${pod.name} has no ${family} address, but ${pod.addresses.join(", ")}`);
     }
     notes.push(`${pod.name} is ${address}${pod.nodeName === "" ? "" : `, on ${pod.nodeName}`}`);
-    return `${address.includes(":") ? `[${address}]` : address}${rest}`;
+    return `${urlHost(address)}${rest}`;
   };
   return {
     from: fromPod === undefined ? from : put("--from", fromPod, fromMention?.rest ?? ""),

@@ -1,5 +1,5 @@
 /** `IP:port` texts of the health and metrics servers. Pure. Reference configuration.md §3.2, §3.5. */
-import { parseIpAddress, toPort } from "../net/ip.ts";
+import { joinHostPort, parseIpAddress, toPort } from "../net/ip.ts";
 
 export interface HostPort {
   readonly host: string;
@@ -20,5 +20,5 @@ export function splitHostPort(text: string): HostPort | undefined {
 export function appendPortIfNeeded(address: string, port: number): string {
   if (parseIpAddress(address) === undefined || toPort(port) === undefined) return address;
   // The user's own spelling is kept: it is shown again in the configuration that is written back.
-  return address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
+  return joinHostPort(address, port);
 }

@@ -1,4 +1,5 @@
 /** An explanation for people: sentences and small tables, safe for a terminal. Pure. */
+import { joinHostPort } from "../net/ip.ts";
 import type { ExplainedFrontend, ExplainedUse, PortExplanation } from "./explanation.ts";
 import { safe } from "./safe-text.ts";
 import { factsText } from "./socket-words.ts";
@@ -28,7 +29,7 @@ function section(title: string, body: string): string {
 /** `cluster IP 10.96.0.10:80`, `node port 30080`. */
 export function frontendTitle({ kind, address, port }: Pick<ExplainedFrontend, "kind" | "address" | "port">): string {
   if (address === null) return `${KIND_WORDS[kind]} ${port}`;
-  return `${KIND_WORDS[kind]} ${address.includes(":") ? `[${address}]` : address}:${port}`;
+  return `${KIND_WORDS[kind]} ${joinHostPort(address, port)}`;
 }
 
 function frontendText(frontend: ExplainedFrontend, width: number | undefined): string {

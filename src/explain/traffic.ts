@@ -5,9 +5,9 @@ import { addTo, type Count, type CountedPort, type ModeCounters } from "../datap
 import type { ServiceFlow } from "../kernel/conntrack/ctnetlink.ts";
 import { readTranslatedFlows } from "../kernel/conntrack/translated-flows.ts";
 import { messageOf } from "../logging/message-of.ts";
+import { joinHostPort } from "../net/ip.ts";
 import { countedPort } from "./counted-ports.ts";
 import type { PortExplanation } from "./explanation.ts";
-import { hostPort } from "./host-port.ts";
 
 /** The same explanations with what this host's kernel has counted. */
 export async function withTraffic(
@@ -16,7 +16,7 @@ export async function withTraffic(
   readFlows?: FlowReader,
 ): Promise<PortExplanation[]> {
   const ports = explanations.map(({ frontends, endpoints, ...own }) => {
-    const places = frontends.map(({ address, port }) => (address === null ? `*:${port}` : hostPort(address, port)));
+    const places = frontends.map(({ address, port }) => (address === null ? `*:${port}` : joinHostPort(address, port)));
     return countedPort({ ...own, frontends: places, endpoints: endpoints.map(({ address }) => address) });
   });
   const trafficNotes = await readTraffic(

@@ -1,7 +1,7 @@
 /** Where this node's kernel leads sockets at the addresses of service ports, for `explain --kernel`. */
+import { joinHostPort } from "../net/ip.ts";
 import type { ExplainedCluster } from "./explained-cluster.ts";
 import type { PortExplanation } from "./explanation.ts";
-import { hostPort } from "./host-port.ts";
 import { socketLines } from "./socket-words.ts";
 
 /**
@@ -27,7 +27,7 @@ export async function withSockets(
     const frontends = own.frontends.map((one) => {
       // Another service port has it.
       if (one.owner !== null) return one;
-      const place = one.address === null ? `*:${one.port}` : hostPort(one.address, one.port);
+      const place = one.address === null ? `*:${one.port}` : joinHostPort(one.address, one.port);
       const led = live.sockets.get(`${own.protocol} ${place}`);
       return { ...one, sockets: led === undefined ? ["takes the rules"] : socketLines(led) };
     });

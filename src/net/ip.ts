@@ -208,6 +208,11 @@ export function unspecifiedAddress(family: IpFamily): IpAddress {
 }
 
 /** `10.0.0.1:80` or `[fd00::1]:80`: the text form of an endpoint, also the input of chain-name hashes. Pure. */
-export function joinHostPort(address: IpAddress, port: number): string {
-  return address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
+export function joinHostPort(address: string, port: number | string): string {
+  return `${urlHost(address)}:${port}`;
+}
+
+/** An address as it stands before a port: `10.0.0.1`, `[fd00::1]`. Pure. */
+export function urlHost(address: string): string {
+  return address.includes(":") ? `[${address}]` : address;
 }

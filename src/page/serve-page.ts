@@ -2,11 +2,13 @@
  * `--inspect-bind-address`: a page that shows what a running daemon does, and why. Only reads. Questions are answered one at a
  * time, and those that take long give way to the daemon's own work.
  */
+
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Mutex } from "../async/mutex.ts";
 import type { LiveDaemon, LiveFamily, PageContext } from "../daemon/live-daemon.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
+import { joinHostPort } from "../net/ip.ts";
 import { answeringAt, startHttpEndpoint } from "../server/http/http-endpoint.ts";
 import { JSON_TYPE, reply, replyNotFound } from "../server/http/http-reply.ts";
 import { type HttpHandler, pathOf, queryOf } from "../server/http/routes.ts";
@@ -43,7 +45,7 @@ export async function servePage(
 
 function urlOf({ address, port }: { readonly address: string; readonly port: number }): string {
   const host = address === "::" || address === "0.0.0.0" ? "localhost" : address;
-  return `http://${host.includes(":") ? `[${host}]` : host}:${port}/`;
+  return `http://${joinHostPort(host, port)}/`;
 }
 
 type Answer = { readonly status: number; readonly body: unknown };

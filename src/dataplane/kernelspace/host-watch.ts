@@ -8,6 +8,7 @@ import type { Mutex } from "../../async/mutex.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import type { HnsNoticeKind } from "../../kernel/hcn/notices.ts";
 import type { Logger } from "../../logging/logger.ts";
+import { restAfterLook } from "../shared/look-rest.ts";
 
 export interface HostWatchOptions {
   readonly hcn: Pick<Hcn, "watch">;
@@ -23,8 +24,6 @@ export interface HostWatchOptions {
 const LOOK_MS = 5_000;
 /** What is told within this time is looked at together. */
 const GATHER_MS = 500;
-/** After a look, so many times what it took goes by: looks take at most a twentieth of the time. */
-const LEAST_REST = 20;
 /** The first retry comes so soon; each further one after twice the time, up to the sync period. */
 const FIRST_RETRY_MS = 1_000;
 
@@ -58,7 +57,7 @@ export class HostWatch {
       let tookMs = 0;
       while (!signal.aborted) {
         await this.#listen();
-        await this.#pause(LEAST_REST * tookMs, signal);
+        await this.#pause(restAfterLook(tookMs, this.#options.syncPeriodMs), signal);
         if (signal.aborted) return;
         tookMs = await this.#look(look);
       }

@@ -4,7 +4,7 @@
  * (`memory-ipvs.ts`), pass one contract test. Knows nothing of Services.
  */
 
-import type { IpAddress, IpFamily } from "../../net/ip.ts";
+import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
 import type { Protocol } from "../../net/protocol.ts";
 
 /** IP_VS_SVC_F_PERSISTENT: connections of one client go to one real server, for `timeoutSeconds` after the last. */
@@ -118,5 +118,5 @@ export interface Ipvs {
 
 /** `10.0.0.1:80/TCP`, `[fd00::1]:80/TCP`: reference ipvs.md §3. Pure. */
 export function virtualServerText({ address, port, protocol }: VirtualServerKey): string {
-  return `${address.includes(":") ? `[${address}]` : address}:${port}/${protocol}`;
+  return `${joinHostPort(address, port)}/${protocol}`;
 }

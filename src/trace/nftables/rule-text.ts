@@ -1,4 +1,5 @@
 /** libnftables' JSON as nft prints it. What is not known is shown as JSON. Pure. */
+import { urlHost } from "../../net/ip.ts";
 import { isObject, type JsonObject, listOf, named, textOf } from "./json.ts";
 
 /** A rule: its statements, and its comment. */
@@ -93,7 +94,7 @@ function translationText(name: string, { addr, port, family, flags }: JsonObject
   const flagText = listOf(flags).map((flag) => ` ${String(flag)}`);
   if (addr === undefined && port === undefined) return `${kind}${flagText.join("")}`;
   const address = addr === undefined ? "" : expressionText(addr);
-  const hostText = port !== undefined && address.includes(":") ? `[${address}]` : address;
+  const hostText = port === undefined ? address : urlHost(address);
   return `${kind} to ${hostText}${port === undefined ? "" : `:${expressionText(port)}`}${flagText.join("")}`;
 }
 
