@@ -1,6 +1,6 @@
 /**
  * `node scripts/build.mjs [--clean]`: compiles src/ to dist/, puts the files of the page there (`page-files.mjs`), bundles the program
- * (`bundle.mjs`), writes the manual pages, and notes there which commit it was made from, for what has no .git beside it: the image
+ * (`bundle.mjs`), keeps its compiled code (`compiled-code.mjs`), writes the manual pages, and notes there which commit it was made from, for what has no .git beside it: the image
  * and the npm package. `--clean` empties dist/ first, so that
  * nothing of an older build is packed.
  */
@@ -9,6 +9,7 @@ import { existsSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { bundle } from "./bundle.mjs";
+import { keepCompiledCode } from "./compiled-code.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 
@@ -24,6 +25,10 @@ export async function build(node = process.execPath) {
   if (spawnSync(node, [join(root, "scripts/page-files.mjs")], { stdio: ["ignore", 2, "inherit"] }).status !== 0)
     return false;
   if (!(await bundle())) console.error("not bundled, for esbuild is not installed (npm ci): starts take longer");
+  else {
+    const problem = keepCompiledCode();
+    if (problem !== undefined) console.error(`compiled code is not kept, so starts take longer: ${problem}`);
+  }
   if (!writeManPages(node)) return false;
   writeFileSync(join(root, "dist/build-info.json"), `${JSON.stringify({ commit: commit() })}\n`);
   return true;

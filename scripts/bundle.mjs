@@ -1,6 +1,12 @@
 /**
  * Puts the program into a few files, dist/bundle/: hundreds of modules take several times as long to load as the few
  * that a start needs (docs/performance.md). The library's entries stay modules of their own.
+ *
+ * - `main.js`, what Node.js is given, chooses between the next two (src/cli/launch.ts);
+ * - `kube-proxy.cjs`: the daemon and all else that kube-proxy's own command line asks for, in one script, so that its compiled code can
+ *   be kept (`compiled-code.mjs`);
+ * - `commands.js` and its chunks: the commands, of which each loads what it needs; `thread-main.js`: the thread that reads manifests;
+ * - `log-places.json`: which line of the sources a log line comes from.
  */
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { SourceMap } from "node:module";
@@ -10,43 +16,76 @@ import { fileURLToPath } from "node:url";
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const folder = join(root, "dist/bundle");
 
-/** What Node.js is given: the program, and the thread that reads manifests. */
-const ENTRIES = ["src/cli/main.ts", "src/cluster/manifests/reader/thread-main.ts"];
-
 /** The package's own ES modules, made from the same sources: its CommonJS ones have no names that can be imported later. */
 const YAML = join(root, "node_modules/yaml/browser/dist/index.js");
 
-/** Lines that may write to the log, whose place in the sources is part of what they write. */
-const LOG_CALL = /\.(?:info|v|warn|error|isVerbose)\(/;
+/** Calls that may write to the log, whose place in the sources is part of what they write. */
+const LOG_CALLS = /\.(?:info|v|warn|error|isVerbose)\(/g;
+
+const COMMON = {
+  absWorkingDir: root,
+  outdir: folder,
+  bundle: true,
+  platform: "node",
+  target: "node24",
+  // Has native code beside it.
+  external: ["koffi"],
+  alias: { yaml: YAML },
+  sourcemap: "external",
+  sourcesContent: false,
+  write: false,
+  logLevel: "warning",
+};
+
+/** The commands are in other files (src/cli/launch.ts): the script must not hold them, too. */
+const WITHOUT_COMMANDS = {
+  name: "without-commands",
+  setup(build) {
+    build.onResolve({ filter: /^\.\// }, ({ importer, kind, path }) =>
+      kind === "dynamic-import" && importer === join(root, "src/cli/commands.ts")
+        ? { path, namespace: "command" }
+        : undefined,
+    );
+    build.onLoad({ filter: /.*/, namespace: "command" }, ({ path }) => ({
+      contents: `throw new Error(${JSON.stringify(`${path} is not in this script`)});`,
+    }));
+  },
+};
+
+const BUILDS = [
+  {
+    entryPoints: { commands: "src/cli/main.ts", "thread-main": "src/cluster/manifests/reader/thread-main.ts" },
+    splitting: true,
+    format: "esm",
+  },
+  { entryPoints: { main: "src/cli/launch.ts" }, format: "esm" },
+  {
+    entryPoints: { "kube-proxy": "src/cli/main.ts" },
+    format: "cjs",
+    outExtension: { ".js": ".cjs" },
+    plugins: [WITHOUT_COMMANDS],
+    // An expression: src/cli/program-script.ts calls it. Blanks would be a third of it, and the text stays in memory.
+    banner: {
+      js: '(function (exports, require, module, __filename) {\nconst __url = require("node:url").pathToFileURL(__filename).href;',
+    },
+    footer: { js: "})" },
+    define: { "import.meta.url": "__url" },
+    minifyWhitespace: true,
+    lineLimit: 160,
+  },
+];
 
 /** @returns whether there is a bundle now; without esbuild there is none, and the modules run as they are. */
 export async function bundle() {
   rmSync(folder, { recursive: true, force: true });
   const esbuild = await import("esbuild").catch(() => undefined);
   if (esbuild === undefined) return false;
-  const { outputFiles } = await esbuild.build({
-    absWorkingDir: root,
-    entryPoints: ENTRIES,
-    entryNames: "[name]",
-    outdir: folder,
-    bundle: true,
-    splitting: true,
-    format: "esm",
-    platform: "node",
-    target: "node24",
-    // Has native code beside it.
-    external: ["koffi"],
-    alias: { yaml: YAML },
-    sourcemap: "external",
-    sourcesContent: false,
-    write: false,
-    logLevel: "warning",
-  });
+  const results = await Promise.all(BUILDS.map((options) => esbuild.build({ ...COMMON, ...options })));
   mkdirSync(folder, { recursive: true });
-  const texts = new Map(outputFiles.map(({ path, text }) => [path, text]));
+  const texts = new Map(results.flatMap(({ outputFiles }) => outputFiles.map(({ path, text }) => [path, text])));
   const places = {};
   for (const [path, text] of texts) {
-    if (!path.endsWith(".js")) continue;
+    if (path.endsWith(".map")) continue;
     writeFileSync(path, text);
     const found = logPlaces(text, JSON.parse(texts.get(`${path}.map`) ?? "{}"));
     if (Object.keys(found).length > 0) places[basename(path)] = found;
@@ -55,16 +94,16 @@ export async function bundle() {
   return true;
 }
 
-/** For each line that may write to the log, where it is in the sources: `{"120": "src/daemon/run-proxy.ts:93"}`. */
+/** For each call that may write to the log, where it is in the sources: `{"120:17": "src/daemon/run-proxy.ts:93"}`. */
 function logPlaces(text, payload) {
   const map = new SourceMap(payload);
   const places = {};
   for (const [index, line] of text.split("\n").entries()) {
-    const call = LOG_CALL.exec(line);
-    if (call === null) continue;
-    const { originalSource, originalLine } = map.findEntry(index, call.index + 1);
-    if (originalSource === undefined || originalSource.includes("node_modules")) continue;
-    places[index + 1] = `${relative(root, join(folder, originalSource))}:${originalLine + 1}`;
+    for (const call of line.matchAll(LOG_CALLS)) {
+      const { originalSource, originalLine } = map.findEntry(index, call.index + 1);
+      if (originalSource === undefined || originalSource.includes("node_modules")) continue;
+      places[`${index + 1}:${call.index + 2}`] = `${relative(root, join(folder, originalSource))}:${originalLine + 1}`;
+    }
   }
   return places;
 }

@@ -61,10 +61,14 @@ process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   process.exit(error.code === "EPIPE" ? 0 : EXIT_FAILURE);
 });
 
-try {
-  process.exitCode = await main(process.argv.slice(2));
-} catch (error) {
-  if (!(error instanceof UsageError)) throw error;
-  tell(error);
-  process.exitCode = EXIT_FAILURE;
-}
+// No `await`: the bundle has this module in a script (launch.ts).
+main(process.argv.slice(2)).then(
+  (status) => {
+    process.exitCode = status;
+  },
+  (error: unknown) => {
+    if (!(error instanceof UsageError)) throw error;
+    tell(error);
+    process.exitCode = EXIT_FAILURE;
+  },
+);

@@ -54,8 +54,8 @@ test("a busy program is left alone", async () => {
 });
 
 test("after the start's, small heaps and small gains are left alone", async () => {
-  const { clock, state } = setUp(40);
-  state.afterMb = 20;
+  const { clock, state } = setUp(14);
+  state.afterMb = 12;
   await clock.advance(10_000);
   assert.equal(state.collections, 1);
   state.heapMb = 60;

@@ -4,7 +4,7 @@
  * it ran stays mapped. Measured: docs/performance.md.
  *
  * A collection stops the program for about 1 ms per MB that is in use. So there is one only when the processor has had
- * nothing to do for a while and much is to be gained, and none any more once one has taken long. The first is the start's.
+ * nothing to do for a while and much is to be gained, and none any more once one has taken long. The first is the start's, of any size.
  */
 import { getHeapStatistics, setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -39,7 +39,8 @@ export interface IdleMemoryOptions {
 export async function collectWhenIdle(options: IdleMemoryOptions, signal: AbortSignal): Promise<void> {
   const { clock, log, heapBytes = ownHeapBytes, cpuMs = ownCpuMs, collect = lastResort } = options;
   const { releaseFiles = await ownFilePages() } = options;
-  let floorBytes = 0;
+  // The start leaves garbage, and mapped what it has read, however little.
+  let floorBytes = Number.NEGATIVE_INFINITY;
   let lastCpuMs = cpuMs();
   let idleLooks = 0;
   for (;;) {

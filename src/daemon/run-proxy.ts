@@ -34,6 +34,7 @@ import type { ServiceHealthPorts } from "../sync/observers.ts";
 import { Proxier } from "../sync/proxier.ts";
 import { connectCluster } from "./cluster-connection.ts";
 import { DeferredSink } from "./deferred-sink.ts";
+import { applyEngineOptions } from "./engine-options.ts";
 import { type HttpServers, type HttpServersContext, startServers } from "./http-servers.ts";
 import { collectWhenIdle } from "./idle-memory.ts";
 import { type FamilyFacts, serveInspection } from "./inspection.ts";
@@ -145,6 +146,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
       await running;
       return;
     }
+    applyEngineOptions();
     const collecting = collectWhenIdle({ clock, log }, ended);
     const removing = whenInForce(proxiers, ended, () => removeLeftovers(afterFirstSync, config, log));
     await serve({ ...context, openMode, proxiers, watch, sink, servers });

@@ -42,5 +42,6 @@ export function callerOf(callee: (...args: never[]) => unknown): SourceLocation 
   const file = frame?.getFileName();
   if (frame === undefined || file === null || file === undefined) return undefined;
   const line = frame.getLineNumber() ?? 0;
-  return { ...(bundledPlace(file, line) ?? { file, line }), column: frame.getColumnNumber() ?? 0 };
+  const column = frame.getColumnNumber() ?? 0;
+  return { ...(bundledPlace(file, line, column) ?? { file, line }), column };
 }

@@ -1,15 +1,17 @@
 /** The bundle of the program, where a build has made one. */
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { compiledCodeFile, compileProgram } from "../../src/cli/program-script.ts";
 import { readAssets } from "../../src/page/assets.ts";
 import { runCommand } from "../../testkit/net/run-command.ts";
 
 const CHECKOUT = fileURLToPath(new URL("../../", import.meta.url));
 const MAIN = join(CHECKOUT, "dist/bundle/main.js");
+const SCRIPT = join(CHECKOUT, "dist/bundle/kube-proxy.cjs");
 const SOURCE = join(CHECKOUT, "src/cli/proxy-command.ts");
 const isCurrent = existsSync(MAIN) && statSync(MAIN).mtimeMs > statSync(SOURCE).mtimeMs;
 
@@ -31,10 +33,45 @@ describe("the bundled program", { skip: isCurrent ? false : "not built: npm run 
       metadata: { namespace: "shop", name: "web" },
       spec: { clusterIP: "10.96.0.10", ports: [{ port: 80 }] },
     };
-    writeFileSync(join(folder, "service.json"), JSON.stringify(manifest));
+    // Smaller files need no thread.
+    writeFileSync(join(folder, "service.json"), JSON.stringify(manifest).padEnd(300_000));
     const args = ["render", "--mode", "nftables", "-f", join(folder, "service.json"), "--hostname-override", "node-a"];
     const { stdout } = await runCommand([process.execPath, MAIN, ...args], { timeoutMs: 60_000 });
     assert.match(stdout, /shop\/web/);
+  });
+
+  test("has its compiled code beside it, which the engine takes, and does without", () => {
+    const script = compileProgram(SCRIPT);
+    assert.equal(script.cachedDataRejected, false, "made with other options, or of another text: npm run build");
+    const copy = join(folder, "copy.cjs");
+    writeFileSync(copy, `${readFileSync(SCRIPT, "utf8")}\n`);
+    assert.equal(compileProgram(copy).cachedDataRejected, undefined, "none is there");
+    writeFileSync(copy, `${readFileSync(SCRIPT, "utf8")}\n\n`);
+    copyFileSync(compiledCodeFile(SCRIPT), compiledCodeFile(copy));
+    assert.equal(compileProgram(copy).cachedDataRejected, true, "made of another text");
+  });
+
+  test("takes its compiled code with the options that bin/kube-proxy gives, once they are taken back", async () => {
+    const probe = `
+      const { takeBackEngineOptions } = await import(${JSON.stringify(join(CHECKOUT, "src/daemon/engine-options.ts"))});
+      const { compileProgram } = await import(${JSON.stringify(join(CHECKOUT, "src/cli/program-script.ts"))});
+      const rejected = () => compileProgram(${JSON.stringify(SCRIPT)}).cachedDataRejected;
+      const given = rejected();
+      takeBackEngineOptions();
+      console.log(JSON.stringify([given, rejected()]));`;
+    const [, options = ""] =
+      /^node_options="(.*)"$/m.exec(readFileSync(join(CHECKOUT, "bin/kube-proxy"), "utf8")) ?? [];
+    const words = [process.execPath, ...options.split(" "), "--input-type=module", "-e", probe] as const;
+    const { stdout } = await runCommand(words, { timeoutMs: 60_000 });
+    assert.deepEqual(JSON.parse(stdout), [true, false]);
+  });
+
+  test("runs the commands, and refuses other words as kube-proxy does", async () => {
+    const limits = { timeoutMs: 60_000, allowFailure: true };
+    const { stdout } = await runCommand([process.execPath, MAIN, "help"], limits);
+    assert.match(stdout, /^Usage: kube-proxy help/);
+    const { status, stderr } = await runCommand([process.execPath, MAIN, "foo"], limits);
+    assert.deepEqual([status, stderr], [1, 'Error: "kube-proxy" does not take any arguments, got ["foo"]\n']);
   });
 
   test("has the files of the page beside it, without types", async () => {

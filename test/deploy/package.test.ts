@@ -115,6 +115,8 @@ describe("the npm package", () => {
       "bin/kube-proxy",
       "bin/kubectl-kube_proxy",
       "dist/build-info.json",
+      "dist/bundle/kube-proxy.cjs",
+      `dist/bundle/kube-proxy.cjs.${process.platform}-${process.arch}.cache`,
       "dist/bundle/log-places.json",
       "dist/page/client/icon.svg",
       "dist/page/client/index.html",

@@ -13,6 +13,8 @@ export interface ListedFile {
   readonly inode: string;
   readonly size: number;
   readonly modifiedMs: number;
+  /** On a file system of this machine, where a read does not hang. */
+  readonly isLocal: boolean;
 }
 
 export interface FolderListing {
@@ -116,6 +118,7 @@ async function addFile(draft: Draft, file: string, stats: BigIntStats, isLink: b
     inode,
     size: Number(stats.size),
     modifiedMs: Number(stats.mtimeMs),
+    isLocal: draft.fileSystems.isLocal(stats),
   });
   if (isLink) {
     const target = await realpath(file).catch(() => undefined);

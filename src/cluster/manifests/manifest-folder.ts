@@ -11,6 +11,7 @@ import type { ManifestObject } from "./manifest-objects.ts";
 import { mergeFiles, podsOf, type RecordMaps, recordsOf } from "./merge.ts";
 import { formatManifestProblem, type ManifestProblem } from "./problem.ts";
 import type { ManifestReader } from "./reader/manifest-reader.ts";
+import { isQuick } from "./reader/reading.ts";
 
 /** How long a change must rest before it is believed; a file that got shorter in place may still be growing. */
 const REST_MS = { normal: 20, shortened: 250 } as const;
@@ -156,7 +157,12 @@ export class ManifestFolder {
     const before = this.#files.get(file);
     // The same text in a new file is read again: it can no longer be one that is being written.
     const knownDigest = before?.listed.inode === listed.inode ? before.digest : undefined;
-    const reading = await this.#reader.read({ file, inode: listed.inode, knownDigest });
+    const reading = await this.#reader.read({
+      file,
+      inode: listed.inode,
+      knownDigest,
+      isQuick: isQuick(file, listed),
+    });
     switch (reading.kind) {
       case "replaced":
         return "replaced";

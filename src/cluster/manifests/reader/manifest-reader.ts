@@ -1,7 +1,8 @@
 /**
- * Reads and parses manifest files on a thread of its own, which is started when it is needed, replaced when a document is too
+ * Reads and parses manifest files: small ones at once, all others on a thread of its own, which is started when it is needed, replaced when a document is too
  * much for it, and given back after a while without work.
  */
+import { QuickReads } from "./quick-reads.ts";
 import { type FileReading, READ_LIMITS, type ReadLimits, type ReadRequest } from "./reading.ts";
 import { ReadingThread } from "./reading-thread.ts";
 
@@ -13,7 +14,7 @@ const THREAD_MAIN = new URL(import.meta.url.endsWith(".ts") ? "./thread-main.ts"
 
 export interface ManifestReaderOptions {
   readonly limits?: Partial<ReadLimits>;
-  /** Module that the thread runs. @default one that reads real files */
+  /** Module that the thread runs, for all files. @default one that reads real files, for those that are not small */
   readonly entry?: URL;
   /** How long the thread is kept without work. @default 10 s */
   readonly idleMs?: number;
@@ -26,22 +27,26 @@ export class ManifestReader implements Disposable {
   readonly #entry: URL;
   readonly #idleMs: number;
   readonly #keepsPods: boolean;
+  readonly #quick: QuickReads | undefined;
   readonly #hangingDevices = new Set<string>();
   #thread: ReadingThread | undefined;
   #last: Promise<unknown> = Promise.resolve();
   #idle: NodeJS.Timeout | undefined;
+  /** The last file was one for the thread. */
+  #needsThread = false;
   #isDisposed = false;
 
-  constructor({ limits = {}, entry = THREAD_MAIN, idleMs = IDLE_MS, keepsPods = false }: ManifestReaderOptions = {}) {
+  constructor({ limits = {}, entry, idleMs = IDLE_MS, keepsPods = false }: ManifestReaderOptions = {}) {
     this.#limits = { ...READ_LIMITS, ...limits };
-    this.#entry = entry;
+    this.#entry = entry ?? THREAD_MAIN;
+    this.#quick = entry === undefined ? new QuickReads(this.#limits) : undefined;
     this.#idleMs = idleMs;
     this.#keepsPods = keepsPods;
   }
 
-  /** Starts the thread when something is likely to be read soon. */
+  /** Something is likely to be read soon: starts the thread if what was read last needed it. */
   warmUp(): void {
-    if (this.#isDisposed) return;
+    if (this.#isDisposed || !this.#needsThread) return;
     this.#thread ??= new ReadingThread(this.#entry, this.#limits);
     this.#rest();
   }
@@ -62,6 +67,19 @@ export class ManifestReader implements Disposable {
   }
 
   async #read(request: ReadRequest): Promise<FileReading> {
+    if (request.isQuick && !this.#isDisposed) {
+      const reading = await this.#quick?.read({
+        ...request,
+        refused: new Map(),
+        refusedDigest: "",
+        keepsPods: this.#keepsPods,
+      });
+      if (reading !== undefined) {
+        this.#needsThread = false;
+        return reading;
+      }
+    }
+    this.#needsThread = true;
     clearTimeout(this.#idle);
     const [device = ""] = request.inode.split(":");
     if (this.#hangingDevices.has(device)) {

@@ -1,10 +1,8 @@
 /** What the thread does: reads files and parses them, saying in shared numbers how far it is. */
 import type { MessagePort } from "node:worker_threads";
-import { messageOf } from "../../../logging/message-of.ts";
-import { contentDigest } from "../../projection/content-digest.ts";
 import type { ParsedManifest } from "../manifest-objects.ts";
 import { parseManifest } from "../parse-manifest.ts";
-import { outlineOf } from "../text-outline.ts";
+import { readAndParse } from "./read-and-parse.ts";
 import {
   type FileReading,
   PHASE,
@@ -12,7 +10,6 @@ import {
   type ReadLimits,
   type ThreadMessage,
   type ThreadRequest,
-  tooLarge,
 } from "./reading.ts";
 import { readRegularFile } from "./regular-file.ts";
 
@@ -51,28 +48,17 @@ interface Tools {
 }
 
 function answer(request: ThreadRequest, { limits, readFile, send, note }: Tools): FileReading {
-  const { file, inode, knownDigest, refused, refusedDigest, keepsPods } = request;
-  let text: string;
-  try {
-    const bytes = readFile(file, inode, limits.fileBytes);
-    if (bytes === undefined) return { kind: "replaced" };
-    text = bytes.toString("utf8");
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return { kind: "replaced" };
-    return { kind: "unreadable", reason: messageOf(error), isLasting: false };
-  }
-  note(PHASE.parsing);
-  const digest = contentDigest(text);
-  if (digest === knownDigest) return { kind: "unchanged" };
-  send({ kind: "text", digest });
-  const isSameText = digest === refusedDigest;
-  const parsed = parseManifest(text, file, {
+  const reading = readAndParse(request, {
+    limits,
+    readFile,
+    parse: parseManifest,
+    onRead: () => note(PHASE.parsing),
+    onText: (digest) => send({ kind: "text", digest }),
     onDocument: (number, line, length) => note(PHASE.parsing, number, line, length),
-    keepsPods,
-    refusal: (line, length) => (isSameText ? refused.get(line) : undefined) ?? tooLarge(file, length, limits),
   });
-  sendObjects(parsed, send);
-  return { kind: "read", digest, outline: outlineOf(text), parsed: { ...parsed, objects: new Map() } };
+  if (reading.kind !== "read") return reading;
+  sendObjects(reading.parsed, send);
+  return { ...reading, parsed: { ...reading.parsed, objects: new Map() } };
 }
 
 function sendObjects({ objects }: ParsedManifest, send: (message: ThreadMessage) => void): void {
@@ -80,8 +66,4 @@ function sendObjects({ objects }: ParsedManifest, send: (message: ThreadMessage)
   for (let start = 0; start < all.length; start += PORTION) {
     send({ kind: "objects", objects: all.slice(start, start + PORTION) });
   }
-}
-
-function isCode(error: unknown, code: string): boolean {
-  return error instanceof Error && "code" in error && error.code === code;
 }

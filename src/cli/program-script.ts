@@ -1,0 +1,43 @@
+/**
+ * The program as one script, `dist/bundle/kube-proxy.cjs`, and the compiled code that the build has left beside it (`scripts/bundle.mjs`,
+ * `scripts/compiled-code.mjs`). The engine takes that only when its version, its options and the size of the text are the same; otherwise the
+ * script is compiled as any other. For another system or architecture there is none.
+ */
+import type { Script } from "node:vm";
+
+const { readFileSync } = process.getBuiltinModule("node:fs");
+const vm = process.getBuiltinModule("node:vm");
+const { createRequire } = process.getBuiltinModule("node:module");
+
+/** Where compiled code of a script is kept, for this system. */
+export function compiledCodeFile(file: string): string {
+  return `${file}.${process.platform}-${process.arch}.cache`;
+}
+
+/**
+ * Compiles a script of the bundle, which is an expression: a function like the one that Node.js puts around a CommonJS module.
+ *
+ * @throws Error when the file cannot be read.
+ */
+export function compileProgram(file: string): Script {
+  const compiled = readIfThere(compiledCodeFile(file));
+  return new vm.Script(readFileSync(file, "latin1"), {
+    filename: file,
+    importModuleDynamically: vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
+    ...(compiled === undefined ? {} : { cachedData: compiled }),
+  });
+}
+
+/** Runs what {@link compileProgram} has compiled. */
+export function runProgram(script: Script, file: string): void {
+  const module = { exports: {} };
+  script.runInThisContext()(module.exports, createRequire(file), module, file);
+}
+
+function readIfThere(file: string): Buffer | undefined {
+  try {
+    return readFileSync(file);
+  } catch {
+    return undefined;
+  }
+}
