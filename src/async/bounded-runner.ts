@@ -33,6 +33,8 @@ export class BoundedRunner {
   /** Monotonic time of the next run that needs no request. */
   #nextMs = Number.POSITIVE_INFINITY;
   #wake: (() => void) | undefined;
+  /** Ends the pause after a run. */
+  #endPause: (() => void) | undefined;
 
   /** @throws RangeError when `maxMs` is below `minMs` or a period is negative or not a number. */
   constructor(options: BoundedRunnerOptions) {
@@ -88,14 +90,21 @@ export class BoundedRunner {
     if (this.#isStarted) throw new Error("the runner's loop was started twice");
     this.#isStarted = true;
     this.#nextMs = Math.min(this.#nextMs, this.#clock.monotonicMs() + this.#periods.maxMs);
+    // One listener for all waits: under a stream of requests there are hundreds a second.
+    const end = (): void => {
+      this.#wake?.();
+      this.#endPause?.();
+    };
+    signal.addEventListener("abort", end, { once: true });
     while (!signal.aborted) {
       await this.#untilDue(signal);
       if (signal.aborted) break;
       this.#isRequested = false;
       const delayMs = await this.#runOnce();
       this.#nextMs = this.#clock.monotonicMs() + delayMs;
-      await this.#clock.sleep(Math.max(this.#periods.minMs, this.#restMs()), signal);
+      if (!signal.aborted) await this.#pause(Math.max(this.#periods.minMs, this.#restMs()));
     }
+    signal.removeEventListener("abort", end);
     await this.#turns.idle();
   }
 
@@ -112,22 +121,34 @@ export class BoundedRunner {
     while (!signal.aborted && !this.#isRequested) {
       const leftMs = this.#nextMs - this.#clock.monotonicMs();
       if (leftMs <= 0) return;
-      await this.#wakeOrTimer(leftMs, signal);
+      await this.#wakeOrTimer(leftMs);
     }
   }
 
-  #wakeOrTimer(leftMs: number, signal: AbortSignal): Promise<void> {
+  #wakeOrTimer(leftMs: number): Promise<void> {
     return new Promise((resolve) => {
       let timer: Timer | undefined;
       const finish = (): void => {
         this.#wake = undefined;
         timer?.cancel();
-        signal.removeEventListener("abort", finish);
         resolve();
       };
       this.#wake = finish;
       timer = this.#clock.setTimer(leftMs, finish);
-      signal.addEventListener("abort", finish, { once: true });
+    });
+  }
+
+  /** Requests do not end it. */
+  #pause(pauseMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      let timer: Timer | undefined;
+      const finish = (): void => {
+        this.#endPause = undefined;
+        timer?.cancel();
+        resolve();
+      };
+      this.#endPause = finish;
+      timer = this.#clock.setTimer(pauseMs, finish);
     });
   }
 }

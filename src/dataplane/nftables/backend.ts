@@ -30,7 +30,7 @@ import { lastKnownGood, type RefusedPortHint } from "./last-known-good.ts";
 import type { Layout } from "./layout.ts";
 import type { LayoutName } from "./layout-name.ts";
 import { LAYOUTS } from "./layouts.ts";
-import { isAffinitySet, isServiceChain, TABLE, TABLE_COMMENT } from "./names.ts";
+import { isOfServicePort, TABLE, TABLE_COMMENT } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { type DesiredPort, desiredPort, type InstalledPort, type PlanPort, withoutPlan } from "./port-objects.ts";
 import { prepareChains } from "./preparation.ts";
@@ -124,11 +124,13 @@ export class NftablesBackend implements Backend {
     const damaged = this.#damaged;
     this.#damaged = new Set();
     try {
-      await this.#committer.deleteDeferred();
+      // What is not to be done is not waited for: under a stream of changes there are hundreds of syncs a second.
+      if (this.#committer.deferred.size > 0) await this.#committer.deleteDeferred();
       const plan = input.isFullSync ? undefined : this.#plan;
       const isDone = plan !== undefined && (await this.#partialSync(input, plan, damaged, signal));
       if (!isDone) await this.#fullSync(input, signal);
-      await this.#forgetClients(isDone ? this.#state.takeDoubtfulMaps() : this.#clientMaps());
+      const maps = isDone ? this.#state.takeDoubtfulMaps() : this.#clientMaps();
+      if (maps.length > 0) await this.#forgetClients(maps);
     } catch (error) {
       this.#plan = undefined;
       syncFailures.inc();
@@ -198,7 +200,7 @@ export class NftablesBackend implements Backend {
     let undoStatic: (() => void) | undefined;
     try {
       const options = { nft: this.#options.nft, state: this.#state, yielder, signal };
-      if (!(await repairSets(draft, damaged, options))) return false;
+      if (damaged.size > 0 && !(await repairSets(draft, damaged, options))) return false;
       for (const key of input.changedPorts) {
         if (this.#refused.has(key)) continue;
         before.push([key, this.#state.installed(key)]);
@@ -215,10 +217,11 @@ export class NftablesBackend implements Backend {
       this.#options.log.error("nftables partial sync was refused, comparing all rules with the kernel's", error);
       return false;
     }
+    if (this.#refused.size === 0) return true;
     const again = this.#refused.owners.map((owner) => this.#changeOf(owner, input, plan));
     await this.#bisectPorts(again, input, signal, damaged);
     // What is damaged of a port that is still refused is written when its new rules are accepted.
-    if (this.#refused.size > 0) this.#damaged = new Set([...this.#damaged, ...[...damaged].filter(isOfService)]);
+    if (this.#refused.size > 0) this.#damaged = new Set([...this.#damaged, ...[...damaged].filter(isOfServicePort)]);
     return true;
   }
 
@@ -392,9 +395,4 @@ function isCompared({ others }: NftSetContent): boolean {
 function ownedTable(family: NftFamily): string {
   const name = `table ${family} ${TABLE}`;
   return `nftables: ${name} belongs to another process (flag owner), and the kernel lets no other change it: end that process`;
-}
-
-/** Whether a chain or set belongs to a service port. */
-function isOfService(name: string): boolean {
-  return isServiceChain(name) || isAffinitySet(name);
 }

@@ -27,6 +27,10 @@ export class DeferredDeletions {
     this.#deletions.set(nameOf(deletion), { deletion, sinceMs: nowMs });
   }
 
+  get size(): number {
+    return this.#deletions.size;
+  }
+
   has(name: string): boolean {
     return this.#deletions.has(name);
   }

@@ -96,3 +96,8 @@ export function isServiceChain(name: string): boolean {
 export function isAffinitySet(name: string): boolean {
   return name.startsWith("affinity-");
 }
+
+/** Whether a chain or set belongs to a service port. Pure. */
+export function isOfServicePort(name: string): boolean {
+  return isServiceChain(name) || isAffinitySet(name);
+}

@@ -39,7 +39,7 @@ export class TableState {
   readonly #owners: ElementOwners;
   readonly #premises: TablePremises;
   #lacking = { internal: 0, external: 0 };
-  #doubtful = new Set<string>();
+  readonly #doubtful = new Set<string>();
   /** What is installed for no service port, and the sets that were in use when it was planned. */
   #static: { readonly plan: StaticPlan; readonly version: number } | undefined;
 
@@ -105,9 +105,10 @@ export class TableState {
    * Names of maps that may lead clients to endpoints that are gone, once what was changed is in the kernel; from now on
    * there are none.
    */
-  takeDoubtfulMaps(): ReadonlySet<string> {
-    const names = this.#doubtful;
-    this.#doubtful = new Set();
+  takeDoubtfulMaps(): readonly string[] {
+    if (this.#doubtful.size === 0) return [];
+    const names = [...this.#doubtful];
+    this.#doubtful.clear();
     return names;
   }
 
