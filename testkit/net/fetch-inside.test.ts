@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
+import { constants } from "node:os";
 import { test } from "node:test";
 import { kernelSkip } from "../support/topology.ts";
-import { fetchInside } from "./fetch-inside.ts";
+import { fetchInside, isRefusal } from "./fetch-inside.ts";
 import { NetworkNamespace } from "./network-namespace.ts";
 import { startBackend } from "./pod-backend.ts";
 import { newRunName } from "./run-name.ts";
@@ -21,4 +22,10 @@ test("a server in a namespace is asked from outside; a refusal is an answer", { 
   }
   assert.equal((await fetchInside(namespace, "http://10.9.9.9:80/", 50)).status, 0);
   assert.match((await fetchInside(namespace, "http://web:80/", 50)).body, /no IP address: web/);
+});
+
+test("what the engine leaves as the cause of a connection that is on its way is no refusal", () => {
+  const { ECONNREFUSED, ETIMEDOUT, EAGAIN, EINPROGRESS, EALREADY, EISCONN } = constants.errno;
+  assert.ok(isRefusal(ECONNREFUSED));
+  for (const errno of [-1, 0, ETIMEDOUT, EAGAIN, EINPROGRESS, EALREADY, EISCONN]) assert.ok(!isRefusal(errno));
 });

@@ -5,6 +5,7 @@
 import { closeSync } from "node:fs";
 import type { RequestOptions } from "node:http";
 import { Socket } from "node:net";
+import { constants } from "node:os";
 import { errnoName } from "../../src/kernel/netlink/errors.ts";
 import { libc, reliableErrno } from "../../src/kernel/netlink/libc.ts";
 import { inNetworkNamespace } from "../../src/kernel/network-namespace.ts";
@@ -15,8 +16,10 @@ import type { NetworkNamespace } from "./network-namespace.ts";
 
 /** SOCK_STREAM, SOCK_NONBLOCK, SOCK_CLOEXEC. */
 const STREAM = 1 | 0o4000 | 0o2000000;
-/** EISCONN, EALREADY, EINPROGRESS. */
-const UNDER_WAY: readonly number[] = [106, 114, 115];
+const { ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, EADDRNOTAVAIL, EACCES, EPERM } = constants.errno;
+const REFUSALS: ReadonlySet<number> = new Set([
+  ...[ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, EADDRNOTAVAIL, EACCES, EPERM],
+]);
 
 /** What a server said; status 0 means no HTTP answer, `body` then says why. */
 export interface FetchAnswer {
@@ -49,11 +52,19 @@ function connected(host: string, port: number): Socket {
   const to = socketAddress({ address, port });
   const connect = () => calls.connect(fd, to, to.length);
   const failure = connect() < 0 ? reliableErrno(calls, connect) : 0;
-  if (failure > 0 && !UNDER_WAY.includes(failure)) {
+  if (isRefusal(failure)) {
     closeSync(fd);
     throw new Error(`connect ${errnoName(failure)} ${host}:${port}`);
   }
   return new Socket({ fd });
+}
+
+/**
+ * Whether a connection cannot come about. Anything else than these is one on its way, or, where it has come about between two
+ * looks at the cause, what the engine's own calls have left there: on a busy machine, ETIMEDOUT.
+ */
+export function isRefusal(errno: number): boolean {
+  return REFUSALS.has(errno);
 }
 
 function ask(socket: Socket, where: RequestOptions): Promise<FetchAnswer> {
