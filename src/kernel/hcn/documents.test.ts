@@ -8,6 +8,8 @@ import {
   loadBalancerText,
   queryText,
   readEndpoint,
+  readHnsList,
+  readIds,
   readLoadBalancer,
   readNetwork,
 } from "./documents.ts";
@@ -146,4 +148,28 @@ test("what cannot be read says why", () => {
   assert.deepEqual(readEndpoint("{}"), { problem: "has no ID" });
   const future = JSON.stringify({ ID, SchemaVersion: { Major: 3, Minor: 0 } });
   assert.deepEqual(readLoadBalancer(future), { problem: "has schema version 3, of which only 2 is known" });
+});
+
+test("an answer that is no list does not pass for one without objects", () => {
+  assert.deepEqual(readIds(`["${ID.toUpperCase()}"]`), [ID]);
+  for (const nothing of ["", "null", "[]"]) assert.deepEqual(readIds(nothing), []);
+  for (const text of ["{}", '{"Success":false}', '"x"']) {
+    assert.throws(
+      () => readIds(text),
+      new Error(`HNS lists its objects with what is no list: ${JSON.stringify(text)}`),
+    );
+  }
+  assert.throws(() => readIds("<html>"), { message: 'HNS lists its objects with what is no JSON: "<html>"' });
+
+  const list = (text: string) => readHnsList(text, "/policylists/");
+  assert.deepEqual(list('{"Success":true}'), []);
+  assert.deepEqual(list('{"Success":true,"Output":[1]}'), [1]);
+  assert.throws(() => list(""), { message: 'HNS answers GET /policylists/ with what is no JSON: ""' });
+  assert.throws(
+    () => list('{"Success":true,"Output":{}}'),
+    /^Error: HNS answers GET \/policylists\/ with what is no list: /,
+  );
+  assert.throws(() => list('{"Success":false,"Error":"stopping"}'), {
+    message: "HNS does not answer GET /policylists/: stopping",
+  });
 });

@@ -159,10 +159,40 @@ export interface UnreadDocument {
   readonly problem: string;
 }
 
-/** The IDs of an enumeration. @throws SyntaxError when it is no JSON. */
+/** The IDs of an enumeration. @throws Error when it is none: it must not pass for one without objects. */
 export function readIds(text: string): Guid[] {
   if (text === "") return [];
-  return listOf(JSON.parse(text)).flatMap((item) => parseGuid(textOf(item)) ?? []);
+  const what = "HNS lists its objects";
+  return listIn(jsonIn(text, what), text, what).flatMap((item) => parseGuid(textOf(item)) ?? []);
+}
+
+/** What HNS's first version answers to a question. @throws Error with what it says where it does not answer. */
+export function readHnsOutput(text: string, path: string): unknown {
+  const { Success, Error: reason, Output } = objectOf(jsonIn(text, `HNS answers GET ${path}`));
+  if (Success === true) return Output;
+  throw new Error(`HNS does not answer GET ${path}: ${textOf(reason) || "no reason given"}`);
+}
+
+/** What HNS's first version lists. @throws Error as {@link readHnsOutput}, and when it is no list. */
+export function readHnsList(text: string, path: string): readonly unknown[] {
+  return listIn(readHnsOutput(text, path), text, `HNS answers GET ${path}`);
+}
+
+const SHOWN = 100;
+
+function jsonIn(text: string, what: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(`${what} with what is no JSON: ${JSON.stringify(text.slice(0, SHOWN))}`, { cause: error });
+  }
+}
+
+/** Nothing at all is an empty list, as it is to Go. */
+function listIn(value: unknown, text: string, what: string): readonly unknown[] {
+  if (value === undefined || value === null) return [];
+  if (!Array.isArray(value)) throw new Error(`${what} with what is no list: ${JSON.stringify(text.slice(0, SHOWN))}`);
+  return value;
 }
 
 /** Reads the properties of a network. Pure. */

@@ -14,6 +14,8 @@ import {
   loadBalancerText,
   queryText,
   readEndpoint,
+  readHnsList,
+  readHnsOutput,
   readIds,
   readLoadBalancer,
   readNetwork,
@@ -23,7 +25,7 @@ import { type Guid, parseGuid } from "./guid.ts";
 import type { HcnCalls, HcnHandle, HcnKind } from "./hcn-calls.ts";
 import { hcnErrorClass } from "./hcn-error.ts";
 import type { HnsVersion } from "./hns-version.ts";
-import { type JsonObject, listOf, numberOf, objectOf, textOf } from "./json-fields.ts";
+import { type JsonObject, numberOf, objectOf, textOf } from "./json-fields.ts";
 import { type NetworkSettings, networkText, type PolicyChange, policyRequestText } from "./network-documents.ts";
 import { type HnsNoticeKind, noticeKind } from "./notices.ts";
 
@@ -74,7 +76,8 @@ export class Hcn {
    */
   async policyLists(): Promise<ReadonlyMap<Guid, string>> {
     const found = new Map<Guid, string>();
-    for (const item of listOf(await this.#hns("/policylists/"))) {
+    const path = "/policylists/";
+    for (const item of readHnsList(await this.#calls.hnsCall("GET", path, ""), path)) {
       const id = parseGuid(textOf(objectOf(item).ID));
       if (id !== undefined) found.set(id, JSON.stringify(item));
     }
@@ -256,8 +259,6 @@ export class Hcn {
   }
 
   async #hns(path: string): Promise<unknown> {
-    const { Success, Error: reason, Output } = objectOf(JSON.parse(await this.#calls.hnsCall("GET", path, "")));
-    if (Success === true) return Output;
-    throw new Error(`HNS does not answer GET ${path}: ${textOf(reason) || "no reason given"}`);
+    return readHnsOutput(await this.#calls.hnsCall("GET", path, ""), path);
   }
 }
