@@ -6,7 +6,7 @@ import { MessageBuffer } from "../../netlink/message-buffer.ts";
 import { NFPROTO_IPV4 } from "../../netlink/nfnetlink.ts";
 import { NFT_MSG_GETTABLE } from "./constants.ts";
 import { dumpObjects } from "./dump.ts";
-import { table } from "./objects.ts";
+import { type NftTableObject, table } from "./objects.ts";
 
 /** A kernel whose n-th dump has tables of these generations. */
 function kernel(dumps: readonly (readonly number[])[]): {
@@ -48,8 +48,14 @@ test("objects of two generations are thrown away and dumped again", async () => 
   assert.deepEqual(await dumpObjects(fake, request), [{ name: "t2", use: 8 }]);
 });
 
-test("a ruleset that never rests is believed at the fifth look", async () => {
+test("a ruleset that never rests is believed at the fifth look, or what was seen in all of them", async () => {
   const fake = kernel(Array.from({ length: 9 }, () => [1, 2]));
   assert.equal((await dumpObjects(fake, request)).length, 2);
   assert.equal(fake.count(), 5);
+
+  const union = { ...request, keyOf: ({ name }: NftTableObject) => name };
+  const names = async (dumps: readonly (readonly number[])[]) =>
+    (await dumpObjects<NftTableObject>(kernel(dumps), union)).map(({ name }) => name);
+  assert.deepEqual(await names(Array.from({ length: 9 }, () => [1, 2])), ["t1", "t2", "t3", "t4", "t5"]);
+  assert.deepEqual(await names([[1, 2], [2]]), ["t2"]);
 });

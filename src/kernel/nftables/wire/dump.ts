@@ -14,12 +14,18 @@ export interface DumpRequest<T> {
   readonly codec: Codec<T>;
   /** Attributes that restrict the dump. */
   readonly filter: T;
+  /**
+   * What tells the objects apart, where a dump may pass over some when others change: then all that was seen in any of five counts.
+   *
+   * @default the last dump counts
+   */
+  readonly keyOf?: (object: T) => string | undefined;
 }
 
-/** Repeats the dump while the ruleset changes under it, up to 5 times; then the last result counts. */
+/** Repeats the dump while the ruleset changes under it, up to 5 times. */
 export async function dumpObjects<T>(
   socket: Pick<NetlinkSocket, "dump">,
-  { family, message, codec, filter }: DumpRequest<T>,
+  { family, message, codec, filter, keyOf }: DumpRequest<T>,
   options?: CallOptions,
 ): Promise<T[]> {
   const request = new MessageBuffer(128);
@@ -27,7 +33,9 @@ export async function dumpObjects<T>(
   codec.write(request.out, filter);
   request.end();
   let objects: T[] = [];
-  await dumpWithRetry(async () => {
+  const seen = new Map<string | undefined, T>();
+  const isWhole = await dumpWithRetry(async () => {
+    if (keyOf !== undefined) for (const object of objects) seen.set(keyOf(object), object);
     objects = [];
     let generation: number | undefined;
     let isMixed = false;
@@ -44,5 +52,7 @@ export async function dumpObjects<T>(
     );
     if (isMixed) throw new NetlinkError("interrupted", "netlink: the ruleset changed during the dump: repeat it");
   });
-  return objects;
+  if (isWhole || keyOf === undefined) return objects;
+  for (const object of objects) seen.set(keyOf(object), object);
+  return [...seen.values()];
 }

@@ -45,8 +45,8 @@ export type CommitResult =
     };
 
 /**
- * Dumps are repeated while the ruleset changes under them, up to 5 times; then the last result counts. Methods throw a
- * NetlinkError when the kernel refuses: `ENOENT` for a missing table or set.
+ * Dumps are repeated while the ruleset changes under them, up to 5 times; then the last result counts, and of chains what any had. Methods
+ * throw a NetlinkError when the kernel refuses: `ENOENT` for a missing table or set.
  */
 export interface NftablesClient extends AsyncDisposable {
   /** Applies the batch: all of it, or nothing. Finishes it if that has not been done. An empty one is not sent. */
@@ -79,6 +79,22 @@ const RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024;
 /** Opens nf_tables of this process's network namespace. */
 export function openNftables(): NftablesClient {
   const socket = NetlinkSocket.open(NETLINK_NETFILTER, { receiveBufferBytes: RECEIVE_BUFFER_BYTES });
+
+  /**
+   * The kernel lists chains by their place among those of all tables: it passes over some of one when chains of another go. Rules, sets
+   * and elements it lists by table.
+   */
+  async function dumpChains<T extends { readonly table?: string | undefined; readonly name?: string | undefined }>(
+    family: number,
+    tableName: string,
+    codec: Codec<T>,
+    options?: CallOptions,
+  ): Promise<T[]> {
+    const { NFT_MSG_GETCHAIN: message } = nft;
+    const keyOf = ({ table, name }: T): string => `${table} ${name}`;
+    const all = await dumpObjects(socket, { family, message, codec, filter: {} as T, keyOf }, options); // all of its fields may lack
+    return all.filter((found) => found.table === tableName);
+  }
 
   function dump<T>(family: number, message: number, codec: Codec<T>, filter: T, options?: CallOptions): Promise<T[]> {
     return dumpObjects(socket, { family, message, codec, filter }, options);
@@ -122,19 +138,12 @@ export function openNftables(): NftablesClient {
 
     tables: (family, options) => dump(family, nft.NFT_MSG_GETTABLE, table, {}, options),
 
-    async chains(family, tableName, options) {
-      // The kernel ignores the table here.
-      const all = await dump(family, nft.NFT_MSG_GETCHAIN, chain, {}, options);
-      return all.filter((found) => found.table === tableName);
-    },
+    chains: (family, tableName, options) => dumpChains(family, tableName, chain, options),
 
     rules: (family, tableName, chainName, options) =>
       dump(family, nft.NFT_MSG_GETRULE, rule, { table: tableName, chain: chainName }, options),
 
-    async chainHeads(family, tableName, options) {
-      const all = await dump(family, nft.NFT_MSG_GETCHAIN, chainHead, {}, options);
-      return all.filter((found) => found.table === tableName);
-    },
+    chainHeads: (family, tableName, options) => dumpChains(family, tableName, chainHead, options),
 
     setHeads: (family, tableName, options) => dump(family, nft.NFT_MSG_GETSET, setHead, { table: tableName }, options),
 
