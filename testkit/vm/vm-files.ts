@@ -21,10 +21,7 @@ const USUAL: Readonly<Record<MachineName, readonly string[]>> = {
     "test/kernel/flows/{features,matrix}.test.ts",
   ],
   /** Connection tracking as a module, and programs where packets come in: the host's kernel has it built in, and 6.1 has no such place. */
-  "qemu-6.12": [
-    "src/kernel/bpf/{bpf,called-functions}.test.ts",
-    "test/kernel/flows/{features,matrix,packet-programs}.test.ts",
-  ],
+  "qemu-6.12": ["src/kernel/bpf/{bpf,called-functions}.test.ts", "test/kernel/flows/{matrix,packet-programs}.test.ts"],
 };
 
 /** For `KPTS_VM_FULL=1`: all kernel tests, once more. Needs an idle host and most of an hour. */

@@ -11,6 +11,7 @@ import { disassemble } from "./asm/disassemble.ts";
 import { arithmeticProgram } from "./asm/testing/instruction-arbitrary.ts";
 import { kernelBpf } from "./kernel-bpf.ts";
 import { type BpfRig, bpfContract } from "./testing/bpf-contract.ts";
+import { eventually } from "./testing/eventually.ts";
 import { testBpffs } from "./testing/test-bpffs.ts";
 import { reasonToSkip, testCgroup } from "./testing/test-cgroup.ts";
 
@@ -32,7 +33,7 @@ bpfContract({
         return 7;
       },
       removeInterface: (index) => machine.interfaces.remove(index),
-      setConntrack: (isLoaded) => {
+      setConntrack: async (isLoaded) => {
         machine.hasConntrack = isLoaded;
       },
     };
@@ -62,13 +63,16 @@ function conntrackOfMachine(): BpfRig["setConntrack"] {
   if (process.env.KPTS_VM === undefined) return undefined;
   execFileSync("modprobe", ["nf_nat"]);
   if (!existsSync("/sys/module/nf_nat/initstate")) return undefined;
-  return (isLoaded) => (isLoaded ? void execFileSync("modprobe", ["nf_nat"]) : unload("nf_conntrack"));
+  // A namespace that was removed holds its rules, and these modules, for some moments.
+  const takeAway = () => eventually(() => unload("nf_conntrack"));
+  return async (isLoaded) => void (isLoaded ? execFileSync("modprobe", ["nf_nat"]) : await takeAway());
 }
 
 /** With all that need it. */
 function unload(module: string): void {
+  if (!existsSync(`/sys/module/${module}`)) return;
   for (const holder of readdirSync(`/sys/module/${module}/holders`)) unload(holder);
-  if (existsSync(`/sys/module/${module}`)) execFileSync("rmmod", [module]);
+  execFileSync("rmmod", [module]);
 }
 
 /** A namespace that is made when an interface is asked for, and removed after the test. */

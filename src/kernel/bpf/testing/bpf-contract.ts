@@ -23,7 +23,7 @@ export interface BpfRig {
   addInterface(): number;
   removeInterface(index: number): void;
   /** Takes away the modules of connection tracking, and loads them again; undefined where they are built in, or others need them. */
-  readonly setConntrack?: ((isLoaded: boolean) => void) | undefined;
+  readonly setConntrack?: ((isLoaded: boolean) => Promise<void>) | undefined;
 }
 
 export interface BpfSubject {
@@ -116,7 +116,7 @@ function translating(): Program {
 }
 
 export function bpfContract(subject: BpfSubject): void {
-  const check = (what: string, body: (rig: BpfRig, t: TestContext) => void): void => {
+  const check = (what: string, body: (rig: BpfRig, t: TestContext) => void | Promise<void>): void => {
     test(what, { skip: subject.skip }, async (t) => body(await subject.open(t), t));
   };
   const mapOf = (rig: BpfRig, t: TestContext, definition: MapDefinition): BpfMap => {
@@ -267,19 +267,19 @@ export function bpfContract(subject: BpfSubject): void {
 
     check(
       "functions of connection tracking are called where they are, and said to be absent where they are not",
-      (rig) => {
+      async (rig) => {
         const isHere = (): void => rig.bpf.loadProgram(translating(), "ingress").close();
         isHere();
         const { setConntrack } = rig;
         if (setConntrack === undefined) return;
-        setConntrack(false);
+        await setConntrack(false);
         assert.throws(
           isHere,
           (error) =>
             hasBpfCode(error, "unsupported") &&
             /bpf_skb_ct_alloc .* the module nf_conntrack, .* is not loaded/.test(`${error}`),
         );
-        setConntrack(true);
+        await setConntrack(true);
         isHere();
       },
     );
