@@ -71,7 +71,8 @@ const STATUSES = `Exit statuses
   render                   printed                    a document cannot be used,  -
                                                       or bad input
   completion, help         printed                    no such shell or topic      -
-  the proxy itself         ended by a signal          everything else             -
+  the proxy itself         ended by a signal; or      everything else             -
+                           --cleanup, … done
   no such command          -                          as kube-proxy: 1            -
 
 trace --live also ends with 1: when no packet came, or when the kernel did something else than the simulation.

@@ -14,7 +14,8 @@ const USAGE = `Usage:
   kube-proxy [flags]                 run the proxy
 ${COMMANDS.map(({ name, summary }) => `  kube-proxy ${`${name} …`.padEnd(24)}${summary}`).join("\n")}
 
-Commands are extensions of kube-proxy-ts and need no root rights; each has a --help of its own.`;
+Commands are extensions of kube-proxy-ts. They need no root rights, but to ask this host's kernel. Each has a --help of
+its own.`;
 
 /** How the program is called, and every flag. */
 function usageText(): string {

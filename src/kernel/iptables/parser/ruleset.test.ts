@@ -34,6 +34,11 @@ test("a dump is read table by table, with policies, and the text of every rule w
   assert.deepEqual(readChainNames(saved, "mangle"), []);
 });
 
+test("a line that begins as if with counters is no rule, and takes none from the lines below", () => {
+  const saved = "*nat\n:A - [0:0]\n-A A -j X\n[7:42\n[1:1] -A A -j Y\n[cut\nCOMMIT\n[";
+  assert.deepEqual(readTable(saved, "nat").get("A")?.rules, ["-j X", "-j Y"]);
+});
+
 test("a chain's uses are the rules in it and the rules that go to it, in the table that is asked for", () => {
   const saved = [
     "*filter",

@@ -123,7 +123,9 @@ function visitSaved(saved: string, visitor: SavedVisitor): void {
       const [name = "", policy = "-"] = saved.slice(start + 1, end).split(" ", 2);
       isWanted = visitor.chain(name, policy === "-" ? undefined : policy);
     } else if (first === "-" || first === "[") {
-      const command = first === "[" ? saved.indexOf("] ", start) + 2 : start;
+      const counters = first === "[" ? saved.indexOf("] ", start) : start - 2;
+      const command = counters + 2;
+      if (counters < start - 2 || command > end) continue;
       if (beginning === undefined || !saved.startsWith(beginning, command)) {
         if (!saved.startsWith(APPEND, command)) continue;
         const from = command + APPEND.length;
