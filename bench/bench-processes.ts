@@ -7,7 +7,8 @@ import { atExit } from "./at-exit.ts";
 export interface LineProcess {
   /** The next line that it writes. */
   next(): Promise<string>;
-  /** Writes a line, and waits for the next one. */
+  tell(task: unknown): void;
+  /** Tells it, and waits for the next line. */
   ask<Answer>(task: unknown): Promise<Answer>;
   end(): void;
 }
@@ -25,10 +26,12 @@ export function startLines(command: string, words: readonly string[]): LineProce
     if (done === true) throw new Error(`${[command, ...words].join(" ")} ended`);
     return value;
   };
+  const tell = (task: unknown): void => void stdin.write(`${JSON.stringify(task)}\n`);
   return {
     next,
+    tell,
     async ask(task) {
-      stdin.write(`${JSON.stringify(task)}\n`);
+      tell(task);
       return JSON.parse(await next());
     },
     end,

@@ -26,15 +26,15 @@ export interface MapsFigures {
   /** From the line of a watch, not yet parsed. */
   readonly eventP50Ms: number;
   readonly eventP99Ms: number;
+  /** From there until another process, which tries all the time, has a connection to the new endpoint. */
+  readonly reachedP50Ms: number;
+  readonly reachedP99Ms: number;
+  readonly reachedCount: number;
+  /** How long one of its attempts takes, p50. */
+  readonly attemptUs: number;
   readonly heapMb: number;
   /** Of the kernel. */
   readonly kernelMb: number;
-}
-
-/** Until connected, p50, of one round. */
-export interface ConnectRound {
-  readonly directUs: number;
-  readonly serviceUs: number;
 }
 
 export interface ChurnFigures {

@@ -17,6 +17,8 @@ import { apiSlice } from "./api-objects.ts";
 import { benchService, benchSlice } from "./cluster.ts";
 import { benchConfig, benchState } from "./subject.ts";
 
+const DEAD_PORT = 8081;
+
 const NOTHING: EbpfMetrics = {
   attached: { set: () => {} },
   passedPorts: { set: () => {} },
@@ -115,6 +117,22 @@ export class EbpfSubject {
       const projected = projectEndpointSlice(JSON.parse(line).object);
       if (!projected.ok) throw new Error("the line is no slice");
       this.state.onEndpointSlice({ kind: "update", old, object: projected.record });
+    };
+  }
+
+  /**
+   * Leaves a service one endpoint, at a port where nothing listens. @returns what happens when the line of a watch comes that puts
+   * another endpoint in its place, at a port where the bench listens.
+   */
+  replaceDeadEndpoint(index: number): () => void {
+    const current = benchSlice(index, this.#endpointsEach, this.#generations.get(index) ?? 0);
+    const dead = { ...benchSlice(index, 1), ports: current.ports.map((port) => ({ ...port, port: DEAD_PORT })) };
+    this.state.onEndpointSlice({ kind: "update", old: current, object: dead });
+    const line = JSON.stringify({ type: "MODIFIED", object: apiSlice(index, 1, 1, 0) });
+    return () => {
+      const projected = projectEndpointSlice(JSON.parse(line).object);
+      if (!projected.ok) throw new Error("the line is no slice");
+      this.state.onEndpointSlice({ kind: "update", old: dead, object: projected.record });
     };
   }
 

@@ -1,42 +1,33 @@
 /**
  * One subject in a namespace and a cgroup of its own. Argument: an EbpfTask as JSON. Writes its figures as one line of JSON; for
- * `connect` a line when the cluster is in the kernel, and then a ConnectRound for each line of standard input.
+ * `connect` a line when the cluster is in the kernel, and then answers ways.
  */
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
-import { setImmediate as turn } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
+import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { NO_PACKET_PATH } from "../src/dataplane/ebpf/testing/no-packet-path.ts";
 import { TABLE } from "../src/dataplane/nftables/names.ts";
 import { openNetlinkRuleset } from "../src/kernel/nftables/netlink-nftables.ts";
-import { type LineProcess, startLines } from "./bench-processes.ts";
-import { benchService, benchSlice } from "./cluster.ts";
-import type { ChurnFigures, ConnectRound, EbpfTask, MapsFigures } from "./ebpf-figures.ts";
+import { benchService } from "./cluster.ts";
+import { answerWays, startLoop } from "./connect-arms.ts";
+import type { ChurnFigures, EbpfTask, MapsFigures } from "./ebpf-figures.ts";
 import { EbpfSubject } from "./ebpf-subject.ts";
 import { settledMemory } from "./memory.ts";
 import { benchBackend, NftSubject } from "./nftables-subject.ts";
 import { makeReachable } from "./reachable.ts";
-import type { ConnectFigures, ConnectTask } from "./socket-loop.ts";
+import type { ConnectFigures, ReachFigures } from "./socket-loop.ts";
 import { quantile } from "./statistics.ts";
 
-const SOCKET_LOOP = fileURLToPath(new URL("./socket-loop.ts", import.meta.url));
 const ENDPOINTS = 3;
 const SERVER_PORT = 8080;
-/** Of one round each way. */
-const CONNECTIONS = 3000;
-/** In turns, so that both are as warm. */
-const AT_A_STRETCH = 100;
+/** Changes of which it is measured when they are reached. */
+const REACHED = 300;
+/** A process that tries all the time does so undisturbed. */
+const SETTLED_MS = 3;
 const SCATTER = 7919;
 const CHURNING_SERVICES = 20;
 const CHANGES_PER_MS = 1;
 const MB = 2 ** 20;
-
-async function startLoop(...words: string[]): Promise<LineProcess> {
-  const child = startLines(process.execPath, [SOCKET_LOOP, ...words]);
-  await child.next();
-  return child;
-}
 
 async function ebpfOverFlat(services: number, cgroup: string): Promise<EbpfSubject> {
   const ruleset = openNetlinkRuleset();
@@ -88,6 +79,7 @@ async function measureMaps({ services, changes, cgroup }: Extract<EbpfTask, { wh
     if (n === 0 && (before === undefined || subject.leads(index) === before))
       throw new Error("the maps have not changed");
   }
+  const reached = await measureReached(subject, services);
   const kernelMb = mapBytes() / MB;
   await subject.close();
   return {
@@ -99,9 +91,35 @@ async function measureMaps({ services, changes, cgroup }: Extract<EbpfTask, { wh
     effectP99Ms: quantile(effects, 0.99),
     eventP50Ms: quantile(events, 0.5),
     eventP99Ms: quantile(events, 0.99),
+    reachedP50Ms: quantile(reached.ms, 0.5),
+    reachedP99Ms: quantile(reached.ms, 0.99),
+    reachedCount: reached.ms.length,
+    attemptUs: quantile(reached.periodsUs, 0.5),
     heapMb: heapMb - modelMb,
     kernelMb,
   };
+}
+
+/** From the line of a watch to the first connection that reaches the new endpoint. Until then each is refused. */
+async function measureReached(subject: EbpfSubject, services: number) {
+  await startLoop("serve", String(SERVER_PORT));
+  const client = await startLoop("reach");
+  const [ms, periodsUs]: [number[], number[]] = [[], []];
+  for (let n = 0; n < REACHED; n += 1) {
+    const index = (n * SCATTER) % services;
+    const onLine = subject.replaceDeadEndpoint(index);
+    await subject.syncChanges();
+    client.tell([benchService(index).clusterIP, 80]);
+    await client.next();
+    await sleep(SETTLED_MS);
+    const lineMs = Number(process.hrtime.bigint()) / 1e6;
+    onLine();
+    await subject.syncChanges();
+    const { connectedMs, periodUs }: ReachFigures = JSON.parse(await client.next());
+    ms.push(connectedMs - lineMs);
+    periodsUs.push(periodUs);
+  }
+  return { ms, periodsUs };
 }
 
 async function measureConnections({ mode, services, cgroup }: Extract<EbpfTask, { what: "connect" }>): Promise<void> {
@@ -111,32 +129,7 @@ async function measureConnections({ mode, services, cgroup }: Extract<EbpfTask, 
     subject.load(services);
     await subject.fullSync(false);
   }
-  await startLoop("serve", String(SERVER_PORT));
-  const client = await startLoop("connect");
-  const numbers = Array.from({ length: AT_A_STRETCH }, (_, n) => (n * SCATTER) % services);
-  const direct: ConnectTask = {
-    count: AT_A_STRETCH,
-    targets: numbers.map((n) => [benchSlice(n, ENDPOINTS).endpoints[n % ENDPOINTS]?.address ?? "", SERVER_PORT]),
-  };
-  const service: ConnectTask = { count: AT_A_STRETCH, targets: numbers.map((n) => [benchService(n).clusterIP, 80]) };
-  const connect = async (task: ConnectTask): Promise<number> => {
-    const { p50Us, failures } = await client.ask<ConnectFigures>(task);
-    if (failures > 0) throw new Error(`${mode}: ${failures} of ${task.count} connections failed`);
-    return p50Us;
-  };
-  const measure = async (): Promise<ConnectRound> => {
-    const taken: { direct: number[]; service: number[] } = { direct: [], service: [] };
-    for (let count = 0; count < CONNECTIONS; count += AT_A_STRETCH) {
-      taken.direct.push(await connect(direct));
-      taken.service.push(await connect(service));
-    }
-    return { directUs: quantile(taken.direct, 0.5), serviceUs: quantile(taken.service, 0.5) };
-  };
-  await measure();
-  process.stdout.write("ready\n");
-  for await (const _line of createInterface({ input: process.stdin })) {
-    process.stdout.write(`${JSON.stringify(await measure())}\n`);
-  }
+  await answerWays(services, ENDPOINTS);
 }
 
 async function measureChurn({ connections, cgroup }: Extract<EbpfTask, { what: "churn" }>): Promise<ChurnFigures> {

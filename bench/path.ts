@@ -2,24 +2,33 @@
  * `npm run bench -- path`: connecting to an endpoint directly and through a cluster IP, in both layouts of the nftables mode.
  * Two namespaces, one for each layout, measured in turns; what counts are ratios in one round.
  */
-import { spawn } from "node:child_process";
-import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { signalChild } from "../src/kernel/child-process.ts";
+import { type LineProcess, startLines } from "./bench-processes.ts";
+import { between, type Figure, middle, ofDirect, type Round, takeRounds, type Way } from "./connect-arms.ts";
+import { estimateText, judgeEstimate } from "./estimate.ts";
 import { withNamespace } from "./namespace.ts";
-import type { PathRound, PathTask } from "./path-worker.ts";
-import { median } from "./statistics.ts";
+import type { PathTask } from "./path-worker.ts";
 import { table } from "./table.ts";
 
 const WORKER = fileURLToPath(new URL("./path-worker.ts", import.meta.url));
+
+type Name = "flat" | "compatible";
+const NAMES = ["flat", "compatible"] as const;
+/** Pairs of namespaces, one after the other: what differs between two with the same work is up to 10 %. */
+const PAIRS = 4;
+const FIGURES: readonly (readonly [string, Figure])[] = [
+  ["until connected", "p50Us"],
+  ["processor time", "cpuUs"],
+];
 
 const USAGE = `Usage: npm run bench -- path [options]
 
 What a connection through a cluster IP costs in the two layouts of the nftables mode, next to a direct one. Needs root.
 
   --services N  (default 10000)
-  --rounds N    of 400 connections each way (default 15)
+  --rounds N    of 100 connections each way (default 600)
+  --check       exit with status 1 when the target is missed
   --help        this text
 `;
 
@@ -29,7 +38,8 @@ export async function benchPath(argv: readonly string[]): Promise<number> {
     args: [...argv],
     options: {
       services: { type: "string", default: "10000" },
-      rounds: { type: "string", default: "15" },
+      rounds: { type: "string", default: "600" },
+      check: { type: "boolean", default: false },
       help: { type: "boolean", default: false },
     },
   });
@@ -40,77 +50,52 @@ export async function benchPath(argv: readonly string[]): Promise<number> {
   if (process.getuid?.() !== 0) throw new Error("network namespaces need root: run the bench as root");
   const services = Number(values.services);
   const rounds = Number(values.rounds);
-  const results = await withWorker({ layout: "Flat", services }, (flat) =>
-    withWorker({ layout: "Compatible", services }, async (compatible) => {
-      const all: { readonly flat: PathRound; readonly compatible: PathRound }[] = [];
-      for (let round = 0; round < rounds; round += 1) {
-        // Each is first in half of the rounds.
-        const isFlatFirst = round % 2 === 0;
-        const early = isFlatFirst ? await flat() : undefined;
-        const second = await compatible();
-        all.push({ flat: early ?? (await flat()), compatible: second });
-      }
-      return all;
-    }),
-  );
-  const part = (pick: (round: (typeof results)[number]) => number): string => median(results.map(pick)).toFixed(2);
-  const us = (pick: (round: (typeof results)[number]) => number): string => median(results.map(pick)).toFixed(0);
+  const taken: Round<Name>[] = [];
+  for (let pair = 1; pair <= PAIRS; pair += 1) {
+    process.stderr.write(`connecting among ${services} services, namespaces ${pair} of ${PAIRS}…\n`);
+    const some = await withWorker({ layout: "Flat", services }, (flat) =>
+      withWorker({ layout: "Compatible", services }, (compatible) =>
+        takeRounds({ flat, compatible }, Math.ceil(rounds / PAIRS)),
+      ),
+    );
+    taken.push(...some);
+  }
   console.log(
-    table(
-      [`a connection, ${services} services`, "direct", "flat", "compatible", "flat : compatible"],
-      [
-        [
-          "processor time, µs",
-          us(({ flat }) => flat.direct.cpuUs),
-          us(({ flat }) => flat.service.cpuUs),
-          us(({ compatible }) => compatible.service.cpuUs),
-          "",
-        ],
-        [
-          "  of a direct one",
-          "1",
-          part(({ flat }) => flat.service.cpuUs / flat.direct.cpuUs),
-          part(({ compatible }) => compatible.service.cpuUs / compatible.direct.cpuUs),
-          part(
-            ({ flat, compatible }) =>
-              flat.service.cpuUs / flat.direct.cpuUs / (compatible.service.cpuUs / compatible.direct.cpuUs),
-          ),
-        ],
-        [
-          "until connected, p50, of a direct one",
-          "1",
-          part(({ flat }) => flat.service.p50Us / flat.direct.p50Us),
-          part(({ compatible }) => compatible.service.p50Us / compatible.direct.p50Us),
-          part(
-            ({ flat, compatible }) =>
-              flat.service.p50Us / flat.direct.p50Us / (compatible.service.p50Us / compatible.direct.p50Us),
-          ),
-        ],
-      ],
-    ),
+    `medians of ${rounds} rounds of 100 connections each way, and where the median lies at 95 %\n${figuresTable(services, taken)}`,
   );
-  return 0;
+  const found = between(taken, NAMES, "service", "p50Us");
+  const { passed, text } = judgeEstimate(
+    "a connection through a cluster IP, until connected, flat : compatible",
+    found,
+    1,
+  );
+  console.log(`${passed ? "ok    " : "missed"}  ${text}`);
+  return values.check && !passed ? 1 : 0;
 }
 
-/** Starts a worker that has its cluster in the kernel when `work` begins; it measures a round whenever it is asked to. */
-async function withWorker<T>(task: PathTask, work: (round: () => Promise<PathRound>) => Promise<T>): Promise<T> {
+function figuresTable(services: number, taken: readonly Round<Name>[]): string {
+  const rows = FIGURES.flatMap(([what, figure]) => {
+    const us = (name: Name, way: Way): string => middle(taken, name, way, figure).toFixed(1);
+    const part = (name: Name): string => estimateText(ofDirect(taken, name, figure));
+    const compared = (way: Way): string => estimateText(between(taken, NAMES, way, figure));
+    return [
+      [`${what}, direct, µs`, us("flat", "direct"), us("compatible", "direct"), compared("direct")],
+      ["  through a cluster IP, µs", us("flat", "service"), us("compatible", "service"), compared("service")],
+      ["  of a direct one", part("flat"), part("compatible"), ""],
+    ];
+  });
+  return table([`a connection, ${services} services`, "flat", "compatible", "flat : compatible"], rows);
+}
+
+/** Starts a worker that has its cluster in the kernel when `work` begins. */
+async function withWorker<T>(task: PathTask, work: (worker: LineProcess) => Promise<T>): Promise<T> {
   return await withNamespace(async ({ name }) => {
-    const words = ["netns", "exec", name, process.execPath, WORKER, JSON.stringify(task)];
-    const child = spawn("ip", words, { stdio: ["pipe", "pipe", "inherit"] });
-    const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-    const next = async (): Promise<string> => {
-      const { value, done } = await lines.next();
-      if (done === true) throw new Error(`the worker of the layout ${task.layout} ended`);
-      return value;
-    };
+    const worker = startLines("ip", ["netns", "exec", name, process.execPath, WORKER, JSON.stringify(task)]);
     try {
-      await next();
-      return await work(async () => {
-        child.stdin.write("\n");
-        return JSON.parse(await next());
-      });
+      await worker.next();
+      return await work(worker);
     } finally {
-      signalChild(child);
+      worker.end();
     }
   });
 }
