@@ -43,7 +43,8 @@ export async function measureBurst(subject: NftSubject, { burstSeconds, burstRat
     restMs: () => subject.restMs,
     work: async () => {
       const first = made;
-      const due = Math.min(events, Math.floor(((performance.now() - startMs) / 1000) * burstRate));
+      // The first is due at the start.
+      const due = Math.min(events, Math.floor(((performance.now() - startMs) / 1000) * burstRate) + 1);
       for (; made < due; made += 1) subject.replaceEndpoint(subject.scattered(made));
       try {
         await subject.syncChanges();

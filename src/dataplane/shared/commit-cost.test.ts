@@ -35,6 +35,11 @@ test("quick commits begin five milliseconds after each other in the long run", (
   assert.equal(Math.round(lastPeriod(begun(new CommitCost(), 100, 2, 0.05))), 5);
 });
 
+test("quick commits with several changes begin seven milliseconds after each other, those with many five", () => {
+  assert.equal(Math.round(lastPeriod(begun(new CommitCost(), 100, 14, 0.5))), 7);
+  assert.equal(Math.round(lastPeriod(begun(new CommitCost(), 100, 40, 2))), 5);
+});
+
 test("commits that take long by what is in them follow each other at once", () => {
   const cost = new CommitCost();
   begun(cost, 100, 2, 3);

@@ -12,6 +12,13 @@ const WEIGHT = 0.2;
 const FADING = 0.9;
 /** A commit is not free for this process either, however quick the kernel is. */
 const LEAST_COST_MS = 1.2;
+/**
+ * Commits with several changes, one after the other, are a stream: what is at most 7 ms together instead of 5 waits a millisecond longer
+ * on average and costs a seventh less. With fewer operations there is little to be shared; with more, each has a small part of the fixed
+ * cost already, and the commit takes long enough by itself.
+ */
+const STREAM_COST_MS = 1.75;
+const STREAM_OPERATIONS = { least: 8, most: 24 } as const;
 /** Part of a processor that may be spent on what every commit costs, in the long run. */
 const SHARE = 1 / 4;
 /** So many commits may follow each other at once: a Service and its slices seldom change alone. */
@@ -34,7 +41,8 @@ export class CommitCost {
     } else if (known !== undefined) {
       this.#fixedMs = Math.min(known * FADING, milliseconds);
     }
-    this.#debtMs = this.#debtAt(nowMs) + this.#costMs;
+    const isStream = operations >= STREAM_OPERATIONS.least && operations <= STREAM_OPERATIONS.most;
+    this.#debtMs = this.#debtAt(nowMs) + Math.max(this.#costMs, isStream ? STREAM_COST_MS : 0);
     this.#reckonedMs = nowMs;
   }
 
