@@ -14,6 +14,7 @@ import { dirname, join, relative, resolve, sep } from "node:path";
 import { run } from "node:test";
 import { fileURLToPath } from "node:url";
 import { makeBatches, partition } from "../testkit/batches/make-batches.ts";
+import { TEST_ENGINE } from "../testkit/batches/test-engine.ts";
 import { missingForTopology } from "../testkit/net/kernel-capabilities.ts";
 import { endHungTests } from "./hung-tests.mjs";
 import { ensureNextNode, NEXT_NODE } from "./next-node.mjs";
@@ -67,9 +68,6 @@ function check(title, args, node = process.execPath) {
     });
   });
 }
-
-/** For the JavaScript engine of test processes: threads that help to collect garbage take more processor time than one alone. */
-const ENGINE = ["--single-threaded-gc"];
 
 /** Two processors have work for five: most tests wait half of their time for a kernel, a clock or another process. */
 const CONCURRENCY = 5;
@@ -163,7 +161,7 @@ await stripped;
  * @returns the files of batches that were not reported, since the process of their batch had ended.
  */
 async function runFiles({ batches = new Map(), ...options }) {
-  const stream = run({ concurrency: CONCURRENCY, execArgv: ENGINE, ...options });
+  const stream = run({ concurrency: CONCURRENCY, execArgv: TEST_ENGINE, ...options });
   const unreported = new Map([...batches].map(([path, { files }]) => [path, new Set(files)]));
   const note = ({ nesting, name, file, entryFile }) => {
     if (nesting === 0) unreported.get(entryFile ?? file)?.delete(name);

@@ -13,8 +13,9 @@ import { needsOwnProcess } from "./own-process.ts";
 const RUN = `
 import { run } from "node:test";
 import report from ${JSON.stringify(new URL("../../scripts/test-report.mjs", import.meta.url).href)};
+import { TEST_ENGINE } from ${JSON.stringify(new URL("test-engine.ts", import.meta.url).href)};
 const batches = new Map(process.argv.slice(2).map((path, index) => [path, { title: "batch " + (index + 1) }]));
-for await (const text of report(run({ files: [...batches.keys()] }), batches)) process.stdout.write(text);
+for await (const text of report(run({ files: [...batches.keys()], execArgv: TEST_ENGINE }), batches)) process.stdout.write(text);
 `;
 
 const imports = 'import { describe, test } from "node:test";\n';

@@ -12,6 +12,7 @@ import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { TEST_ENGINE } from "../batches/test-engine.ts";
 import { stretched } from "./patience.ts";
 
 export interface NetnsOptions {
@@ -58,11 +59,15 @@ function runInside(namespace: string, file: string, timeoutMs: number): Promise<
   const env: NodeJS.ProcessEnv = { ...process.env, [MARK]: namespace };
   // Set by the runner that runs this file; the child must report in plain text and not in the runner's protocol.
   delete env.NODE_TEST_CONTEXT;
-  const child = spawn("ip", ["netns", "exec", namespace, process.execPath, "--test-reporter=spec", file], {
-    env,
-    timeout: timeoutMs,
-    killSignal: "SIGKILL",
-  });
+  const child = spawn(
+    "ip",
+    ["netns", "exec", namespace, process.execPath, ...TEST_ENGINE, "--test-reporter=spec", file],
+    {
+      env,
+      timeout: timeoutMs,
+      killSignal: "SIGKILL",
+    },
+  );
   let output = "";
   child.stdout.on("data", (chunk) => (output += String(chunk)));
   child.stderr.on("data", (chunk) => (output += String(chunk)));

@@ -4,6 +4,7 @@
  */
 import { relative } from "node:path";
 import { run } from "node:test";
+import { TEST_ENGINE } from "../../batches/test-engine.ts";
 import { missingForTopology } from "../../net/kernel-capabilities.ts";
 import { type InnerResult, resultLine } from "../inner-result.ts";
 
@@ -75,6 +76,7 @@ const stream = run({
   files,
   concurrency: Number(concurrency),
   timeout: FILE_LIMIT_MS,
+  execArgv: [...TEST_ENGINE],
   ...(testNamePatterns.length > 0 && { testNamePatterns }),
 });
 stream.on("test:start", (event) => {

@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { TEST_ENGINE } from "./test-engine.ts";
+
+/** Runs a test file as the runner does. */
+function run(t: TestContext, source: string) {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-engine-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, "file.test.mjs");
+  writeFileSync(file, `import { test } from "node:test";\n${source}`);
+  const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+  const args = [...TEST_ENGINE, "--expose-internals", "--test-reporter=spec", file];
+  return spawnSync(process.execPath, args, { env, encoding: "utf8" });
+}
+
+test("no hook of node:test follows promises", (t) => {
+  const { stdout, status } = run(
+    t,
+    `import { createRequire } from "node:module";
+const { internalBinding } = createRequire(import.meta.url)("internal/test/binding");
+// How many there are for init, before, after, destroy and promiseResolve.
+test("hooks", (t) => t.diagnostic("hooks: " + internalBinding("async_wrap").async_hook_fields.slice(0, 5).join(" ")));
+`,
+  );
+  assert.equal(status, 0, stdout);
+  assert.match(stdout, /hooks: 0 0 0 0 0$/m);
+});
+
+test("an error that no test waits for fails the file all the same", (t) => {
+  for (const error of ["Promise.reject(new Error('lost'))", "setTimeout(() => { throw new Error('lost'); })"]) {
+    const { stdout, status } = run(
+      t,
+      `test("passes", async () => { ${error}; await new Promise((resolve) => setTimeout(resolve, 20)); });`,
+    );
+    assert.equal(status, 1, stdout);
+    assert.match(stdout, /lost/);
+  }
+});
