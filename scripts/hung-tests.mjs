@@ -10,6 +10,8 @@ const GRACE_MS = 30_000;
 /** /proc/PID/stat counts in these. */
 const TICK_MS = 10;
 
+const commandLine = (pid) => readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
+
 /** Children of this process: `{ pid, ageMs }`. */
 function children() {
   const uptimeMs = Number(readFileSync("/proc/uptime", "utf8").split(" ")[0]) * 1000;
@@ -28,11 +30,13 @@ function children() {
  * Watches until the function that it returns is called.
  *
  * @param limitMs how long a test process may take.
+ * @param isOurs says by a process's command line whether it is one of those; other tests may run beside them.
  */
-export function endHungTests(limitMs) {
+export function endHungTests(limitMs, isOurs) {
   const timer = setInterval(() => {
     try {
-      for (const { pid, ageMs } of children()) if (ageMs > limitMs + GRACE_MS) process.kill(pid, "SIGKILL");
+      for (const { pid, ageMs } of children())
+        if (ageMs > limitMs + GRACE_MS && isOurs(commandLine(pid))) process.kill(pid, "SIGKILL");
     } catch {
       // A process has ended while it was looked at.
     }

@@ -2,9 +2,11 @@
  * `npm test [-- --tier=TIER,…] [PATH…] [--test-name-pattern=…]`, and a closing line `N passed, N failed, N skipped`. Runs on
  * the pinned Node.js. Without paths it runs tiers:
  *
- * - `host` (the default): type check, lint, and the tests of this machine's own kernel.
+ * - `host` (the default): type check, lint, unit tests, conformance, and what this machine's own kernel does: flows and faults.
+ * - `package` (`npm run test:package`): what is around the program: the npm package as another project installs it, the demo,
+ *   the page in a browser, a mode that is added, the bench and the soak test themselves, load that takes a minute.
  * - `vm` (`npm run test:vm`): what needs another kernel, in user-mode Linux (testkit/vm), and Windows programs under Wine.
- * - `all` (`npm run test:all`): both, and two more kernels in qemu, the image, long histories, the next Node.js.
+ * - `all` (`npm run test:all`): these, and two more kernels in qemu, the image, long histories, the next Node.js.
  *
  * A test that needs the kernel and was skipped although the kernel can run it counts as failed.
  */
@@ -23,7 +25,7 @@ import report from "./test-report.mjs";
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 /** For a file, and for a batch of files that share a process. */
 const TIMEOUT_MS = 600_000;
-/** The virtual machines, whose tests these files report: alone, after all others. */
+/** The virtual machines, whose tests these files report. */
 const UML_TEST = join(root, "testkit/vm/uml.test.ts");
 const QEMU_TESTS = ["qemu", "qemu-6.12"].map((name) => join(root, `testkit/vm/${name}.test.ts`));
 /** They have limits of their own, and perhaps to wait for their turn. */
@@ -32,9 +34,19 @@ const VM_TIMEOUT_MS = 7_200_000;
 const IMAGE_TEST = join(root, "test/deploy/image.test.ts");
 /** Wine and what it needs are 1 GB, which it installs itself while other tests run. */
 const WINE_TEST = join(root, "test/windows/wine.test.ts");
+/** Tier `package`: files, and folders. A change of the program that breaks one of these nearly always breaks a test of tier `host`, too. */
+const AROUND = [
+  "bench",
+  "demo/run-demo.test.ts",
+  "src/relay/tcp-load.test.ts",
+  "test/apiserver/soak.test.ts",
+  "test/dataplane/toy-mode.test.ts",
+  "test/deploy/package.test.ts",
+  "test/page/browser.test.ts",
+].map((path) => join(root, path));
 /** How many times as many histories the property tests run in tier `all`. */
 const LONG_HISTORIES = "10";
-const TIERS = ["host", "vm", "all"];
+const TIERS = ["host", "package", "vm", "all"];
 
 /** One checker: several work out for themselves what they have in common, and take 15 instead of 9 s of processor time. */
 const checks = {
@@ -71,6 +83,8 @@ function check(title, args, node = process.execPath) {
 
 /** Two processors have work for five: most tests wait half of their time for a kernel, a clock or another process. */
 const CONCURRENCY = 5;
+/** Beside the two machines of user-mode Linux, each of which keeps a processor busy. */
+const CONCURRENCY_BESIDE = 3;
 /** Those that wait longest, up to a minute: begun first, they are done when the others are. */
 const LONG = [
   "test/windows/wine.test.ts",
@@ -125,6 +139,7 @@ const isWanted = (file) => {
   if (paths.length > 0) return true;
   if (QEMU_TESTS.includes(file) || file === IMAGE_TEST) return isAll;
   if (file === UML_TEST || file === WINE_TEST) return isAll || tiers.has("vm");
+  if (AROUND.some((path) => file === path || file.startsWith(path + sep))) return isAll || tiers.has("package");
   return runsHost && !file.endsWith(".vm.test.ts");
 };
 
@@ -193,7 +208,7 @@ async function runFiles({ batches = new Map(), ...options }) {
     total.failed += counts.failed + counts.cancelled;
     total.skipped += counts.skipped + counts.todo;
   });
-  const stopWatching = endHungTests(options.timeout);
+  const stopWatching = endHungTests(options.timeout, (words) => words.some((word) => options.files.includes(word)));
   for await (const text of report(stream, batches)) process.stdout.write(text);
   stopWatching();
   return [...unreported].flatMap(([path, files]) => [...files].map((file) => ({ file, batch: batches.get(path) })));
@@ -235,7 +250,7 @@ function hostBatches() {
 /** Unit tests as node:test is given them, for the next Node.js. */
 let unitFiles = [];
 
-async function runHost() {
+async function runHost(concurrency) {
   const env = { ...environment, ...(isAll && { KPTS_PROPERTY_SCALE: LONG_HISTORIES }) };
   const timeout = TIMEOUT_MS * (isAll ? 4 : 1);
   const batches = new Map(hostBatches());
@@ -247,12 +262,11 @@ async function runHost() {
   const isLong = (file) => turn(file) === 0;
   const inTurn = [...alone.filter(isLong), ...batches.keys(), ...alone.filter((file) => !isLong(file))];
   const names = patterns.length > 0 && { testNamePatterns: patterns };
-  const unreported = await runFiles({ files: inTurn, batches, timeout, env, ...names });
+  const unreported = await runFiles({ files: inTurn, batches, timeout, env, concurrency, ...names });
   for (const { file, batch } of unreported) {
     await runFiles({ files: [join(root, file)], timeout, env: { ...env, ...batch.env } });
   }
 }
-if (onHost.length > 0) await runHost();
 
 /** @param named the only files to run in the machine. */
 async function runMachine(file, named) {
@@ -261,8 +275,18 @@ async function runMachine(file, named) {
   if (named !== undefined) env.KPTS_VM_FILES = JSON.stringify(named.map((path) => relative(root, path)));
   await runFiles({ files: [file], timeout: VM_TIMEOUT_MS, env });
 }
-for (const file of machines) await runMachine(file);
-if (forVm.length > 0 && !machines.includes(UML_TEST)) await runMachine(UML_TEST, forVm);
+/** What each part leaves idle, for it waits for clocks, the other one has work for. */
+async function runBoth() {
+  const isBeside = machines.includes(UML_TEST) || forVm.length > 0;
+  const named = machines.includes(UML_TEST) ? undefined : forVm;
+  await Promise.all([
+    onHost.length > 0 && runHost(isBeside ? CONCURRENCY_BESIDE : CONCURRENCY),
+    isBeside && runMachine(UML_TEST, named),
+  ]);
+}
+await runBoth();
+// Emulated processors are slower than their clocks by themselves.
+for (const file of machines.filter((file) => file !== UML_TEST)) await runMachine(file);
 
 /** The unit tests once more, on the Node.js release that comes after the pinned one. */
 async function checkNextNode() {

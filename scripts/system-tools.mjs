@@ -1,6 +1,7 @@
 /** Tools of the operating system that a command needs, and their Debian packages. */
 import { spawnSync } from "node:child_process";
 import { accessSync, constants, existsSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -33,6 +34,9 @@ function debianRelease() {
 
 const demoTools = ["ip", "iptables", "iptables-save", "ip6tables", "sysctl"];
 
+/** For tests in network namespaces. */
+const kernelTools = [...demoTools, "nft", "conntrack", "ipset", "ipvsadm", "nfacct"];
+
 /** For the test that builds the container image. */
 const imageTools = ["buildah", "debootstrap"];
 
@@ -45,20 +49,11 @@ const wineTools = process.arch === "x64" ? ["wine", "x86_64-w64-mingw32-gcc"] : 
 /** Which tools each command needs. The proxy itself runs only the iptables tools; the others are for the demo and the tests. */
 const toolsOf = {
   start: demoTools,
-  test: [...demoTools, "nft", "conntrack", "ipset", "ipvsadm", "nfacct", "chromium"],
-  "test all": [
-    ...demoTools,
-    "nft",
-    "conntrack",
-    "ipset",
-    "ipvsadm",
-    "nfacct",
-    "chromium",
-    ...imageTools,
-    ...machineTools,
-  ],
-  /** Its test asks for them, so that others run meanwhile. */
+  test: kernelTools,
+  "test all": [...kernelTools, ...imageTools, ...machineTools],
+  // Tests ask for these themselves, so that others run meanwhile.
   wine: wineTools,
+  browser: ["chromium"],
   soak: [...demoTools, "nft"],
   attack: [...demoTools, "nft"],
   bench: [...demoTools, "nft", "ipset", "ipvsadm", ...machineTools],
@@ -81,9 +76,15 @@ function isInstalled(tool) {
   });
 }
 
+const APT_LOCK = join(tmpdir(), "kube-proxy-ts-apt.lock");
+
+/** One after the other: tests that ask for packages run side by side, and apt-get itself refuses the second one. */
 function apt(...args) {
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
-  return spawnSync("apt-get", args, { stdio: ["ignore", "ignore", "pipe"], encoding: "utf8", env });
+  // Nothing else is on a machine that judges changes: what a power cut would lose there is not missed.
+  const options = process.env.KPTS_STRICT === "1" ? ["-o", "DPkg::Options::=--force-unsafe-io"] : [];
+  const words = [APT_LOCK, "apt-get", ...options, ...args];
+  return spawnSync("flock", words, { stdio: ["ignore", "ignore", "pipe"], encoding: "utf8", env });
 }
 
 /**
@@ -102,12 +103,15 @@ export function ensureSystemTools(command) {
       apt("update");
       result = install();
     }
-    if (result.status !== 0) console.error(`apt-get install failed: ${result.stderr.trim()}`);
+    if (result.status !== 0) console.error(`apt-get install failed: ${(result.stderr ?? String(result.error)).trim()}`);
   }
   const left = missing();
   if (left.length === 0) return;
   console.error(`missing tools: ${left.join(" ")}; install as root: apt-get install ${packages().join(" ")}`);
 }
 
-// As a program: the tools of one command.
-if (process.argv[1] === fileURLToPath(import.meta.url)) ensureSystemTools(process.argv[2]);
+// As a program: the tools of one command; or `update`, the lists of packages.
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  if (process.argv[2] === "update") apt("update");
+  else ensureSystemTools(process.argv[2]);
+}

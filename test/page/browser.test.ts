@@ -20,7 +20,7 @@ const VIEWS: readonly (readonly [path: string, ready: string])[] = [
   ["node", "document.querySelector('.problems li')"],
 ];
 
-describe("the page in Chromium", { skip: skipWithoutChromium }, () => {
+describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
   let chromium: Chromium;
   before(async () => {
     chromium = await Chromium.start();

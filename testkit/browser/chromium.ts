@@ -5,12 +5,23 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { runCommand } from "../net/run-command.ts";
 import { skipWithoutTool } from "../support/tools.ts";
 import { BrowserPage } from "./browser-page.ts";
 import { DevTools } from "./dev-tools.ts";
 
-/** For the `skip` option of tests: why there is no browser here, or `false`. */
-export const skipWithoutChromium = skipWithoutTool("chromium", "chromium");
+/** Installs it where it is missing and that can be done. @returns why there is no browser here, for the `skip` option of tests, or `false`. */
+export async function skipWithoutChromium(): Promise<string | false> {
+  const reason = () => skipWithoutTool("chromium", "chromium");
+  if (reason() !== false)
+    await runCommand([process.execPath, SYSTEM_TOOLS, "browser"], { timeoutMs: INSTALL_LIMIT_MS });
+  return reason();
+}
+
+const SYSTEM_TOOLS = fileURLToPath(new URL("../../scripts/system-tools.mjs", import.meta.url));
+/** Other packages may be ahead. */
+const INSTALL_LIMIT_MS = 400_000;
 
 /** It asks for nothing but what a page asks for. */
 const FLAGS = [

@@ -5,8 +5,10 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
+import { fileURLToPath } from "node:url";
 
 const LIMIT_MS = 600_000;
+const SYSTEM_TOOLS = fileURLToPath(new URL("../../scripts/system-tools.mjs", import.meta.url));
 
 export interface CachedPackage {
   /** Of the package; the most recent version that this system's package lists know. */
@@ -33,7 +35,8 @@ function askApt(file: string, args: readonly string[]): string | undefined {
   const ask = () => run(file, args, "/").stdout.trim();
   let answer = ask();
   if (answer === "" && isRoot()) {
-    run("apt-get", ["update"], "/");
+    // A test may be installing packages: in turn with it.
+    run(process.execPath, [SYSTEM_TOOLS, "update"], "/");
     answer = ask();
   }
   return answer === "" ? undefined : answer;

@@ -53,10 +53,13 @@ function processorFor(index: number): string {
   return String(allowed.at(-1 - (index % allowed.length)) ?? 0);
 }
 
+/** Tests of the host may run beside it, more than there are processors: about as much for it as for them. */
+const NICE = "-4";
+
 async function start({ folder, files, initrd, memoryMegabytes, index }: StartOptions): Promise<RunningMachine> {
   // The kernel is many processes, which would stay if only the first one were killed: a PID namespace ends them all.
   const inNamespace = ["unshare", "--pid", "--fork", "--kill-child=KILL", "--", files.kernel, `initrd=${initrd}`];
-  const words = ["--cpu-list", processorFor(index), ...inNamespace];
+  const words = ["--cpu-list", processorFor(index), "nice", "-n", NICE, ...inNamespace];
   const options = [
     `mem=${memoryMegabytes}M`,
     `uml_dir=${folder}`,
