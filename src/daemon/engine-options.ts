@@ -5,22 +5,32 @@
  * thing, and the daemon sets them when its modules are loaded.
  */
 
-/** The size that was given has been used by then: the engine reads it once, when it makes the heap. */
-const AT_ONCE = /^--(initial-old-space-size)=\d+$/;
-const LATER = /^--(heap-growing-percent)=\d+$/;
+interface EngineOption {
+  readonly given: RegExp;
+  /** What puts the default in its place. */
+  readonly takenBack: string;
+  /** It counts after the start, too. */
+  readonly isSetLater: boolean;
+}
+
+const OPTIONS: readonly EngineOption[] = [
+  // The engine reads it once, when it makes the heap: before anything of the program runs.
+  { given: /^--initial-old-space-size=\d+$/, takenBack: "--initial-old-space-size=0", isSetLater: false },
+  { given: /^--heap-growing-percent=\d+$/, takenBack: "--heap-growing-percent=0", isSetLater: true },
+  { given: /^--no-allocation-site-pretenuring$/, takenBack: "--allocation-site-pretenuring", isSetLater: true },
+];
 
 /** Puts the defaults in place of what the command line of Node.js said. */
 export function takeBackEngineOptions(execArgv: readonly string[] = process.execArgv): void {
-  for (const option of execArgv) {
-    const [, name] = AT_ONCE.exec(option) ?? LATER.exec(option) ?? [];
-    if (name !== undefined) setFlags(`--${name}=0`);
+  for (const { given, takenBack } of OPTIONS) {
+    if (execArgv.some((option) => given.test(option))) setFlags(takenBack);
   }
 }
 
 /** Sets what {@link takeBackEngineOptions} has taken back. */
 export function applyEngineOptions(execArgv: readonly string[] = process.execArgv): void {
   for (const option of execArgv) {
-    if (LATER.test(option)) setFlags(option);
+    if (OPTIONS.some(({ given, isSetLater }) => isSetLater && given.test(option))) setFlags(option);
   }
 }
 

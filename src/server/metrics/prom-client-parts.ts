@@ -3,11 +3,13 @@
  * which costs the agent 2 to 8 MB of memory and is never run here. The paths are internal to prom-client, which is why
  * its version is pinned exactly.
  */
-import { createRequire } from "node:module";
+/// <reference path="./prom-client-lib.d.ts" />
+import counter from "prom-client/lib/counter.js";
+import gauge from "prom-client/lib/gauge.js";
+import histogram from "prom-client/lib/histogram.js";
+import registry from "prom-client/lib/registry.js";
 
-const load = createRequire(import.meta.url);
-
-export const Registry: typeof import("prom-client").Registry = load("prom-client/lib/registry.js");
-export const Counter: typeof import("prom-client").Counter = load("prom-client/lib/counter.js");
-export const Gauge: typeof import("prom-client").Gauge = load("prom-client/lib/gauge.js");
-export const Histogram: typeof import("prom-client").Histogram = load("prom-client/lib/histogram.js");
+export const Registry: typeof import("prom-client").Registry = registry;
+export const Counter: typeof import("prom-client").Counter = counter;
+export const Gauge: typeof import("prom-client").Gauge = gauge;
+export const Histogram: typeof import("prom-client").Histogram = histogram;

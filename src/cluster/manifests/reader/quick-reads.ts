@@ -10,8 +10,8 @@ import { readAndParse } from "./read-and-parse.ts";
 import type { FileReading, ReadLimits, ThreadRequest } from "./reading.ts";
 import { readRegularFile } from "./regular-file.ts";
 
-/** For one file. */
-const LONGEST_MS = 100;
+/** For one file, by the clock: ten times of what it takes, for the processors may be busy. It is taken once at most. */
+const LONGEST_MS = 500;
 /** Files by the hundred are better parsed elsewhere. */
 const MOST_BYTES = 512 * 2 ** 10;
 const PER_MS = 10_000;
