@@ -30,7 +30,7 @@ const FULL = ["src/kernel/**/*.test.ts", "test/conformance/*.test.ts", "test/ker
 /** The modes that the flow tests have in each machine. The host asks over TCP and UDP, so those of its modes ask over SCTP only. */
 export const FLOW_MODES: Readonly<Record<MachineName, string>> = {
   uml: "iptables,ipvs",
-  qemu: "iptables,nftables,ipvs",
+  qemu: "iptables,nftables,ipvs,ebpf",
   "qemu-6.12": "ebpf,ebpf-tcx",
 };
 
