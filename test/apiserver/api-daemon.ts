@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { signalChild } from "../../src/kernel/child-process.ts";
 import { until } from "../../testkit/support/patience.ts";
+import { BusyClock } from "../../testkit/support/processor-wait.ts";
 import { node, service, serviceCidr, slice } from "./example-objects.ts";
 import { CONFIG_CONF, kubeconfigConf } from "./kubeadm-files.ts";
 import { RESOURCE_TYPES } from "./resource-types.ts";
@@ -120,9 +121,19 @@ export class ApiDaemon {
     });
   }
 
-  /** Waits for the end. @returns the exit status; null when a signal ended it. */
-  async ended(limitMs?: number): Promise<number | null> {
-    await this.until("the end", () => this.child.exitCode !== null || this.child.signalCode !== null, limitMs);
+  /**
+   * Waits for the end.
+   *
+   * @param limitMs how long it may take, without what it waits for a processor. @returns the exit status; null when a signal ended it.
+   */
+  async ended(limitMs = Number.POSITIVE_INFINITY): Promise<number | null> {
+    const clock = new BusyClock(this.pid, "self");
+    let tookMs = 0;
+    await this.until("the end", () => {
+      tookMs = clock.elapsedMs();
+      return this.child.exitCode !== null || this.child.signalCode !== null;
+    });
+    if (tookMs > limitMs) throw new Error(`the end took ${Math.round(tookMs)} ms; the log:\n${this.log}`);
     return this.child.exitCode;
   }
 

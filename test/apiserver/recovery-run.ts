@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { type NftablesClient, openNftables } from "../../src/kernel/nftables/wire/nftables-client.ts";
+import { BusyClock } from "../../testkit/support/processor-wait.ts";
 import { ApiDaemon, POD_TOKEN, POD_USER, startClusterServer } from "./api-daemon.ts";
 import { service, slice } from "./example-objects.ts";
 import { CONFIG_CONF } from "./kubeadm-files.ts";
@@ -23,7 +24,7 @@ export interface RecoveryOptions {
 }
 
 export interface RecoveryReport {
-  /** By what went wrong, from its end until what was changed then is in the kernel. */
+  /** By what went wrong, from its end until what was changed then is in the kernel; without waits for a processor. */
   readonly milliseconds: ReadonlyMap<string, number>;
   /** Error lines about a history that is gone. There is nothing to be done about that. */
   readonly expiredErrors: readonly string[];
@@ -103,7 +104,7 @@ async function run(
 
 /** Puts one more service and waits until the kernel answers for it. @returns the milliseconds that took. */
 async function arrival({ server, daemon, kernel }: Scene, marker: number): Promise<number> {
-  const startMs = performance.now();
+  const clock = new BusyClock(daemon.pid, "self");
   server.put("services", service(marker));
   server.put("endpointslices", slice(marker));
   const key = `10.96.${(marker >> 8) & 255}.${marker & 255}`;
@@ -113,5 +114,5 @@ async function arrival({ server, daemon, kernel }: Scene, marker: number): Promi
     return elements.some((element) => element.key?.value?.subarray(0, 4).join(".") === key);
   };
   await daemon.until("the change in the kernel", isThere, LIMIT_MS);
-  return performance.now() - startMs;
+  return clock.elapsedMs();
 }
