@@ -2,13 +2,14 @@
  * Frontends that maps have had when they were opened, from an earlier process: which service port goes on with them, and with which of
  * its lists of endpoints.
  */
+import { takeNumber } from "../../kernel/bpf/layout.ts";
 import type { EndpointList } from "../../kernel/bpf/socket-balancer/endpoint-lists.ts";
-import { type FrontendWords, frontendWords } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { FRONTEND_VALUE, frontendWords } from "../../kernel/bpf/socket-balancer/maps.ts";
 
 /** Where a service port wants a frontend to lead. */
 export interface WantedFrontend {
-  /** Of the map. */
-  readonly key: Uint8Array;
+  /** {@link nameOfKey} of its key. */
+  readonly name: string;
   readonly to: "cluster" | "local" | "nothing";
 }
 
@@ -20,69 +21,74 @@ export interface Claim {
   readonly local: EndpointList | undefined;
 }
 
-interface Found {
-  readonly key: Uint8Array;
-  readonly value: Uint8Array;
-  readonly id: number;
+/** A list of endpoints, and how many frontends lead to it. */
+interface FoundList extends EndpointList {
+  users: number;
+  /** Frontends of one list that do not agree were being changed when the process ended. */
+  isTorn: boolean;
 }
 
+/** There may be hundreds of thousands: one text, one value and one list for each is all that is kept. */
 export class AdoptedFrontends {
-  /** By the text of the key: those that no service port has claimed. */
-  readonly #found = new Map<string, Found>();
-  readonly #lists: Map<number, EndpointList>;
-  /** How many frontends lead to a list. */
-  readonly #users = new Map<number, number>();
+  /** Values of those that no service port has claimed. */
+  readonly #found = new Map<string, Uint8Array>();
+  readonly #lists = new Map<number, FoundList>();
 
   /** @param adopt takes over the lists that frontends lead to, and gives back those that can be used. */
   constructor(
     elements: readonly (readonly [key: Uint8Array, value: Uint8Array])[],
     adopt: (found: readonly EndpointList[]) => readonly EndpointList[],
   ) {
-    const lists = new Map<number, EndpointList>();
-    const torn = new Set<number>();
     for (const [key, value] of elements) {
-      const words = frontendWords(value);
-      const { id } = words;
-      this.#found.set(textOf(key), { key, value, id });
-      if (words.count === 0) continue;
-      this.#users.set(id, (this.#users.get(id) ?? 0) + 1);
-      const known = lists.get(id);
-      if (known === undefined) lists.set(id, listOf(words));
-      else if (known.base !== words.base || known.count !== words.count) torn.add(id);
+      this.#found.set(nameOfKey(key), value);
+      const { id, base, count } = frontendWords(value);
+      if (count === 0) continue;
+      const known = this.#lists.get(id);
+      if (known === undefined) {
+        this.#lists.set(id, { id, base, count, users: 1, isTorn: false });
+        continue;
+      }
+      known.users++;
+      if (known.base !== base || known.count !== count) known.isTorn = true;
     }
-    // Frontends of one list that do not agree were being changed when the process ended.
-    const whole = adopt([...lists.values()].filter(({ id }) => !torn.has(id)));
-    this.#lists = new Map(whole.map((list) => [list.id, list]));
+    const whole = new Set(adopt([...this.#lists.values()].filter(({ isTorn }) => !isTorn)));
+    for (const list of this.#lists.values()) if (!whole.has(list)) this.#lists.delete(list.id);
   }
 
   /** A service port goes on with what its frontends have. It gets a list only when no frontend of another leads there. */
   claim(frontends: readonly WantedFrontend[]): Claim {
-    const mine = frontends.map(({ key }) => this.#take(textOf(key)));
-    const usersAmong = (id: number): number => mine.reduce((sum, one) => (one?.id === id ? sum + 1 : sum), 0);
+    const values = frontends.map(({ name }) => this.#take(name));
+    const ids = values.map((value) => (value === undefined ? undefined : idOf(value)));
     const listFor = (to: WantedFrontend["to"]): EndpointList | undefined => {
-      for (const [at, one] of mine.entries()) {
-        if (one === undefined || frontends[at]?.to !== to || usersAmong(one.id) !== this.#users.get(one.id)) continue;
-        const list = this.#lists.get(one.id);
-        this.#lists.delete(one.id);
-        if (list !== undefined) return list;
+      for (let at = 0; at < ids.length; at++) {
+        const id = ids[at];
+        if (id === undefined || frontends[at]?.to !== to) continue;
+        const list = this.#lists.get(id);
+        if (list === undefined || list.users !== ids.filter((one) => one === id).length) continue;
+        this.#lists.delete(id);
+        return { id, base: list.base, count: list.count };
       }
       return undefined;
     };
-    return { values: mine.map((one) => one?.value), cluster: listFor("cluster"), local: listFor("local") };
+    return { values, cluster: listFor("cluster"), local: listFor("local") };
   }
 
   /** What no service port has claimed: keys of frontends, and lists. */
   get left(): { readonly keys: readonly Uint8Array[]; readonly lists: readonly EndpointList[] } {
-    return { keys: [...this.#found.values()].map(({ key }) => key), lists: [...this.#lists.values()] };
+    const keys = [...this.#found.keys()].map((name) => Uint8Array.from(Buffer.from(name, "latin1")));
+    return { keys, lists: [...this.#lists.values()] };
   }
 
-  #take(text: string): Found | undefined {
-    const found = this.#found.get(text);
-    this.#found.delete(text);
-    return found;
+  #take(name: string): Uint8Array | undefined {
+    const value = this.#found.get(name);
+    if (value !== undefined) this.#found.delete(name);
+    return value;
   }
 }
 
-const textOf = (key: Uint8Array): string => Buffer.from(key.buffer, key.byteOffset, key.length).toString("latin1");
+/** The bytes of a key as text, one character for each. */
+export function nameOfKey(key: Uint8Array): string {
+  return Buffer.from(key.buffer, key.byteOffset, key.length).toString("latin1");
+}
 
-const listOf = ({ id, base, count }: FrontendWords): EndpointList => ({ id, base, count });
+const idOf = (value: Uint8Array): number => takeNumber(value, FRONTEND_VALUE.fields.id);

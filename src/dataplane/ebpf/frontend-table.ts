@@ -14,6 +14,7 @@ import type { FrontendAddress } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../net/protocol.ts";
+import { nameOfKey } from "./adopted-frontends.ts";
 
 /** Elements that go to the kernel together; more of the last service port. */
 const TOGETHER = 1024;
@@ -39,9 +40,9 @@ export class FrontendTable {
     this.#key = new Uint8Array(this.#keySize);
   }
 
-  /** A copy of the key of a frontend. A node port is in the map without an address. */
-  keyOf(port: ServicePort, frontend: FrontendAddress): Uint8Array {
-    return this.#keyFor(port, frontend).slice();
+  /** {@link nameOfKey} of a frontend. A node port is in the map without an address. */
+  nameOf(port: ServicePort, frontend: FrontendAddress): string {
+    return nameOfKey(this.#keyFor(port, frontend));
   }
 
   has(port: ServicePort, frontend: FrontendAddress): boolean {

@@ -274,11 +274,11 @@ export class SocketMaps {
   /** Takes what its frontends have from before for its own; where that is not all as it should be, they are written again. */
   #adopt(adopted: AdoptedFrontends, key: string, port: ServicePort, { treatments }: SocketPlan): Installed | undefined {
     const owned = destinationsOf(port).map((frontend) => ({
-      key: this.#frontends.keyOf(port, frontend),
+      name: this.#frontends.nameOf(port, frontend),
       treatment: this.#treatmentOf(treatments, frontend),
     }));
     const { values, cluster, local } = adopted.claim(
-      owned.map(({ key, treatment }) => ({ key, to: LISTS[treatment] })),
+      owned.map(({ name, treatment }) => ({ name, to: LISTS[treatment] })),
     );
     const installed: Installed = { port, treatments, cluster, local };
     const isAsWanted = owned.every(({ treatment }, at) => {

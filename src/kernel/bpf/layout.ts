@@ -104,9 +104,17 @@ export function putNumber(target: Uint8Array, field: Field, value: number | bigi
   }
 }
 
-/** Reads one field of up to 4 bytes. */
+/** Reads one field of up to 4 bytes. Without the numbers of {@link takeWide}, each of which is allocated. */
 export function takeNumber(source: Uint8Array, field: Field): number {
-  return Number(takeWide(source, field));
+  const { at, width, order } = field;
+  if (width === 8) return Number(takeWide(source, field));
+  let value = 0;
+  for (let index = 0; index < width; index++) {
+    const byte = source[at + (order === "host" ? width - 1 - index : index)];
+    if (byte === undefined) throw new RangeError(`a field at ${at} lies outside of ${source.length} bytes`);
+    value = value * 256 + byte;
+  }
+  return value;
 }
 
 /** Reads one field of any width. */
