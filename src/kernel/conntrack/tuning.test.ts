@@ -79,6 +79,25 @@ test("the first failure stops and names the parameter", async () => {
   assert.equal(sysctls.writes.length, 2);
 });
 
+test("where conntrack was not used since the node booted, its module is loaded first", async () => {
+  const sysctls = memorySysctls();
+  const moduleParameters = memorySysctls({ hashsize: 1048576 });
+  const loadModule = async (): Promise<void> => {
+    for (const [name, value] of Object.entries(KERNEL)) sysctls.values.set(name, value);
+  };
+  await tuneConntrack(DEFAULTS, { log: silentLogger, sysctls, moduleParameters, cpus: 8, loadModule });
+  assert.equal(sysctls.writes[0], "net/netfilter/nf_conntrack_max=262144");
+});
+
+test("a module that cannot be loaded is a parameter that is missing", async () => {
+  const loadModule = () => Promise.reject(new Error("EPERM"));
+  const deps = { log: silentLogger, sysctls: memorySysctls(), moduleParameters: memorySysctls(), cpus: 8, loadModule };
+  await assert.rejects(
+    tuneConntrack(DEFAULTS, deps),
+    /^Error: could not set conntrack parameters from kube-proxy configuration: .*nf_conntrack_max: no such parameter$/,
+  );
+});
+
 test("an unreadable hash size is a failure", async () => {
   const deps = { log: silentLogger, sysctls: memorySysctls(KERNEL), moduleParameters: memorySysctls(), cpus: 1 };
   await assert.rejects(tuneConntrack(DEFAULTS, deps), /could not set conntrack parameters.*hashsize/);

@@ -2,7 +2,8 @@
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { cpuCount } from "../cpu-count.ts";
-import { fileSysctls, type Sysctls } from "../sysctl.ts";
+import { fileSysctls, SysctlError, type Sysctls } from "../sysctl.ts";
+import { openConntrack } from "./netlink-conntrack.ts";
 
 /** Values of 0 or less leave the parameter alone. Times are milliseconds; the kernel gets whole seconds. */
 export interface ConntrackSettings {
@@ -41,17 +42,22 @@ export interface ConntrackTuningDeps {
   readonly moduleParameters?: Sysctls;
   /** @default from sysfs */
   readonly cpus?: number;
+  /** Has the kernel load its module. @default asks for its table */
+  readonly loadModule?: () => Promise<void>;
 }
 
 const ENTRY = "net/netfilter/nf_conntrack_";
 
 /**
- * Applies the settings, each only where it differs from the kernel's value, and stops at the first failure: throws an
+ * Applies the settings, each only where it differs from the kernel's value, after loading the kernel's module where it is not
+ * there yet, and stops at the first failure: throws an
  * Error that begins `could not set conntrack parameters from kube-proxy configuration:`.
  */
 export async function tuneConntrack(settings: ConntrackSettings, deps: ConntrackTuningDeps): Promise<void> {
   try {
-    const { log, sysctls = fileSysctls() } = deps;
+    const { log, sysctls = fileSysctls(), loadModule = askForTable } = deps;
+    // A node on which nothing has used conntrack since it booted. What does not help shows in what is set next.
+    if (await isMissing(sysctls, `${ENTRY}max`)) await loadModule().catch(() => {});
     await setMax(settings, deps, sysctls);
     const parameters: readonly (readonly [name: string, isWanted: boolean, value: number])[] = [
       ["tcp_timeout_established", settings.tcpEstablishedTimeoutMs > 0, seconds(settings.tcpEstablishedTimeoutMs)],
@@ -67,6 +73,21 @@ export async function tuneConntrack(settings: ConntrackSettings, deps: Conntrack
     const detail = messageOf(cause);
     throw new Error(`could not set conntrack parameters from kube-proxy configuration: ${detail}`, { cause });
   }
+}
+
+async function isMissing(sysctls: Sysctls, entry: string): Promise<boolean> {
+  try {
+    await sysctls.read(entry);
+    return false;
+  } catch (error) {
+    return error instanceof SysctlError && error.code === "missing";
+  }
+}
+
+/** The first request for conntrack's table loads the module that has it (`request_module` in the kernel's nfnetlink.c). */
+async function askForTable(): Promise<void> {
+  await using table = openConntrack();
+  await table.forEachUdpFlow("IPv4", () => {});
 }
 
 async function setMax(settings: ConntrackSettings, deps: ConntrackTuningDeps, sysctls: Sysctls): Promise<void> {
