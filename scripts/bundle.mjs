@@ -20,7 +20,7 @@ const folder = join(root, "dist/bundle");
 const YAML = join(root, "node_modules/yaml/browser/dist/index.js");
 
 /** Calls that may write to the log, whose place in the sources is part of what they write. */
-const LOG_CALLS = /\.(?:info|v|warn|error|isVerbose)\(/g;
+const LOG_CALLS = /(?<before>\.\s*)(?:info|v|warn|error|isVerbose)\(/g;
 
 const COMMON = {
   absWorkingDir: root,
@@ -98,12 +98,17 @@ export async function bundle() {
 function logPlaces(text, payload) {
   const map = new SourceMap(payload);
   const places = {};
-  for (const [index, line] of text.split("\n").entries()) {
-    for (const call of line.matchAll(LOG_CALLS)) {
-      const { originalSource, originalLine } = map.findEntry(index, call.index + 1);
-      if (originalSource === undefined || originalSource.includes("node_modules")) continue;
-      places[`${index + 1}:${call.index + 2}`] = `${relative(root, join(folder, originalSource))}:${originalLine + 1}`;
-    }
+  const starts = [0];
+  for (const { index } of text.matchAll(/\n/g)) starts.push(index + 1);
+  let line = 0;
+  for (const { index, groups } of text.matchAll(LOG_CALLS)) {
+    // Where the name is: a line may end between the dot and it.
+    const at = index + groups.before.length;
+    while ((starts[line + 1] ?? Infinity) <= at) line += 1;
+    const column = at - starts[line];
+    const { originalSource, originalLine } = map.findEntry(line, column);
+    if (originalSource === undefined || originalSource.includes("node_modules")) continue;
+    places[`${line + 1}:${column + 1}`] = `${relative(root, join(folder, originalSource))}:${originalLine + 1}`;
   }
   return places;
 }

@@ -91,9 +91,12 @@ describe("configuration: values", () => {
     assert.ok(flush("9223372036854775807") > 9_223_372_036_000_000_000n);
     assert.match(
       failureOf("logging: {flushFrequency: 9223372036854775808}"),
-      /^failed to decode: invalid duration "\d+": json: cannot unmarshal number \d+ into Go value of type time\.Duration$/,
+      /^failed to decode: invalid duration "\d+": json: cannot unmarshal number \d+ into Go value of type time\.Duration \(field logging\.flushFrequency\)$/,
     );
-    assert.match(failureOf("logging: {flushFrequency: 1e30}"), /cannot unmarshal number .* of type time\.Duration$/);
+    assert.match(
+      failureOf("logging: {flushFrequency: 1e30}"),
+      /cannot unmarshal number .* of type time\.Duration \(field logging\.flushFrequency\)$/,
+    );
   });
 
   it("decodes !!binary", () => {

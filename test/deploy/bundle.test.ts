@@ -26,6 +26,18 @@ describe("the bundled program", { skip: isCurrent ? false : "not built: npm run 
     assert.match(readFileSync(SOURCE, "utf8").split("\n")[Number(line) - 1] ?? "", /log\.info\("Wrote configuration"/);
   });
 
+  test("knows that line of every call that may write to the log, also where the script's line ends within the call", () => {
+    const places: unknown = JSON.parse(readFileSync(join(CHECKOUT, "dist/bundle/log-places.json"), "utf8"))[
+      "kube-proxy.cjs"
+    ];
+    assert.ok(typeof places === "object" && places !== null);
+    const lines = readFileSync(SCRIPT, "utf8").split("\n");
+    const broken = lines.flatMap((line, index) =>
+      /\.$/.test(line) && /^error\(/.test(lines[index + 1] ?? "") ? [index + 2] : [],
+    );
+    for (const line of broken) assert.ok(`${line}:1` in places, `line ${line}`);
+  });
+
   test("finds the thread that reads manifests, and its packages", async () => {
     const manifest = {
       apiVersion: "v1",
