@@ -113,6 +113,8 @@ export interface NftablesFigures {
   readonly load: LoadFigures;
   readonly changes?: ChangeFigures;
   readonly burst?: Burst;
+  /** The seconds of the same stream before, in which the engine still compiles. */
+  readonly burstBefore?: Burst;
   readonly healing?: HealingFigures;
   readonly upstream?: UpstreamFigures;
   /** `nft -f` of the whole table. */

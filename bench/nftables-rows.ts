@@ -55,6 +55,10 @@ export function nftablesTable(results: readonly NftablesFigures[]): string {
     "  and of the bench's own timer, not counted",
     ({ burst }) => burst && ((1e6 * burst.timerCpuSeconds) / burst.events).toFixed(0),
   );
+  row(
+    "  CPU of a change in the 10 s before, while the engine compiles",
+    ({ burstBefore }) => burstBefore && ((1e6 * burstBefore.cpuSeconds) / burstBefore.events).toFixed(0),
+  );
   const kinds = results.find(({ healing }) => healing !== undefined)?.healing?.kinds ?? [];
   for (const { kind } of kinds) {
     row(`healing, ${kind}, p50 / p99`, ({ healing }) => {

@@ -19,6 +19,8 @@ import { measureUpstream } from "./nftables-upstream.ts";
 
 /** Announcements may come late. */
 const ANNOUNCED_MS = 300;
+/** A stream begins with code that the engine has not compiled yet. Daemons run for weeks: this part is told by itself. */
+const FIRST_SECONDS = 10;
 
 async function measureLoad(subject: NftSubject, { services }: NftablesTask): Promise<LoadFigures> {
   subject.load(services);
@@ -59,11 +61,13 @@ async function measureWatched(subject: NftSubject, task: NftablesTask) {
   await sleep(ANNOUNCED_MS);
   // Until here some batches went another way than the subject's.
   losses = 0;
-  const burst = task.parts.includes("burst") ? await measureBurst(subject, task) : undefined;
+  const isStream = task.parts.includes("burst");
+  const before = isStream ? await measureBurst(subject, { ...task, burstSeconds: FIRST_SECONDS }) : undefined;
+  const burst = isStream ? await measureBurst(subject, task) : undefined;
   await sleep(ANNOUNCED_MS);
   if (losses > 0) throw new Error("our own commits were taken for those of another program");
   await stopWatching();
-  return { ...(changes && { changes }), ...(burst && { burst }) };
+  return { ...(changes && { changes }), ...(burst && { burst }), ...(before && { burstBefore: before }) };
 }
 
 async function measure(task: NftablesTask, folder: string): Promise<NftablesFigures> {

@@ -84,7 +84,7 @@ function check(title, args, node = process.execPath) {
 /** Two processors have work for five: most tests wait half of their time for a kernel, a clock or another process. */
 const CONCURRENCY = 5;
 /** Beside the two machines of user-mode Linux, each of which keeps a processor busy. */
-const CONCURRENCY_BESIDE = 3;
+const CONCURRENCY_BESIDE = 4;
 /** Those that wait longest, up to a minute: begun first, they are done when the others are. */
 const LONG = [
   "test/windows/wine.test.ts",

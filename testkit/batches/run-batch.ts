@@ -23,11 +23,6 @@ export interface BatchOptions {
   readonly patienceMs?: number;
 }
 
-/** What untracked-promises.cjs keeps node:test from switching on. */
-interface TestHook {
-  enable(): void;
-}
-
 /**
  * Runs the files one after the other. One that leaves something behind in the process fails: it must clean up, or say what
  * makes it a file of its own (own-process.ts).
@@ -38,9 +33,6 @@ export async function runBatch(root: string, files: readonly string[], options: 
   Object.assign(process.env, options.env);
   // The machinery of tests has its own listeners, from the first suite on.
   await describe(WARM_UP, () => {});
-  // It finds the suite in which a file is loaded, for the tests of the file.
-  const hook: TestHook | undefined = Reflect.get(globalThis, Symbol.for("kpts.testHook"));
-  hook?.enable();
   // Each of these is opened by the first who asks for it, and stays.
   for (const stream of [process.stdin, process.stdout, process.stderr]) stream.once("error", () => {});
   // A test may wait for what keeps no process alive; its limit ends that, and not the end of all files.

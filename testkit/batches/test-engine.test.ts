@@ -30,6 +30,29 @@ test("hooks", (t) => t.diagnostic("hooks: " + internalBinding("async_wrap").asyn
   assert.match(stdout, /hooks: 0 0 0 0 0$/m);
 });
 
+test("suites have their own tests and hooks, and one that the file does not speak of is refused", (t) => {
+  const inside = run(
+    t,
+    `import { before, describe } from "node:test";
+let isReady = false;
+describe("outer", () => {
+  describe("inner", () => {
+    before(async () => { await new Promise((resolve) => setTimeout(resolve, 20)); isReady = true; });
+    test("waits", () => { if (!isReady) throw new Error("too early"); });
+  });
+});
+`,
+  );
+  assert.equal(inside.status, 0, inside.stdout);
+  assert.match(inside.stdout, /▶ outer\n +▶ inner\n +✔ waits/);
+  const elsewhere = run(
+    t,
+    `test("one", () => {});\nimport("node:test").then((all) => all["desc" + "ribe"]("other", () => {}));\n`,
+  );
+  assert.equal(elsewhere.status, 1, elsewhere.stdout);
+  assert.match(elsewhere.stdout, /a suite in another module/);
+});
+
 test("an error that no test waits for fails the file all the same", (t) => {
   for (const error of ["Promise.reject(new Error('lost'))", "setTimeout(() => { throw new Error('lost'); })"]) {
     const { stdout, status } = run(

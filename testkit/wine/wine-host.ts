@@ -184,6 +184,10 @@ export async function bundleForWindows(target: string, entries: readonly string[
     target: "node22",
     external: ["koffi"],
     alias: { yaml: join(root, "node_modules/yaml/browser/dist/index.js") },
+    // For packages of CommonJS. The program itself has them in a script, of which this Node.js is too old.
+    banner: {
+      js: 'import { createRequire as requireFor } from "node:module";\nconst require = requireFor(import.meta.url);',
+    },
     logLevel: "warning",
   });
   writeFileSync(join(target, "package.json"), '{"type":"module"}');
