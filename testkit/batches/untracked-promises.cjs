@@ -8,11 +8,17 @@
 const { readFileSync } = require("node:fs");
 const hooks = require("node:async_hooks");
 const { syncBuiltinESMExports } = require("node:module");
+const { dirname, join } = require("node:path");
 
-/** A batch makes a suite of each of its files (run-batch.ts). What cannot be read has whatever node:test likes. */
+/** A batch makes a suite of each of its files (run-batch.ts). */
+const SUITE = /\b(?:describe|suite|it|runBatch)\(/;
+
+/** Whether the file, or a module that it imports, as contracts are, calls for suites. What cannot be read has whatever node:test likes. */
 function hasSuites(path) {
   try {
-    return /\b(?:describe|suite|it|runBatch)\b/.test(readFileSync(path, "utf8"));
+    const text = readFileSync(path, "utf8");
+    const imported = [...text.matchAll(/\bfrom "(\.[^"]+)"/g)].map(([, name]) => join(dirname(path), name));
+    return SUITE.test(text) || imported.some((module) => SUITE.test(readFileSync(module, "utf8")));
   } catch {
     return true;
   }
@@ -30,7 +36,7 @@ function leaveOutHook() {
   // The tests of a suite would be those of the file, and what is to run before them would run at once.
   testing.describe = () => {
     throw new Error(
-      "a suite in another module than the test file: say `describe` there too, untracked-promises.cjs looks for it",
+      "a suite in a module that the test file does not import itself: untracked-promises.cjs does not find it there",
     );
   };
   syncBuiltinESMExports();
