@@ -84,6 +84,23 @@ test("1,000 pipelined requests whose answers are not read hold up no other peer,
   assert.equal(answers, 1000);
 });
 
+test("the last requests of a half-closed connection are answered for as long as answers come", async () => {
+  const { port } = await serve(async (request, response) => {
+    // All of them are read at once, and take longer than an end may be kept from one that is not answered.
+    await new Promise((resolve) => setTimeout(resolve, 150));
+    reply(response, 200, TEXT, `<${request.url}>`);
+  });
+  const client = await open(port);
+  const paths = Array.from({ length: 12 }, (_, index) => `/${index}`);
+  client.end(paths.map((path) => get(path)).join(""));
+  let text = "";
+  for await (const bytes of client) text += String(bytes);
+  assert.deepEqual(
+    [...text.matchAll(/<(.*?)>/g)].map(([, path]) => path),
+    paths,
+  );
+});
+
 test("a connection is answered one request at a time, in order, a half-closed one too, however long it takes", async () => {
   let running = 0;
   let most = 0;

@@ -7,7 +7,7 @@ import { Duplex } from "node:stream";
 
 /** Holds some tens of the shortest requests. */
 const PIECE_BYTES = 1024;
-/** A client that has sent its last byte may be gone; an answer that takes longer than this is told. */
+/** A client that has sent its last byte may be gone; an answer of which nothing is written for this long is told. */
 const END_MS = 1_000;
 
 export interface PacedStream {
@@ -25,6 +25,8 @@ export function pacedStream(socket: Socket, isReady: () => boolean): PacedStream
   let rest: Buffer | undefined;
   let isWanted = false;
   let hasEnded = false;
+  /** Since it was last asked whether the end is to be told. */
+  let hasWritten = false;
   let endTimer: NodeJS.Timeout | undefined;
 
   const stream = new Duplex({
@@ -33,8 +35,14 @@ export function pacedStream(socket: Socket, isReady: () => boolean): PacedStream
       isWanted = true;
       give();
     },
-    write: (chunk, _encoding, done) => void socket.write(chunk, done),
-    writev: (chunks, done) => void socket.write(Buffer.concat(chunks.map(({ chunk }) => chunk)), done),
+    write(chunk, _encoding, done) {
+      hasWritten = true;
+      socket.write(chunk, done);
+    },
+    writev(chunks, done) {
+      hasWritten = true;
+      socket.write(Buffer.concat(chunks.map(({ chunk }) => chunk)), done);
+    },
     final(done) {
       socket.destroySoon();
       done();
@@ -60,10 +68,13 @@ export function pacedStream(socket: Socket, isReady: () => boolean): PacedStream
     }
   }
 
-  /** What came before the end is told first, however long its answers take. */
+  /** What came before the end is told first, and answered for as long as answers come. */
   function giveEndWhenRead(): void {
-    if (rest === undefined) giveEnd();
-    else endTimer = setTimeout(giveEndWhenRead, END_MS);
+    if (rest === undefined && !hasWritten) giveEnd();
+    else {
+      hasWritten = false;
+      endTimer = setTimeout(giveEndWhenRead, END_MS);
+    }
   }
 
   function giveEnd(): void {
@@ -79,6 +90,7 @@ export function pacedStream(socket: Socket, isReady: () => boolean): PacedStream
   });
   socket.on("end", () => {
     hasEnded = true;
+    hasWritten = false;
     if (isReady()) give();
     else endTimer = setTimeout(giveEndWhenRead, END_MS);
   });
