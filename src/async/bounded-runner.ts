@@ -32,9 +32,10 @@ export class BoundedRunner {
   #isRequested = false;
   /** Monotonic time of the next run that needs no request. */
   #nextMs = Number.POSITIVE_INFINITY;
-  #wake: (() => void) | undefined;
-  /** Ends the pause after a run. */
-  #endPause: (() => void) | undefined;
+  /** Ends what the loop waits for. */
+  #endWait: (() => void) | undefined;
+  /** Requests end it, too: it is no pause after a run. */
+  #isWakeable = false;
 
   /** @throws RangeError when `maxMs` is below `minMs` or a period is negative or not a number. */
   constructor(options: BoundedRunnerOptions) {
@@ -58,7 +59,7 @@ export class BoundedRunner {
   /** Asks for a run: at once, after the cooldown, or when the loop starts. Never blocks; any number count as one. */
   request(): void {
     this.#isRequested = true;
-    this.#wake?.();
+    this.#wake();
   }
 
   /**
@@ -79,7 +80,7 @@ export class BoundedRunner {
     const dueMs = this.#clock.monotonicMs() + Math.min(this.#periods.retryMs, this.#periods.maxMs);
     if (dueMs >= this.#nextMs) return;
     this.#nextMs = dueMs;
-    this.#wake?.();
+    this.#wake();
   }
 
   /**
@@ -91,10 +92,7 @@ export class BoundedRunner {
     this.#isStarted = true;
     this.#nextMs = Math.min(this.#nextMs, this.#clock.monotonicMs() + this.#periods.maxMs);
     // One listener for all waits: under a stream of requests there are hundreds a second.
-    const end = (): void => {
-      this.#wake?.();
-      this.#endPause?.();
-    };
+    const end = (): void => this.#endWait?.();
     signal.addEventListener("abort", end, { once: true });
     while (!signal.aborted) {
       await this.#untilDue(signal);
@@ -102,7 +100,7 @@ export class BoundedRunner {
       this.#isRequested = false;
       const delayMs = await this.#runOnce();
       this.#nextMs = this.#clock.monotonicMs() + delayMs;
-      if (!signal.aborted) await this.#pause(Math.max(this.#periods.minMs, this.#restMs()));
+      if (!signal.aborted) await this.#wait(Math.max(this.#periods.minMs, this.#restMs()), false);
     }
     signal.removeEventListener("abort", end);
     await this.#turns.idle();
@@ -121,34 +119,26 @@ export class BoundedRunner {
     while (!signal.aborted && !this.#isRequested) {
       const leftMs = this.#nextMs - this.#clock.monotonicMs();
       if (leftMs <= 0) return;
-      await this.#wakeOrTimer(leftMs);
+      await this.#wait(leftMs, true);
     }
   }
 
-  #wakeOrTimer(leftMs: number): Promise<void> {
+  /** @param isWakeable whether requests end it. */
+  #wait(delayMs: number, isWakeable: boolean): Promise<void> {
+    this.#isWakeable = isWakeable;
     return new Promise((resolve) => {
       let timer: Timer | undefined;
-      const finish = (): void => {
-        this.#wake = undefined;
+      const end = (): void => {
+        this.#endWait = undefined;
         timer?.cancel();
         resolve();
       };
-      this.#wake = finish;
-      timer = this.#clock.setTimer(leftMs, finish);
+      this.#endWait = end;
+      timer = this.#clock.setTimer(delayMs, end);
     });
   }
 
-  /** Requests do not end it. */
-  #pause(pauseMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      let timer: Timer | undefined;
-      const finish = (): void => {
-        this.#endPause = undefined;
-        timer?.cancel();
-        resolve();
-      };
-      this.#endPause = finish;
-      timer = this.#clock.setTimer(pauseMs, finish);
-    });
+  #wake(): void {
+    if (this.#isWakeable) this.#endWait?.();
   }
 }
