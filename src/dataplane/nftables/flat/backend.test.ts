@@ -42,8 +42,8 @@ test("a replaced endpoint is one element, and a new service of a size that there
   const model = await modelWith(2);
   model.setEndpoints(A, [remote("10.180.0.1"), remote("10.180.0.9")]);
   assert.deepEqual(await texts(model.rig), [
-    "delete-elements endpoints-2 10.96.0.1 . tcp . 80 . 1",
-    "add-elements endpoints-2 10.96.0.1 . tcp . 80 . 1",
+    "delete-elements endpoints-2 10.96.0.1 . tcp . 80 . 0",
+    "add-elements endpoints-2 10.96.0.1 . tcp . 80 . 0",
   ]);
   model.set(port("b", "10.96.0.3"), [local("10.180.0.7"), remote("10.180.0.8")]);
   assert.deepEqual((await model.rig.operationsOf()).filter(isAboutRules), []);

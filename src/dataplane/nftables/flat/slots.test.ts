@@ -15,14 +15,41 @@ function shares(count: number): Map<string, number> {
   return counts;
 }
 
-test("up to a number of endpoints each has one slot, in their order", () => {
-  for (const count of [0, 1, 2, 63, MOST_EXACT]) {
+test("up to a number of endpoints each has one slot", () => {
+  for (let count = 0; count <= MOST_EXACT; count += 1) {
     const all = endpoints(count);
     assert.equal(slotCount(count), count);
     assert.deepEqual(
-      slotTargets(all).map(({ ip }) => ip),
-      all.map(({ ip }) => ip),
+      slotTargets(all)
+        .map(({ ip, port }) => `${ip}:${port}`)
+        .sort(),
+      all.map(({ text }) => text).sort(),
     );
+  }
+});
+
+test("endpoints whose draws are all the same still have a slot each", () => {
+  const all = Array.from({ length: MOST_EXACT }, (_, n) => ({ ...endpoint(n + 1), text: "the same" }));
+  assert.equal(new Set(slotTargets(all).map(({ ip }) => ip)).size, MOST_EXACT);
+});
+
+test("an endpoint that replaces another changes few slots, wherever it stands among them", () => {
+  for (const [count, most] of [
+    [2, 1.5],
+    [5, 2.4],
+    [16, 4],
+    [MOST_EXACT, 7],
+  ] as const) {
+    let changed = 0;
+    const trials = 200;
+    for (let trial = 0; trial < trials; trial += 1) {
+      const all = Array.from({ length: count + 1 }, (_, n) => endpoint(trial * 67 + n + 1));
+      // As with rolling updates: the oldest address goes, and a later one comes.
+      const before = slotTargets(all.slice(0, -1));
+      const after = slotTargets(all.slice(1));
+      changed += before.filter(({ ip }, slot) => ip !== after[slot]?.ip).length;
+    }
+    assert.ok(changed / trials <= most, `${changed / trials} of ${count} slots changed`);
   }
 });
 

@@ -1,8 +1,8 @@
 /**
  * Which endpoint answers in which slot of a frontend: a packet draws a slot, each as likely as any other. A frontend with few
- * endpoints has one slot for each, so shares are exact. One with many has a table of a power of two, in which one endpoint more
- * or less moves few slots: at least {@link LEAST_SLOTS_EACH} for each endpoint, so that no share differs by more than
- * 1/{@link LEAST_SLOTS_EACH} of it.
+ * endpoints has one slot for each, so shares are exact. One with many has a table of a power of two: at least
+ * {@link LEAST_SLOTS_EACH} for each endpoint, so that no share differs by more than 1/{@link LEAST_SLOTS_EACH} of it. In both few
+ * slots change with an endpoint: each of them is an element that is deleted and one that is added.
  */
 import { hash } from "node:crypto";
 import type { NftTarget } from "../../../kernel/nftables/ruleset.ts";
@@ -28,15 +28,55 @@ export function slotCount(endpoints: number): number {
 
 /** The target of each slot, in order. The same endpoints in the same order give the same slots. Pure. */
 export function slotTargets(endpoints: readonly SlotOwner[]): readonly NftTarget[] {
-  const targets = endpoints.map(({ ip, port }): NftTarget => ({ ip, port }));
-  return targets.length <= MOST_EXACT ? targets : dealtSlots(endpoints, targets);
+  return endpoints.length <= MOST_EXACT ? drawnSlots(endpoints) : dealtSlots(endpoints);
+}
+
+/** After so many draws for each slot an endpoint takes the next free one: the end of a loop that ends by itself nearly always. */
+const DRAWS_EACH = 4;
+
+/**
+ * A slot for each endpoint: one after the other they draw slots, each in an order of its own, until one is free. Of 5 endpoints one that
+ * replaces another changes 2 slots on average, of 64 it changes 5. In the order of the addresses it would be 3 and 29 where new
+ * endpoints get the next free address, as many networks do.
+ */
+function drawnSlots(endpoints: readonly SlotOwner[]): readonly NftTarget[] {
+  const count = endpoints.length;
+  const slots: (NftTarget | undefined)[] = endpoints.map(() => undefined);
+  for (const { ip, port, text } of endpoints) {
+    let draw = hashOf(text);
+    let slot = scattered(draw) % count;
+    for (let left = DRAWS_EACH * count; slots[slot] !== undefined; left -= 1) {
+      draw = (draw + GOLDEN_RATIO) | 0;
+      slot = (left > 0 ? scattered(draw) : slot + 1) % count;
+    }
+    slots[slot] = { ip, port };
+  }
+  return slots as NftTarget[]; // each endpoint has filled one
+}
+
+/** Added again and again it comes back to none of its multiples for long. */
+const GOLDEN_RATIO = 0x9e37_79b9;
+
+/** FNV-1a: made for every endpoint of every change, where a digest would take longer than all else. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < text.length; at += 1) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  return hash;
+}
+
+/** Numbers that differ little give numbers that have nothing in common (the last step of MurmurHash3). */
+function scattered(number: number): number {
+  let mixed = Math.imul(number ^ (number >>> 16), 0x85ebca6b);
+  mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35);
+  return (mixed ^ (mixed >>> 16)) & 0x7fff_ffff;
 }
 
 /**
  * The endpoints choose in turns, each the next free slot in an order of its own (as Maglev does, Eisenbud et al. 2016, §3.4):
  * no two differ by more than one slot, and who comes or goes leaves most of the others' choices as they were.
  */
-function dealtSlots(endpoints: readonly SlotOwner[], targets: readonly NftTarget[]): readonly NftTarget[] {
+function dealtSlots(endpoints: readonly SlotOwner[]): readonly NftTarget[] {
+  const targets = endpoints.map(({ ip, port }): NftTarget => ({ ip, port }));
   const count = slotCount(endpoints.length);
   const orders = endpoints.map(({ text }) => orderOf(text, count));
   const slots: (NftTarget | undefined)[] = Array.from({ length: count });
