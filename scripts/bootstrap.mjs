@@ -9,14 +9,14 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "./build.mjs";
 import { ensureNodePackages } from "./node-packages.mjs";
-import { ensureSystemTools } from "./system-tools.mjs";
+import { beginSystemTools } from "./system-tools.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 
-/** What the pinned Node.js runs for each command, relative to the checkout. */
+/** What the pinned Node.js runs for each command, relative to the checkout. The tests build themselves, beside the type check. */
 const entries = {
   start: { script: "demo/main.ts", args: [], mustBuild: true },
-  test: { script: "scripts/run-tests.mjs", args: [], mustBuild: false },
+  test: { script: "scripts/run-tests.mjs", args: [], buildsItself: true },
   bench: { script: "bench/run.ts", args: [], mustBuild: false },
   attack: { script: "test/attack/run.ts", args: [], mustBuild: true },
   soak: { script: "test/apiserver/soak.ts", args: [], mustBuild: true },
@@ -48,11 +48,13 @@ if (entry === undefined) {
   process.exit(1);
 }
 try {
-  const node = ensureNodePackages(root);
   // Tests that are named, or all of them, may need what the usual ones do without: qemu, and what builds an image.
   const isUsual = rest.every((word) => word.startsWith("-") && word !== "--tier=all");
-  ensureSystemTools(command === "test" && !isUsual ? "test all" : command);
-  if (!(await build(node)) && entry.mustBuild) throw new Error("the build failed: see the errors above");
+  const tools = beginSystemTools(command === "test" && !isUsual ? "test all" : command);
+  const node = ensureNodePackages(root);
+  await tools;
+  if (entry.buildsItself !== true && !(await build(node)) && entry.mustBuild)
+    throw new Error("the build failed: see the errors above");
   process.chdir(root);
   runCommand(node, ["--disable-sigusr1", join(root, entry.script), ...entry.args, ...rest]);
 } catch (error) {

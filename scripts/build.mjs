@@ -1,8 +1,8 @@
 /**
- * `node scripts/build.mjs [--clean]`: compiles src/ to dist/, puts the files of the page there (`page-files.mjs`), bundles the program
+ * `node scripts/build.mjs [--clean] [--no-check]`: compiles src/ to dist/, puts the files of the page there (`page-files.mjs`), bundles the program
  * (`bundle.mjs`), keeps its compiled code (`compiled-code.mjs`), writes the manual pages, and notes there which commit it was made from, for what has no .git beside it: the image
  * and the npm package. `--clean` empties dist/ first, so that
- * nothing of an older build is packed.
+ * nothing of an older build is packed; `--no-check` leaves types unchecked.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, rmSync, writeFileSync } from "node:fs";
@@ -13,11 +13,17 @@ import { keepCompiledCode } from "./compiled-code.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 
-/** Compiles with the given Node.js. @returns whether it worked; what is wrong has been printed on standard error. */
-export async function build(node = process.execPath) {
+/**
+ * Compiles with the given Node.js.
+ *
+ * @param isChecked false where a type check of the sources runs beside it.
+ * @returns whether it worked; what is wrong has been printed on standard error.
+ */
+export async function build(node = process.execPath, isChecked = true) {
   const compiler = join(root, "node_modules/typescript/bin/tsc");
+  const check = isChecked ? [] : ["--noCheck"];
   // Each of several checkers works out for itself what they have in common: on two processors one is as fast.
-  const { status } = spawnSync(node, [compiler, "-p", "tsconfig.build.json", "--checkers", "1"], {
+  const { status } = spawnSync(node, [compiler, "-p", "tsconfig.build.json", "--checkers", "1", ...check], {
     cwd: root,
     stdio: ["ignore", 2, "inherit"],
   });
@@ -63,5 +69,5 @@ function git(...args) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   if (process.argv.includes("--clean")) rmSync(join(root, "dist"), { recursive: true, force: true });
-  process.exitCode = (await build()) ? 0 : 1;
+  process.exitCode = (await build(process.execPath, !process.argv.includes("--no-check"))) ? 0 : 1;
 }

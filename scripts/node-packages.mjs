@@ -27,6 +27,8 @@ function npm(root, args) {
   const result = spawnSync("npm", [...args, "--no-audit", "--no-fund", "--loglevel=error"], {
     cwd: root,
     encoding: "utf8",
+    // The caller builds when everything is there (prepare.mjs).
+    env: { ...process.env, KPTS_BUILT_LATER: "1" },
   });
   if (result.error !== undefined) throw new Error(`npm could not be started: ${result.error.message}`);
   return result;

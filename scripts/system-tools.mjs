@@ -1,5 +1,5 @@
 /** Tools of the operating system that a command needs, and their Debian packages. */
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { accessSync, constants, existsSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
@@ -87,12 +87,24 @@ function apt(...args) {
   return spawnSync("flock", words, { stdio: ["ignore", "ignore", "pipe"], encoding: "utf8", env });
 }
 
+const missingTools = (command) => (toolsOf[command] ?? []).filter((tool) => !isInstalled(tool));
+
+/**
+ * Does what {@link ensureSystemTools} does in a process beside this one, which may install other packages meanwhile. Resolves when it
+ * has ended.
+ */
+export async function beginSystemTools(command) {
+  if (missingTools(command).length === 0) return;
+  const child = spawn(process.execPath, [fileURLToPath(import.meta.url), command], { stdio: "inherit" });
+  await new Promise((done) => child.on("close", done).on("error", done));
+}
+
 /**
  * Installs what is missing when root and on Debian; otherwise says what is missing. Never ends the program: the command
  * that follows knows what it can do without.
  */
-export function ensureSystemTools(command) {
-  const missing = () => (toolsOf[command] ?? []).filter((tool) => !isInstalled(tool));
+function ensureSystemTools(command) {
+  const missing = () => missingTools(command);
   if (missing().length === 0) return;
   const packages = () => [...new Set(missing().flatMap((tool) => packageOf[tool].split(" ")))];
   if (process.getuid?.() === 0 && isInstalled("apt-get")) {
