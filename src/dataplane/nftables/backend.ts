@@ -204,7 +204,8 @@ export class NftablesBackend implements Backend {
       for (const key of input.changedPorts) {
         if (this.#refused.has(key)) continue;
         before.push([key, this.#state.installed(key)]);
-        this.#state.change(draft, key, this.#changeOf(key, input, plan).desired, damaged);
+        if (!this.#state.changeSlots(draft, key, input))
+          this.#state.change(draft, key, this.#changeOf(key, input, plan).desired, damaged);
         if (yielder.isDue()) await yielder.turn(signal);
       }
       undoStatic = this.#state.changeStatic(draft, damaged);

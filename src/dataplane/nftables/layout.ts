@@ -2,6 +2,7 @@
 import type { NftSet } from "../../kernel/nftables/ruleset.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePort } from "../../model/service-port.ts";
+import type { ElementChange } from "./element-changes.ts";
 import type { LayoutName } from "./layout-name.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import type { ServicePortPlan, SetsInUse, SharedElement, StaticPlan } from "./table-plan.ts";
@@ -17,6 +18,17 @@ export interface Layout {
     config: PlanConfig,
     facts: PlanFacts,
   ): ServicePortPlan;
+  /**
+   * What changes when nothing but the endpoints of a service port does; undefined where its plans must be compared. Gives the changes that
+   * these would, of sets that are not tracked, and what is planned beside elements stays the same. Pure. @default always undefined
+   */
+  changedSlots?(
+    port: ServicePort,
+    before: readonly Endpoint[],
+    after: readonly Endpoint[],
+    config: PlanConfig,
+    facts: PlanFacts,
+  ): readonly ElementChange[] | undefined;
   /** The set or map of this name that services share; undefined when it is none of this layout's. Pure. */
   sharedSet(name: string): NftSet | undefined;
   /**

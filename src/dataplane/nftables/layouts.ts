@@ -8,7 +8,7 @@ import { planServicePort as planCompatiblePort } from "./compatible/plan-service
 import { planStatic as planCompatibleStatic, SHARED_SETS } from "./compatible/plan-static.ts";
 import { clientMaps, clientMapsInDoubt } from "./flat/clients.ts";
 import { FLAT_CHAINS } from "./flat/names.ts";
-import { planServicePort as planFlatPort } from "./flat/plan-service-port.ts";
+import { changedSlots, planServicePort as planFlatPort } from "./flat/plan-service-port.ts";
 import { planStatic as planFlatStatic } from "./flat/plan-static.ts";
 import { flatSet, isTrackedSet } from "./flat/sets.ts";
 import type { Layout } from "./layout.ts";
@@ -29,6 +29,7 @@ export const LAYOUTS: Readonly<Record<LayoutName, Layout>> = {
     name: "Flat",
     planStatic: planFlatStatic,
     planServicePort: planFlatPort,
+    changedSlots,
     sharedSet: flatSet,
     isTracked: isTrackedSet,
     clientMapsInDoubt,

@@ -61,27 +61,39 @@ export type PlanPort = (port: ServicePort, endpoints: readonly Endpoint[]) => Se
  * A service port that has nothing but elements. What these are planned from is the model's: remembering that and planning again
  * takes 60 bytes, and the elements of five endpoints 2 kB.
  */
-class ReplannedPort implements DesiredPort {
+export class ReplannedPort implements DesiredPort {
   readonly lacksInternal: boolean;
   readonly lacksExternal: boolean;
   readonly #plan: PlanPort;
   readonly #port: ServicePort;
-  readonly #endpoints: readonly Endpoint[];
+  /** Those that it was planned with. */
+  readonly endpoints: readonly Endpoint[];
   /** Until it is remembered. */
   #planned: readonly SharedElement[] | undefined;
 
   constructor(
-    { lacksLocal, elements }: ServicePortPlan,
+    { lacksInternal, lacksExternal }: Pick<InstalledPort, "lacksInternal" | "lacksExternal">,
     plan: PlanPort,
     port: ServicePort,
     endpoints: readonly Endpoint[],
+    planned?: readonly SharedElement[],
   ) {
-    this.lacksInternal = lacksLocal.internal;
-    this.lacksExternal = lacksLocal.external;
+    this.lacksInternal = lacksInternal;
+    this.lacksExternal = lacksExternal;
     this.#plan = plan;
     this.#port = port;
-    this.#endpoints = endpoints;
-    this.#planned = elements;
+    this.endpoints = endpoints;
+    this.#planned = planned;
+  }
+
+  /** Whether it was planned from this very port: then nothing but endpoints may differ. */
+  isOf(port: ServicePort): boolean {
+    return this.#port === port;
+  }
+
+  /** The same with other endpoints, of which the port lacks neither more nor less. */
+  with(endpoints: readonly Endpoint[]): ReplannedPort {
+    return new ReplannedPort(this, this.#plan, this.#port, endpoints);
   }
 
   /** From now on elements are planned again whenever they are asked for. */
@@ -91,7 +103,7 @@ class ReplannedPort implements DesiredPort {
   }
 
   get elements(): readonly SharedElement[] {
-    return this.#planned ?? this.#plan(this.#port, this.#endpoints).elements;
+    return this.#planned ?? this.#plan(this.#port, this.endpoints).elements;
   }
 
   get chains(): ReadonlyMap<string, string> {
@@ -115,13 +127,13 @@ class ReplannedPort implements DesiredPort {
 export function desiredPort(plan: PlanPort, port: ServicePort, endpoints: readonly Endpoint[]): DesiredPort {
   const planned = plan(port, endpoints);
   const { chains, affinitySets, elements, lacksLocal } = planned;
-  if (chains.length + affinitySets.length === 0) return new ReplannedPort(planned, plan, port, endpoints);
+  const lacks = { lacksInternal: lacksLocal.internal, lacksExternal: lacksLocal.external };
+  if (chains.length + affinitySets.length === 0) return new ReplannedPort(lacks, plan, port, endpoints, elements);
   return {
     chains: smallMap(chains.map((chain) => [chain.name, digestOf(chain)] as const)),
     affinitySets: timeoutsOf(affinitySets),
     elements,
-    lacksInternal: lacksLocal.internal,
-    lacksExternal: lacksLocal.external,
+    ...lacks,
     chainObjects: chains,
     setObjects: affinitySets,
   };

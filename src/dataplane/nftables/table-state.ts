@@ -3,13 +3,20 @@
  * two is a transaction. No I/O.
  */
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
+import type { SyncInput } from "../../sync/backend.ts";
 import type { TransactionDraft } from "./draft.ts";
 import type { ElementChange } from "./element-changes.ts";
 import { ElementOwners, type Wants } from "./element-owners.ts";
 import type { Layout } from "./layout.ts";
 import { sharedSetOfAny } from "./layouts.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
-import { type DesiredPort, type InstalledPort, installedPort, NOTHING_INSTALLED } from "./port-objects.ts";
+import {
+  type DesiredPort,
+  type InstalledPort,
+  installedPort,
+  NOTHING_INSTALLED,
+  ReplannedPort,
+} from "./port-objects.ts";
 import { changeStatic } from "./static-difference.ts";
 import type { SharedElement, StaticPlan } from "./table-plan.ts";
 
@@ -154,6 +161,28 @@ export class TableState {
     if (installed === undefined) this.#ports.delete(owner);
     else this.#ports.set(owner, installed);
     return this.#owners.replace(owner, before, after);
+  }
+
+  /**
+   * {@link change} for a port of which nothing but endpoints changes, without planning it. @returns false when that is not known to be so:
+   * nothing was done.
+   */
+  changeSlots(draft: TransactionDraft, owner: string, wanted: Pick<SyncInput, "services" | "endpoints">): boolean {
+    const { layout, config, facts } = this.#premises;
+    const before = this.#ports.get(owner);
+    const port = wanted.services.get(owner);
+    const endpoints = wanted.endpoints.get(owner);
+    if (port === undefined || endpoints === undefined || !(before instanceof ReplannedPort)) return false;
+    if (!before.isOf(port)) return false;
+    const changes = layout.changedSlots?.(port, before.endpoints, endpoints, config, facts);
+    // Where others may want the same keys these have to be compared, too.
+    if (changes === undefined || changes.some(({ set }) => this.#owners.remembers(set))) return false;
+    this.#ports.set(owner, before.with(endpoints));
+    for (const change of changes) {
+      const set = layout.sharedSet(change.set);
+      if (set !== undefined) draft.changeElement(set, change, owner);
+    }
+    return true;
   }
 
   /**

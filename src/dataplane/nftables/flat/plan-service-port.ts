@@ -3,7 +3,7 @@
  * that of reference nftables.md §3.4, §3.5; how it is said is docs/reference/flat-nftables.md §3. Pure: the same input gives the
  * same plan, in the same order.
  */
-import type { NftValue } from "../../../kernel/nftables/ruleset.ts";
+import type { NftTarget, NftValue } from "../../../kernel/nftables/ruleset.ts";
 import { rangeOf } from "../../../kernel/nftables/ruleset-ranges.ts";
 import type { Endpoint } from "../../../model/endpoint.ts";
 import { type Frontend, frontendsOf } from "../../../model/frontend.ts";
@@ -13,11 +13,12 @@ import { routeServicePort, type ServicePortRouting } from "../../../model/servic
 import { mergedIntervals } from "../../../net/intervals.ts";
 import { protocolName } from "../../../net/protocol.ts";
 import { allowedSources } from "../allowed-sources.ts";
+import type { ElementChange } from "../element-changes.ts";
 import { SETS } from "../names.ts";
 import type { PlanConfig, PlanFacts } from "../plan-options.ts";
 import type { ServicePortPlan, SharedElement } from "../table-plan.ts";
 import { ENDPOINT_MAPS, type EndpointMap, endpointMapName, FLAT_SETS, STICKY_SETS, timedName } from "./names.ts";
-import { slotTargets } from "./slots.ts";
+import { slotOwners } from "./slots.ts";
 
 /** Plans one service port. @param endpoints all its endpoints, sorted by text; empty when it has none. Pure. */
 export function planServicePort(
@@ -33,7 +34,7 @@ export function planServicePort(
     if (!isLocal) continue;
     elements.push({ set: SETS.hairpinConnections, element: { key: [ip, ip, protocol, endpointPort] } });
   }
-  const slots = { cluster: slotTargets(routing.cluster), local: slotTargets(routing.local) };
+  const slots = slotsOf(routing);
   for (const frontend of onePerDestination(port, frontendsOf(port, routing))) {
     const elementsOf = new FrontendElements(port, frontend, elements);
     elementsOf.addFate();
@@ -43,14 +44,99 @@ export function planServicePort(
   return { affinitySets: [], chains: [], elements, lacksLocal: routing.lacksLocal };
 }
 
+/**
+ * What changes when nothing but endpoints does, without a plan of either: under a stream of changes that is nearly every change, and most
+ * of a plan stays as it was. Pure.
+ *
+ * @param before, after endpoints that `port` was planned with and is to be planned with.
+ * @returns undefined where more may change than what is in the slots that there are: {@link planServicePort} tells then.
+ */
+export function changedSlots(
+  port: ServicePort,
+  before: readonly Endpoint[],
+  after: readonly Endpoint[],
+  { nodeName }: PlanConfig,
+  { zone }: PlanFacts,
+): readonly ElementChange[] | undefined {
+  // What is remembered of clients would have to be looked through.
+  if (port.sessionAffinity === "ClientIP") return undefined;
+  const had = routeServicePort(port, before, { nodeName, zone });
+  const has = routeServicePort(port, after, { nodeName, zone });
+  if (had.cluster.length !== has.cluster.length || had.categories.hasAny !== has.categories.hasAny) return undefined;
+  if (hasLocal(had) || hasLocal(has)) return undefined;
+  const changes: ElementChange[] = [];
+  const [old, now] = [slotsOf(had), slotsOf(has)];
+  for (const frontend of onePerDestination(port, frontendsOf(port, has))) {
+    // Without endpoints here there are no others than those of the Cluster policy.
+    for (const [map, policy] of isServed(frontend, has) ? tablesOf(frontend) : []) {
+      const [owners, successors] = [old[policy], now[policy]];
+      const set = endpointMapName(map, owners.length);
+      for (let slot = 0; slot < owners.length; slot += 1) {
+        const [owner, successor] = [owners[slot], successors[slot]];
+        if (owner === successor || owner === undefined || successor === undefined) continue;
+        if (owner.ip === successor.ip && owner.port === successor.port) continue;
+        const key = slotKey(port, frontend, slot);
+        const comment = port.name.text;
+        changes.push({
+          set,
+          before: { key, target: targetOf(owner), comment },
+          after: { key, target: targetOf(successor), comment },
+        });
+      }
+    }
+  }
+  return changes;
+}
+
+/** Such decide what the Local policy does, and have an element of their own for connections to themselves. */
+function hasLocal({ categories }: ServicePortRouting): boolean {
+  return categories.reachable.some(({ isLocal }) => isLocal);
+}
+
 /** Under the Local policy, clients of this node are served where others are dropped. */
 function isServed({ kind, fate }: Frontend, { usesExternal }: ServicePortRouting): boolean {
   return kind === "cluster-ip" ? fate === "serve" : usesExternal;
 }
 
-interface Slots {
-  readonly cluster: ReturnType<typeof slotTargets>;
-  readonly local: ReturnType<typeof slotTargets>;
+type Policy = "cluster" | "local";
+
+/** Whose each slot is, by the policy whose endpoints they are. */
+type Slots = Readonly<Record<Policy, readonly Endpoint[]>>;
+
+function slotsOf({ cluster, local }: ServicePortRouting): Slots {
+  return { cluster: slotOwners(cluster), local: slotOwners(local) };
+}
+
+/** The tables of a frontend that is served. */
+function tablesOf({ kind, address, policy }: Frontend): readonly (readonly [EndpointMap, Policy])[] {
+  const tables = address === undefined ? NODE_PORT_TABLES : FRONTEND_TABLES;
+  if (policy === "Cluster") return tables.cluster;
+  return kind === "cluster-ip" ? tables.internalLocal : tables.externalLocal;
+}
+
+interface Tables {
+  readonly cluster: readonly (readonly [EndpointMap, Policy])[];
+  readonly internalLocal: readonly (readonly [EndpointMap, Policy])[];
+  /** Clients of this node have all endpoints. */
+  readonly externalLocal: readonly (readonly [EndpointMap, Policy])[];
+}
+
+function tablesWith(main: EndpointMap, ofNode: EndpointMap): Tables {
+  const local = [main, "local"] as const;
+  return { cluster: [[main, "cluster"]], internalLocal: [local], externalLocal: [[ofNode, "cluster"], local] };
+}
+
+const FRONTEND_TABLES = tablesWith(ENDPOINT_MAPS.frontend, ENDPOINT_MAPS.frontendCluster);
+const NODE_PORT_TABLES = tablesWith(ENDPOINT_MAPS.nodePort, ENDPOINT_MAPS.nodePortCluster);
+
+/** In one piece: a list that is made by spreading gets room for sixteen more. */
+function slotKey({ protocol }: ServicePort, { address, port }: Frontend, slot: number): readonly NftValue[] {
+  const name = protocolName(protocol);
+  return address === undefined ? [name, port, slot] : [address, name, port, slot];
+}
+
+function targetOf({ ip, port }: Endpoint): NftTarget {
+  return { ip, port };
 }
 
 /** Adds the elements of one frontend to a list. */
@@ -92,30 +178,22 @@ class FrontendElements {
     if (kind !== "cluster-ip") {
       if (isLocal) this.#add(isNodePort ? FLAT_SETS.localPolicyNodePorts : FLAT_SETS.localPolicyFrontends);
       else if (!isNodePort) this.#add(FLAT_SETS.masqueradedFrontends);
-      if (isLocal)
-        this.#addSlots(isNodePort ? ENDPOINT_MAPS.nodePortCluster : ENDPOINT_MAPS.frontendCluster, slots.cluster);
     }
-    this.#addSlots(isNodePort ? ENDPOINT_MAPS.nodePort : ENDPOINT_MAPS.frontend, isLocal ? slots.local : slots.cluster);
+    for (const [map, policyOfSlots] of tablesOf(this.#frontend)) this.#addSlots(map, slots[policyOfSlots]);
     const { sessionAffinity, stickyMaxAgeSeconds } = this.#port;
     if (sessionAffinity === "ClientIP") {
       this.#add(timedName(isNodePort ? STICKY_SETS.nodePort : STICKY_SETS.frontend, stickyMaxAgeSeconds));
     }
   }
 
-  /** In one piece: a list that is made by spreading gets room for sixteen more. */
-  #slotKey(slot: number): readonly NftValue[] {
-    const { address, port } = this.#frontend;
-    const protocol = protocolName(this.#port.protocol);
-    return address === undefined ? [protocol, port, slot] : [address, protocol, port, slot];
-  }
-
-  #addSlots(map: EndpointMap, targets: Slots["cluster"]): void {
-    const set = endpointMapName(map, targets.length);
+  #addSlots(map: EndpointMap, owners: readonly Endpoint[]): void {
+    const set = endpointMapName(map, owners.length);
     const comment = this.#port.name.text;
     // This is done twice for every change: an iterator of entries would make a list for each.
     let slot = 0;
-    for (const target of targets) {
-      this.#elements.push({ set, element: { key: this.#slotKey(slot), target, comment } });
+    for (const owner of owners) {
+      const key = slotKey(this.#port, this.#frontend, slot);
+      this.#elements.push({ set, element: { key, target: targetOf(owner), comment } });
       slot += 1;
     }
   }

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { makeEndpoint } from "../../../model/testing/records.ts";
-import { LEAST_SLOTS_EACH, MOST_EXACT, slotCount, slotTargets } from "./slots.ts";
+import { LEAST_SLOTS_EACH, MOST_EXACT, slotCount, slotOwners } from "./slots.ts";
 
 const endpoint = (n: number) => makeEndpoint(`10.180.${n >> 8}.${n & 255}`, 8080);
 const endpoints = (count: number) => Array.from({ length: count }, (_, n) => endpoint(n + 1));
 
 function shares(count: number): Map<string, number> {
   const counts = new Map<string, number>();
-  for (const { ip, port } of slotTargets(endpoints(count))) {
+  for (const { ip, port } of slotOwners(endpoints(count))) {
     const text = `${ip}:${port}`;
     counts.set(text, (counts.get(text) ?? 0) + 1);
   }
@@ -20,7 +20,7 @@ test("up to a number of endpoints each has one slot", () => {
     const all = endpoints(count);
     assert.equal(slotCount(count), count);
     assert.deepEqual(
-      slotTargets(all)
+      slotOwners(all)
         .map(({ ip, port }) => `${ip}:${port}`)
         .sort(),
       all.map(({ text }) => text).sort(),
@@ -30,7 +30,7 @@ test("up to a number of endpoints each has one slot", () => {
 
 test("endpoints whose draws are all the same still have a slot each", () => {
   const all = Array.from({ length: MOST_EXACT }, (_, n) => ({ ...endpoint(n + 1), text: "the same" }));
-  assert.equal(new Set(slotTargets(all).map(({ ip }) => ip)).size, MOST_EXACT);
+  assert.equal(new Set(slotOwners(all).map(({ ip }) => ip)).size, MOST_EXACT);
 });
 
 test("an endpoint that replaces another changes few slots, wherever it stands among them", () => {
@@ -45,8 +45,8 @@ test("an endpoint that replaces another changes few slots, wherever it stands am
     for (let trial = 0; trial < trials; trial += 1) {
       const all = Array.from({ length: count + 1 }, (_, n) => endpoint(trial * 67 + n + 1));
       // As with rolling updates: the oldest address goes, and a later one comes.
-      const before = slotTargets(all.slice(0, -1));
-      const after = slotTargets(all.slice(1));
+      const before = slotOwners(all.slice(0, -1));
+      const after = slotOwners(all.slice(1));
       changed += before.filter(({ ip }, slot) => ip !== after[slot]?.ip).length;
     }
     assert.ok(changed / trials <= most, `${changed / trials} of ${count} slots changed`);
@@ -71,8 +71,8 @@ test("with more endpoints no share differs from an equal one by more than an eig
 
 test("of a thousand endpoints, one more or one less moves few slots of the others", () => {
   const all = endpoints(1000);
-  const before = slotTargets(all);
-  const after = slotTargets(all.toSpliced(500, 1));
+  const before = slotOwners(all);
+  const after = slotOwners(all.toSpliced(500, 1));
   assert.equal(before.length, after.length);
   const gone = all[500] ?? assert.fail();
   const moved = before.filter((target, slot) => target.ip !== gone.ip && target.ip !== after[slot]?.ip).length;

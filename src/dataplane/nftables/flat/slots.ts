@@ -26,8 +26,8 @@ export function slotCount(endpoints: number): number {
   return slots;
 }
 
-/** The target of each slot, in order. The same endpoints in the same order give the same slots. Pure. */
-export function slotTargets(endpoints: readonly SlotOwner[]): readonly NftTarget[] {
+/** Whose each slot is, in order. The same endpoints in the same order give the same slots. Pure. */
+export function slotOwners<T extends SlotOwner>(endpoints: readonly T[]): readonly T[] {
   return endpoints.length <= MOST_EXACT ? drawnSlots(endpoints) : dealtSlots(endpoints);
 }
 
@@ -39,19 +39,19 @@ const DRAWS_EACH = 4;
  * replaces another changes 2 slots on average, of 64 it changes 5. In the order of the addresses it would be 3 and 29 where new
  * endpoints get the next free address, as many networks do.
  */
-function drawnSlots(endpoints: readonly SlotOwner[]): readonly NftTarget[] {
+function drawnSlots<T extends SlotOwner>(endpoints: readonly T[]): readonly T[] {
   const count = endpoints.length;
-  const slots: (NftTarget | undefined)[] = endpoints.map(() => undefined);
-  for (const { ip, port, text } of endpoints) {
-    let draw = hashOf(text);
+  const slots: (T | undefined)[] = endpoints.map(() => undefined);
+  for (const endpoint of endpoints) {
+    let draw = hashOf(endpoint.text);
     let slot = scattered(draw) % count;
     for (let left = DRAWS_EACH * count; slots[slot] !== undefined; left -= 1) {
       draw = (draw + GOLDEN_RATIO) | 0;
       slot = (left > 0 ? scattered(draw) : slot + 1) % count;
     }
-    slots[slot] = { ip, port };
+    slots[slot] = endpoint;
   }
-  return slots as NftTarget[]; // each endpoint has filled one
+  return slots as T[]; // each endpoint has filled one
 }
 
 /** Added again and again it comes back to none of its multiples for long. */
@@ -75,17 +75,16 @@ function scattered(number: number): number {
  * The endpoints choose in turns, each the next free slot in an order of its own (as Maglev does, Eisenbud et al. 2016, §3.4):
  * no two differ by more than one slot, and who comes or goes leaves most of the others' choices as they were.
  */
-function dealtSlots(endpoints: readonly SlotOwner[]): readonly NftTarget[] {
-  const targets = endpoints.map(({ ip, port }): NftTarget => ({ ip, port }));
+function dealtSlots<T extends SlotOwner>(endpoints: readonly T[]): readonly T[] {
   const count = slotCount(endpoints.length);
   const orders = endpoints.map(({ text }) => orderOf(text, count));
-  const slots: (NftTarget | undefined)[] = Array.from({ length: count });
+  const slots: (T | undefined)[] = Array.from({ length: count });
   for (let taken = 0; ; ) {
     for (const [index, order] of orders.entries()) {
       while (slots[order.next] !== undefined) order.next = (order.next + order.step) & (count - 1);
-      slots[order.next] = targets[index];
+      slots[order.next] = endpoints[index];
       taken += 1;
-      if (taken === count) return slots.filter((target) => target !== undefined);
+      if (taken === count) return slots.filter((owner) => owner !== undefined);
     }
   }
 }
