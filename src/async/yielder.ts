@@ -11,10 +11,13 @@ export interface Yielder {
   turn(signal?: AbortSignal): Promise<void>;
 }
 
-/** How long a computation may hold the event loop at a stretch. */
-const SLICE_MS = 10;
+/**
+ * How long a computation may hold the event loop at a stretch. A collection of the old generation may come on top, which with more turns is
+ * made in more steps: with 10 ms the longest turn of a first load of 30,000 services was 40 to 80 ms, with 5 ms it is 18.
+ */
+const SLICE_MS = 5;
 
-/** Due when the event loop has had no turn from it for 10 ms. */
+/** Due when the event loop has had no turn from it for 5 ms. */
 export class SliceYielder implements Yielder {
   #endMs = performance.now() + SLICE_MS;
 

@@ -28,7 +28,7 @@ export interface ProxierOptions {
   /** Feature gate AllowServiceExternalIPs. */
   readonly allowExternalIPs: boolean;
   readonly clock: Clock;
-  /** When long computations give way. @default every 10 ms */
+  /** When long computations give way. @default every 5 ms */
   readonly yielder?: Yielder;
   readonly log: Logger;
   /**

@@ -33,7 +33,7 @@ import { LAYOUTS } from "./layouts.ts";
 import { isOfServicePort, TABLE, TABLE_COMMENT } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { type DesiredPort, desiredPort, type InstalledPort, type PlanPort, withoutPlan } from "./port-objects.ts";
-import { prepareChains } from "./preparation.ts";
+import { prepareTable } from "./prepare-table.ts";
 import {
   expectationOf,
   type ReconcileOptions,
@@ -72,7 +72,7 @@ export interface NftablesBackendOptions {
   readonly log: Logger;
   /** Monotonic. @default performance.now */
   readonly nowMs?: () => number;
-  /** When long computations give way. @default every 10 ms */
+  /** When long computations give way. @default every 5 ms */
   readonly yielder?: Yielder;
   /** Of more new service ports the chains are made in portions of so many at most, before anything leads to them. @default 500 */
   readonly portsAtOnce?: number;
@@ -254,7 +254,7 @@ export class NftablesBackend implements Backend {
   async #commitWhole(wanted: WantedTable, input: SyncInput, signal: AbortSignal): Promise<void> {
     const options = { deferred: this.#committer.deferred, yielder: this.#yielder, signal };
     const state = await stateOf(wanted, options);
-    let content = await this.#readPrepared(wanted, expectationOf(state), options);
+    let content = await this.#readPrepared(wanted, state, options);
     const whole = await reconcile(content, wanted, state, options);
     try {
       await this.#committer.commit(whole.draft, content?.generation);
@@ -290,20 +290,21 @@ export class NftablesBackend implements Backend {
   }
 
   /**
-   * Reads the table, and makes many chains that are missing. With these it is known what the table holds, unless the kernel
+   * Reads the table, and makes many chains or elements that are missing. With these it is known what the table holds, unless the kernel
    * refused some or another program was there: then it is read once more.
    */
   async #readPrepared(
     wanted: WantedTable,
-    expected: NftExpectation,
+    state: TableState,
     options: DifferenceOptions,
   ): Promise<NftTableContent | undefined> {
     const { portsAtOnce = PORTS_AT_ONCE } = this.#options;
     const { nft } = this.#options;
     const mark = await nft.mark();
+    const expected = expectationOf(state);
     const content = await this.#read(expected);
     const commit = (draft: TransactionDraft): Promise<void> => this.#committer.commit(draft);
-    const made = await prepareChains(content, wanted, { ...options, commit, portsAtOnce });
+    const made = await prepareTable(content, wanted, state, { ...options, commit, portsAtOnce });
     if (made === undefined) return content;
     const generation = made.isAll ? await nft.generationIfAlone(mark) : undefined;
     if (generation === undefined) return await this.#read(expected);

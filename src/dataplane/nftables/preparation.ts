@@ -5,21 +5,15 @@
  */
 import type { NftChainContent, NftSetContent, NftTableContent } from "../../kernel/nftables/nftables.ts";
 import type { NftSet } from "../../kernel/nftables/ruleset.ts";
-import { isAttributable } from "./bisect-ports.ts";
 import { TransactionDraft } from "./draft.ts";
 import type { DifferenceOptions } from "./element-difference.ts";
 import { TABLE_COMMENT } from "./names.ts";
 import type { DesiredPort } from "./port-objects.ts";
+import { Portions } from "./portions.ts";
 import type { WantedTable } from "./reconcile.ts";
 import type { SetsInUse } from "./table-plan.ts";
 import { hasOurShape } from "./table-shape.ts";
 
-/**
- * How much processor time a portion should take the kernel, which on many machines runs nothing else on that processor
- * meanwhile, not even this process's health checks. On a busy machine a commit takes many times as long, which smaller portions
- * would only make worse.
- */
-const PORTION_MS = 25;
 /** The kernel goes through all chains for every commit: with fewer, that would be most of the work in a large table. */
 const LEAST_PORTION = 64;
 
@@ -62,7 +56,7 @@ export async function prepareChains(
   }
   if (absent.length <= portsAtOnce) return undefined;
   const made = new Made();
-  const portions = new Portions(commit, portsAtOnce);
+  const portions = new Portions(commit, { least: LEAST_PORTION, most: portsAtOnce });
   // The kernel looks for a set along all that were made before it: those that are needed most come first.
   const sets = plan.sets.filter(({ name }) => !content?.sets.has(name));
   for (const set of sets) made.addSet(set);
@@ -93,64 +87,6 @@ export async function prepareChains(
   }
   portions.throwIfFailed();
   return { chains: made.chains, sets: made.sets, isAll: portions.refused === 0 };
-}
-
-/** Processor time that the kernel has spent for this process. */
-function kernelMs(): number {
-  return process.cpuUsage().system / 1000;
-}
-
-/** Commits portions in their order, of which one is planned and encoded while the kernel works on the one before. */
-class Portions {
-  /** How many service ports the next should be for. */
-  size: number;
-  /** Portions that the kernel did not take. */
-  refused = 0;
-  readonly #commit: PreparationOptions["commit"];
-  readonly #most: number;
-  #underWay: Promise<void> = Promise.resolve();
-  #endMs = 0;
-  #eachMs: number | undefined;
-  #failure: { readonly error: unknown } | undefined;
-
-  constructor(commit: PreparationOptions["commit"], most: number) {
-    this.#commit = commit;
-    this.#most = most;
-    this.size = most;
-  }
-
-  /** Resolves when the one before is done. @throws what is no operation's fault. */
-  async commit(draft: TransactionDraft): Promise<void> {
-    const before = this.#underWay;
-    this.#underWay = this.#carryOut(draft, this.size);
-    await before;
-    this.throwIfFailed();
-  }
-
-  /** Resolves when none is under way any more; never rejects. */
-  async done(): Promise<void> {
-    await this.#underWay;
-  }
-
-  throwIfFailed(): void {
-    if (this.#failure !== undefined) throw this.#failure.error;
-  }
-
-  async #carryOut(draft: TransactionDraft, size: number): Promise<void> {
-    const startMs = kernelMs();
-    try {
-      await this.#commit(draft);
-    } catch (error) {
-      this.refused += 1;
-      if (!isAttributable(error)) this.#failure ??= { error };
-    }
-    const endMs = kernelMs();
-    const eachMs = (endMs - Math.max(startMs, this.#endMs)) / size;
-    // Processor time is counted in ticks: a single portion may seem to have taken none.
-    this.#eachMs = this.#eachMs === undefined ? eachMs : (this.#eachMs + eachMs) / 2;
-    this.size = Math.min(Math.max(Math.round(PORTION_MS / this.#eachMs), LEAST_PORTION), this.#most);
-    this.#endMs = endMs;
-  }
 }
 
 /** Chains and sets as they are in the kernel when it has taken everything. */

@@ -116,8 +116,9 @@ export async function reconcile(
     else empty.set(set.name, set);
   }
   await changeElements(draft, filled, state, { yielder, signal });
-  // Until the draft is committed nothing else changes the state.
-  draft.fillSets(empty, () => state.wantedElements(empty), state.countWanted(empty));
+  const missing = state.countWanted(empty);
+  // Until the draft is committed nothing else changes the state. To find that there are none would be to plan every service.
+  if (missing > 0) draft.fillSets(empty, () => state.wantedElements(empty), missing);
   for (const [name, { ruleDigests }] of usable?.chains ?? []) {
     if (!isOurChain(name) || chains.has(name)) continue;
     if (ruleDigests.length > 0) draft.emptyChain(name);

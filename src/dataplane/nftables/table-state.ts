@@ -125,6 +125,17 @@ export class TableState {
     for (const [owner, { elements }] of this.#ports) yield* this.#effective(owner, elements, sets);
   }
 
+  /** The same of some owners only; undefined: what is for none. */
+  *wantedElementsOf(
+    owners: readonly (string | undefined)[],
+    sets: { has(set: string): boolean },
+  ): Iterable<OwnedElement> {
+    for (const owner of owners) {
+      if (owner === undefined) yield* this.#effective(NO_OWNER, this.#premises.fixed ?? [], sets);
+      else yield* this.#effective(owner, this.#ports.get(owner)?.elements ?? [], sets);
+    }
+  }
+
   /** About how many {@link wantedElements} gives: not fewer. */
   countWanted(sets: { has(set: string): boolean }): number {
     return this.#owners.countIn(sets);
