@@ -32,6 +32,7 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
   async function opened(t: TestContext, view = "", options: Partial<PageOptions> = {}) {
     const served = await servedPage(t, { items, ...options });
     const page = await chromium.page();
+    t.after(() => page.close());
     await page.goto(`${served.url}#/${view}`);
     return { ...served, page };
   }

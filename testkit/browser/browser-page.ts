@@ -17,13 +17,15 @@ export interface AccessibleNode {
 export class BrowserPage {
   readonly #tools: DevTools;
   readonly #session: string;
+  readonly #target: string;
   /** Errors of scripts and of the console, broken security policies included. */
   readonly complaints: string[] = [];
   /** Everything that was asked for. */
   readonly requests: string[] = [];
 
-  private constructor(tools: DevTools, session: string) {
+  private constructor(tools: DevTools, target: string, session: string) {
     this.#tools = tools;
+    this.#target = target;
     this.#session = session;
     tools.onEvent(session, (method, params) => {
       if (method === "Network.requestWillBeSent") this.requests.push(textAt(params, "request", "url"));
@@ -37,7 +39,7 @@ export class BrowserPage {
   static async open(tools: DevTools): Promise<BrowserPage> {
     const { targetId } = await tools.call("Target.createTarget", { url: "about:blank" });
     const { sessionId } = await tools.call("Target.attachToTarget", { targetId, flatten: true });
-    const page = new BrowserPage(tools, String(sessionId));
+    const page = new BrowserPage(tools, String(targetId), String(sessionId));
     for (const domain of ["Runtime", "Log", "Network", "Page", "Accessibility"]) await page.#call(`${domain}.enable`);
     return page;
   }
@@ -50,6 +52,11 @@ export class BrowserPage {
   async look(width: number, height: number, scheme: "light" | "dark"): Promise<void> {
     await this.#call("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 1, mobile: false });
     await this.#call("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: scheme }] });
+  }
+
+  /** Closes the tab: one that is left open goes on asking. */
+  async close(): Promise<void> {
+    await this.#tools.call("Target.closeTarget", { targetId: this.#target });
   }
 
   /** What an expression gives in the page, as JSON has it. Rejects with what it throws. */
