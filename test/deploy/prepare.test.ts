@@ -1,0 +1,31 @@
+/** npm's `prepare`: when it builds. */
+import assert from "node:assert/strict";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { runCommand } from "../../testkit/net/run-command.ts";
+import { CHECKOUT } from "../docs/markdown.ts";
+
+test("an install builds, but not where what asked for it builds itself", async (t) => {
+  const root = mkdtempSync(join(tmpdir(), "kpts-prepare-"));
+  t.after(() => rmSync(root, { recursive: true }));
+  cpSync(join(CHECKOUT, "scripts"), join(root, "scripts"), { recursive: true });
+  // A compiler that finds fault with everything ends the build at once.
+  const files = { "typescript/bin/tsc": 'require("node:fs").writeFileSync("compiled", ""); process.exit(1);' };
+  for (const [path, text] of Object.entries({ ...files, "@types/node/package.json": "{}" })) {
+    const file = join(root, "node_modules", path);
+    mkdirSync(dirname(file), { recursive: true });
+    writeFileSync(file, text);
+  }
+  const prepare = async (...variables: readonly string[]) => {
+    rmSync(join(root, "compiled"), { force: true });
+    const command = ["env", "-u", "npm_command", ...variables, process.execPath, "scripts/prepare.mjs"] as const;
+    const { status } = await runCommand(command, { cwd: root, allowFailure: true });
+    return [status, existsSync(join(root, "compiled"))];
+  };
+  assert.deepEqual(await prepare(), [1, true]);
+  assert.deepEqual(await prepare("npm_command=ci"), [1, true]);
+  assert.deepEqual(await prepare("npm_command=ci", "KPTS_BUILT_LATER=1"), [0, false]);
+  assert.deepEqual(await prepare("npm_command=pack"), [0, false]);
+});
