@@ -43,8 +43,8 @@ const LINE = "default/web TCP 10.96.0.1:80 by 10.180.0.10:8080";
 
 describe("a mode is one folder and its name in the registry", () => {
   let checkout: ToyCheckout;
-  before(() => {
-    checkout = toyCheckout();
+  before(async () => {
+    checkout = await toyCheckout();
   });
   after(() => checkout.remove());
   const run = (...args: string[]): Promise<Ended> => runKubeProxy(args, { program: checkout.kubeProxy });
