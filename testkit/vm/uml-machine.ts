@@ -14,6 +14,7 @@ import {
   startBound,
 } from "./machine.ts";
 import { modulesBelow, rememberedFiles } from "./machine-files.ts";
+import { batchingKernel } from "./uml-kernel.ts";
 
 const guest: GuestSettings = {
   hostFiles: "-t hostfs -o ro none",
@@ -88,10 +89,12 @@ export const umlMachine: Machine = {
     if (existsSync("/usr/bin/apt-get")) return false;
     return "the virtual machine is made of Debian's packages: no apt-get here";
   },
-  files: (cache) =>
-    rememberedFiles(cache, "uml", () => {
+  files(cache) {
+    const files = rememberedFiles(cache, "uml", () => {
       const root = ensurePackage(cache, { name: "user-mode-linux", proof: /modules\.dep$/ });
       return { kernel: join(root, "usr/bin/linux.uml"), modules: modulesBelow(join(root, "usr/lib/uml/modules")) };
-    }),
+    });
+    return { ...files, kernel: batchingKernel(files.kernel) };
+  },
   start,
 };
