@@ -42,6 +42,7 @@ export interface MemorySet {
 }
 
 type Undo = () => void;
+type RuleToAdd = Extract<NftOperation, { kind: "add-rule" }>;
 
 export class MemoryTable {
   exists = false;
@@ -83,7 +84,7 @@ export class MemoryTable {
         this.#deleteChain(this.#chain(operation.chain, refuse), refuse);
         break;
       case "add-rule":
-        this.#addRule(this.#chain(operation.chain, refuse), operation.rule, writesDigests, refuse);
+        this.#addRule(this.#chain(operation.chain, refuse), operation, writesDigests, refuse);
         break;
       case "add-set":
         this.#addSet(operation.set, refuse);
@@ -197,14 +198,14 @@ export class MemoryTable {
     });
   }
 
-  #addRule(chain: MemoryChain, rule: NftRule, writesDigests: boolean, refuse: Refuse): void {
+  #addRule(chain: MemoryChain, { rule, digest }: RuleToAdd, writesDigests: boolean, refuse: Refuse): void {
     for (const { name, values } of setsOf(rule)) {
       const { set } = this.#set(name, refuse);
       if (values !== undefined && valuesOf(set) !== values) refuse("failed", `${name} has no ${values}`);
     }
     for (const verdict of verdictsOf(rule)) this.#checkVerdict(verdict, refuse);
     this.#change(() => {
-      chain.rules.push({ rule, digest: writesDigests ? ruleDigest(rule) : undefined });
+      chain.rules.push({ rule, digest: writesDigests ? (digest ?? ruleDigest(rule)) : undefined });
       this.#count(rule, 1);
       return () => {
         chain.rules.pop();

@@ -39,6 +39,9 @@ const CONFIGS: Readonly<Record<IpFamily, PlanConfig>> = {
   },
 };
 
+/** Why what a rig has begun ends: without a reason each end makes an error with its stack, which takes as long as a short sync. */
+const ENDED = "the rig has ended";
+
 /** What belongs to the node; may be changed between syncs, a full one takes it over. */
 export interface NodeView {
   nodePortIPs: NodePortIPs | undefined;
@@ -115,7 +118,7 @@ export class BackendRig {
 
   /** The process ends and another one begins: memory is gone, the kernel stays. */
   restart(): void {
-    this.#stop.abort();
+    this.#stop.abort(ENDED);
     this.#stop = new AbortController();
     this.#stopWatching = new AbortController();
     this.driver.forget();
@@ -154,12 +157,12 @@ export class BackendRig {
 
   /** Notices of what others do no longer arrive; syncs go on. */
   stopWatching(): void {
-    this.#stopWatching.abort();
+    this.#stopWatching.abort(ENDED);
   }
 
   /** Ends watching, and a sync that is under way. */
   close(): void {
-    this.#stop.abort();
+    this.#stop.abort(ENDED);
   }
 }
 
