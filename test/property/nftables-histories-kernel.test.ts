@@ -25,13 +25,24 @@ const TABLE = "kube-proxy";
 /** What one full sync makes. */
 const FRESH = "kube-proxy-fresh";
 
-function listed(family: string, table: string): string {
-  const text = execFileSync("nft", ["-j", "list", "table", family, table], {
+type Listed = Readonly<Record<string, { readonly name?: string; readonly table?: string }>>;
+
+/** What there is of both tables, of {@link FRESH} by the name of the other: one look at the kernel for the two. */
+function listed(): { readonly found: string; readonly fresh: string } {
+  const text = execFileSync("nft", ["-j", "list", "ruleset"], {
     encoding: "utf8",
     maxBuffer: 2 ** 28,
     stdio: ["ignore", "pipe", "ignore"],
   });
-  return canonicalNftables(JSON.parse(text.replaceAll(`"${table}"`, `"${TABLE}"`)).nftables);
+  const objects: readonly Listed[] = JSON.parse(text).nftables;
+  const of = (name: string) => {
+    const own = objects.filter((object) =>
+      Object.entries(object).some(([kind, { name: own, table }]) => (kind === "table" ? own : table) === name),
+    );
+    assert.ok(own.length > 0, `there is no table ${name}`);
+    return canonicalNftables(own);
+  };
+  return { found: of(TABLE), fresh: of(FRESH).replaceAll(`"${FRESH}"`, `"${TABLE}"`) };
 }
 
 /** Short ones hardly ever change what is there. */
@@ -49,14 +60,15 @@ inNetns(import.meta.url, { name: "nfthist", timeoutMs: 300_000 }, () => {
 
     for (const { layout, family, nft } of VARIANTS) {
       async function assertAsFromNothing(history: NftablesHistory): Promise<void> {
-        execFileSync("nft", [`add table ${nft} ${FRESH}; delete table ${nft} ${FRESH}`]);
         const connect = () => ruleset.open({ family: nft, table: FRESH });
         const { driver, node } = history.rig;
         const fresh = new BackendRig(driver, { layout, family, connect });
         Object.assign(fresh.node, node);
         assert.deepEqual((await driver.syncOther(fresh.backend)).failures, []);
         fresh.close();
-        assert.equal(listed(nft, TABLE), listed(nft, FRESH));
+        const { found, fresh: wanted } = listed();
+        assert.equal(found, wanted);
+        await connect().transact([{ kind: "delete-table" }]);
       }
 
       test(`${layout}, ${family}: every sync leaves what a full sync from nothing leaves`, async () => {
