@@ -75,6 +75,10 @@ class BottomlessKernel implements Nftables {
     batch.messages.release();
   }
 
+  async exists(): Promise<false> {
+    return false;
+  }
+
   async read(): Promise<undefined> {
     return undefined;
   }

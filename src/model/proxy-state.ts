@@ -30,6 +30,19 @@ export interface AppliedChanges {
   readonly conflicts: readonly FrontendConflict[];
 }
 
+/** What several calls moved, one after the other, as if it had been one. Pure. */
+export function joinedChanges(all: readonly AppliedChanges[]): AppliedChanges {
+  const [only] = all;
+  if (only !== undefined && all.length === 1) return only;
+  return {
+    updatedServices: new Set(all.flatMap(({ updatedServices }) => [...updatedServices])),
+    changedPorts: new Set(all.flatMap(({ changedPorts }) => [...changedPorts])),
+    conntrackCleanupRequired: all.some(({ conntrackCleanupRequired }) => conntrackCleanupRequired),
+    triggerTimesMs: all.flatMap(({ triggerTimesMs }) => triggerTimesMs),
+    conflicts: all.flatMap(({ conflicts }) => conflicts),
+  };
+}
+
 export interface ProxyStateOptions {
   readonly family: IpFamily;
   /** Empty when unknown: no endpoint is local then. */

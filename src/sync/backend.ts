@@ -74,6 +74,12 @@ export interface Backend {
   /** Brings the kernel to the state that `input` describes. Rejects when nothing could be programmed. */
   sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome>;
   /**
+   * Called before the first sync, while services and endpoints still arrive, with what there is by then and the keys of the service
+   * ports that came or changed since the last call: may begin what leads nowhere until the sync. Never overlaps a sync. What it rejects
+   * with is logged, and it is not called again. Optional: a mode without it has nothing to do before.
+   */
+  prepare?(input: SyncInput, signal: AbortSignal): Promise<void>;
+  /**
    * Watches for other programs destroying our rules until the signal aborts; calls `onLost` with what must be written
    * again, or with nothing when a full sync is due, and `requestSync` when nothing was destroyed but the host has changed.
    * Optional: a mode without it has nothing to watch.

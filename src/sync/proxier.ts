@@ -15,11 +15,12 @@ import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
 import { formatMs } from "../config/duration.ts";
 import type { Logger } from "../logging/logger.ts";
 import { messageOf } from "../logging/message-of.ts";
-import { type AppliedChanges, ProxyState } from "../model/proxy-state.ts";
+import { type AppliedChanges, joinedChanges, ProxyState } from "../model/proxy-state.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { AfterSync } from "./after-sync.ts";
 import type { OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "./backend.ts";
 import { logConflicts } from "./frontend-conflicts.ts";
+import { HeadStart } from "./head-start.ts";
 import { CauseNotes } from "./journal/cause-notes.ts";
 import { RunningSync } from "./journal/running-sync.ts";
 import { FULL_SYNC, merged, NO_WORK, type PendingWork } from "./pending-work.ts";
@@ -40,6 +41,10 @@ export class Proxier {
   readonly #after: AfterSync;
   /** Kept where there is a journal. */
   readonly #notes: CauseNotes | undefined;
+  /** Where the mode prepares anything. */
+  readonly #headStart: HeadStart | undefined;
+  /** What was applied before the first sync, for which it is. */
+  #ahead: AppliedChanges[] = [];
   #hasServices = false;
   #hasEndpointSlices = false;
   #zone: string | undefined;
@@ -75,6 +80,7 @@ export class Proxier {
       log: this.#log,
     });
     this.#after = new AfterSync({ ...options, log: this.#log, family: this.family, state: this.state });
+    if (backend.prepare !== undefined) this.#headStart = new HeadStart(() => this.#prepare(), this.#log);
     this.#runner = new BoundedRunner({
       periods: { minMs: periods.minMs, retryMs: periods.syncMs, maxMs: this.#fullMs },
       clock,
@@ -110,6 +116,7 @@ export class Proxier {
     const isPending = this.state.onService(event);
     serviceChanges.addTotal();
     serviceChanges.setPending(this.state.pendingServiceCount);
+    if (!this.#isInitialised) this.#headStart?.note();
     if (!isPending || !this.#isInitialised) return;
     this.#notes?.onService(event);
     this.sync();
@@ -122,7 +129,10 @@ export class Proxier {
     if (accepted) endpointChanges.addTotal();
     if (!changed) return;
     endpointChanges.addPending();
-    if (!this.#isInitialised) return;
+    if (!this.#isInitialised) {
+      this.#headStart?.note();
+      return;
+    }
     this.#notes?.onEndpointSlice(event);
     this.sync();
   }
@@ -190,6 +200,7 @@ export class Proxier {
     // A first sync that failed before the loop started is still owed.
     if (this.#isFailing) health.queuedUpdate(this.family);
     await Promise.all([this.#runner.run(signal), this.#watch(signal)]);
+    await this.#headStart?.end();
   }
 
   /** Resolves after the first sync that has brought rules into the kernel, perhaps but for parts that it refused. */
@@ -234,13 +245,16 @@ export class Proxier {
       this.#log.v(2, "Not syncing until Services and EndpointSlices have been received");
       return;
     }
+    await this.#headStart?.end();
+    if (signal.aborted) return;
     const startMs = clock.monotonicMs();
     let work = this.#take(startMs);
     const isFullSync = work.isFull;
     this.#wasQueuedWhileSyncing = false;
     const running = this.#begin(isFullSync, startMs);
     try {
-      const applied = await this.#applyChanges();
+      const applied = joinedChanges([...this.#ahead, await this.#applyChanges()]);
+      this.#ahead = [];
       const { changedPorts: ports, updatedServices: services, conntrackCleanupRequired } = applied;
       work = merged(work, { ports, services, staleFlows: conntrackCleanupRequired && backend.endsUdpFlows !== true });
       running?.onModel(ports.size);
@@ -300,6 +314,16 @@ export class Proxier {
     logConflicts(applied.conflicts, this.#log);
     for (const conflict of applied.conflicts) this.#options.onConflict?.(conflict);
     return applied;
+  }
+
+  /** While lists arrive. */
+  async #prepare(): Promise<void> {
+    const applied = await this.#applyChanges();
+    this.#ahead.push(applied);
+    await this.#options.backend.prepare?.(
+      this.#inputOf({ ...NO_WORK, ports: applied.changedPorts }),
+      this.#stop.signal,
+    );
   }
 
   #inputOf(work: PendingWork): SyncInput {

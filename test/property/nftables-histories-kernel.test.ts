@@ -87,7 +87,7 @@ inNetns(import.meta.url, { name: "nfthist", timeoutMs: 300_000 }, () => {
             try {
               for (const step of [...happenings, { kind: "sync", isFullSync: false } as const]) {
                 if (step.kind === "restart") history.rig.restart();
-                else if (step.kind !== "sync") history.apply(step);
+                else if (step.kind !== "sync") await history.take(step);
                 else {
                   assert.deepEqual((await history.sync(step.isFullSync)).failures, []);
                   await assertAsFromNothing(history);

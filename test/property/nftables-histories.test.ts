@@ -86,7 +86,7 @@ for (const { layout, family } of KINDS) {
         const history = new NftablesHistory(family, { layout, ...(family === "IPv4" && { portsAtOnce: 2 }) });
         for (const step of [...happenings, { kind: "sync", isFullSync: false } as const]) {
           if (step.kind === "restart") history.rig.restart();
-          else if (step.kind !== "sync") history.apply(step);
+          else if (step.kind !== "sync") await history.take(step);
           else {
             const { failures } = await history.sync(step.isFullSync);
             assert.deepEqual(failures, []);
@@ -168,7 +168,7 @@ for (const { layout, releasesLate } of KERNELS) {
         const node = new FaultyNode(history);
         for (const step of happenings) {
           if (isFault(step)) await node.take(step);
-          else if (step.kind !== "sync") history.apply(step);
+          else if (step.kind !== "sync") await history.take(step);
           else {
             rig.passTime(700);
             let { failures } = await history.sync(step.isFullSync);

@@ -17,13 +17,12 @@ import {
 import type { NftFamily } from "../../kernel/nftables/ruleset.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
-import { type Cidr, familyOf, parseCidr } from "../../net/ip.ts";
 import type { Backend, OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import { bisectPorts, isAttributable, type PortChange } from "./bisect-ports.ts";
 import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
-import type { DifferenceOptions } from "./element-difference.ts";
+import { EarlyChains } from "./early-chains.ts";
 import { assessDamage, someNames } from "./foreign-damage.ts";
 import { forgetClients } from "./forget-clients.ts";
 import { lastKnownGood, type RefusedPortHint } from "./last-known-good.ts";
@@ -31,27 +30,18 @@ import type { Layout } from "./layout.ts";
 import type { LayoutName } from "./layout-name.ts";
 import { LAYOUTS } from "./layouts.ts";
 import { isOfServicePort, TABLE, TABLE_COMMENT } from "./names.ts";
+import { NO_FACTS, readFacts } from "./plan-facts.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import { type DesiredPort, desiredPort, type InstalledPort, type PlanPort, withoutPlan } from "./port-objects.ts";
-import { prepareTable } from "./prepare-table.ts";
-import {
-  expectationOf,
-  type ReconcileOptions,
-  type Reconciliation,
-  reconcile,
-  stateOf,
-  type WantedTable,
-} from "./reconcile.ts";
+import { PORTS_AT_ONCE, planOf } from "./preparation.ts";
+import { readPrepared } from "./read-prepared.ts";
+import { type ReconcileOptions, type Reconciliation, reconcile, stateOf, type WantedTable } from "./reconcile.ts";
 import { repairSets } from "./repair.ts";
 import { hasOurShape } from "./table-shape.ts";
 import { TableState } from "./table-state.ts";
 
 /** How often a full sync starts again because another program changed the ruleset while it was being worked out. */
 const MAX_CONFLICTS = 5;
-
-const PORTS_AT_ONCE = 500;
-/** Before the first full sync. */
-const NO_FACTS: PlanFacts = { zone: undefined, nodePortIPs: { kind: "ips", ips: [] }, serviceCIDRs: [] };
 
 /** The measurements of this mode (reference nftables-operation.md §12), one family. */
 export interface NftablesMetrics {
@@ -89,6 +79,8 @@ export class NftablesBackend implements Backend {
   #state: TableState;
   /** In view of the facts of the last full sync; undefined when the kernel is not known to match memory. */
   #plan: PlanPort | undefined;
+  /** Chains made before the first sync; undefined when there are none, and null when none are to be made. */
+  #early: EarlyChains | undefined | null;
   /** Service ports whose rules the kernel refused in the last sync: they have their last good ones, or none. */
   readonly #refused: RefusedPorts;
   /** Chains and sets that others have touched since the last sync began, or that could not be written then. */
@@ -139,6 +131,27 @@ export class NftablesBackend implements Backend {
     if (this.#refused.size > 0) syncFailures.inc();
     const { failures } = this.#refused;
     return { failures, noLocalEndpoints: this.#state.lacking, written: this.#committer.takeWritten() };
+  }
+
+  /** Makes chains while lists arrive, where there is no table yet. In the flat layout service ports have none. */
+  async prepare(input: SyncInput, signal: AbortSignal): Promise<void> {
+    if (this.#layout.hasPortChains !== true || this.#early === null) return;
+    const { nft, config, nodePortIPs, yielder = new SliceYielder() } = this.#options;
+    if (this.#early === undefined) {
+      const facts = await readFacts(input, this.family, nodePortIPs);
+      const plans = { plan: this.#planWith(facts), planStatic: planOf(this.#layout, config, facts) };
+      this.#early = (await EarlyChains.begin({ ...this.#preparing, ...plans, nft, facts })) ?? null;
+    }
+    await this.#early?.add(input, { yielder, signal });
+  }
+
+  get #preparing() {
+    const { portsAtOnce = PORTS_AT_ONCE } = this.#options;
+    return { commit: (draft: TransactionDraft) => this.#committer.commit(draft), portsAtOnce };
+  }
+
+  #planWith(facts: PlanFacts): PlanPort {
+    return (port, endpoints) => this.#layout.planServicePort(port, endpoints, this.#options.config, facts);
   }
 
   #clientMaps(): readonly string[] {
@@ -229,32 +242,46 @@ export class NftablesBackend implements Backend {
   async #fullSync(input: SyncInput, signal: AbortSignal): Promise<void> {
     this.#plan = undefined;
     const { config } = this.#options;
-    const facts = await this.#readFacts(input);
-    const plan: PlanPort = (port, endpoints) => this.#layout.planServicePort(port, endpoints, config, facts);
+    const facts = await readFacts(input, this.family, this.#options.nodePortIPs);
+    const plan = this.#planWith(facts);
+    let early = this.#early ?? undefined;
+    this.#early = null;
+    const planned = early?.suits(facts) === true ? early : undefined;
     const ports = new Map<string, DesiredPort>();
     const yielder = this.#yielder;
     for (const key of await sortedKeys(input.services, yielder, signal)) {
-      const { desired } = this.#changeOf(key, input, plan);
+      const port = input.services.get(key);
+      const known = port && planned?.planned(key, port, input.endpoints.get(key));
+      const desired = known ?? this.#changeOf(key, input, plan).desired;
       if (desired !== undefined) ports.set(key, withoutPlan(desired));
       if (yielder.isDue()) await yielder.turn(signal);
     }
     const wanted: WantedTable = { layout: this.#layout, config, facts, ports, kept: new Map() };
     for (let conflicts = 0; ; conflicts += 1) {
       try {
-        await this.#commitWhole(wanted, input, signal);
+        await this.#commitWhole(wanted, input, early, signal);
         break;
       } catch (error) {
+        await early?.end();
         if (!(error instanceof NftError) || error.code !== "conflict" || conflicts >= MAX_CONFLICTS) throw error;
+        early = undefined;
       }
     }
     this.#plan = plan;
   }
 
   /** Rejects with `conflict` when another program changed the ruleset meanwhile. */
-  async #commitWhole(wanted: WantedTable, input: SyncInput, signal: AbortSignal): Promise<void> {
+  async #commitWhole(
+    wanted: WantedTable,
+    input: SyncInput,
+    early: EarlyChains | undefined,
+    signal: AbortSignal,
+  ): Promise<void> {
     const options = { deferred: this.#committer.deferred, yielder: this.#yielder, signal };
     const state = await stateOf(wanted, options);
-    let content = await this.#readPrepared(wanted, state, options);
+    const { nft } = this.#options;
+    const read = (expected: NftExpectation) => this.#read(expected);
+    let content = await readPrepared(wanted, state, { ...options, ...this.#preparing, nft, read, early });
     const whole = await reconcile(content, wanted, state, options);
     try {
       await this.#committer.commit(whole.draft, content?.generation);
@@ -287,35 +314,6 @@ export class NftablesBackend implements Backend {
     const draft = new TransactionDraft();
     draft.add("table", { kind: "add-table", comment: TABLE_COMMENT });
     await this.#committer.commit(draft);
-  }
-
-  /**
-   * Reads the table, and makes many chains or elements that are missing. With these it is known what the table holds, unless the kernel
-   * refused some or another program was there: then it is read once more.
-   */
-  async #readPrepared(
-    wanted: WantedTable,
-    state: TableState,
-    options: DifferenceOptions,
-  ): Promise<NftTableContent | undefined> {
-    const { portsAtOnce = PORTS_AT_ONCE } = this.#options;
-    const { nft } = this.#options;
-    const mark = await nft.mark();
-    const expected = expectationOf(state);
-    const content = await this.#read(expected);
-    const commit = (draft: TransactionDraft): Promise<void> => this.#committer.commit(draft);
-    const made = await prepareTable(content, wanted, state, { ...options, commit, portsAtOnce });
-    if (made === undefined) return content;
-    const generation = made.isAll ? await nft.generationIfAlone(mark) : undefined;
-    if (generation === undefined) return await this.#read(expected);
-    const { isDormant = false, hasOtherFlags = false, chains = [], sets = [] } = content ?? {};
-    return {
-      generation,
-      isDormant,
-      hasOtherFlags,
-      chains: new Map([...chains, ...made.chains]),
-      sets: new Map([...sets, ...made.sets]),
-    };
   }
 
   /** What others have done until now will be seen in the kernel itself. */
@@ -377,16 +375,6 @@ export class NftablesBackend implements Backend {
     } finally {
       this.#refused.replace(refused);
     }
-  }
-
-  async #readFacts(input: SyncInput): Promise<PlanFacts> {
-    const nodePortIPs = await this.#options.nodePortIPs();
-    const cidrs = input.serviceCIDRs.map((text) => parseCidr(text)).filter((cidr) => cidr !== undefined) as Cidr[]; // filtered above
-    return {
-      zone: input.zone,
-      nodePortIPs: nodePortIPs ?? { kind: "ips", ips: [] },
-      serviceCIDRs: cidrs.filter((cidr) => familyOf(cidr) === this.family).sort(),
-    };
   }
 }
 

@@ -40,6 +40,8 @@ export interface Layout {
   clientMapsInDoubt?(before: readonly SharedElement[], after: readonly SharedElement[]): readonly string[];
   /** All maps of that kind that a table has. @default none */
   clientMaps?(plan: StaticPlan): readonly string[];
+  /** Whether service ports have chains of their own. @default false */
+  readonly hasPortChains?: boolean;
   /** Names of the chains that belong to no service port, whether or not they are needed. */
   readonly fixedChains: ReadonlySet<string>;
 }

@@ -23,6 +23,7 @@ export const LAYOUTS: Readonly<Record<LayoutName, Layout>> = {
     planStatic: planCompatibleStatic,
     planServicePort: planCompatiblePort,
     sharedSet: (name) => COMPATIBLE_SETS.get(name),
+    hasPortChains: true,
     fixedChains: new Set([...Object.values(CHAINS), ...BASE_CHAINS]),
   },
   Flat: {

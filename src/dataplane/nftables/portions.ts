@@ -40,10 +40,10 @@ export class Portions {
     this.size = sizes.most;
   }
 
-  /** Resolves when the one before is done. @throws what is no operation's fault. */
-  async commit(draft: TransactionDraft): Promise<void> {
+  /** @param things it is made of. Resolves when the one before is done. @throws what is no operation's fault. */
+  async commit(draft: TransactionDraft, things: number): Promise<void> {
     const before = this.#underWay;
-    this.#underWay = this.#carryOut(draft, this.size);
+    this.#underWay = this.#carryOut(draft, things);
     await before;
     this.throwIfFailed();
   }
@@ -57,7 +57,7 @@ export class Portions {
     if (this.#failure !== undefined) throw this.#failure.error;
   }
 
-  async #carryOut(draft: TransactionDraft, size: number): Promise<void> {
+  async #carryOut(draft: TransactionDraft, things: number): Promise<void> {
     const startMs = kernelMs();
     try {
       await this.#commit(draft);
@@ -66,7 +66,7 @@ export class Portions {
       if (!isAttributable(error)) this.#failure ??= { error };
     }
     const endMs = kernelMs();
-    const eachMs = (endMs - Math.max(startMs, this.#endMs)) / size;
+    const eachMs = (endMs - Math.max(startMs, this.#endMs)) / things;
     // Processor time is counted in ticks: a single portion may seem to have taken none.
     this.#eachMs = this.#eachMs === undefined ? eachMs : (this.#eachMs + eachMs) / 2;
     const { least, most } = this.#sizes;

@@ -7,21 +7,27 @@ import type { NftChainContent, NftSetContent, NftTableContent } from "../../kern
 import type { NftSet } from "../../kernel/nftables/ruleset.ts";
 import { TransactionDraft } from "./draft.ts";
 import type { DifferenceOptions } from "./element-difference.ts";
+import type { Layout } from "./layout.ts";
 import { TABLE_COMMENT } from "./names.ts";
+import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import type { DesiredPort } from "./port-objects.ts";
 import { Portions } from "./portions.ts";
 import type { WantedTable } from "./reconcile.ts";
-import type { SetsInUse } from "./table-plan.ts";
+import type { SetsInUse, StaticPlan } from "./table-plan.ts";
 import { hasOurShape } from "./table-shape.ts";
 
+/** Unless told otherwise. */
+export const PORTS_AT_ONCE = 500;
 /** The kernel goes through all chains for every commit: with fewer, that would be most of the work in a large table. */
 const LEAST_PORTION = 64;
 
 /** Chains of services need no shared set that is not always there. */
 const NONE_IN_USE: SetsInUse = new Set();
 
+type Commit = (draft: TransactionDraft) => Promise<void>;
+
 export interface PreparationOptions extends DifferenceOptions {
-  readonly commit: (draft: TransactionDraft) => Promise<void>;
+  readonly commit: Commit;
   /** No more service ports than this are made in one transaction, and when no more are missing nothing is prepared. */
   readonly portsAtOnce: number;
 }
@@ -42,9 +48,10 @@ export interface PreparedObjects {
 export async function prepareChains(
   content: NftTableContent | undefined,
   { layout, config, facts, ports }: WantedTable,
-  { commit, portsAtOnce, yielder, signal }: PreparationOptions,
+  options: PreparationOptions,
 ): Promise<PreparedObjects | undefined> {
-  const plan = layout.planStatic(config, facts, NONE_IN_USE);
+  const { portsAtOnce, yielder, signal } = options;
+  const plan = planOf(layout, config, facts);
   // The chains would go with the table.
   if (content !== undefined && !hasOurShape(content, plan)) return undefined;
   const absent: [string, DesiredPort][] = [];
@@ -55,38 +62,86 @@ export async function prepareChains(
     if (yielder.isDue()) await yielder.turn(signal);
   }
   if (absent.length <= portsAtOnce) return undefined;
-  const made = new Made();
-  const portions = new Portions(commit, { least: LEAST_PORTION, most: portsAtOnce });
-  // The kernel looks for a set along all that were made before it: those that are needed most come first.
-  const sets = plan.sets.filter(({ name }) => !content?.sets.has(name));
-  for (const set of sets) made.addSet(set);
+  const preparation = new Preparation(content, plan, options);
   try {
-    for (let start = 0; start < absent.length; ) {
+    await preparation.add(absent, options);
+  } finally {
+    await preparation.settled();
+  }
+  preparation.throwIfFailed();
+  return preparation.made;
+}
+
+/** What belongs to no service port, as far as chains of service ports need it. Pure. */
+export function planOf(layout: Layout, config: PlanConfig, facts: PlanFacts): StaticPlan {
+  return layout.planStatic(config, facts, NONE_IN_USE);
+}
+
+/** Makes chains of service ports of which the table has none yet, a portion at a time. */
+export class Preparation {
+  readonly #isTableAbsent: boolean;
+  /** The kernel looks for a set along all that were made before it: those that are needed most come first. */
+  readonly #sets: readonly NftSet[];
+  readonly #portions: Portions;
+  readonly #made = new Made();
+
+  /** @param content undefined when there is no table. */
+  constructor(
+    content: NftTableContent | undefined,
+    { sets }: StaticPlan,
+    { commit, portsAtOnce }: Pick<PreparationOptions, "commit" | "portsAtOnce">,
+  ) {
+    this.#isTableAbsent = content === undefined;
+    this.#sets = sets.filter(({ name }) => !content?.sets.has(name));
+    this.#portions = new Portions(commit, { least: LEAST_PORTION, most: portsAtOnce });
+    for (const set of this.#sets) this.#made.addSet(set);
+  }
+
+  /** Resolves when all portions but the last are in the kernel. @throws what is no operation's fault. */
+  async add(
+    ports: readonly (readonly [string, DesiredPort])[],
+    { yielder, signal }: Pick<PreparationOptions, "yielder" | "signal">,
+  ): Promise<void> {
+    for (let start = 0; start < ports.length; ) {
       const draft = new TransactionDraft();
-      if (content === undefined) draft.add("table", { kind: "add-table", comment: TABLE_COMMENT });
-      for (const set of sets) draft.add("add-sets", { kind: "add-set", set });
-      const end = start + portions.size;
-      for (const [owner, { setObjects, chainObjects, chains }] of absent.slice(start, end)) {
-        for (const set of setObjects) {
-          draft.add("add-sets", { kind: "add-set", set }, owner);
-          made.addSet(set);
-        }
-        for (const chain of chainObjects) {
-          const digest = chains.get(chain.name);
-          draft.writeChain(chain, "absent", owner, digest);
-          made.addChain(chain.name, digest);
-        }
-      }
-      start = end;
-      await portions.commit(draft);
+      if (this.#isTableAbsent) draft.add("table", { kind: "add-table", comment: TABLE_COMMENT });
+      for (const set of this.#sets) draft.add("add-sets", { kind: "add-set", set });
+      const portion = ports.slice(start, start + this.#portions.size);
+      for (const [owner, desired] of portion) this.#draft(draft, owner, desired);
+      start += portion.length;
+      await this.#portions.commit(draft, portion.length);
       if (yielder.isDue()) await yielder.turn(signal);
       signal.throwIfAborted();
     }
-  } finally {
-    await portions.done();
   }
-  portions.throwIfFailed();
-  return { chains: made.chains, sets: made.sets, isAll: portions.refused === 0 };
+
+  /** Resolves when no portion is under way any more; never rejects. */
+  settled(): Promise<void> {
+    return this.#portions.done();
+  }
+
+  /** Once it is settled: what was committed. */
+  get made(): PreparedObjects {
+    const { chains, sets } = this.#made;
+    return { chains, sets, isAll: this.#portions.refused === 0 };
+  }
+
+  /** Once it is settled. @throws what is no operation's fault. */
+  throwIfFailed(): void {
+    this.#portions.throwIfFailed();
+  }
+
+  #draft(draft: TransactionDraft, owner: string, { setObjects, chainObjects, chains }: DesiredPort): void {
+    for (const set of setObjects) {
+      draft.add("add-sets", { kind: "add-set", set }, owner);
+      this.#made.addSet(set);
+    }
+    for (const chain of chainObjects) {
+      const digest = chains.get(chain.name);
+      draft.writeChain(chain, "absent", owner, digest);
+      this.#made.addChain(chain.name, digest);
+    }
+  }
 }
 
 /** Chains and sets as they are in the kernel when it has taken everything. */

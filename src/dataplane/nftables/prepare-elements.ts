@@ -45,7 +45,7 @@ export async function prepareElements(
       for (const set of sets.values()) draft.add("add-sets", { kind: "add-set", set });
       // Made again whenever they are asked for: what lives as long as a commit outlives the young generation.
       draft.fillSets(sets, () => state.wantedElementsOf(portion, sets), Math.ceil(each * portion.length));
-      await portions.commit(draft);
+      await portions.commit(draft, portion.length);
       if (yielder.isDue()) await yielder.turn(signal);
       signal.throwIfAborted();
     }

@@ -101,6 +101,8 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
     /** Transactions of this handle, and how many there had been when the table was last read. */
     let transactions = 0;
     let lastRead = { generation: -1, transactions: -1 };
+    /** The table was not there when it was looked for, and everything since was accepted: all in it is ours. */
+    let isNew = false;
     /** The buffer of an earlier transaction that was small, as nearly all are. */
     let spare: MessageBuffer | undefined;
 
@@ -112,6 +114,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
           return;
         }
         const refusal = fromRefusal(result, transaction);
+        isNew = false;
         if (refusal.code !== "conflict" || generation === undefined || rebases >= MAX_REBASES) throw refusal;
         const isLastRead = lastRead.generation === generation && lastRead.transactions === transactions;
         const current = await currentGeneration();
@@ -129,7 +132,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
       const messages = bytes > SPARE_BYTES ? new MessageBuffer(bytes) : spare;
       if (messages === spare) spare = undefined;
       try {
-        return await encodeTransaction({ layout, table }, operations, generation, messages);
+        return await encodeTransaction({ layout, table, isNew }, operations, generation, messages);
       } catch (error) {
         throw fromNetlinkError(error);
       }
@@ -161,6 +164,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
         const after = await currentGeneration();
         if (objects !== "torn" && (after === before || (await monitor.isUntouched(target, before, after)))) {
           lastRead = { generation: after, transactions };
+          if (objects === undefined) isNew = true;
           return objects && { generation: after, ...objects };
         }
         if (attempt === READ_ATTEMPTS) {
@@ -179,6 +183,15 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
           return { sending: turns.run(() => sendAndRelease(transaction, generation)) };
         });
         await sending;
+      },
+      async exists() {
+        try {
+          const isThere = (await client.tables(layout.nfproto)).some(({ name }) => name === table);
+          if (!isThere) isNew = true;
+          return isThere;
+        } catch (error) {
+          throw fromNetlinkError(error);
+        }
       },
       async read(expected) {
         try {

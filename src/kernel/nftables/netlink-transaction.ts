@@ -32,16 +32,19 @@ let lastName = 0;
 
 /**
  * A name for an anonymous set. The kernel would number `__map%d` itself, but for that it reads the names of all sets of the
- * table, each time: with 10,000 services that was half of the time that it spends on a full batch.
+ * table, each time: with 10,000 services that was half of the time that it spends on a full batch. It still looks along them three
+ * times for each such set, so short names make a first load cheaper.
  */
-function anonymousSetName(): string {
+function anonymousSetName(isShort: boolean): string {
   lastName += 1;
-  return `__${lastName.toString(36)}_${NAME_STAMP}`;
+  return isShort ? `_${lastName.toString(36)}` : `__${lastName.toString(36)}_${NAME_STAMP}`;
 }
 
 export interface TransactionTarget {
   readonly layout: FamilyLayout;
   readonly table: string;
+  /** Nothing in the table was made by an earlier process, whose names could be the same. @default false */
+  readonly isNew?: boolean;
 }
 
 export interface EncodedTransaction {
@@ -57,16 +60,16 @@ export interface EncodedTransaction {
  * @param messages an empty buffer to write to.
  */
 export async function encodeTransaction(
-  { layout, table }: TransactionTarget,
+  target: TransactionTarget,
   operations: Iterable<NftOperation>,
   generation?: number,
   messages?: MessageBuffer,
 ): Promise<EncodedTransaction> {
-  const batch = new NftBatch(layout.nfproto, {
+  const batch = new NftBatch(target.layout.nfproto, {
     ...(generation !== undefined && { generation }),
     ...(messages && { messages }),
   });
-  const encoder = new OperationEncoder(batch, table, layout);
+  const encoder = new OperationEncoder(batch, target);
   /** By operation. */
   const firstMessages: number[] = [];
   const yielder = new SliceYielder();
@@ -109,11 +112,13 @@ class OperationEncoder {
   readonly #batch: NftBatch;
   readonly #table: string;
   readonly #layout: FamilyLayout;
+  readonly #hasShortNames: boolean;
 
-  constructor(batch: NftBatch, table: string, layout: FamilyLayout) {
+  constructor(batch: NftBatch, { layout, table, isNew = false }: TransactionTarget) {
     this.#batch = batch;
     this.#table = table;
     this.#layout = layout;
+    this.#hasShortNames = isNew;
   }
 
   /** Encodes one operation. @returns of a long one the steps that are left, between which others may run. */
@@ -197,7 +202,7 @@ class OperationEncoder {
     const table = this.#table;
     const expressions = ruleExpressions(rule, this.#layout, ({ object, elements }) => {
       const setId = this.#batch.takeSetId();
-      const name = anonymousSetName();
+      const name = anonymousSetName(this.#hasShortNames);
       this.#batch.add("set", { ...object, table, name, id: setId });
       this.#batch.addElements(table, { setId }, elements);
       return name;

@@ -113,6 +113,8 @@ export interface Nftables {
     operations: Iterable<NftOperation>,
     options?: { readonly generation?: number; readonly elements?: number },
   ): Promise<void>;
+  /** Whether there is such a table; what is in it does not count. */
+  exists(): Promise<boolean>;
   /** Reads the table; undefined when there is none. @param expected sets that may be compared. @default none */
   read(expected?: NftExpectation): Promise<NftTableContent | undefined>;
   /** Notes the moment, for {@link Nftables.generationIfAlone}. */

@@ -29,7 +29,7 @@ const RECOVERY_MS = 30;
  */
 const REST_MS = 50;
 /** Sets of these names come and go with the rules that use them; nft lets no one name a set so. */
-const ANONYMOUS = "__";
+const ANONYMOUS = "_";
 const NOTHING: ReadonlySet<string> = new Set();
 
 /** A table of a family. */

@@ -40,6 +40,8 @@ export class FakeBackend implements Backend {
   skipsPeriodicFullSync = false;
   endsUdpFlows = false;
   restMs = 0;
+  /** Before the proxier is made. */
+  prepare?: NonNullable<Backend["prepare"]>;
   /** What is in the kernel. */
   programmed = new Map<string, string>();
   readonly calls: SyncCall[] = [];

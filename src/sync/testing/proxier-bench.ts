@@ -1,7 +1,7 @@
 /** A proxier on a bench: everything around it is a fake, time included. */
 import { testYielder } from "../../async/testing/test-yielder.ts";
 import type { FrontendConflict } from "../../model/owned-services.ts";
-import type { SyncFailure } from "../backend.ts";
+import type { Backend, SyncFailure } from "../backend.ts";
 import { SyncJournal } from "../journal/sync-journal.ts";
 import { Proxier } from "../proxier.ts";
 import type { ProxierOptions } from "../proxier-options.ts";
@@ -29,7 +29,9 @@ export class ProxierBench {
   readonly stop = new AbortController();
   readonly proxier: Proxier;
 
-  constructor(periods: Partial<ProxierOptions["periods"]> = {}) {
+  /** @param prepare what the mode does before the first sync. @default nothing */
+  constructor(periods: Partial<ProxierOptions["periods"]> = {}, prepare?: NonNullable<Backend["prepare"]>) {
+    if (prepare !== undefined) this.backend.prepare = prepare;
     this.proxier = new Proxier({
       nodeName: "node",
       backend: this.backend,

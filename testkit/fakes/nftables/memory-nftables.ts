@@ -93,6 +93,7 @@ export class MemoryNftKernel {
     return {
       family: this.family,
       transact: async (operations, options = {}) => this.#transact(program, [...operations], options.generation),
+      exists: async () => this.#table.exists,
       read: async (expected) => {
         const content = this.#read(expected);
         if (program.writesDigests) for (const action of this.#afterRead.splice(0)) await action();

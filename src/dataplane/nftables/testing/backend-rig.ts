@@ -73,6 +73,8 @@ export class BackendRig {
   /** Monotonic. */
   nowMs = 0;
   backend: NftablesBackend;
+  /** Before the first sync of the process, as long as that has gone well. */
+  #mayPrepare = true;
   #stop = new AbortController();
   #stopWatching = new AbortController();
 
@@ -122,10 +124,34 @@ export class BackendRig {
     this.#stop = new AbortController();
     this.#stopWatching = new AbortController();
     this.driver.forget();
+    this.#mayPrepare = true;
     this.backend = this.#start();
   }
 
+  /** What a process does with service ports before its first sync, and all that follows from it; later nothing. */
+  async prepare(keys: ReadonlySet<string>): Promise<void> {
+    if (!this.#mayPrepare) return;
+    try {
+      await this.driver.prepare(this.backend, keys, this.#stop.signal);
+      await this.#quiet();
+    } catch {
+      this.#mayPrepare = false;
+    }
+  }
+
+  /** Waits until nothing that goes on by itself commits any more. */
+  async #quiet(): Promise<void> {
+    const nft = this.#connect();
+    for (let before = -1, turns = 0; turns < 3; turns++) {
+      await new Promise((resolve) => setImmediate(resolve));
+      const { commits } = await nft.mark();
+      if (commits !== before) turns = 0;
+      before = commits;
+    }
+  }
+
   sync(options: { readonly full?: boolean } = {}): Promise<SyncOutcome> {
+    this.#mayPrepare = false;
     return this.driver.sync(this.backend, { ...options, signal: this.#stop.signal });
   }
 

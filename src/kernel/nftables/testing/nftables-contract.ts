@@ -51,6 +51,9 @@ function nftablesContent(subject: NftablesSubject): void {
   test("there is nothing to read before there is a table", async (t) => {
     const { nft } = await subject.open(t);
     assert.equal(await nft.read(), undefined);
+    assert.equal(await nft.exists(), false);
+    await nft.transact([{ kind: "add-table", comment: "a test's" }]);
+    assert.equal(await nft.exists(), true);
   });
 
   test("says whether only this process has committed anything since a mark", async (t) => {

@@ -1,0 +1,149 @@
+/** Chains that are made before the first sync, while lists arrive. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
+import { NftError } from "../../kernel/nftables/nftables.ts";
+import { foreignInMemory } from "../../kernel/nftables/testing/foreign-hand.ts";
+import { clusterChain, newModel, operationText, type TestModel } from "./testing/backend-rig.ts";
+import { chainsOf, sorted, texts } from "./testing/observations.ts";
+
+const PORTS = Array.from({ length: 5 }, (_, index) => port(`s${index}`, `10.96.0.${index + 1}`));
+const CHAINS = PORTS.map(clusterChain);
+const KEYS = new Set(PORTS.map(({ name }) => name.key));
+const [FIRST = assert.fail(), SECOND = assert.fail()] = PORTS;
+const [FIRST_CHAIN = "", SECOND_CHAIN = ""] = CHAINS;
+
+/** A model with five service ports, and a kernel without a table. */
+function fiveServices(options?: Parameters<typeof newModel>[0]): TestModel {
+  const model = newModel({ portsAtOnce: 2, ...options });
+  for (const [index, one] of PORTS.entries()) model.set(one, [local(`10.180.0.${index + 1}`)]);
+  return model;
+}
+
+/** Objects and elements in an order that does not depend on when they were made. */
+function inOrder(objects: readonly unknown[]): string[] {
+  const sortLists = (_key: string, value: unknown) => (Array.isArray(value) ? sorted(value) : value);
+  return objects.map((object) => JSON.stringify(object, sortLists)).sort();
+}
+
+async function assertAsFromNothing({ rig }: TestModel): Promise<void> {
+  const fresh = await rig.fromNothing();
+  assert.deepEqual(inOrder(rig.list()), inOrder(fresh.list()));
+}
+
+test("the first sync takes over the chains that were made before it, without a look at the table", async () => {
+  const model = fiveServices();
+  const { rig } = model;
+  await rig.prepare(new Set([FIRST.name.key]));
+  await rig.prepare(KEYS);
+  let reads = 0;
+  rig.kernel.afterNextRead(async () => void reads++);
+  const operations = await texts(rig);
+  assert.deepEqual(
+    operations.filter((text) => CHAINS.some((chain) => text.endsWith(` ${chain}`))),
+    [],
+  );
+  assert.ok(operations.some((text) => text.startsWith("add-elements service-ips")));
+  assert.equal(reads, 0);
+  await assertAsFromNothing(model);
+  assert.deepEqual(await texts(rig, { full: true }), []);
+});
+
+test("nothing leads to the chains before the sync", async () => {
+  const { rig } = fiveServices();
+  await rig.prepare(KEYS);
+  const content = await rig.kernel.connectAnother().read();
+  assert.deepEqual([...(content?.chains.keys() ?? [])].toSorted(), CHAINS.toSorted());
+  assert.ok([...(content?.sets.values() ?? [])].every(({ elements }) => elements.length === 0));
+});
+
+test("what has become different meanwhile is written by the sync, and what is gone goes", async () => {
+  const model = fiveServices();
+  const { rig } = model;
+  await rig.prepare(KEYS);
+  model.setEndpoints(FIRST, [local("10.180.0.1"), remote("10.180.0.9")]);
+  model.delete(SECOND);
+  await rig.prepare(new Set([FIRST.name.key, SECOND.name.key]));
+  const operations = await texts(rig);
+  assert.deepEqual(
+    operations.filter((text) => text.endsWith(FIRST_CHAIN)),
+    [`flush-chain ${FIRST_CHAIN}`, `add-rule ${FIRST_CHAIN}`],
+  );
+  assert.deepEqual(operations.filter((text) => text.endsWith(SECOND_CHAIN)).at(-1), `delete-chain ${SECOND_CHAIN}`);
+  await assertAsFromNothing(model);
+});
+
+test("plans of another zone are not used", async () => {
+  const model = fiveServices();
+  const { rig } = model;
+  const hints = { zoneHints: ["z"] };
+  model.setEndpoints(FIRST, [remote("10.180.0.1", hints), remote("10.180.0.2", { zoneHints: ["y"] })]);
+  await rig.prepare(KEYS);
+  model.driver.zone = "z";
+  await rig.sync();
+  await assertAsFromNothing(model);
+});
+
+test("a table that is there is left alone until the sync", async () => {
+  const { rig } = fiveServices();
+  await rig.sync();
+  rig.restart();
+  rig.kernel.takeOperations();
+  await rig.prepare(KEYS);
+  assert.deepEqual(await texts(rig), []);
+});
+
+test("the flat layout has nothing to prepare", async () => {
+  const { rig } = fiveServices({ layout: "Flat" });
+  await rig.prepare(KEYS);
+  assert.deepEqual(rig.kernel.takeOperations(), []);
+});
+
+test("after another program's commit the table is read", async () => {
+  for (const change of [{ kind: "flush-chain", chain: FIRST_CHAIN }, { kind: "delete-table" }] as const) {
+    const model = fiveServices();
+    await model.rig.prepare(KEYS);
+    await foreignInMemory(model.rig.kernel.connectAnother(), change);
+    await model.rig.sync();
+    await assertAsFromNothing(model);
+  }
+});
+
+test("what the kernel refuses is left to the sync, which names it", async () => {
+  const model = fiveServices();
+  const { rig } = model;
+  const heal = rig.kernel.refuse((operation) =>
+    operation.kind === "add-rule" && operation.chain === FIRST_CHAIN ? { code: "unsupported" } : undefined,
+  );
+  await rig.prepare(KEYS);
+  const { failures } = await rig.sync();
+  assert.deepEqual(
+    failures.map(({ subject }) => subject),
+    [FIRST.name.text],
+  );
+  assert.ok((await chainsOf(rig)).includes(SECOND_CHAIN));
+  heal();
+  await rig.sync();
+  await assertAsFromNothing(model);
+});
+
+test("an error of the first hour is not the sync's", async () => {
+  const model = fiveServices();
+  model.rig.kernel.failOnce(new NftError("failed", "out of memory", undefined));
+  await model.rig.prepare(KEYS);
+  assert.deepEqual((await model.rig.sync()).failures, []);
+  await assertAsFromNothing(model);
+});
+
+test("a process that is killed after that leaves what the next one can go on from", async () => {
+  const model = fiveServices();
+  const { rig } = model;
+  await rig.prepare(new Set([FIRST.name.key, SECOND.name.key]));
+  const made = rig.kernel.takeOperations().map(operationText);
+  assert.ok(made.includes(`add-rule ${FIRST_CHAIN}`));
+  rig.restart();
+  await rig.prepare(KEYS);
+  const operations = await texts(rig);
+  assert.ok(!operations.includes(`add-rule ${FIRST_CHAIN}`));
+  await assertAsFromNothing(model);
+});
