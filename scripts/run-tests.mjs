@@ -15,7 +15,7 @@ import { existsSync, globSync, rmSync } from "node:fs";
 import { dirname, join, relative, resolve, sep } from "node:path";
 import { run } from "node:test";
 import { fileURLToPath } from "node:url";
-import { makeBatches, partition } from "../testkit/batches/make-batches.ts";
+import { filesThatReach, makeBatches, partition } from "../testkit/batches/make-batches.ts";
 import { TEST_ENGINE } from "../testkit/batches/test-engine.ts";
 import { missingForTopology } from "../testkit/net/kernel-capabilities.ts";
 import { endHungTests } from "./hung-tests.mjs";
@@ -251,6 +251,9 @@ const SHARING = ["testkit", "demo", "test/cli", "test/docs", "test/explain", "te
 const mayShare = (file) => SHARING.some((isIn) => isIn(file));
 const isUnit = inFolder("src");
 
+/** What reads KPTS_YIELD. */
+const YIELDER = join("src", "async", "testing", "test-yielder.ts");
+
 /** One file that was asked for, or names that files in a batch could have, need no batches. */
 function hostBatches() {
   if (patterns.length > 0 || onHost.length < 10) return [];
@@ -259,8 +262,8 @@ function hostBatches() {
   const others = partition(root, quick.filter(mayShare)).shared;
   const batches = [...batchesOf("unit tests", units), ...batchesOf("other tests", others)];
   if (!isWhole) return batches;
-  // The tests whose computations give way only when a test says so, with the other choice.
-  const giving = units.filter(inFolder(join("src", "dataplane")));
+  // The tests whose computations give way only when a test says so, with the other choice. For others it is the same test.
+  const giving = filesThatReach(root, units.filter(inFolder(join("src", "dataplane"))), YIELDER);
   return [...batches, ...batchesOf("KPTS_YIELD=always", giving, { KPTS_YIELD: "always" })];
 }
 

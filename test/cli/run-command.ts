@@ -31,8 +31,15 @@ export async function runCommand(command: Command, args: readonly string[], inpu
 
 const EXAMPLES = new URL("../../examples/", import.meta.url);
 
+let examples: string | undefined;
+
 /** The manifests of `examples/` as one JSON text for `-f -`, which is read much sooner than YAML. */
 export function examplesAsJson(): string {
+  examples ??= readExamples();
+  return examples;
+}
+
+function readExamples(): string {
   const files = readdirSync(EXAMPLES).sort();
   const items = files.flatMap((file) =>
     parseAllDocuments(readFileSync(new URL(file, EXAMPLES), "utf8")).map((document): unknown => document.toJS()),

@@ -125,7 +125,8 @@ export class BackendRig {
 
   /** Ends watching. */
   async close(): Promise<void> {
-    this.#stop.abort();
+    // A reason: without one this makes an error with its stack.
+    this.#stop.abort("the rig has ended");
     await this.#monitoring;
     this.#monitoring = undefined;
   }

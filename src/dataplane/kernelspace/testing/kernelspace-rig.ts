@@ -112,7 +112,8 @@ export class KernelspaceRig {
   }
 
   async close(): Promise<void> {
-    this.#stop.abort();
+    // A reason: without one this makes an error with its stack.
+    this.#stop.abort("the rig has ended");
     await this.#monitoring;
     this.#monitoring = undefined;
   }
