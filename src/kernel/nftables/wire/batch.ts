@@ -170,7 +170,7 @@ export class NftBatch {
     let next = iterator.next();
     while (next.done !== true) {
       this.#message(message, flags, () => {
-        elements.write(out, head);
+        writeHead(out, head);
         const nest = out.openAttribute(NFTA_SET_ELEM_LIST_ELEMENTS | NLA_F_NESTED);
         while (next.done !== true && out.length - nest < ELEMENTS_BYTES_LIMIT) {
           const one = out.openAttribute(NFTA_LIST_ELEM | NLA_F_NESTED);
@@ -198,4 +198,27 @@ export class NftBatch {
 
 function writeObject(out: ByteWriter, object: NftElementObject): void {
   element.write(out, object);
+}
+
+/** How messages about elements begin, by the name of the set: of a table the same few again and again. */
+const heads = new Map<string, { readonly table: string; readonly bytes: Uint8Array }>();
+/** There are as many names as numbers of endpoints that services have. */
+const MOST_HEADS = 1_000;
+
+/** Writes which set the elements are of: two names, which take longer to encode than an element. */
+function writeHead(out: ByteWriter, head: NftObject<"elements">): void {
+  const { table: tableName, set: setName, setId } = head;
+  if (tableName === undefined || setName === undefined || setId !== undefined) {
+    elements.write(out, head);
+    return;
+  }
+  const known = heads.get(setName);
+  if (known?.table === tableName) {
+    out.raw(known.bytes);
+    return;
+  }
+  const start = out.length;
+  elements.write(out, head);
+  if (known === undefined && heads.size >= MOST_HEADS) return;
+  heads.set(setName, { table: tableName, bytes: Uint8Array.from(out.bytes.subarray(start)) });
 }
