@@ -72,10 +72,13 @@ function packetsTo(cluster: ClusterRecords, family: IpFamily): PacketQuestion[] 
     { source: outside, inInterface: "eth0" },
     { source: node, inInterface: "" },
   ];
-  // Where a Service has its cluster IP among its external IPs, modes differ in who is masqueraded (docs/differences.md).
-  return cluster.services.flatMap(({ clusterIP, externalIPs, ports }) => {
+  // Where a Service has its cluster IP among its external IPs, modes differ in who is masqueraded (docs/differences.md): also
+  // of the clients of another one that has the same cluster IP.
+  const own = cluster.services.filter(({ clusterIP, externalIPs }) => externalIPs.includes(clusterIP));
+  const ambiguous = new Set(own.map(({ clusterIP }) => clusterIP));
+  return cluster.services.flatMap(({ clusterIP, ports }) => {
     const destination = parseIpAddress(clusterIP);
-    if (destination === undefined || externalIPs.includes(clusterIP)) return [];
+    if (destination === undefined || ambiguous.has(clusterIP)) return [];
     return ports.flatMap(({ port, protocol }) =>
       clients.map((client): PacketQuestion => {
         const ends = { sourcePort: 40_000, destination, destinationPort: port };
