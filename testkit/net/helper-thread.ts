@@ -37,11 +37,11 @@ export class HelperThread<Request extends Numbered, Reply extends Numbered> {
   #ended: Error | undefined;
 
   /**
-   * @param program the thread's code, which calls `serveRequests` (helper-side.ts).
+   * @param namespace undefined: that of this thread. @param program the thread's code, which calls `serveRequests` (helper-side.ts).
    * @param argument what the program is told.
    */
-  constructor(namespace: NetworkNamespace, program: URL, argument = "", cgroup?: string) {
-    this.#title = `${basename(program.pathname, ".ts")} in ${namespace.name}`;
+  constructor(namespace: NetworkNamespace | undefined, program: URL, argument = "", cgroup?: string) {
+    this.#title = `${basename(program.pathname, ".ts")} in ${namespace?.name ?? "all namespaces"}`;
     const workerData: HelperData = { argument, cgroup };
     const start = () =>
       new Worker(program, {
@@ -52,11 +52,11 @@ export class HelperThread<Request extends Numbered, Reply extends Numbered> {
         execArgv: [],
       });
     // A thread begins in the namespace of the thread that starts it.
-    this.#worker = inNetworkNamespace(namespace.path, start);
+    this.#worker = namespace === undefined ? start() : inNetworkNamespace(namespace.path, start);
     this.#worker.on("message", (reply: Reply) => this.#receive(reply));
     this.#worker.on("error", (error) => this.#end(error instanceof Error ? error.message : String(error)));
     this.#worker.on("exit", (status) => this.#end(`ended with status ${status}`));
-    this.#leave = namespace.onRemove(() => this.#terminate());
+    this.#leave = namespace?.onRemove(() => this.#terminate()) ?? (() => {});
   }
 
   /** Sends a request. Rejects when the thread has ended or ends meanwhile. */
@@ -72,8 +72,13 @@ export class HelperThread<Request extends Numbered, Reply extends Numbered> {
 
   /** Ends the thread, and with it its sockets. */
   close(): void {
+    void this.end();
+  }
+
+  /** As {@link HelperThread.close}. Resolves when it has ended. */
+  async end(): Promise<void> {
     this.#leave();
-    void this.#terminate();
+    await this.#terminate();
   }
 
   async #terminate(): Promise<void> {

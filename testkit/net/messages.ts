@@ -11,9 +11,16 @@ export interface ListenSpec {
   readonly pod?: string;
 }
 
-/** To a backend: listen on exactly these, closing others. */
+/** To the thread of all backends: have this one listen on exactly these, closing others. */
 export interface BackendRequest {
   readonly id: number;
+  /** Which backend. */
+  readonly backend: number;
+  readonly pod: string;
+  /** The file that stands for its namespace. */
+  readonly namespace: string;
+  /** Its connections end as well. */
+  readonly hasEnded: boolean;
   readonly listen: readonly ListenSpec[];
 }
 

@@ -5,24 +5,57 @@ import type { NetworkNamespace } from "./network-namespace.ts";
 
 const PROGRAM = new URL("backend.ts", import.meta.url);
 
+type Thread = HelperThread<BackendRequest, BackendReply>;
+
+/** One for all backends of this process: a thread costs 60 ms of processor time, and a topology has a dozen pods. */
+let thread: Thread | undefined;
+/** Those that are running. */
+const running = new Set<number>();
+let lastNumber = 0;
+
+async function end(backend: number): Promise<void> {
+  running.delete(backend);
+  if (running.size > 0) return;
+  const idle = thread;
+  thread = undefined;
+  await idle?.end();
+}
+
 /** A running server of one pod. */
 export interface Backend {
   readonly pod: string;
   /** Listens on exactly these sockets from the moment the promise resolves. Rejects naming those that cannot be had. */
   listen(specs: readonly ListenSpec[]): Promise<void>;
-  /** Ends the server. */
-  close(): void;
+  /** Ends the server and its connections. */
+  close(): Promise<void>;
 }
 
 /** Starts a pod's server in its namespace; it listens on nothing until told. */
 export function startBackend(namespace: NetworkNamespace, pod: string): Backend {
-  const helper = new HelperThread<BackendRequest, BackendReply>(namespace, PROGRAM, pod);
+  lastNumber += 1;
+  const backend = lastNumber;
+  running.add(backend);
+  thread ??= new HelperThread(undefined, PROGRAM);
+  const own = thread;
+  const ask = (listen: readonly ListenSpec[], hasEnded = false) =>
+    own.ask({ backend, pod, namespace: namespace.path, listen, hasEnded });
+  const close = async () => {
+    if (!running.has(backend)) return;
+    // A thread that has ended by itself has closed everything.
+    await ask([], true).catch(() => {});
+    await end(backend);
+  };
+  const leave = namespace.onRemove(close);
   return {
     pod,
     async listen(specs) {
-      const { failed } = await helper.ask({ listen: specs });
+      if (!running.has(backend)) throw new Error(`pod ${pod}: its server has ended`);
+      const { failed } = await ask(specs);
       if (failed.length > 0) throw new Error(`pod ${pod} cannot listen: ${failed.join("; ")}`);
     },
-    close: () => helper.close(),
+    async close() {
+      leave();
+      await close();
+    },
   };
 }
