@@ -8,7 +8,8 @@ import { test } from "node:test";
 import { NODE_IPS } from "../../src/dataplane/ipvs/testing/memory-node.ts";
 import { type IpvsKernel, type NodeState, readNodeState } from "../../src/dataplane/ipvs/testing/node-state.ts";
 import { openIpset } from "../../src/kernel/ipset/netlink-ipset.ts";
-import { createIptables } from "../../src/kernel/iptables/exec-iptables.ts";
+import { createIptables, DEFAULT_BINARIES } from "../../src/kernel/iptables/exec-iptables.ts";
+import type { Iptables, IptablesTable } from "../../src/kernel/iptables/iptables.ts";
 import { openIpvs } from "../../src/kernel/ipvs/open-ipvs.ts";
 import { execProcess } from "../../src/kernel/process.ts";
 import { openLinks } from "../../src/kernel/route/netlink-links.ts";
@@ -50,7 +51,55 @@ function watched<T extends object>(target: T, onWrite: (...changes: unknown[]) =
   });
 }
 
+/** Of the tools: what only reads. */
+const READS: ReadonlySet<string> = new Set([
+  "chainPresence",
+  "rulePresence",
+  "chainNames",
+  "chainUses",
+  "ruleCount",
+  "save",
+  "generation",
+]);
+
+/**
+ * The tools, and the tables as they are, for comparing: a table is read again when something was done with the tools, which starts a
+ * program. Nothing else changes tables in this namespace.
+ */
+function withComparing(tools: Iptables): { tools: Iptables; compared: Iptables; forget: () => void } {
+  const saved = new Map<unknown, Promise<string>>();
+  const told = new Proxy(tools, {
+    get(_, name) {
+      const member: unknown = Reflect.get(tools, name);
+      if (typeof member !== "function") return member;
+      return async (...args: unknown[]) => {
+        const isRead = READS.has(String(name));
+        try {
+          return await Reflect.apply(member, tools, args);
+        } finally {
+          if (!isRead) saved.clear();
+        }
+      };
+    },
+  });
+  const compared = new Proxy(tools, {
+    get(_, name) {
+      if (name !== "save") return Reflect.get(tools, name);
+      return (table: IptablesTable) => {
+        const text = saved.get(table) ?? tools.save(table);
+        saved.set(table, text);
+        return text;
+      };
+    },
+  });
+  return { tools: told, compared, forget: () => saved.clear() };
+}
+
 interface OpenKernel extends IpvsKernel {
+  /** The same, for comparing. */
+  readonly compared: IpvsKernel;
+  /** Of the family: a history writes no others. */
+  emptyTables(): void;
   /** What was written since the last call. */
   takeWrites(): unknown[];
 }
@@ -58,22 +107,30 @@ interface OpenKernel extends IpvsKernel {
 async function open(family: IpFamily): Promise<OpenKernel> {
   const writes: unknown[] = [];
   const note = (...changes: unknown[]) => void writes.push(...changes);
-  return {
+  const open = await createIptables({ family, exec: execProcess, log: silentLogger });
+  const { tools, compared, forget } = withComparing(open);
+  const others = {
     ipvs: watched(await openIpvs({ log: silentLogger }), note),
     ipset: watched(openIpset(), note),
     links: openLinks(),
-    iptables: watched(await createIptables({ family, exec: execProcess, log: silentLogger }), note),
+  };
+  return {
+    ...others,
+    iptables: watched(tools, note),
+    compared: { ...others, iptables: compared },
+    emptyTables: () => {
+      execFileSync(DEFAULT_BINARIES[family].restore, { input: "*filter\nCOMMIT\n*nat\nCOMMIT\n" });
+      forget();
+    },
     takeWrites: () => writes.splice(0),
   };
 }
 
 /** Removes all that a history left. */
-async function empty({ ipvs, ipset, links }: IpvsKernel): Promise<void> {
+async function empty({ ipvs, ipset, links, emptyTables }: OpenKernel): Promise<void> {
   await ipvs.flush();
   await links.deleteDummy("kube-ipvs0");
-  for (const tool of ["iptables-restore", "ip6tables-restore"]) {
-    execFileSync(tool, { input: "*filter\nCOMMIT\n*nat\nCOMMIT\n" });
-  }
+  emptyTables();
   for (const { name } of await ipset.sets()) await ipset.destroy(name);
 }
 
@@ -107,7 +164,7 @@ inNetns(import.meta.url, { name: "ipvshist", timeoutMs: 600_000 }, () => {
             if (step.kind !== "sync") cluster.apply(step);
             else {
               assert.deepEqual((await cluster.sync(step.isFullSync)).failures, []);
-              assertSame(await readNodeState(kernel, family), await cluster.fromNothing());
+              assertSame(await readNodeState(kernel.compared, family), await cluster.fromNothing());
             }
           }
           kernel.takeWrites();

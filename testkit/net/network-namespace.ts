@@ -1,6 +1,6 @@
 /** Network namespaces: create, run programs in them, remove them with everything that runs in them. */
 import { type ChildProcess, execFileSync, type SpawnOptions, spawn } from "node:child_process";
-import { readdirSync, readlinkSync, statSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, readlinkSync, statSync, writeFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { inNetworkNamespace } from "../../src/kernel/network-namespace.ts";
 import { type CommandOptions, type CommandResult, runCommand } from "./run-command.ts";
@@ -76,6 +76,21 @@ export class NetworkNamespace {
     });
   }
 
+  /** The value of a sysctl inside, without its line end; its key in dotted form. @throws Error when the kernel does not have it. */
+  readSysctl(key: string): string {
+    return inNetworkNamespace(this.path, () => readFileSync(sysctlPath(key), "utf8")).trimEnd();
+  }
+
+  /**
+   * A file of `/proc/net` as this namespace has it (`ip_vs`). For tests that look again and again: a program takes a hundred times as long.
+   *
+   * @throws Error when the kernel does not have it.
+   */
+  readProcNet(name: string): string {
+    // /proc/net is what the main thread of the process sees, wherever this thread is; its own it sees anyhow.
+    return inNetworkNamespace(this.path, () => readFileSync(`/proc/thread-self/net/${name}`, "utf8"));
+  }
+
   /** Runs a program inside to its end. */
   exec(argv: readonly [string, ...string[]], options: CommandOptions = {}): Promise<CommandResult> {
     return inNetworkNamespace(this.path, () => runCommand(argv, options));
@@ -100,9 +115,11 @@ export class NetworkNamespace {
   }
 }
 
+const sysctlPath = (key: string) => `/proc/sys/${key.replaceAll(".", "/")}`;
+
 function writeSysctl(key: string, value: string): void {
   try {
-    writeFileSync(`/proc/sys/${key.replaceAll(".", "/")}`, value);
+    writeFileSync(sysctlPath(key), value);
   } catch (error) {
     const isUnknown = error instanceof Error && "code" in error && error.code === "ENOENT";
     if (!isUnknown) throw error;

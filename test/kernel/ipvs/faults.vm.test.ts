@@ -38,7 +38,7 @@ describe("start", () => {
       ["net.ipv4.conf.all.arp_ignore", 1],
       ["net.ipv4.conf.all.arp_announce", 2],
     ] as const) {
-      assert.equal((await node.exec(["sysctl", "-n", name])).stdout, `${value}\n`, name);
+      assert.equal(node.readSysctl(name), `${value}`, name);
     }
     assert.deepEqual(await virtualServers(node), []);
     assert.doesNotMatch(await daemon.saved("iptables-save"), /KUBE-/);

@@ -63,18 +63,17 @@ export async function listing(node: NetworkNamespace): Promise<string> {
 
 /**
  * Virtual servers as `TCP 10.96.0.1:80 rr`, each followed by its real servers in order, as `10.180.0.1:8080 1` (the weight).
- * IPv4. Quick, and for tests in which no other namespace has virtual servers: then the kernel leaves some of them out of the
+ * IPv4. Starts no program, and is for tests in which no other namespace has virtual servers: then the kernel leaves some of them out of the
  * file (it counts those of all where the text of one page ends).
  */
 export async function virtualServers(node: NetworkNamespace): Promise<string[]> {
-  const { stdout } = await node.exec(["cat", "/proc/net/ip_vs"]);
   const text = (hex: string) => {
     const [address = "", port = ""] = hex.split(":");
     const octets = (address.match(/../g) ?? []).map((octet) => Number.parseInt(octet, 16));
     return `${octets.join(".")}:${Number.parseInt(port, 16)}`;
   };
   const found: string[][] = [];
-  for (const line of stdout.split("\n")) {
+  for (const line of node.readProcNet("ip_vs").split("\n")) {
     const [, protocol, server, scheduler] = /^(TCP|UDP|SCTP) +([0-9A-F]{8}:[0-9A-F]{4}) (\S+)/.exec(line) ?? [];
     if (server !== undefined) found.push([`${protocol} ${text(server)} ${scheduler}`]);
     const [, real, weight] = /^ +-> ([0-9A-F]{8}:[0-9A-F]{4}) +Masq +(\d+)/.exec(line) ?? [];

@@ -98,8 +98,8 @@ async function use(network: FlowNetwork, scheduler: string): Promise<void> {
   const startedAt = Date.now();
   daemon.spawn();
   await daemon.synced(startedAt);
-  const { stdout } = await daemon.namespace.exec(["cat", "/proc/net/ip_vs"]);
-  const used = new Set([...stdout.matchAll(/^(?:TCP|UDP|SCTP) +\S+ (\S+)/gm)].map(([, name]) => name));
+  const servers = daemon.namespace.readProcNet("ip_vs");
+  const used = new Set([...servers.matchAll(/^(?:TCP|UDP|SCTP) +\S+ (\S+)/gm)].map(([, name]) => name));
   assert.deepEqual([...used], [scheduler]);
 }
 
