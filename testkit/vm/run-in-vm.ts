@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { performance } from "node:perf_hooks";
-import { fileURLToPath, pathToFileURL } from "node:url";
+import { fileURLToPath } from "node:url";
 import { signalChild } from "../../src/kernel/child-process.ts";
 import { initialFileSystem, shellLine } from "./initial-files.ts";
 import type { Machine, StartOptions } from "./machine.ts";
@@ -19,7 +19,7 @@ import { umlMachine } from "./uml-machine.ts";
 export const CHECKOUT = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "");
 const CACHE = join(CHECKOUT, ".cache/vm");
 const SOURCES = join(CACHE, "sources");
-const PRELOAD = join(CHECKOUT, "testkit/vm/guest/load-stripped-sources.mjs");
+const PRELOAD = join(CHECKOUT, "testkit/vm/guest/load-stripped-sources.cjs");
 const MEMORY_MEGABYTES = 2048;
 /** Another run may be ahead of this one. */
 const TURN_LIMIT_MS = 1_800_000;
@@ -109,7 +109,7 @@ function commandOf({ machine, argv = ["node", "--test"], files = [], env = {} }:
     KPTS_VM: machine,
     KPTS_VM_CHECKOUT: CHECKOUT,
     KPTS_VM_SOURCES: SOURCES,
-    NODE_OPTIONS: `--import ${pathToFileURL(PRELOAD)}`,
+    NODE_OPTIONS: `--require ${JSON.stringify(PRELOAD)}`,
     // What the host has compiled; what is compiled inside is gone with the layer in memory.
     NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? join(CHECKOUT, ".cache/compiled"),
     ...env,

@@ -5,6 +5,7 @@
 import { globSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { stripTypeScriptTypes } from "node:module";
 import { dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
 
 /** What may be imported inside. */
 const SOURCES = "{src,test,testkit,demo,bench}/**/*.ts";
@@ -14,6 +15,11 @@ export function writeStrippedSources(root: string, folder: string): void {
   for (const path of globSync(SOURCES, { cwd: root })) {
     const target = join(folder, path);
     mkdirSync(dirname(target), { recursive: true });
-    writeFileSync(target, stripTypeScriptTypes(readFileSync(join(root, path), "utf8")));
+    writeFileSync(target, strippedSource(join(root, path)));
   }
+}
+
+/** The text of a source without its types, to the byte as Node.js itself has it: what the host has compiled counts inside as well. */
+export function strippedSource(file: string): string {
+  return stripTypeScriptTypes(readFileSync(file, "utf8"), { sourceUrl: pathToFileURL(file).href });
 }

@@ -1,11 +1,12 @@
 /**
  * Loaded before every Node.js program inside: gives it the sources whose types the host has removed (stripped-sources.ts),
- * which are below KPTS_VM_SOURCES as the originals are below KPTS_VM_CHECKOUT.
+ * which are below KPTS_VM_SOURCES as the originals are below KPTS_VM_CHECKOUT. Required and not imported: each program, and each thread, would begin
+ * with an import that waits for itself.
  */
-import { readFileSync } from "node:fs";
-import { registerHooks } from "node:module";
-import { join, relative } from "node:path";
-import { fileURLToPath } from "node:url";
+const { readFileSync } = require("node:fs");
+const { registerHooks } = require("node:module");
+const { join, relative } = require("node:path");
+const { fileURLToPath } = require("node:url");
 
 const { KPTS_VM_SOURCES: sources = "", KPTS_VM_CHECKOUT: checkout = "" } = process.env;
 
