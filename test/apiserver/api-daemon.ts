@@ -15,12 +15,8 @@ import { CONFIG_CONF, kubeconfigConf } from "./kubeadm-files.ts";
 import { RESOURCE_TYPES } from "./resource-types.ts";
 import { nodeProxierRole, TestApiServer, type TestApiServerOptions } from "./test-api-server.ts";
 
-/** The program, from its sources. */
-export const SOURCES: readonly string[] = [
-  process.execPath,
-  "--disable-sigusr1",
-  fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url)),
-];
+/** The program as users start it: what is built, where it is. */
+export const PROGRAM: readonly string[] = [fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url))];
 /** Generous: two noisy cores, several tests at once. */
 export const PATIENCE_MS = 30_000;
 
@@ -50,7 +46,7 @@ export interface ApiDaemonOptions {
   readonly kubeconfig?: string;
   /** @default the pod's, which {@link startClusterServer} knows */
   readonly token?: string;
-  /** What is run, before the arguments. @default the sources */
+  /** What is run, before the arguments. @default {@link PROGRAM} */
   readonly program?: readonly string[];
   /** More arguments. */
   readonly args?: readonly string[];
@@ -71,7 +67,7 @@ export class ApiDaemon {
     writeFileSync(join(this.folder, "kubeconfig.conf"), kubeconfig);
     writeFileSync(join(this.folder, "serviceaccount/ca.crt"), ca);
     writeFileSync(join(this.folder, "serviceaccount/token"), token);
-    const program = options.program ?? SOURCES;
+    const program = options.program ?? PROGRAM;
     const flags = ["--config=/var/lib/kube-proxy/config.conf", "--hostname-override=node-a", ...args];
     // Ends with this process, however that ends.
     const wrapper = ["--pdeathsig", "KILL", "unshare", "--mount", "sh", "-c", IN_POD, "sh"];

@@ -5,7 +5,7 @@ import { createServer } from "node:net";
 import { type TestContext, test } from "node:test";
 import { signalChild } from "../../src/kernel/child-process.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
-import { type ApiDaemon, SOURCES, startApiDaemon, startClusterServer } from "./api-daemon.ts";
+import { type ApiDaemon, PROGRAM, startApiDaemon, startClusterServer } from "./api-daemon.ts";
 import { node, service, slice } from "./example-objects.ts";
 import { CONFIG_CONF } from "./kubeadm-files.ts";
 import type { TestApiServer } from "./test-api-server.ts";
@@ -175,7 +175,7 @@ inNetns(import.meta.url, { name: "apidaemon", timeoutMs: 180_000 }, () => {
     const server = await startClusterServer(t);
     // From inside of its mount namespace, more than once because it may not be watching yet.
     const write = "for i in 1 2 3 4 5 6 7 8; do sleep 1; echo >> /var/lib/kube-proxy/config.conf; done";
-    const daemon = startApiDaemon(t, server, { program: ["sh", "-c", `(${write}) & exec "$@"`, "sh", ...SOURCES] });
+    const daemon = startApiDaemon(t, server, { program: ["sh", "-c", `(${write}) & exec "$@"`, "sh", ...PROGRAM] });
     assert.equal(await daemon.ended(), 1);
     assert.match(daemon.log, /err="content of the proxy server's configuration file was updated"/);
   });
