@@ -72,13 +72,14 @@ function stripTypes(env) {
  * Builds dist/, whose program many tests start; what is wrong is printed.
  *
  * @param isChecked false where the types of the sources are checked beside it.
+ * @returns a promise of whether it succeeded.
  */
 function build(isChecked) {
   return new Promise((done) => {
     const args = ["scripts/build.mjs", ...(isChecked ? [] : ["--no-check"])];
     const child = spawn(process.execPath, args, { cwd: root, stdio: "inherit" });
-    child.on("close", done);
-    child.on("error", done);
+    child.on("close", (status) => done(status === 0));
+    child.on("error", () => done(false));
   });
 }
 
@@ -184,7 +185,12 @@ if (missing.length > 0) console.log(`tests in network namespaces are skipped: ${
 
 const wronglySkipped = [];
 environment.KPTS_MISSING ??= JSON.stringify(missing);
-await Promise.all([built, stripped]);
+const [isBuilt] = await Promise.all([built, stripped]);
+// While a developer tries one test, the program before may do.
+if (!isBuilt && isWhole) {
+  console.log("✗ build: see the errors above; what starts the program has the one of an earlier build, if any");
+  total.failed += 1;
+}
 
 /**
  * Runs the files, prints what they do, and adds to the total.
