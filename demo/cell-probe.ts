@@ -3,15 +3,21 @@
 import type { Protocol } from "../src/net/protocol.ts";
 import type { ProbeAnswer } from "../testkit/net/messages.ts";
 import type { Prober } from "../testkit/net/namespace-prober.ts";
+import { stretched } from "../testkit/support/patience.ts";
 import type { Expectation, Target } from "./expectations.ts";
 import { furtherRequests, type Judgement, judge, minimumRequests } from "./judgement.ts";
 
 /**
  * How long to wait for what is expected. A refusal over TCP and IPv6 may come with the second SYN only, a second after
  * the first: the kernel drops an ICMPv6 error for a socket that is just being connected. Silence is waited for briefly,
- * and anything heard within that time tells it apart.
+ * and anything heard within that time tells it apart. What must come is waited for longer on a busy machine: a SYN that was lost
+ * there comes again after 1, 3 and 7 seconds.
  */
-const timeoutMs = { answer: 5000, refused: 5000, closed: 5000, dropped: 500 } as const;
+const TIMEOUT_MS = { answer: 5000, refused: 5000, closed: 5000, dropped: 500 } as const;
+
+function timeoutOf({ kind }: Expectation): number {
+  return kind === "dropped" ? TIMEOUT_MS.dropped : stretched(TIMEOUT_MS[kind]);
+}
 
 export interface CellResult {
   readonly judgement: Judgement;
@@ -34,7 +40,7 @@ export async function probeCell(
   const answers: ProbeAnswer[] = [];
   let count = minimumRequests(expected);
   while (count > 0) {
-    const request = { protocol, address: target.address, port: target.number, timeoutMs: timeoutMs[expected.kind] };
+    const request = { protocol, address: target.address, port: target.number, timeoutMs: timeoutOf(expected) };
     // Two first requests at once may both find no remembered pod and be sent to different ones.
     answers.push(...(await prober.connect({ ...request, count, sequential: isSticky })));
     count = furtherRequests(expected, answers);
