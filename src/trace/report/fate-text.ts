@@ -64,23 +64,16 @@ export function fateShares(outcomes: Iterable<Outcome>): FateShare[] {
     if (known === undefined) shares.set(key, { text, odds: outcome.odds, assumptions: outcome.assumptions });
     else known.odds += outcome.odds;
   }
-  return [...shares.values()].sort(inOrder(shares.values()));
+  // Which endpoint a slot or a random number has is of no interest to a reader: equal shares are in the order of their addresses.
+  const groups = Map.groupBy(shares.values(), ({ assumptions }) => assumptions.join("\n"));
+  return [...groups.values()].flatMap((group) => group.sort(likeliestFirst));
 }
 
 /** Odds that print the same are the same: those of iptables are products of rounded ones. */
 const ODDS_SHOWN = 1000;
 const { compare } = new Intl.Collator("en", { numeric: true });
 
-/** Which endpoint a slot or a random number has is of no interest to a reader: equal shares are in the order of their addresses. */
-function inOrder(shares: Iterable<FateShare>): (left: FateShare, right: FateShare) => number {
-  const ranks = new Map<string, number>();
-  const rankOf = ({ assumptions }: FateShare): number => {
-    const key = assumptions.join("\n");
-    const rank = ranks.get(key) ?? ranks.size;
-    ranks.set(key, rank);
-    return rank;
-  };
-  for (const share of shares) rankOf(share);
+function likeliestFirst(left: FateShare, right: FateShare): number {
   const shown = ({ odds }: FateShare): number => Math.round(odds * ODDS_SHOWN);
-  return (left, right) => rankOf(left) - rankOf(right) || shown(right) - shown(left) || compare(left.text, right.text);
+  return shown(right) - shown(left) || compare(left.text, right.text);
 }
