@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryNftKernel } from "../../../testkit/fakes/nftables/memory-nftables.ts";
 import { testYielder } from "../../async/testing/test-yielder.ts";
-import { ip } from "../../model/testing/records.ts";
 import { TransactionDraft } from "./draft.ts";
 import type { Layout } from "./layout.ts";
 import { LAYOUT_NAMES, type LayoutName } from "./layout-name.ts";
@@ -10,7 +9,7 @@ import { LAYOUTS } from "./layouts.ts";
 import { CHAINS } from "./names.ts";
 import { repairSets } from "./repair.ts";
 import { TableState } from "./table-state.ts";
-import { operationText } from "./testing/backend-rig.ts";
+import { CONFIGS, operationText } from "./testing/backend-rig.ts";
 
 async function repair(name: LayoutName, damaged: readonly string[]): Promise<{ plans: number; operations: string[] }> {
   let plans = 0;
@@ -21,14 +20,7 @@ async function repair(name: LayoutName, damaged: readonly string[]): Promise<{ p
       return LAYOUTS[name].planStatic(...premises);
     },
   };
-  const config = {
-    family: "IPv4",
-    nodeName: "node-a",
-    nodeIP: ip("192.168.0.2"),
-    masqueradeMark: 0x4000,
-    masqueradeAll: false,
-    detector: { kind: "interface", name: "cni0" },
-  } as const;
+  const config = CONFIGS.IPv4;
   const facts = { zone: undefined, nodePortIPs: { kind: "ips", ips: [] }, serviceCIDRs: [] } as const;
   const state = new TableState({ layout, config, facts });
   state.settleStatic();

@@ -9,20 +9,14 @@ import type { ServicePort } from "../../../model/service-port.ts";
 import { ip } from "../../../model/testing/records.ts";
 import { TransactionDraft } from "../draft.ts";
 import { LAYOUTS } from "../layouts.ts";
-import type { PlanConfig, PlanFacts } from "../plan-options.ts";
+import type { PlanFacts } from "../plan-options.ts";
 import { desiredPort, NOTHING_INSTALLED } from "../port-objects.ts";
 import { TableState } from "../table-state.ts";
+import { CONFIGS } from "../testing/backend-rig.ts";
 import { changedSlots, planServicePort } from "./plan-service-port.ts";
 import { MOST_EXACT } from "./slots.ts";
 
-const CONFIG: PlanConfig = {
-  family: "IPv4",
-  nodeName: "node-a",
-  nodeIP: ip("192.168.0.2"),
-  masqueradeMark: 0x4000,
-  masqueradeAll: false,
-  detector: { kind: "interface", name: "cni0" },
-};
+const CONFIG = CONFIGS.IPv4;
 const FACTS: PlanFacts = { zone: "zone-a", nodePortIPs: { kind: "ips", ips: [] }, serviceCIDRs: [] };
 
 /** Set and key → what is there; of both plans only what differs. */

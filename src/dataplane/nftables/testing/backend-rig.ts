@@ -20,7 +20,8 @@ import type { LayoutName } from "../layout-name.ts";
 import { servicePortChains } from "../names.ts";
 import type { PlanConfig } from "../plan-options.ts";
 
-const CONFIGS: Readonly<Record<IpFamily, PlanConfig>> = {
+/** What plans are made with, by family. */
+export const CONFIGS: Readonly<Record<IpFamily, PlanConfig>> = {
   IPv4: {
     family: "IPv4",
     nodeName: "node-a",
