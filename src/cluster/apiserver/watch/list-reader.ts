@@ -1,5 +1,6 @@
 /** One list request: a page of objects, handed over one by one while it arrives. */
 
+import { SliceYielder } from "../../../async/yielder.ts";
 import type { ObjectKind } from "../../object-source.ts";
 import { isJsonObject } from "../../projection/fields.ts";
 import { ApiError } from "../connection/api-error.ts";
@@ -7,6 +8,7 @@ import type { Piece } from "../connection/bounded-text.ts";
 import type { Transport } from "../connection/transport.ts";
 import { ListItems, ListSyntaxError } from "./list-items.ts";
 import { identityInText, type ObjectCache } from "./object-cache.ts";
+import { parseObject } from "./parse-object.ts";
 import type { WatchedResource } from "./resources.ts";
 
 /** Larger objects than etcd can be made to hold are not parsed. */
@@ -24,8 +26,12 @@ export interface ListPageOptions<K extends ObjectKind> {
   readonly cache: ObjectCache<K>;
   readonly query: Readonly<Record<string, string>>;
   readonly idleMs: number;
+  /** Waited for before the answer is read. */
+  readonly turn?: Promise<void>;
   /** The server has begun to answer with what may be a list. */
   readonly onOpen: () => void;
+  /** Something has come. */
+  readonly onProgress?: () => void;
 }
 
 /**
@@ -35,7 +41,7 @@ export interface ListPageOptions<K extends ObjectKind> {
  * then nothing may be deleted for not being in it.
  */
 export async function readListPage<K extends ObjectKind>(
-  { resource, transport, cache, query, idleMs, onOpen }: ListPageOptions<K>,
+  { resource, transport, cache, query, idleMs, turn, onOpen, onProgress }: ListPageOptions<K>,
   signal: AbortSignal,
 ): Promise<PageHead> {
   const request = `list ${resource.plural}`;
@@ -48,12 +54,18 @@ export async function readListPage<K extends ObjectKind>(
   );
   requireJson(response.contentType, garbage);
   onOpen();
+  await turn;
+  const yielder = new SliceYielder();
   let strangers = 0;
   const items = new ListItems(MAX_OBJECT_BYTES, (item) => {
     if (!takeItem(resource, cache, item)) strangers++;
   });
   try {
-    for await (const chunk of response.body) items.push(chunk);
+    for await (const chunk of response.body) {
+      onProgress?.();
+      items.push(chunk);
+      if (yielder.isDue()) await yielder.turn();
+    }
     const head = readHead(items.end());
     if (head === undefined) throw garbage("the answer is no list: is this an API server?");
     if (strangers > 0) throw garbage(`${strangers} items of the list are no objects with a name`);
@@ -84,7 +96,7 @@ function takeItem<K extends ObjectKind>(resource: WatchedResource<K>, cache: Obj
     return true;
   }
   try {
-    return cache.listed(parseJson(item.text));
+    return cache.listed(parseObject(item.text));
   } catch (error) {
     if (error instanceof SyntaxError) return false;
     throw error;
@@ -94,10 +106,6 @@ function takeItem<K extends ObjectKind>(resource: WatchedResource<K>, cache: Obj
 /** What to say of a piece that was not kept. Pure. */
 export function tooLarge({ bytes }: Piece): string {
   return `its JSON text has ${bytes} bytes, more than ${MAX_OBJECT_BYTES}`;
-}
-
-function parseJson(text: string): unknown {
-  return JSON.parse(text);
 }
 
 function readHead(list: Readonly<Record<string, unknown>>): PageHead | undefined {

@@ -89,6 +89,8 @@ export interface ReflectorOptions<K extends ObjectKind> {
   readonly onProblem?: OnProblem;
   /** Told whenever the server has said something. */
   readonly onHeard?: () => void;
+  /** Waited for before any answer is read. */
+  readonly turn?: Promise<void>;
   /** Whether lists are asked for as streams, until the server refuses that. @default true */
   readonly streamsLists?: boolean;
   /** Numbers from 0 up to 1. @default Math.random */
@@ -192,10 +194,17 @@ export class Reflector<K extends ObjectKind> {
   }
 
   async #listPages(signal: AbortSignal): Promise<void> {
-    const { resource, transport } = this.#options;
-    const idleMs = this.#times.listIdleMs;
-    const read = (query: Readonly<Record<string, string>>) =>
-      readListPage({ resource, transport, cache: this.#cache, query, idleMs, onOpen: () => this.#answered() }, signal);
+    const { resource, transport, turn, onHeard } = this.#options;
+    const common = {
+      resource,
+      transport,
+      cache: this.#cache,
+      idleMs: this.#times.listIdleMs,
+      onOpen: () => this.#answered(),
+      ...(turn && { turn }),
+      ...(onHeard && { onProgress: onHeard }),
+    };
+    const read = (query: Readonly<Record<string, string>>) => readListPage({ ...common, query }, signal);
     this.#cache.beginList();
     const first = await read(this.#firstPage());
     let token = first.continueToken;
@@ -238,7 +247,7 @@ export class Reflector<K extends ObjectKind> {
   }
 
   async #watch(query: Readonly<Record<string, string>>, signal: AbortSignal, onInitialEnd?: () => void): Promise<void> {
-    const { clock, resource, transport } = this.#options;
+    const { clock, resource, transport, turn } = this.#options;
     const { watchAnswerMs, watchTimeoutMs, watchGraceMs, streamIdleMs, shortWatchMs } = this.#times;
     const timeoutSeconds = Math.max(1, Math.floor((watchTimeoutMs * (1 + this.#random())) / 1000));
     const end = new AbortController();
@@ -256,6 +265,7 @@ export class Reflector<K extends ObjectKind> {
           cache: this.#cache,
           query: { ...query, timeoutSeconds: String(timeoutSeconds) },
           answerMs: watchAnswerMs,
+          ...(turn && { turn }),
           onProgress: () => {
             initial?.alive();
             this.#options.onHeard?.();

@@ -1,4 +1,5 @@
 /** One watch request: its events, decoded and put into the cache as they come. */
+import { SliceYielder } from "../../../async/yielder.ts";
 import type { ObjectKind } from "../../object-source.ts";
 import { isJsonObject, type JsonObject } from "../../projection/fields.ts";
 import { describeValue } from "../../projection/findings.ts";
@@ -9,6 +10,7 @@ import type { Transport } from "../connection/transport.ts";
 import { JsonLines } from "./json-lines.ts";
 import { MAX_OBJECT_BYTES, pathOf, requireJson, tooLarge } from "./list-reader.ts";
 import { identityInText, type ObjectCache } from "./object-cache.ts";
+import { parseObject } from "./parse-object.ts";
 import type { WatchedResource } from "./resources.ts";
 
 const INITIAL_EVENTS_END = "k8s.io/initial-events-end";
@@ -20,6 +22,8 @@ export interface WatchOptions<K extends ObjectKind> {
   readonly query: Readonly<Record<string, string>>;
   /** The longest time until the server accepts the watch. */
   readonly answerMs: number;
+  /** Waited for before the answer is read. */
+  readonly turn?: Promise<void>;
   /** Something has come. */
   readonly onProgress: () => void;
   /** The events begin with everything that is there; told when that was all. */
@@ -47,11 +51,15 @@ export async function followWatch<K extends ObjectKind>(
   const events = new WatchEvents(options);
   requireJson(response.contentType, (detail) => events.garbage(detail));
   options.onOpen();
+  await options.turn;
   // An event that the end cuts off has not moved the version, so the next watch brings it again.
   const lines = new JsonLines(MAX_OBJECT_BYTES, (line) => events.take(line));
+  const yielder = new SliceYielder();
   for await (const chunk of response.body) {
     options.onProgress();
     lines.push(chunk);
+    // A connection brings megabytes at a stretch, and what is done with a list while it arrives would wait for its end.
+    if (events.isInitial && yielder.isDue()) await yielder.turn();
   }
   if (lines.pendingBytes > 0) throw events.cutOff(lines.pendingBytes);
   return events.count;
@@ -59,12 +67,13 @@ export async function followWatch<K extends ObjectKind>(
 
 class WatchEvents<K extends ObjectKind> {
   readonly #options: WatchOptions<K>;
-  #isInitial: boolean;
+  /** The list, that the watch begins with, is not whole yet. */
+  isInitial: boolean;
   count = 0;
 
   constructor(options: WatchOptions<K>) {
     this.#options = options;
-    this.#isInitial = options.onInitialEnd !== undefined;
+    this.isInitial = options.onInitialEnd !== undefined;
   }
 
   take(line: Piece): void {
@@ -79,7 +88,7 @@ class WatchEvents<K extends ObjectKind> {
     const { cache } = this.#options;
     switch (event.type) {
       case "ADDED":
-        this.#note(this.#isInitial ? this.#listed(event.object) : cache.changed(event.object), event);
+        this.#note(this.isInitial ? this.#listed(event.object) : cache.changed(event.object), event);
         break;
       case "MODIFIED":
         this.#note(cache.changed(event.object), event);
@@ -101,7 +110,7 @@ class WatchEvents<K extends ObjectKind> {
   cutOff(bytes: number): ApiError {
     const { host } = this.#options.transport;
     const detail = `${host}: the answer ends in the middle of an event, after ${bytes} bytes of it`;
-    return new ApiError(this.#isInitial ? "garbage" : "unreachable", { request: this.#request(), detail });
+    return new ApiError(this.isInitial ? "garbage" : "unreachable", { request: this.#request(), detail });
   }
 
   garbage(detail: string): ApiError {
@@ -128,9 +137,9 @@ class WatchEvents<K extends ObjectKind> {
     const metadata = isJsonObject(object) && isJsonObject(object.metadata) ? object.metadata : {};
     const version = typeof metadata.resourceVersion === "string" ? metadata.resourceVersion : "";
     const isEnd = isJsonObject(metadata.annotations) && metadata.annotations[INITIAL_EVENTS_END] === "true";
-    if (isEnd && this.#isInitial) {
+    if (isEnd && this.isInitial) {
       if (version === "") throw this.garbage("the bookmark after the initial events has no resourceVersion");
-      this.#isInitial = false;
+      this.isInitial = false;
       this.#options.onInitialEnd?.();
     }
     this.#advance(version);
@@ -145,13 +154,13 @@ class WatchEvents<K extends ObjectKind> {
   }
 
   #advance(resourceVersion: string): void {
-    if (resourceVersion !== "" && !this.#isInitial) this.#options.onVersion(resourceVersion);
+    if (resourceVersion !== "" && !this.isInitial) this.#options.onVersion(resourceVersion);
   }
 }
 
 function parse(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseObject(text);
   } catch {
     return undefined;
   }
