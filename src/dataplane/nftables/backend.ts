@@ -378,8 +378,8 @@ export class NftablesBackend implements Backend {
   }
 }
 
-function isCompared({ others }: NftSetContent): boolean {
-  return others !== undefined;
+function isCompared({ others, sent }: NftSetContent): boolean {
+  return others !== undefined || sent !== undefined;
 }
 
 function ownedTable(family: NftFamily): string {

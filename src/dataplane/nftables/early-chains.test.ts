@@ -40,21 +40,54 @@ test("the first sync takes over the chains that were made before it, without a l
   rig.kernel.afterNextRead(async () => void reads++);
   const operations = await texts(rig);
   assert.deepEqual(
-    operations.filter((text) => CHAINS.some((chain) => text.endsWith(` ${chain}`))),
+    operations.filter((text) => CHAINS.some((chain) => text.endsWith(` ${chain}`)) || text.includes("-elements")),
     [],
   );
-  assert.ok(operations.some((text) => text.startsWith("add-elements service-ips")));
   assert.equal(reads, 0);
   await assertAsFromNothing(model);
   assert.deepEqual(await texts(rig, { full: true }), []);
 });
 
-test("nothing leads to the chains before the sync", async () => {
+test("no rule looks at the chains and elements before the sync", async () => {
   const { rig } = fiveServices();
   await rig.prepare(KEYS);
   const content = await rig.kernel.connectAnother().read();
+  // None has a hook: no packet comes here.
   assert.deepEqual([...(content?.chains.keys() ?? [])].toSorted(), CHAINS.toSorted());
-  assert.ok([...(content?.sets.values() ?? [])].every(({ elements }) => elements.length === 0));
+  const verdicts = [...(content?.sets ?? [])].flatMap(([set, { elements }]) =>
+    elements.flatMap(({ verdict }) => (verdict === undefined ? [] : [[set, "chain" in verdict && verdict.chain]])),
+  );
+  assert.deepEqual(
+    verdicts.toSorted(),
+    CHAINS.toSorted().map((chain) => ["service-ips", chain]),
+  );
+});
+
+test("an element that leads to a chain of no service port waits for the sync", async () => {
+  const model = fiveServices();
+  const refusing = port("refusing", "10.96.1.1");
+  model.set(refusing, [remote("10.180.1.1", { isReady: false, isServing: false })]);
+  await model.rig.prepare(new Set([...KEYS, refusing.name.key]));
+  const content = await model.rig.kernel.connectAnother().read();
+  assert.deepEqual(content?.sets.get("no-endpoint-services")?.elements, []);
+  await model.rig.sync();
+  await assertAsFromNothing(model);
+});
+
+test("of two service ports that want one address, the sync decides", async () => {
+  for (const names of [
+    ["a", "b"],
+    ["b", "a"],
+  ]) {
+    const model = fiveServices();
+    for (const name of names) {
+      const one = port(name, "10.96.1.1");
+      model.set(one, [local("10.180.1.1")]);
+      await model.rig.prepare(new Set([...KEYS, one.name.key]));
+    }
+    await model.rig.sync();
+    await assertAsFromNothing(model);
+  }
 });
 
 test("what has become different meanwhile is written by the sync, and what is gone goes", async () => {

@@ -1,10 +1,10 @@
 /**
- * Chains of many new service ports, made beforehand in portions. Nothing leads to them until the transaction that follows,
- * so that traffic sees one change only. In one batch with everything else they would take the kernel much longer: for each
+ * Chains of many new service ports, made beforehand in portions, and in a new table the elements that lead to them. No rule looks
+ * at either before the transaction that follows, so that traffic sees one change only. In one batch with everything else they would take the kernel much longer: for each
  * rule that brings a map along it goes through all of the batch so far (docs/performance.md).
  */
 import type { NftChainContent, NftSetContent, NftTableContent } from "../../kernel/nftables/nftables.ts";
-import type { NftSet } from "../../kernel/nftables/ruleset.ts";
+import type { NftElement, NftSet } from "../../kernel/nftables/ruleset.ts";
 import { TransactionDraft } from "./draft.ts";
 import type { DifferenceOptions } from "./element-difference.ts";
 import type { Layout } from "./layout.ts";
@@ -15,6 +15,7 @@ import { Portions } from "./portions.ts";
 import type { WantedTable } from "./reconcile.ts";
 import type { SetsInUse, StaticPlan } from "./table-plan.ts";
 import { hasOurShape } from "./table-shape.ts";
+import type { OwnedElement } from "./table-state.ts";
 
 /** Unless told otherwise. */
 export const PORTS_AT_ONCE = 500;
@@ -77,11 +78,13 @@ export function planOf(layout: Layout, config: PlanConfig, facts: PlanFacts): St
   return layout.planStatic(config, facts, NONE_IN_USE);
 }
 
-/** Makes chains of service ports of which the table has none yet, a portion at a time. */
+/** Makes chains of service ports of which the table has none yet, a portion at a time, and in a new table elements with them. */
 export class Preparation {
   readonly #isTableAbsent: boolean;
   /** The kernel looks for a set along all that were made before it: those that are needed most come first. */
   readonly #sets: readonly NftSet[];
+  /** Those that may have elements before there is a rule. */
+  readonly #fillable: ReadonlyMap<string, NftSet>;
   readonly #portions: Portions;
   readonly #made = new Made();
 
@@ -95,6 +98,7 @@ export class Preparation {
     this.#sets = sets.filter(({ name }) => !content?.sets.has(name));
     this.#portions = new Portions(commit, { least: LEAST_PORTION, most: portsAtOnce });
     for (const set of this.#sets) this.#made.addSet(set);
+    this.#fillable = new Map(this.#sets.filter(isPlain).map((set) => [set.name, set]));
   }
 
   /** Resolves when all portions but the last are in the kernel. @throws what is no operation's fault. */
@@ -108,6 +112,8 @@ export class Preparation {
       for (const set of this.#sets) draft.add("add-sets", { kind: "add-set", set });
       const portion = ports.slice(start, start + this.#portions.size);
       for (const [owner, desired] of portion) this.#draft(draft, owner, desired);
+      // The rules of a table that is there look into its sets.
+      if (this.#isTableAbsent) this.#fill(draft, portion);
       start += portion.length;
       await this.#portions.commit(draft, portion.length);
       if (yielder.isDue()) await yielder.turn(signal);
@@ -122,8 +128,7 @@ export class Preparation {
 
   /** Once it is settled: what was committed. */
   get made(): PreparedObjects {
-    const { chains, sets } = this.#made;
-    return { chains, sets, isAll: this.#portions.refused === 0 };
+    return { chains: this.#made.chains, sets: this.#made.sets(), isAll: this.#portions.refused === 0 };
   }
 
   /** Once it is settled. @throws what is no operation's fault. */
@@ -131,7 +136,8 @@ export class Preparation {
     this.#portions.throwIfFailed();
   }
 
-  #draft(draft: TransactionDraft, owner: string, { setObjects, chainObjects, chains }: DesiredPort): void {
+  #draft(draft: TransactionDraft, owner: string, desired: DesiredPort): void {
+    const { setObjects, chainObjects, chains } = desired;
     for (const set of setObjects) {
       draft.add("add-sets", { kind: "add-set", set }, owner);
       this.#made.addSet(set);
@@ -142,12 +148,39 @@ export class Preparation {
       this.#made.addChain(chain.name, digest);
     }
   }
+
+  #fill(draft: TransactionDraft, ports: readonly (readonly [string, DesiredPort])[]): void {
+    let count = 0;
+    for (const { set, element } of this.#elements(ports)) {
+      this.#made.addElement(set, element);
+      count += 1;
+    }
+    draft.fillSets(this.#fillable, () => this.#elements(ports), count);
+  }
+
+  /** What may be in the table before its rules are; a key may come twice. */
+  *#elements(ports: readonly (readonly [string, DesiredPort])[]): Iterable<OwnedElement> {
+    for (const [owner, { elements, chains }] of ports) {
+      for (const { set, element } of elements) {
+        const { verdict } = element;
+        // Chains of no service port come with the rules.
+        const isThere = verdict === undefined || verdict.kind === "drop" || chains.has(verdict.chain);
+        if (isThere && this.#fillable.has(set)) yield { owner, set, element };
+      }
+    }
+  }
+}
+
+/** The kernel copies a set of ranges for each commit, and packets fill those with timeouts. */
+export function isPlain({ hasRanges, timeoutSeconds }: NftSet): boolean {
+  return hasRanges !== true && timeoutSeconds === undefined;
 }
 
 /** Chains and sets as they are in the kernel when it has taken everything. */
 class Made {
   readonly chains = new Map<string, NftChainContent>();
-  readonly sets = new Map<string, NftSetContent>();
+  readonly #sets = new Map<string, NftSetContent>();
+  readonly #sent = new Map<string, Set<NftElement>>();
 
   /** @param digest of all rules together, which is all that is asked for. */
   addChain(name: string, digest = ""): void {
@@ -155,7 +188,7 @@ class Made {
   }
 
   addSet({ name, key, isMap, hasTargets, hasRanges, timeoutSeconds }: NftSet): void {
-    this.sets.set(name, {
+    this.#sets.set(name, {
       key,
       isMap,
       ...(hasTargets === undefined ? {} : { hasTargets }),
@@ -163,5 +196,21 @@ class Made {
       timeoutSeconds,
       elements: [],
     });
+  }
+
+  /** As they are by now. */
+  sets(): ReadonlyMap<string, NftSetContent> {
+    const sets = new Map(this.#sets);
+    for (const [name, sent] of this.#sent) {
+      const set = sets.get(name);
+      if (set !== undefined) sets.set(name, { ...set, sent });
+    }
+    return sets;
+  }
+
+  addElement(set: string, element: NftElement): void {
+    const sent = this.#sent.get(set);
+    if (sent === undefined) this.#sent.set(set, new Set([element]));
+    else sent.add(element);
   }
 }

@@ -8,7 +8,7 @@ import type { NftSet } from "../../kernel/nftables/ruleset.ts";
 import { TransactionDraft } from "./draft.ts";
 import { TABLE_COMMENT } from "./names.ts";
 import { Portions } from "./portions.ts";
-import type { PreparationOptions, PreparedObjects } from "./preparation.ts";
+import { isPlain, type PreparationOptions, type PreparedObjects } from "./preparation.ts";
 import type { TableState } from "./table-state.ts";
 
 /** With fewer service ports a commit's own cost would show. */
@@ -30,7 +30,8 @@ export async function prepareElements(
   const sets = new Map(
     state
       .planStatic()
-      .sets.filter(isPlain)
+      // Verdicts lead to chains, which are not there.
+      .sets.filter((set) => !set.isMap && isPlain(set))
       .map((set) => [set.name, set]),
   );
   const owners = [undefined, ...state.ports.keys()];
@@ -55,11 +56,6 @@ export async function prepareElements(
   portions.throwIfFailed();
   const made = new Map(Array.from(sets.values(), (set) => [set.name, asCompared(set)]));
   return { chains: new Map(), sets: made, isAll: portions.refused === 0 };
-}
-
-/** Verdicts lead to chains, which are not there. The kernel copies a set of ranges for each commit, and packets fill those with timeouts. */
-function isPlain({ isMap, hasRanges, timeoutSeconds }: NftSet): boolean {
-  return !isMap && hasRanges !== true && timeoutSeconds === undefined;
 }
 
 /** A set with all that is wanted. */

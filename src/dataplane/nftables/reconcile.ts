@@ -111,8 +111,8 @@ export async function reconcile(
   const empty = new Map<string, NftSet>();
   for (const set of plan.sets) {
     if (set.timeoutSeconds !== undefined) continue;
-    const { elements: present = [], others } = usable?.sets.get(set.name) ?? {};
-    if (present.length > 0 || others !== undefined) filled.push({ set, present, others });
+    const { elements: present = [], others, sent } = usable?.sets.get(set.name) ?? {};
+    if (present.length > 0 || others !== undefined || sent !== undefined) filled.push({ set, present, others, sent });
     else empty.set(set.name, set);
   }
   await changeElements(draft, filled, state, { yielder, signal });

@@ -136,6 +136,11 @@ export class TableState {
     }
   }
 
+  /** What should be at a key of a tracked set (`layout.ts`). */
+  wantedAt(set: string, key: string): NftElement | undefined {
+    return this.#owners.elementAt(set, key);
+  }
+
   /** About how many {@link wantedElements} gives: not fewer. */
   countWanted(sets: { has(set: string): boolean }): number {
     return this.#owners.countIn(sets);

@@ -54,6 +54,8 @@ export interface NftSetContent {
    * which it has something else than what is expected, or nothing. By {@link elementKey}.
    */
   readonly others?: ReadonlyMap<string, NftElement | undefined>;
+  /** Instead of `elements`, which is empty then, where this process has just filled the set: the very objects. A key may be there twice. */
+  readonly sent?: ReadonlySet<NftElement>;
 }
 
 /**
