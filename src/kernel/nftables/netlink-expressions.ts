@@ -8,11 +8,11 @@ import { type Cidr, splitCidr } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS, type ProtocolName } from "../../net/protocol.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../netlink/nfnetlink.ts";
 import { type AnonymousSet, addressSet, targetMap, verdictData, verdictMap } from "./netlink-sets.ts";
-import { addressBytes, type FamilyLayout } from "./netlink-values.ts";
+import { addressBytes, type FamilyLayout, LAYOUTS } from "./netlink-values.ts";
 import type { NftField, NftRule, NftStatement, NftVerdict } from "./ruleset.ts";
 import * as nft from "./wire/constants.ts";
 import { hostU32, netU16 } from "./wire/data.ts";
-import type { NftExpression } from "./wire/expressions.ts";
+import { constantExpression, type NftExpression } from "./wire/expressions.ts";
 
 /** Takes a set that the rule brings along, to be created before it; gives the name to look it up by. */
 export type AddAnonymousSet = (set: AnonymousSet) => string;
@@ -137,14 +137,7 @@ function compile(
       out.push(
         { kind: "immediate", dreg: nft.NFT_REG_1, data: { value: addressBytes(statement.to.ip, layout) } },
         { kind: "immediate", dreg: nft.NFT_REG_2, data: { value: netU16(statement.to.port) } },
-        {
-          kind: "nat",
-          type: nft.NFT_NAT_DNAT,
-          family: layout.nfproto,
-          regAddrMin: nft.NFT_REG_1,
-          regProtoMin: nft.NFT_REG_2,
-          flags: nft.NF_NAT_RANGE_PROTO_SPECIFIED,
-        },
+        NAT_TO_IMMEDIATES[layout.family],
       );
       return;
     case "random-dnat": {
@@ -164,27 +157,48 @@ function compile(
 }
 
 // Expressions that most rules of services consist of are made once.
-const LOAD_CT_STATE: NftExpression = { kind: "ct", key: nft.NFT_CT_STATE, dreg: nft.NFT_REG_1 };
-const LOAD_CT_STATUS: NftExpression = { kind: "ct", key: nft.NFT_CT_STATUS, dreg: nft.NFT_REG_1 };
-const LOAD_MARK: NftExpression = { kind: "meta", key: nft.NFT_META_MARK, dreg: nft.NFT_REG_1 };
-const STORE_MARK: NftExpression = { kind: "meta", key: nft.NFT_META_MARK, sreg: nft.NFT_REG_1 };
-const LOAD_PROTOCOL: NftExpression = { kind: "meta", key: nft.NFT_META_L4PROTO, dreg: nft.NFT_REG_1 };
+const LOAD_CT_STATE = constantExpression({ kind: "ct", key: nft.NFT_CT_STATE, dreg: nft.NFT_REG_1 });
+const LOAD_CT_STATUS = constantExpression({ kind: "ct", key: nft.NFT_CT_STATUS, dreg: nft.NFT_REG_1 });
+const LOAD_MARK = constantExpression({ kind: "meta", key: nft.NFT_META_MARK, dreg: nft.NFT_REG_1 });
+const STORE_MARK = constantExpression({ kind: "meta", key: nft.NFT_META_MARK, sreg: nft.NFT_REG_1 });
+const LOAD_PROTOCOL = constantExpression({ kind: "meta", key: nft.NFT_META_L4PROTO, dreg: nft.NFT_REG_1 });
 const COMPARE_PROTOCOL: Readonly<Record<ProtocolName, NftExpression>> = {
-  tcp: compare(Uint8Array.of(PROTOCOL_NUMBERS.tcp)),
-  udp: compare(Uint8Array.of(PROTOCOL_NUMBERS.udp)),
-  sctp: compare(Uint8Array.of(PROTOCOL_NUMBERS.sctp)),
+  tcp: constantExpression(compare(Uint8Array.of(PROTOCOL_NUMBERS.tcp))),
+  udp: constantExpression(compare(Uint8Array.of(PROTOCOL_NUMBERS.udp))),
+  sctp: constantExpression(compare(Uint8Array.of(PROTOCOL_NUMBERS.sctp))),
 };
 
 /** The map has left the address in the first register, and the port in the word after it. */
 function natToTarget(nfproto: number, addressWords: number): NftExpression {
-  return {
+  return constantExpression({
     kind: "nat",
     type: nft.NFT_NAT_DNAT,
     family: nfproto,
     regAddrMin: nft.NFT_REG_1,
     regProtoMin: register(addressWords),
-  };
+  });
 }
+
+/** Address and port are in the first two groups of registers. */
+function natToImmediates(nfproto: number): NftExpression {
+  return constantExpression({
+    kind: "nat",
+    type: nft.NFT_NAT_DNAT,
+    family: nfproto,
+    regAddrMin: nft.NFT_REG_1,
+    regProtoMin: nft.NFT_REG_2,
+    flags: nft.NF_NAT_RANGE_PROTO_SPECIFIED,
+  });
+}
+const NAT_TO_IMMEDIATES = { ip: natToImmediates(NFPROTO_IPV4), ip6: natToImmediates(NFPROTO_IPV6) } as const;
+
+/** Into the first register. */
+function loadWholeAddress(layout: FamilyLayout): Readonly<Record<"saddr" | "daddr", NftExpression>> {
+  const load = (side: "saddr" | "daddr") => constantExpression(loadAddress(side, layout.addressBytes, layout));
+  return { saddr: load("saddr"), daddr: load("daddr") };
+}
+const LOAD_WHOLE_ADDRESS = { ip: loadWholeAddress(LAYOUTS.ip), ip6: loadWholeAddress(LAYOUTS.ip6) } as const;
+
 const NAT_TO_TARGET = { ip: natToTarget(NFPROTO_IPV4, 1), ip6: natToTarget(NFPROTO_IPV6, 4) } as const;
 
 function compare(value: Uint8Array, negate = false): NftExpression {
@@ -218,6 +232,20 @@ function lookupMap(set: string, dreg: number): NftExpression {
 }
 
 function immediateVerdict(verdict: NftVerdict): NftExpression {
+  if (verdict.kind !== "jump") return verdictExpression(verdict);
+  // Rules of services jump to few chains, which are not theirs.
+  let jump = JUMPS.get(verdict.chain);
+  if (jump === undefined) {
+    jump = verdictExpression(verdict);
+    if (JUMPS.size < MOST_JUMPS) JUMPS.set(verdict.chain, constantExpression(jump));
+  }
+  return jump;
+}
+
+const MOST_JUMPS = 32;
+const JUMPS = new Map<string, NftExpression>();
+
+function verdictExpression(verdict: NftVerdict): NftExpression {
   return { kind: "immediate", dreg: nft.NFT_REG_VERDICT, data: { verdict: verdictData(verdict) } };
 }
 
@@ -317,7 +345,9 @@ function matchPrefix(
   const { address, length } = splitCidr(cidr);
   const bytes = addressBytes(address, layout);
   if (length > 0 && length % 8 === 0) {
-    out.push(loadAddress(side, length / 8, layout), compare(bytes.subarray(0, length / 8), negate));
+    const load =
+      length === bytes.length * 8 ? LOAD_WHOLE_ADDRESS[layout.family][side] : loadAddress(side, length / 8, layout);
+    out.push(load, compare(bytes.subarray(0, length / 8), negate));
     return;
   }
   const mask = new Uint8Array(bytes.length).map((_, index) => {
