@@ -50,6 +50,8 @@ export class NftSubject {
   isNoting = true;
   /** Operations of the last transaction. */
   lastOperations: readonly NftOperation[] = [];
+  /** Told of all operations of each transaction before it is sent, where {@link isNoting} is off. */
+  onTransaction: ((operations: readonly NftOperation[]) => void) | undefined;
   transactions = 0;
   /** Time that the kernel has taken for transactions. */
   kernelMs = 0;
@@ -160,9 +162,16 @@ export class NftSubject {
       transact: async (operations, options) => {
         this.transactions += 1;
         if (this.#isWithholding) for (const _operation of this.#noted(operations));
-        else await nft.transact(this.isNoting ? this.#noted(operations) : operations, options);
+        else await nft.transact(this.isNoting ? this.#noted(operations) : this.#told(operations), options);
       },
     };
+  }
+
+  #told(operations: Iterable<NftOperation>): Iterable<NftOperation> {
+    if (this.onTransaction === undefined) return operations;
+    const all = [...operations];
+    this.onTransaction(all);
+    return all;
   }
 
   *#noted(operations: Iterable<NftOperation>): Iterable<NftOperation> {

@@ -15,7 +15,11 @@ import { figuresOf } from "./process-figures.ts";
 import type { FloorFigures, StartFigures, StartResult, StartTask } from "./start-figures.ts";
 
 const FLOOR = fileURLToPath(new URL("./start-floor.ts", import.meta.url));
+const BATCHES = fileURLToPath(new URL("./start-batches.ts", import.meta.url));
+const OWN = fileURLToPath(new URL("..", import.meta.url));
+const SENT = /^sent (.+)\n/m;
 const LIMIT_MS = 300_000;
+const REST_MS = 700;
 const LISTED = [/synced" controller="service config"/, /synced" controller="endpoint slice config"/];
 const SYNCED = [/"SyncProxyRules complete" ipFamily="IPv4"/, /"SyncProxyRules complete" ipFamily="IPv6"/];
 
@@ -117,6 +121,20 @@ async function floorOnce(url: string, folder: string): Promise<FloorFigures> {
   }
 }
 
+/** The table must not be there. It is left behind. */
+async function sendOnce({ services, endpointsEach, layout }: StartTask): Promise<number> {
+  const args = [BATCHES, String(services), String(endpointsEach), ...(layout === undefined ? [] : [layout])];
+  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] });
+  const output = new Output(child);
+  try {
+    await output.has([SENT]);
+    return Number(SENT.exec(output.text)?.[1]);
+  } finally {
+    signalChild(child, "SIGKILL");
+    await ended(child);
+  }
+}
+
 async function run(task: StartTask, folder: string): Promise<StartResult> {
   const { services, endpointsEach, hasWatchList, mode, layout, checkouts, rounds, settleSeconds } = task;
   for (const checkout of checkouts) {
@@ -138,11 +156,15 @@ async function run(task: StartTask, folder: string): Promise<StartResult> {
       for (const [index, checkout] of checkouts.entries()) {
         const own = folders[index] ?? folder;
         removeRules(checkout, own);
+        // The kernel frees what was removed by and by, in threads of its own.
+        await sleep(REST_MS);
         const figures = await startOnce(checkout, own, isCounted ? settleSeconds : 0);
         if (isCounted) starts[index]?.push(figures);
       }
       const figures = await floorOnce(url, join(folder, "0"));
-      if (isCounted) floor.push(figures);
+      if (!isCounted) continue;
+      if (mode === "nftables") removeRules(OWN, join(folder, "0"));
+      floor.push({ ...figures, ...(mode === "nftables" && { sentMs: await sendOnce(task) }) });
     }
     return { task, listBytes, starts, floor };
   } finally {

@@ -1,6 +1,7 @@
 /**
  * `npm run bench -- start`: how long it takes from the start of the process to rules in the kernel, and what is resident
- * then, next to another checkout and to the shortest program that reads the same lists, in turns. See docs/performance.md.
+ * then, next to another checkout and to what no start can do without: the same lists read and parsed by the shortest program, and the same
+ * batches sent. In turns. See docs/performance.md.
  */
 import { spawn } from "node:child_process";
 import { writeFileSync } from "node:fs";
@@ -89,19 +90,24 @@ async function runWorker({ name, env }: Namespace, task: StartTask): Promise<Sta
   return JSON.parse(output);
 }
 
-/** Medians; a ratio is the median of the ratios of single rounds, which share what else the machine was doing. */
+/** The median of the ratios of single rounds, which share what else the machine was doing. */
+function ratioOf(values: readonly number[], others: readonly number[]): string {
+  const ratios = values.flatMap((value, at) => {
+    const other = others[at];
+    return other === undefined ? [] : [value / other];
+  });
+  return median(ratios).toFixed(2);
+}
+
+/** Medians. */
 export function startTable({ task, listBytes, starts, floor }: StartResult): string {
   const [own = [], other] = starts;
   const row = (title: string, of: (figures: StartFigures) => number, text: (value: number) => string): string[] => {
     const mid = (all: readonly StartFigures[]) => text(median(all.map(of)));
     if (other === undefined) return [title, mid(own)];
-    const ratios = own.flatMap((figures, at) => {
-      const against = other[at];
-      return against === undefined ? [] : [of(figures) / of(against)];
-    });
-    return [title, mid(own), mid(other), median(ratios).toFixed(2)];
+    return [title, mid(own), mid(other), ratioOf(own.map(of), other.map(of))];
   };
-  const floorRow = (title: string, values: readonly number[]) => [title, ms(median(values)), "", ""];
+  const floorRow = (title: string, values: readonly number[], ratio = "") => [title, ms(median(values)), "", ratio];
   return table(
     [
       `${task.mode}${task.layout === undefined ? "" : ` ${task.layout}`}, ${task.services} × ${task.endpointsEach}`,
@@ -120,11 +126,29 @@ export function startTable({ task, listBytes, starts, floor }: StartResult): str
         "  its processor time, ms",
         floor.map(({ cpuMs }) => cpuMs),
       ),
+      ...sentRows(),
       row("resident MB, peak until then", ({ peakMb }) => peakMb, megabytes),
       row("  at rest", ({ settledMb }) => settledMb, megabytes),
       row("  of that its own alone", ({ settledPrivateMb }) => settledPrivateMb, megabytes),
     ],
   );
+
+  function sentRows(): string[][] {
+    const sent = floor.flatMap(({ sentMs }) => sentMs ?? []);
+    if (sent.length === 0) return [];
+    const floorMs = floor.map(({ parsedMs, sentMs = 0 }) => parsedMs + sentMs);
+    // What a program that does one after the other cannot be under.
+    const ratio =
+      other &&
+      ratioOf(
+        floorMs,
+        other.map(({ syncedMs }) => syncedMs),
+      );
+    return [
+      floorRow("the batches for it only sent, ms", sent),
+      floorRow("floor: lists parsed, then batches sent, ms", floorMs, ratio),
+    ];
+  }
 }
 
 /** Runs the bench. @returns the exit status. Rejects with TypeError or RangeError for a command line that is wrong. */
