@@ -76,6 +76,7 @@ async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink
   const recovery = new Recovery(options.clock, options.random ?? Math.random);
   const causes = new SharedCauses();
   const order = new ListOrder(options.clock);
+  ended.addEventListener("abort", () => order.end(), { once: true });
   const [services, endpointSlices, serviceCIDRs] = CLUSTER_RESOURCES;
   try {
     // The Node's request is the first: the rest of the start waits for it.
