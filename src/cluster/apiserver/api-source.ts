@@ -84,7 +84,6 @@ async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink
     if (!onlyNode) all.push(reflect(services), reflect(endpointSlices), reflect(serviceCIDRs));
     await Promise.all(all);
   } finally {
-    order.end();
     transport.close();
   }
 }

@@ -65,18 +65,11 @@ export async function changeElements(
       left.delete(key);
       if (!sameElement(before, after)) draft.changeElement(set, { set: set.name, before, after }, owner || undefined);
     }
-    if (unseen !== undefined) leaveWanted(draft, set, left, state);
-    for (const before of left.values()) draft.changeElement(set, { set: set.name, before, after: undefined });
-  }
-}
-
-/** Of what was sent for several owners, the one that is wanted has been seen: the others' are no rest, unless they say something else. */
-function leaveWanted(draft: TransactionDraft, set: NftSet, left: Map<string, NftElement>, state: TableState): void {
-  for (const [key, before] of left) {
-    const after = state.wantedAt(set.name, key);
-    if (after === undefined) continue;
-    left.delete(key);
-    if (!sameElement(before, after)) draft.changeElement(set, { set: set.name, before, after });
+    for (const [key, before] of left) {
+      // Of what was sent for several owners, the one that is wanted has been seen.
+      const after = unseen && state.wantedAt(set.name, key);
+      if (!sameElement(before, after)) draft.changeElement(set, { set: set.name, before, after });
+    }
   }
 }
 

@@ -128,7 +128,8 @@ export class Preparation {
 
   /** Once it is settled: what was committed. */
   get made(): PreparedObjects {
-    return { chains: this.#made.chains, sets: this.#made.sets(), isAll: this.#portions.refused === 0 };
+    const { chains, sets } = this.#made;
+    return { chains, sets, isAll: this.#portions.refused === 0 };
   }
 
   /** Once it is settled. @throws what is no operation's fault. */
@@ -176,11 +177,14 @@ export function isPlain({ hasRanges, timeoutSeconds }: NftSet): boolean {
   return hasRanges !== true && timeoutSeconds === undefined;
 }
 
+interface MadeSet extends NftSetContent {
+  sent?: Set<NftElement>;
+}
+
 /** Chains and sets as they are in the kernel when it has taken everything. */
 class Made {
   readonly chains = new Map<string, NftChainContent>();
-  readonly #sets = new Map<string, NftSetContent>();
-  readonly #sent = new Map<string, Set<NftElement>>();
+  readonly sets = new Map<string, MadeSet>();
 
   /** @param digest of all rules together, which is all that is asked for. */
   addChain(name: string, digest = ""): void {
@@ -188,7 +192,7 @@ class Made {
   }
 
   addSet({ name, key, isMap, hasTargets, hasRanges, timeoutSeconds }: NftSet): void {
-    this.#sets.set(name, {
+    this.sets.set(name, {
       key,
       isMap,
       ...(hasTargets === undefined ? {} : { hasTargets }),
@@ -198,19 +202,10 @@ class Made {
     });
   }
 
-  /** As they are by now. */
-  sets(): ReadonlyMap<string, NftSetContent> {
-    const sets = new Map(this.#sets);
-    for (const [name, sent] of this.#sent) {
-      const set = sets.get(name);
-      if (set !== undefined) sets.set(name, { ...set, sent });
-    }
-    return sets;
-  }
-
-  addElement(set: string, element: NftElement): void {
-    const sent = this.#sent.get(set);
-    if (sent === undefined) this.#sent.set(set, new Set([element]));
-    else sent.add(element);
+  addElement(name: string, element: NftElement): void {
+    const set = this.sets.get(name);
+    if (set === undefined) throw new Error(`set ${name} was not made`);
+    set.sent ??= new Set();
+    set.sent.add(element);
   }
 }

@@ -178,6 +178,7 @@ function natToTarget(nfproto: number, addressWords: number): NftExpression {
     regProtoMin: register(addressWords),
   });
 }
+const NAT_TO_TARGET = { ip: natToTarget(NFPROTO_IPV4, 1), ip6: natToTarget(NFPROTO_IPV6, 4) } as const;
 
 /** Address and port are in the first two groups of registers. */
 function natToImmediates(nfproto: number): NftExpression {
@@ -198,8 +199,6 @@ function loadWholeAddress(layout: FamilyLayout): Readonly<Record<"saddr" | "dadd
   return { saddr: load("saddr"), daddr: load("daddr") };
 }
 const LOAD_WHOLE_ADDRESS = { ip: loadWholeAddress(LAYOUTS.ip), ip6: loadWholeAddress(LAYOUTS.ip6) } as const;
-
-const NAT_TO_TARGET = { ip: natToTarget(NFPROTO_IPV4, 1), ip6: natToTarget(NFPROTO_IPV6, 4) } as const;
 
 function compare(value: Uint8Array, negate = false): NftExpression {
   return { kind: "cmp", sreg: nft.NFT_REG_1, op: negate ? nft.NFT_CMP_NEQ : nft.NFT_CMP_EQ, data: { value } };

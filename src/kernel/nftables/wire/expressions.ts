@@ -153,6 +153,8 @@ const TABLES = {
 
 export const expression = expressionCodec(TABLES);
 export type NftExpression = ValueOf<typeof expression>;
+/** The expression of one kind. */
+export type NftExpressionOf<K extends NftExpression["kind"]> = Extract<NftExpression, { readonly kind: K }>;
 
 /** The same, never to be changed: it is written once, and then copied as bytes. For what stands in the rules of every service. */
 export function constantExpression(value: NftExpression): NftExpression {
@@ -161,5 +163,3 @@ export function constantExpression(value: NftExpression): NftExpression {
   WRITTEN.set(value, new Uint8Array(out.bytes));
   return value;
 }
-/** The expression of one kind. */
-export type NftExpressionOf<K extends NftExpression["kind"]> = Extract<NftExpression, { readonly kind: K }>;
