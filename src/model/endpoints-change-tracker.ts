@@ -10,7 +10,7 @@ import { EndpointSliceCache, owningService, sliceRefusal } from "./endpoint-slic
 import type { OnProblem } from "./problem.ts";
 import type { OnReplaced } from "./service-change-tracker.ts";
 import { joinSlices, type ReadSlice } from "./slice-endpoints.ts";
-import { parseRfc3339Ms } from "./trigger-time.ts";
+import { isEarlierText, parseRfc3339Ms, secondText } from "./trigger-time.ts";
 
 export interface EndpointsChanges {
   /** `namespace/name` of every service with a pending slice change, even when its endpoints came out the same. */
@@ -50,6 +50,7 @@ export class EndpointsChangeTracker {
   readonly #family: IpFamily;
   readonly #onIgnored: OnProblem | undefined;
   readonly #createdMs: number;
+  readonly #createdSecond: string;
   readonly #cache: EndpointSliceCache;
   readonly #localReadyCounts = new Map<string, number>();
   #triggerTimes = new Map<string, number[]>();
@@ -58,6 +59,7 @@ export class EndpointsChangeTracker {
     this.#family = options.family;
     this.#onIgnored = options.onIgnored;
     this.#createdMs = options.now();
+    this.#createdSecond = secondText(this.#createdMs);
     this.#cache = new EndpointSliceCache(options);
   }
 
@@ -130,6 +132,7 @@ export class EndpointsChangeTracker {
       this.#triggerTimes.delete(service);
       return;
     }
+    if (isEarlierText(slice.lastChangeTriggerTime, this.#createdSecond)) return;
     const timeMs = parseRfc3339Ms(slice.lastChangeTriggerTime);
     if (timeMs === undefined || timeMs <= this.#createdMs) return;
     const times = this.#triggerTimes.get(service);

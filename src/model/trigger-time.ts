@@ -26,3 +26,17 @@ function zoneOffsetMs(zone: string): number | undefined {
   if (hours > 24 || minutes > 59) return undefined;
   return (zone.startsWith("-") ? -1 : 1) * (hours * 60 + minutes) * 60_000;
 }
+
+/** The second of a moment, for {@link isEarlierText}. Pure. */
+export function secondText(timeMs: number): string {
+  return new Date(timeMs).toISOString().slice(0, "yyyy-mm-ddThh:mm:ss".length);
+}
+
+/**
+ * Whether a text is no time after a second, as can be told without parsing it: at the start that is so of nearly all. Pure.
+ *
+ * @param second as {@link secondText} has it.
+ */
+export function isEarlierText(text: string, second: string): boolean {
+  return text.endsWith("Z") && text < second;
+}
