@@ -9,6 +9,7 @@ import { byteReader } from "./attributes.ts";
 import { HOST_IS_LITTLE_ENDIAN } from "./constants.ts";
 import { NetlinkError, systemError } from "./errors.ts";
 import { type Libc, libc, reliableErrno } from "./libc.ts";
+import { filterReference } from "./notification-filter.ts";
 
 const AF_NETLINK = 16;
 /** SOCK_RAW, close-on-exec, and non-blocking: reading must never hold the event loop. */
@@ -16,6 +17,7 @@ const SOCKET_TYPE = 3 | 0o2000000 | 0o4000;
 const SOL_SOCKET = 1;
 const SO_SNDBUF = 7;
 const SO_RCVBUF = 8;
+const SO_ATTACH_FILTER = 26;
 const SO_SNDBUFFORCE = 32;
 const SO_RCVBUFFORCE = 33;
 const SOL_NETLINK = 270;
@@ -112,6 +114,12 @@ export class NetlinkDescriptor {
     }
   }
 
+  /** Puts a filter in place of the one before. @returns whether the system took it. */
+  attachFilter(instructions: Uint8Array): boolean {
+    const reference = filterReference(instructions, this.#libc.addressOf(instructions));
+    return this.#setBytes(SOL_SOCKET, SO_ATTACH_FILTER, reference);
+  }
+
   /** Sends one datagram on this thread: the kernel handles it before this returns. */
   sendNow(data: Uint8Array): void {
     try {
@@ -202,7 +210,10 @@ export class NetlinkDescriptor {
   }
 
   #setOption(level: number, option: number, value: number): boolean {
-    const bytes = new Uint8Array(Int32Array.of(Math.min(value, 0x3fff_ffff)).buffer);
+    return this.#setBytes(level, option, new Uint8Array(Int32Array.of(Math.min(value, 0x3fff_ffff)).buffer));
+  }
+
+  #setBytes(level: number, option: number, bytes: Uint8Array): boolean {
     return this.#libc.setsockopt(this.#fd, level, option, bytes, bytes.length) === 0;
   }
 

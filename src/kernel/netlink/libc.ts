@@ -17,6 +17,8 @@ export interface Libc {
   eventfd(initial: number, flags: number): number;
   /** Both limits are u64 soft · u64 hard; `null` sets or reads nothing. Process 0 is this one. */
   prlimit(process: number, resource: number, wanted: Uint8Array | null, before: Uint8Array | null): number;
+  /** Where the bytes are, for a call that takes a structure which names them. They must not be dropped before the call is over. */
+  addressOf(bytes: Uint8Array): bigint;
   /** Says what a range of addresses will be needed for. */
   madvise(address: bigint, length: bigint, advice: number): number;
   /** `poll` without waiting. */
@@ -66,6 +68,7 @@ function load(): Libc {
     getsockname: library.func("int getsockname(int fd, uint8_t *address, uint8_t *length)"),
     eventfd: library.func("int eventfd(unsigned int initial, int flags)"),
     prlimit: library.func("int prlimit(int process, int resource, uint8_t *wanted, uint8_t *before)"),
+    addressOf: (bytes) => BigInt(koffi.address(bytes)),
     madvise: library.func("int madvise(uintptr_t address, size_t length, int advice)"),
     pollNow: (fds, count) => poll(fds, count, 0),
     poll: (fds, count, timeoutMs) =>

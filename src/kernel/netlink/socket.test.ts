@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { u32be, writeAttribute, zstring } from "./attributes.ts";
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL } from "./constants.ts";
@@ -23,6 +24,7 @@ const NFT_MSG_GETTABLE = 1;
 const NFT_MSG_NEWCHAIN = 3;
 const NFT_MSG_GETCHAIN = 4;
 const NFT_MSG_DELCHAIN = 5;
+const NFT_MSG_NEWGEN = 15;
 const NFNLGRP_NFTABLES = 7;
 
 function put(messages: MessageBuffer, message: number, flags: number, ...names: string[]): number {
@@ -252,6 +254,40 @@ inNetns(import.meta.url, { name: "nlsocket" }, () => {
       abort.abort();
       await ended;
       assert.equal(openFiles(), before);
+    });
+
+    test("leave out what a sender caused, but for one message type, also when it has another port", async (t) => {
+      const [first, second] = [NetlinkSocket.open(NETLINK_NETFILTER), NetlinkSocket.open(NETLINK_NETFILTER)];
+      let own = first;
+      const abort = new AbortController();
+      t.after(() => abort.abort());
+      const seen: (readonly [port: number, message: number])[] = [];
+      const ended = subscribe({
+        protocol: NETLINK_NETFILTER,
+        groups: [NFNLGRP_NFTABLES],
+        signal: abort.signal,
+        own: { portId: () => own.portId, exceptType: (NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_NEWGEN },
+        onOverrun: assert.fail,
+        onMessage: ({ portId, type }) => void seen.push([portId, type & 0xff]),
+      });
+      const commit = async (by: NetlinkSocket, name: string): Promise<readonly number[]> => {
+        const before = seen.length;
+        const table = batch((messages) => put(messages, NFT_MSG_NEWTABLE, NLM_F_CREATE, name));
+        assert.deepEqual(await by.transact(table), { committed: true });
+        while (!seen.slice(before).some(([, message]) => message === NFT_MSG_NEWGEN)) await sleep(1);
+        return seen.slice(before).map(([, message]) => message);
+      };
+      const whole = [NFT_MSG_NEWTABLE, NFT_MSG_NEWGEN];
+      assert.deepEqual(await commit(second, "filtered1"), whole);
+      assert.deepEqual(await commit(first, "filtered2"), [NFT_MSG_NEWGEN]);
+      own = second;
+      // Seen when something has come.
+      assert.deepEqual(await commit(second, "filtered3"), whole);
+      assert.deepEqual(await commit(first, "filtered4"), whole);
+      assert.deepEqual(await commit(second, "filtered5"), [NFT_MSG_NEWGEN]);
+      abort.abort();
+      await ended;
+      await Promise.all([first.close(), second.close()]);
     });
 
     test("tell of lost notifications", async () => {

@@ -87,6 +87,11 @@ export class NetlinkSocket implements AsyncDisposable {
     options.signal?.addEventListener("abort", this.#onAbort, { once: true });
   }
 
+  /** What the kernel knows it by now. */
+  get portId(): number {
+    return this.#descriptor.portId;
+  }
+
   /** Whether a notification with this port id is due to this socket. */
   hasPort(portId: number): boolean {
     return this.#portIds.includes(portId);

@@ -2,6 +2,7 @@
 import { NetlinkDescriptor } from "./descriptor.ts";
 import { NetlinkError } from "./errors.ts";
 import { forEachMessage, type ReplyVisitor } from "./frames.ts";
+import { filterOf, type OwnNotifications } from "./notification-filter.ts";
 
 export interface SubscriptionOptions {
   /** NETLINK_ROUTE, NETLINK_NETFILTER, … */
@@ -13,6 +14,8 @@ export interface SubscriptionOptions {
   readonly onOverrun: () => void;
   /** Ends the subscription. */
   readonly signal: AbortSignal;
+  /** What is not to be delivered. Some of it still may be: just after its sender's port has changed, and where the system takes no filter. */
+  readonly own?: OwnNotifications;
   /**
    * Asked whenever all that was waiting has been taken: what to wait for before anything is looked at again, while messages gather
    * without waking a thread for each. Undefined: the next message is waited for. @default never anything
@@ -40,8 +43,16 @@ export async function subscribe(options: SubscriptionOptions): Promise<void> {
   });
   const wake = (): void => descriptor.wake();
   signal.addEventListener("abort", wake, { once: true });
+  let filtered: number | undefined;
+  const filter = (): void => {
+    const portId = options.own?.portId();
+    if (options.own === undefined || portId === undefined || portId === filtered) return;
+    filtered = portId;
+    descriptor.attachFilter(filterOf(portId, options.own.exceptType));
+  };
   try {
     while (!signal.aborted) {
+      filter();
       if (takeWaiting(descriptor, options)) await new Promise((resolve) => setImmediate(resolve));
       else await (options.rest?.() ?? descriptor.readable(-1));
     }

@@ -198,7 +198,11 @@ inNetns(import.meta.url, { name: "nftnetlink" }, () => {
       const { ours } = open(t, { receiveBufferBytes: 4096 });
       await ours.transact(EXAMPLE);
       const { changes, until } = await watched(t, ours);
-      for (let round = 1; round <= 3; round += 1) await ours.transact(large(round));
+      // That there were commits is announced of ours, too, and more of it at once than the buffer takes.
+      for (let round = 1; round <= 3; round += 1) {
+        const chains = Array.from({ length: 60 }, (_, n) => ({ name: `own${round}-${n}` }));
+        await Promise.all(chains.map((chain) => ours.transact([{ kind: "add-chain", chain }])));
+      }
       // A foreign commit in the middle of the recovery would rightly make everything doubtful. The recovery excludes
       // commits of ours, so once the losses have been noticed, one more of ours comes after it.
       await sleep(NOTICED_MS);

@@ -157,6 +157,8 @@ export class RulesetMonitor {
           protocol: NETLINK_NETFILTER,
           groups: [NFNLGRP_NFTABLES],
           onMessage: (reply) => this.#onMessage(reply),
+          // Of our own commits only that they were, which is counted.
+          own: { portId: () => client.portId, exceptType: (NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_NEWGEN },
           onOverrun: () => this.#recover(),
           signal: stop.signal,
           rest: () => this.#rest(),

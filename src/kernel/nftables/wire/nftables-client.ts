@@ -68,6 +68,8 @@ export interface NftablesClient extends AsyncDisposable {
   elements(family: number, tableName: string, setName: string, options?: CallOptions): Promise<NftElementObject[]>;
   /** Asks for single elements. @param onAnswer told of each answer, in any order. */
   ask(query: ElementQuery, onAnswer: (index: number, answer: ElementAnswer) => void): Promise<void>;
+  /** What commits of this client's are announced with; another after a failure of its socket. */
+  readonly portId: number;
   /** Whether a notification with this port id is due to a commit of this client's. */
   hasPort(portId: number): boolean;
   close(): Promise<void>;
@@ -165,6 +167,10 @@ export function openNftables(): NftablesClient {
         if (error.code !== "ENOENT" || request === undefined) throw error;
         onAnswer(request.index, "missing");
       }
+    },
+
+    get portId() {
+      return socket.portId;
     },
 
     hasPort: (portId) => socket.hasPort(portId),
