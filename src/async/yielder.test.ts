@@ -41,3 +41,15 @@ test("a turn ends with the reason of an abort", async () => {
     await assert.rejects(yielder.turn(signal), /stop/);
   }
 });
+
+test("of several that wait one goes on in each turn, in the order of asking", async () => {
+  const order: string[] = [];
+  let turn = 0;
+  const count = (): void => {
+    turn += 1;
+    if (turn < 5) setImmediate(count);
+  };
+  setImmediate(count);
+  await Promise.all(["a", "b", "c"].map((name) => alwaysYield.turn().then(() => order.push(`${name}${turn}`))));
+  assert.deepEqual(order, ["a1", "b2", "c3"]);
+});

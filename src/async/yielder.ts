@@ -47,8 +47,19 @@ export const neverYield: Yielder = {
   },
 };
 
+const waiting: (() => void)[] = [];
+
+/**
+ * One at a time goes on in each turn: if all did, what happened meanwhile (a request, the kernel done with a batch) would wait for the
+ * slices of all.
+ */
 function eventLoopTurn(): Promise<void> {
   return new Promise((resolve) => {
-    setImmediate(resolve);
+    if (waiting.push(resolve) === 1) setImmediate(nextGoesOn);
   });
+}
+
+function nextGoesOn(): void {
+  waiting.shift()?.();
+  if (waiting.length > 0) setImmediate(nextGoesOn);
 }
