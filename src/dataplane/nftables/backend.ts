@@ -20,7 +20,7 @@ import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { Backend, OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import { bisectPorts, isAttributable, type PortChange } from "./bisect-ports.ts";
-import { Committer } from "./committer.ts";
+import { type CommitOptions, Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
 import { EarlyChains } from "./early-chains.ts";
 import { assessDamage, someNames } from "./foreign-damage.ts";
@@ -281,10 +281,11 @@ export class NftablesBackend implements Backend {
     const state = await stateOf(wanted, options);
     const { nft } = this.#options;
     const read = (expected: NftExpectation) => this.#read(expected);
-    let content = await readPrepared(wanted, state, { ...options, ...this.#preparing, nft, read, early });
+    const prepared = await readPrepared(wanted, state, { ...options, ...this.#preparing, nft, read, early });
+    let { content } = prepared;
     const whole = await reconcile(content, wanted, state, options);
     try {
-      await this.#committer.commit(whole.draft, content?.generation);
+      await this.#committer.commit(whole.draft, expecting(prepared.generation));
       await this.#wake(content);
       this.#state = whole.state;
       this.#refused.replace(new Map());
@@ -297,9 +298,10 @@ export class NftablesBackend implements Backend {
       this.#options.log.error("nftables full sync was refused, looking for the service port that is at fault", error);
     }
     // What refused ports have is looked for among all that there is.
-    if (content !== undefined && [...content.sets.values()].some(isCompared)) content = await this.#read();
+    const isRead = typeof prepared.generation === "number" && ![...(content?.sets.values() ?? [])].some(isCompared);
+    if (content !== undefined && !isRead) content = await this.#read();
     const { base, changes } = await this.#setAside(whole, content, wanted, input, options);
-    await this.#committer.commit(base.draft, content?.generation);
+    await this.#committer.commit(base.draft, expecting(content?.generation));
     await this.#wake(content);
     this.#state = base.state;
     await this.#bisectPorts(changes, input, signal);
@@ -376,6 +378,10 @@ export class NftablesBackend implements Backend {
       this.#refused.replace(refused);
     }
   }
+}
+
+function expecting(generation: CommitOptions["generation"]): CommitOptions {
+  return generation === undefined ? {} : { generation };
 }
 
 function isCompared({ others, sent }: NftSetContent): boolean {

@@ -1,5 +1,5 @@
 /** Commits drafts, and puts off the deletions that the kernel does not accept yet. */
-import { type Nftables, NftError, type NftOperation } from "../../kernel/nftables/nftables.ts";
+import { type Nftables, NftError, type NftOperation, type NftTransactOptions } from "../../kernel/nftables/nftables.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { Written } from "../../sync/backend.ts";
 import { CommitCost } from "../shared/commit-cost.ts";
@@ -15,6 +15,8 @@ export interface CommitterOptions {
   readonly nowMs: () => number;
 }
 
+export type CommitOptions = Pick<NftTransactOptions, "generation">;
+
 export class Committer {
   /** What waits for being deleted. */
   readonly deferred = new DeferredDeletions();
@@ -22,6 +24,7 @@ export class Committer {
   readonly #options: CommitterOptions;
   #counts: Record<string, number> = {};
   #kernelMs = 0;
+  #endMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: CommitterOptions) {
     this.#options = options;
@@ -30,12 +33,10 @@ export class Committer {
   /**
    * Carries out a draft; an empty one is not sent. Deletions are not worth a refusal: when one of them is refused because
    * something still refers to the object, the rest is done without any, and they are tried again later.
-   *
-   * @param generation refuse with `conflict` when the ruleset is not in this generation any more.
    */
-  async commit(draft: TransactionDraft, generation?: number): Promise<void> {
+  async commit(draft: TransactionDraft, options: CommitOptions = {}): Promise<void> {
     try {
-      await this.#transact(draft, generation);
+      await this.#transact(draft, options);
     } catch (error) {
       if (!(error instanceof NftError) || error.code !== "busy") throw error;
       if (error.operation === undefined || !draft.isDeletion(error.operation)) throw error;
@@ -44,7 +45,7 @@ export class Committer {
         reason: error.message,
         deletions: deletions.length,
       });
-      await this.#transact(draft, generation);
+      await this.#transact(draft, options);
       const nowMs = this.#options.nowMs();
       for (const deletion of deletions) this.deferred.add(deletion, nowMs);
     }
@@ -89,20 +90,20 @@ export class Committer {
     }
   }
 
-  async #transact(draft: TransactionDraft, generation: number | undefined): Promise<void> {
+  async #transact(draft: TransactionDraft, options: CommitOptions): Promise<void> {
     if (draft.isEmpty) return;
     const { nft, nowMs } = this.#options;
     const startMs = nowMs();
-    const tally: Tally = { operations: 0, counts: { ...this.#counts } };
+    const tally: Tally = { operations: 0, counts: {} };
     const elements = draft.filled;
-    await nft.transact(tallied(draft, tally), {
-      ...(elements > 0 && { elements }),
-      ...(generation !== undefined && { generation }),
-    });
+    await nft.transact(tallied(draft, tally), { ...options, ...(elements > 0 && { elements }) });
     const endMs = nowMs();
-    this.#counts = tally.counts;
-    this.#kernelMs += endMs - startMs;
-    this.#cost.note(tally.operations, endMs - startMs, endMs);
+    // Others may have ended since it began.
+    for (const [word, count] of Object.entries(tally.counts)) this.#counts[word] = (this.#counts[word] ?? 0) + count;
+    const ownMs = endMs - Math.max(startMs, this.#endMs);
+    this.#endMs = endMs;
+    this.#kernelMs += ownMs;
+    this.#cost.note(tally.operations, ownMs, endMs);
     this.deferred.forgetAdded(draft.operations());
   }
 }

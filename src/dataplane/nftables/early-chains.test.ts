@@ -2,8 +2,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
-import { NftError } from "../../kernel/nftables/nftables.ts";
+import { MemoryNftKernel } from "../../../testkit/fakes/nftables/memory-nftables.ts";
+import { type Nftables, NftError } from "../../kernel/nftables/nftables.ts";
 import { foreignInMemory } from "../../kernel/nftables/testing/foreign-hand.ts";
+import { TABLE } from "./names.ts";
 import { clusterChain, newModel, operationText, type TestModel } from "./testing/backend-rig.ts";
 import { chainsOf, sorted, texts } from "./testing/observations.ts";
 
@@ -140,6 +142,37 @@ test("after another program's commit the table is read", async () => {
     await model.rig.sync();
     await assertAsFromNothing(model);
   }
+});
+
+test("what is left for the sync is worked out while the kernel makes the chains, and sent after them", async () => {
+  const kernel = new MemoryNftKernel("ip");
+  const { promise: made, resolve: make } = Promise.withResolvers<void>();
+  const { promise: ready, resolve: begin } = Promise.withResolvers<void>();
+  const connect = (): Nftables => {
+    const nft = kernel.connect();
+    return {
+      ...nft,
+      async transact(operations, { generation, ...options } = {}) {
+        if (typeof generation !== "function") await made;
+        const asked = (): Promise<number> => {
+          begin();
+          return typeof generation === "function" ? generation() : assert.fail();
+        };
+        await nft.transact(operations, { ...options, ...(generation && { generation: asked }) });
+      },
+    };
+  };
+  const model = fiveServices({ connect });
+  const { rig } = model;
+  await rig.driver.prepare(rig.backend, KEYS, new AbortController().signal);
+  const syncing = rig.sync();
+  await ready;
+  assert.equal(await kernel.connectAnother().read(), undefined);
+  make();
+  const { written } = await syncing;
+  assert.deepEqual(inOrder(kernel.list(TABLE)), inOrder((await rig.fromNothing()).list()));
+  const chains = (await kernel.connectAnother().read())?.chains.size;
+  assert.equal(written?.counts["add chain"], chains);
 });
 
 test("what the kernel refuses is left to the sync, which names it", async () => {

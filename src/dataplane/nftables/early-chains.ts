@@ -22,10 +22,13 @@ export interface EarlyChainsOptions extends Pick<PreparationOptions, "commit" | 
   readonly planStatic: StaticPlan;
 }
 
-/** What the table holds by then, as far as no other program has changed anything since the mark. */
+/** What the table will hold when the kernel has taken all of it, as far as no other program has changed anything since the mark. */
 export interface EarlyContent {
   readonly mark: NftMark;
+  /** Its generation is that of the mark. */
   readonly content: NftTableContent;
+  /** Whether the kernel has taken all. Resolves when it has dealt with the last; never rejects. */
+  isTaken(): Promise<boolean>;
 }
 
 type Turns = Pick<PreparationOptions, "yielder" | "signal">;
@@ -72,7 +75,10 @@ export class EarlyChains {
       if (port === undefined || endpoints === undefined || this.#planned.has(key)) continue;
       const desired = desiredPort(this.#options.plan, port, endpoints);
       this.#planned.set(key, { port, endpoints, desired });
-      if (desired.chainObjects.length > 0) this.#waiting.push([key, desired]);
+      if (desired.chainObjects.length > 0) {
+        this.#preparation.expect(key, desired);
+        this.#waiting.push([key, desired]);
+      }
       if (yielder.isDue()) await yielder.turn(signal);
     }
     if (this.#waiting.length > 0) this.#making ??= this.#make(options);
@@ -100,13 +106,35 @@ export class EarlyChains {
     return isDeepStrictEqual(facts, this.#options.facts);
   }
 
-  /** Waits for the last portion; never rejects. @returns undefined when it is not known what the table holds: not all was taken. */
-  async end(): Promise<EarlyContent | undefined> {
+  /**
+   * What is to be in the table, which much of may still be on its way to the kernel: what follows is worked out meanwhile. Never rejects.
+   * @returns undefined when there is nothing, or when it is known that not all was taken; then nothing is under way any more.
+   */
+  async content(): Promise<EarlyContent | undefined> {
+    const { chains, sets } = this.#preparation.made;
+    if (!this.#isAll || chains.size === 0) {
+      await this.end();
+      return undefined;
+    }
+    const { generation } = this.#mark;
+    return {
+      mark: this.#mark,
+      content: { generation, isDormant: false, hasOtherFlags: false, chains, sets },
+      isTaken: async () => {
+        await this.end();
+        return this.#isAll;
+      },
+    };
+  }
+
+  /** Waits until nothing is under way any more; never rejects. */
+  async end(): Promise<void> {
     await this.#making;
     await this.#preparation.settled();
-    const { chains, sets, isAll } = this.#preparation.made;
-    const { generation } = this.#mark;
-    if (!this.#isWhole || !isAll || chains.size === 0) return undefined;
-    return { mark: this.#mark, content: { generation, isDormant: false, hasOtherFlags: false, chains, sets } };
+  }
+
+  /** As far as it is known. */
+  get #isAll(): boolean {
+    return this.#isWhole && this.#preparation.made.isAll;
   }
 }

@@ -64,6 +64,7 @@ export async function prepareChains(
   }
   if (absent.length <= portsAtOnce) return undefined;
   const preparation = new Preparation(content, plan, options);
+  for (const [owner, desired] of absent) preparation.expect(owner, desired);
   try {
     await preparation.add(absent, options);
   } finally {
@@ -101,6 +102,14 @@ export class Preparation {
     this.#fillable = new Map(this.#sets.filter(isPlain).map((set) => [set.name, set]));
   }
 
+  /** Notes what there will be of a service port once it was {@link Preparation.add}ed. */
+  expect(owner: string, desired: DesiredPort): void {
+    for (const set of desired.setObjects) this.#made.addSet(set);
+    for (const { name } of desired.chainObjects) this.#made.addChain(name, desired.chains.get(name));
+    if (!this.#isTableAbsent) return;
+    for (const { set, element } of this.#elements([[owner, desired]])) this.#made.addElement(set, element);
+  }
+
   /** Resolves when all portions but the last are in the kernel. @throws what is no operation's fault. */
   async add(
     ports: readonly (readonly [string, DesiredPort])[],
@@ -126,7 +135,7 @@ export class Preparation {
     return this.#portions.done();
   }
 
-  /** Once it is settled: what was committed. */
+  /** What was expected; once it is settled, whether it is there. */
   get made(): PreparedObjects {
     const { chains, sets } = this.#made;
     return { chains, sets, isAll: this.#portions.refused === 0 };
@@ -139,23 +148,13 @@ export class Preparation {
 
   #draft(draft: TransactionDraft, owner: string, desired: DesiredPort): void {
     const { setObjects, chainObjects, chains } = desired;
-    for (const set of setObjects) {
-      draft.add("add-sets", { kind: "add-set", set }, owner);
-      this.#made.addSet(set);
-    }
-    for (const chain of chainObjects) {
-      const digest = chains.get(chain.name);
-      draft.writeChain(chain, "absent", owner, digest);
-      this.#made.addChain(chain.name, digest);
-    }
+    for (const set of setObjects) draft.add("add-sets", { kind: "add-set", set }, owner);
+    for (const chain of chainObjects) draft.writeChain(chain, "absent", owner, chains.get(chain.name));
   }
 
   #fill(draft: TransactionDraft, ports: readonly (readonly [string, DesiredPort])[]): void {
     let count = 0;
-    for (const { set, element } of this.#elements(ports)) {
-      this.#made.addElement(set, element);
-      count += 1;
-    }
+    for (const _element of this.#elements(ports)) count += 1;
     draft.fillSets(this.#fillable, () => this.#elements(ports), count);
   }
 

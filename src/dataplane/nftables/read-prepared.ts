@@ -1,5 +1,11 @@
-/** What the table holds, once many chains that were missing are made. */
-import type { Nftables, NftExpectation, NftTableContent } from "../../kernel/nftables/nftables.ts";
+/** What the table holds, with the chains and elements that are made before the transaction that brings it into force. */
+import {
+  type Nftables,
+  NftError,
+  type NftExpectation,
+  type NftTableContent,
+  type NftTransactOptions,
+} from "../../kernel/nftables/nftables.ts";
 import type { EarlyChains } from "./early-chains.ts";
 import type { PreparationOptions } from "./preparation.ts";
 import { prepareTable } from "./prepare-table.ts";
@@ -13,29 +19,54 @@ export interface ReadPreparedOptions extends PreparationOptions {
   readonly early: EarlyChains | undefined;
 }
 
+/** What is to be in the table before the transaction that follows. */
+export interface PreparedTable {
+  /** Undefined when there is no table. */
+  readonly content: NftTableContent | undefined;
+  /** That of the ruleset when it is so, for that transaction; undefined when there is no table. */
+  readonly generation: NftTransactOptions["generation"];
+}
+
 /**
- * Reads the table, and makes many chains or elements that are missing. With these it is known what the table holds, unless the kernel
- * refused some or another program was there: then it is read once more. @returns undefined when there is no table.
+ * Reads the table, and makes many chains or elements that are missing. With these it is known what the table will hold, and what follows can
+ * be worked out while the kernel still takes them. Whether it did, and whether no other program was there, is seen when the generation is asked
+ * for: it rejects with `conflict` otherwise.
  */
 export async function readPrepared(
   wanted: WantedTable,
   state: TableState,
   { nft, read, early, ...options }: ReadPreparedOptions,
-): Promise<NftTableContent | undefined> {
+): Promise<PreparedTable> {
   const expected = expectationOf(state);
-  const begun = await early?.end();
+  const begun = await early?.content();
   const mark = begun?.mark ?? (await nft.mark());
   const content = begun?.content ?? (await read(expected));
   const made = await prepareTable(content, wanted, state, options);
-  if (made === undefined && begun === undefined) return content;
-  const generation = made?.isAll === false ? undefined : await nft.generationIfAlone(mark);
-  if (generation === undefined) return await read(expected);
-  const { isDormant = false, hasOtherFlags = false, chains = [], sets = [] } = content ?? {};
+  if (made === undefined && begun === undefined) return { content, generation: content?.generation };
+  if (made?.isAll === false) {
+    await early?.end();
+    const found = await read(expected);
+    return { content: found, generation: found?.generation };
+  }
+  const { generation } = mark;
+  const { isDormant = false, hasOtherFlags = false } = content ?? {};
+  const chains = both(content?.chains, made?.chains);
+  const sets = both(content?.sets, made?.sets);
   return {
-    generation,
-    isDormant,
-    hasOtherFlags,
-    chains: made === undefined ? new Map(chains) : new Map([...chains, ...made.chains]),
-    sets: made === undefined ? new Map(sets) : new Map([...sets, ...made.sets]),
+    content: { generation, isDormant, hasOtherFlags, chains, sets },
+    async generation() {
+      const isTaken = begun === undefined || (await begun.isTaken());
+      const current = isTaken ? await nft.generationIfAlone(mark) : undefined;
+      if (current !== undefined) return current;
+      throw new NftError("conflict", "nftables: the table is not as it was prepared: it must be read", undefined);
+    },
   };
+}
+
+function both<T>(
+  present: ReadonlyMap<string, T> | undefined,
+  made: ReadonlyMap<string, T> | undefined,
+): ReadonlyMap<string, T> {
+  if (present === undefined || made === undefined) return present ?? made ?? new Map<string, T>();
+  return new Map([...present, ...made]);
 }

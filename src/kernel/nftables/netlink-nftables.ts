@@ -10,7 +10,14 @@ import { readElements, readTable } from "./netlink-content.ts";
 import { fromNetlinkError, fromRefusal } from "./netlink-errors.ts";
 import { ELEMENT_BYTES, type EncodedTransaction, encodeTransaction } from "./netlink-transaction.ts";
 import { LAYOUTS } from "./netlink-values.ts";
-import { type Nftables, NftError, type NftExpectation, type NftOperation, type NftTableContent } from "./nftables.ts";
+import {
+  type Nftables,
+  NftError,
+  type NftExpectation,
+  type NftOperation,
+  type NftTableContent,
+  type NftTransactOptions,
+} from "./nftables.ts";
 import type { NftFamily } from "./ruleset.ts";
 import { RulesetMonitor } from "./ruleset-monitor.ts";
 import { type CommitResult, openNftables } from "./wire/nftables-client.ts";
@@ -125,14 +132,15 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
 
     async function encode(
       operations: Iterable<NftOperation>,
-      generation: number | undefined,
-      elements: number,
+      { generation, elements = 0 }: NftTransactOptions,
     ): Promise<EncodedTransaction> {
+      // It has its place in the batch before it is known.
+      const expected = typeof generation === "function" ? 0 : generation;
       const bytes = elements * ELEMENT_BYTES;
       const messages = bytes > SPARE_BYTES ? new MessageBuffer(bytes) : spare;
       if (messages === spare) spare = undefined;
       try {
-        return await encodeTransaction({ layout, table, isNew }, operations, generation, messages);
+        return await encodeTransaction({ layout, table, isNew }, operations, expected, messages);
       } catch (error) {
         throw fromNetlinkError(error);
       }
@@ -144,12 +152,35 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
       } catch (error) {
         throw fromNetlinkError(error);
       } finally {
-        const { messages } = transaction.batch;
-        if (messages.out.capacity <= SPARE_BYTES) {
-          messages.reset();
-          spare = messages;
-        } else messages.release();
+        release(transaction);
       }
+    }
+
+    function release({ batch: { messages } }: EncodedTransaction): void {
+      if (messages.out.capacity <= SPARE_BYTES) {
+        messages.reset();
+        spare = messages;
+      } else messages.release();
+    }
+
+    /** Others may be encoded and sent until it is known what generation it is for. */
+    async function transactLater(
+      operations: Iterable<NftOperation>,
+      options: NftTransactOptions,
+      ask: () => Promise<number>,
+    ): Promise<void> {
+      const transaction = await encoding.run(() => encode(operations, options));
+      let generation: number | undefined;
+      try {
+        if (transaction.batch.size > 0) {
+          generation = await ask();
+          transaction.batch.setGeneration(generation);
+        }
+      } catch (error) {
+        release(transaction);
+        throw fromNetlinkError(error);
+      }
+      await turns.run(() => sendAndRelease(transaction, generation));
     }
 
     async function readConsistently(expected: NftExpectation | undefined): Promise<NftTableContent | undefined> {
@@ -176,10 +207,12 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
 
     return {
       family,
-      async transact(operations, { generation, elements = 0 } = {}) {
+      async transact(operations, options = {}) {
+        const { generation } = options;
+        if (typeof generation === "function") return await transactLater(operations, options, generation);
         // While the kernel works on one transaction, the next is encoded.
         const { sending } = await encoding.run(async () => {
-          const transaction = await encode(operations, generation, elements);
+          const transaction = await encode(operations, options);
           return { sending: turns.run(() => sendAndRelease(transaction, generation)) };
         });
         await sending;

@@ -102,19 +102,25 @@ export interface NftForeignChange {
   readonly by: { readonly pid: number; readonly name: string } | undefined;
 }
 
+/** How a transaction is carried out. */
+export interface NftTransactOptions {
+  /**
+   * Refuse with `conflict` when the ruleset is not in this generation any more. A function is asked when the transaction is ready to be
+   * sent, and until it has answered other transactions are carried out; what it rejects with, the transaction does.
+   */
+  readonly generation?: number | (() => Promise<number>);
+  /** About how many elements it adds, where that is known and they are many. */
+  readonly elements?: number;
+}
+
 export interface Nftables {
   readonly family: NftFamily;
   /**
    * Carries out the operations in order, all or none. Throws {@link NftError}.
    *
    * @param operations taken one by one, with turns of the event loop in between: they must not change meanwhile.
-   * @param options `generation`: refuse with `conflict` when the ruleset is not in this generation any more; `elements`: about how
-   * many elements they add, where that is known and they are many.
    */
-  transact(
-    operations: Iterable<NftOperation>,
-    options?: { readonly generation?: number; readonly elements?: number },
-  ): Promise<void>;
+  transact(operations: Iterable<NftOperation>, options?: NftTransactOptions): Promise<void>;
   /** Whether there is such a table; what is in it does not count. */
   exists(): Promise<boolean>;
   /** Reads the table; undefined when there is none. @param expected sets that may be compared. @default none */

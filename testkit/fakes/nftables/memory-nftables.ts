@@ -92,7 +92,11 @@ export class MemoryNftKernel {
   connect(program: MemoryProgram = OURSELVES): Nftables {
     return {
       family: this.family,
-      transact: async (operations, options = {}) => this.#transact(program, [...operations], options.generation),
+      transact: async (operations, { generation } = {}) => {
+        const all = [...operations];
+        const expected = typeof generation === "function" && all.length > 0 ? await generation() : generation;
+        this.#transact(program, all, typeof expected === "number" ? expected : undefined);
+      },
       exists: async () => this.#table.exists,
       read: async (expected) => {
         const content = this.#read(expected);
