@@ -114,6 +114,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
       .catch((error: unknown) => fatal(error instanceof Error ? error : new Error(String(error))));
     // While the lists are on their way.
     const runtime = await mode.loadRuntime();
+    const open = runtime.askAhead?.() ?? runtime.open;
     const kernel = await nodeKernel();
     const limits = serverLimits(kernel.raiseFileLimit());
     const base = { ...options, kernel, gates, nodeName, health, metrics, limits, clock, events, ended, fatal };
@@ -136,7 +137,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
       healthGate: healthGate(base),
       journal: options.inspectSocket === undefined && options.servePage === undefined ? undefined : new SyncJournal(),
     };
-    const openMode = await openModeOn(context, runtime);
+    const openMode = await openModeOn(context, open);
     const proxiers = await createProxiers(context, openMode);
     if (options.initOnly) {
       await removeLeftovers(afterFirstSync, config, log);
@@ -238,7 +239,7 @@ function usesNetfilter(mode: RegisteredMode, config: KubeProxyConfig): boolean {
 }
 
 /** Says which mode it is, and takes what its families share. */
-async function openModeOn(context: ProxierContext, runtime: ModeRuntime): Promise<OpenMode> {
+async function openModeOn(context: ProxierContext, open: ModeRuntime["open"]): Promise<OpenMode> {
   const { mode, log, config, nodeName, conntrack, kernel, clock } = context;
   const { addressWatch } = kernel;
   log.info(mode.startMessage);
@@ -249,7 +250,7 @@ async function openModeOn(context: ProxierContext, runtime: ModeRuntime): Promis
   }
   const { families } = context.setup;
   const metrics = context.metrics.families;
-  return await runtime.open({ config, nodeName, families, metrics, conntrack, addressWatch, clock, log });
+  return await open({ config, nodeName, families, metrics, conntrack, addressWatch, clock, log });
 }
 
 interface FamilyProxier {

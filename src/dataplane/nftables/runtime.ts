@@ -3,6 +3,7 @@
  * nftables-operation.md §10.
  */
 
+import { isIpv6Supported } from "../../kernel/ipv6-support.ts";
 import { isAtLeast, kernelRelease, parseKernelVersion } from "../../kernel/kernel-version.ts";
 import { probeKernel } from "../../kernel/nftables/kernel-probe.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../../kernel/nftables/netlink-nftables.ts";
@@ -51,27 +52,53 @@ function reachable(destinations: NodePortIPs | undefined, log: Logger): NodePort
   return others;
 }
 
-/** The families share one socket and one subscription to what others change. */
-async function open(node: NodeContext): Promise<OpenMode> {
-  const { config, nodeName } = node;
-  const metricsOf = defineNftablesMetrics(node.metrics);
-  const masqueradeMark = masqueradeMarkOf(config.nftables);
-  let opened: NetlinkRuleset | undefined;
-  const openFamily = async (family: IpFamily): Promise<NetlinkRuleset> => {
+/** The kernel's rulesets, with what the mode needs. The families share one socket and one subscription to what others change. */
+class ProbedKernel {
+  #ruleset: NetlinkRuleset | undefined;
+  readonly #probes = new Map<IpFamily, Promise<NetlinkRuleset>>();
+
+  /** Begins to ask, for {@link ProbedKernel.ruleset}. Never rejects. */
+  async askAhead(): Promise<void> {
+    this.#probe("IPv4").catch(() => {});
+    if (await isIpv6Supported().catch(() => false)) this.#probe("IPv6").catch(() => {});
+  }
+
+  /** Rejects when it cannot be opened, or lacks a part for the family. */
+  async ruleset(family: IpFamily): Promise<NetlinkRuleset> {
     try {
-      await checkKernelVersion();
-      opened ??= openNetlinkRuleset();
-      await probeKernel(opened, FAMILIES[family]);
-      return opened;
+      return await this.#probe(family);
     } catch (error) {
       const reason = messageOf(error);
       const proxier = `${family.toLowerCase()} proxier`;
       throw new Error(`unable to create proxier: unable to create ${proxier}: ${reason}`, { cause: error });
     }
-  };
+  }
+
+  async close(): Promise<void> {
+    await this.#ruleset?.close();
+  }
+
+  #probe(family: IpFamily): Promise<NetlinkRuleset> {
+    const probe = this.#probes.get(family) ?? this.#ask(family);
+    this.#probes.set(family, probe);
+    return probe;
+  }
+
+  async #ask(family: IpFamily): Promise<NetlinkRuleset> {
+    await checkKernelVersion();
+    this.#ruleset ??= openNetlinkRuleset();
+    await probeKernel(this.#ruleset, FAMILIES[family]);
+    return this.#ruleset;
+  }
+}
+
+async function open(node: NodeContext, kernel = new ProbedKernel()): Promise<OpenMode> {
+  const { config, nodeName } = node;
+  const metricsOf = defineNftablesMetrics(node.metrics);
+  const masqueradeMark = masqueradeMarkOf(config.nftables);
   return {
     async backendFor({ family, nodeIP, detector, nodePortAddresses, log }) {
-      const ruleset = await openFamily(family);
+      const ruleset = await kernel.ruleset(family);
       log.v(2, "Using nftables mark for masquerade", { mark: `0x${masqueradeMark.toString(16).padStart(8, "0")}` });
       return new NftablesBackend({
         config: { family, nodeName, nodeIP, masqueradeMark, masqueradeAll: config.masqueradeAll, detector },
@@ -90,9 +117,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
         log,
       });
     },
-    async close() {
-      await opened?.close();
-    },
+    close: () => kernel.close(),
   };
 }
 
@@ -124,7 +149,12 @@ async function cleanUp(log: Logger): Promise<boolean> {
 export const nftablesRuntime: ModeRuntime = {
   // What the kernel lacks is found out, and said, when the backend is made.
   unsupported: async () => undefined,
-  open,
+  open: (node) => open(node),
+  askAhead() {
+    const kernel = new ProbedKernel();
+    void kernel.askAhead();
+    return (node) => open(node, kernel);
+  },
   cleanUp,
   defineMetrics: (families) => void defineNftablesMetrics(families),
 };
