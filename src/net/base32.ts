@@ -2,22 +2,6 @@
 
 const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/** Encodes bytes, five bits a character; a last group is filled with zero bits. Pure. */
-export function base32(bytes: Uint8Array): string {
-  let text = "";
-  let bits = 0;
-  let pending = 0;
-  for (const byte of bytes) {
-    pending = ((pending << 8) | byte) & 0xffff;
-    bits += 8;
-    while (bits >= 5) {
-      bits -= 5;
-      text += ALPHABET[(pending >>> bits) & 31];
-    }
-  }
-  return bits > 0 ? text + ALPHABET[(pending << (5 - bits)) & 31] : text;
-}
-
 const PAIRS: readonly string[] = Array.from({ length: 1024 }, (_, bits) => base32Pair(bits));
 
 function base32Pair(bits: number): string {
@@ -25,8 +9,7 @@ function base32Pair(bits: number): string {
 }
 
 /**
- * The same for bytes that come as hexadecimal text, several times as fast: digests are had as text for a fraction of what
- * a buffer costs. Pure. @param hex its length must be a multiple of five digits, which are four characters of base32.
+ * Encodes bytes that come as hexadecimal text: digests are had as text for a fraction of what a buffer costs. Pure. @param hex its length must be a multiple of five digits, which are four characters of base32.
  */
 export function base32FromHex(hex: string): string {
   let text = "";

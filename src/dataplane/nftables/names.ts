@@ -3,7 +3,7 @@
 import { hash } from "node:crypto";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
-import { base32 } from "../../net/base32.ts";
+import { base32FromHex } from "../../net/base32.ts";
 import { flatText } from "../../net/flat-text.ts";
 import { protocolName } from "../../net/protocol.ts";
 
@@ -35,13 +35,11 @@ export const CHAINS = {
 
 /** Longest name without its prefix (nftables.md §5.4). */
 const BASE_LIMIT = 240;
-const HASH_LENGTH = 8;
-/** Five bytes are eight characters of base32. */
-const HASH_BYTES = 5;
+/** Hexadecimal digits of five bytes, which are eight characters of base32. */
+const HASH_DIGITS = 10;
 
 function hashedBase(text: string): string {
-  const digest = hash("sha256", text, "buffer");
-  const base = `${base32(digest.subarray(0, HASH_BYTES)).slice(0, HASH_LENGTH)}-${text}`;
+  const base = `${base32FromHex(hash("sha256", text, "hex").slice(0, HASH_DIGITS))}-${text}`;
   return base.length > BASE_LIMIT ? `${base.slice(0, BASE_LIMIT - 3)}...` : base;
 }
 
