@@ -9,7 +9,9 @@ function base32Pair(bits: number): string {
 }
 
 /**
- * Encodes bytes that come as hexadecimal text: digests are had as text for a fraction of what a buffer costs. Pure. @param hex its length must be a multiple of five digits, which are four characters of base32.
+ * Encodes bytes that come as hexadecimal text: digests are had as text for a fraction of what a buffer costs. Pure.
+ *
+ * @param hex its length must be a multiple of five digits, which are four characters of base32.
  */
 export function base32FromHex(hex: string): string {
   let text = "";

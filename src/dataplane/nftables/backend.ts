@@ -20,7 +20,7 @@ import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { Backend, OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import { bisectPorts, isAttributable, type PortChange } from "./bisect-ports.ts";
-import { type CommitOptions, Committer } from "./committer.ts";
+import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
 import { EarlyChains } from "./early-chains.ts";
 import { assessDamage, someNames } from "./foreign-damage.ts";
@@ -285,7 +285,7 @@ export class NftablesBackend implements Backend {
     let { content } = prepared;
     const whole = await reconcile(content, wanted, state, options);
     try {
-      await this.#committer.commit(whole.draft, expecting(prepared.generation));
+      await this.#committer.commit(whole.draft, prepared.generation);
       await this.#wake(content);
       this.#state = whole.state;
       this.#refused.replace(new Map());
@@ -301,7 +301,7 @@ export class NftablesBackend implements Backend {
     const isRead = typeof prepared.generation === "number" && ![...(content?.sets.values() ?? [])].some(isCompared);
     if (content !== undefined && !isRead) content = await this.#read();
     const { base, changes } = await this.#setAside(whole, content, wanted, input, options);
-    await this.#committer.commit(base.draft, expecting(content?.generation));
+    await this.#committer.commit(base.draft, content?.generation);
     await this.#wake(content);
     this.#state = base.state;
     await this.#bisectPorts(changes, input, signal);
@@ -378,10 +378,6 @@ export class NftablesBackend implements Backend {
       this.#refused.replace(refused);
     }
   }
-}
-
-function expecting(generation: CommitOptions["generation"]): CommitOptions {
-  return generation === undefined ? {} : { generation };
 }
 
 function isCompared({ others, sent }: NftSetContent): boolean {

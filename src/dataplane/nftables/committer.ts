@@ -15,7 +15,7 @@ export interface CommitterOptions {
   readonly nowMs: () => number;
 }
 
-export type CommitOptions = Pick<NftTransactOptions, "generation">;
+type Generation = NftTransactOptions["generation"];
 
 export class Committer {
   /** What waits for being deleted. */
@@ -33,10 +33,12 @@ export class Committer {
   /**
    * Carries out a draft; an empty one is not sent. Deletions are not worth a refusal: when one of them is refused because
    * something still refers to the object, the rest is done without any, and they are tried again later.
+   *
+   * @param generation refuse with `conflict` when the ruleset is not in this generation any more.
    */
-  async commit(draft: TransactionDraft, options: CommitOptions = {}): Promise<void> {
+  async commit(draft: TransactionDraft, generation?: Generation): Promise<void> {
     try {
-      await this.#transact(draft, options);
+      await this.#transact(draft, generation);
     } catch (error) {
       if (!(error instanceof NftError) || error.code !== "busy") throw error;
       if (error.operation === undefined || !draft.isDeletion(error.operation)) throw error;
@@ -45,7 +47,7 @@ export class Committer {
         reason: error.message,
         deletions: deletions.length,
       });
-      await this.#transact(draft, options);
+      await this.#transact(draft, generation);
       const nowMs = this.#options.nowMs();
       for (const deletion of deletions) this.deferred.add(deletion, nowMs);
     }
@@ -90,13 +92,16 @@ export class Committer {
     }
   }
 
-  async #transact(draft: TransactionDraft, options: CommitOptions): Promise<void> {
+  async #transact(draft: TransactionDraft, generation: Generation): Promise<void> {
     if (draft.isEmpty) return;
     const { nft, nowMs } = this.#options;
     const startMs = nowMs();
     const tally: Tally = { operations: 0, counts: {} };
     const elements = draft.filled;
-    await nft.transact(tallied(draft, tally), { ...options, ...(elements > 0 && { elements }) });
+    await nft.transact(tallied(draft, tally), {
+      ...(elements > 0 && { elements }),
+      ...(generation !== undefined && { generation }),
+    });
     const endMs = nowMs();
     // Others may have ended since it began.
     for (const [word, count] of Object.entries(tally.counts)) this.#counts[word] = (this.#counts[word] ?? 0) + count;

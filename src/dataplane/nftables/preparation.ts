@@ -153,8 +153,7 @@ export class Preparation {
   }
 
   #fill(draft: TransactionDraft, ports: readonly (readonly [string, DesiredPort])[]): void {
-    let count = 0;
-    for (const _element of this.#elements(ports)) count += 1;
+    const count = ports.reduce((sum, [, { elements }]) => sum + elements.length, 0);
     draft.fillSets(this.#fillable, () => this.#elements(ports), count);
   }
 

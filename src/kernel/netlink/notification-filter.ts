@@ -31,9 +31,9 @@ export interface OwnNotifications {
 export function filterOf(portId: number, exceptType: number): Uint8Array {
   const program = [
     [LOAD_HALF, 0, 0, TYPE_AT],
-    [JUMP_IF_EQUAL, 2, 0, HOST_IS_LITTLE_ENDIAN ? swapped16(exceptType) : exceptType],
+    [JUMP_IF_EQUAL, 2, 0, inNetworkOrder(exceptType, 2)],
     [LOAD_WORD, 0, 0, PORT_AT],
-    [JUMP_IF_EQUAL, 1, 0, HOST_IS_LITTLE_ENDIAN ? swapped32(portId) : portId],
+    [JUMP_IF_EQUAL, 1, 0, inNetworkOrder(portId, 4)],
     [RETURN, 0, 0, WHOLE],
     [RETURN, 0, 0, NOTHING],
   ] as const;
@@ -58,10 +58,10 @@ export function filterReference(instructions: Uint8Array, address: bigint): Uint
   return bytes;
 }
 
-function swapped16(value: number): number {
-  return ((value & 0xff) << 8) | (value >> 8);
-}
-
-function swapped32(value: number): number {
-  return ((swapped16(value & 0xffff) << 16) | swapped16(value >>> 16)) >>> 0;
+/** What the filter reads where a number of so many bytes stands in the host's order. */
+function inNetworkOrder(value: number, size: 2 | 4): number {
+  const view = new DataView(new ArrayBuffer(size));
+  if (size === 2) view.setUint16(0, value, HOST_IS_LITTLE_ENDIAN);
+  else view.setUint32(0, value, HOST_IS_LITTLE_ENDIAN);
+  return size === 2 ? view.getUint16(0) : view.getUint32(0);
 }

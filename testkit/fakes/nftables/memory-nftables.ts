@@ -94,8 +94,8 @@ export class MemoryNftKernel {
       family: this.family,
       transact: async (operations, { generation } = {}) => {
         const all = [...operations];
-        const expected = typeof generation === "function" && all.length > 0 ? await generation() : generation;
-        this.#transact(program, all, typeof expected === "number" ? expected : undefined);
+        if (all.length === 0) return;
+        this.#transact(program, all, typeof generation === "function" ? await generation() : generation);
       },
       exists: async () => this.#table.exists,
       read: async (expected) => {
@@ -201,7 +201,6 @@ export class MemoryNftKernel {
   }
 
   #transact(program: MemoryProgram, operations: readonly NftOperation[], generation: number | undefined): void {
-    if (operations.length === 0) return;
     try {
       const failure = program.writesDigests ? this.#failures.shift() : undefined;
       if (failure !== undefined) throw failure;
